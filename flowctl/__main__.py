@@ -1,0 +1,3 @@
+from flowctl.cli.main import main
+
+main()

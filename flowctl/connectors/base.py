@@ -1,0 +1,257 @@
+"""The contracts between flowctl and a system it reads or writes.
+
+**Reading.** A source answers three questions about metadata without ever starting Spark: what is there, what does it
+look like, how far does it go. Rows come out of one *snapshot*: every frame (or capture) taken from one snapshot shows
+the same moment, for as long as its context is open, and the context stays open until the write is done. Values are
+exact, or the read fails with a :class:`TableError` that names column and type; nothing is rounded, cut or shifted.
+
+**Writing.** A target commits data *together with* ``(lineage, table, seq)``, intent id and position, in one atomic
+act, and answers later what it committed last. ``write`` may be called again for the same number after any failure:
+if that number is already committed under our intent id, it changes nothing and returns the recorded commit; under
+another intent id, or when the target has a higher number, it raises :class:`StateConflict`. Numbers only rise.
+
+A connector is one module or package below ``flowctl/connectors``, its name is the ``type`` in the spec. Its
+``CAPABILITIES`` are plain data, readable without driver and connection; drivers are imported at the last moment.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from flowctl.model.commit import Commit
+from flowctl.model.interval import Interval
+from flowctl.model.position import Position
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.step import Mode
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.types import DataType
+from flowctl.model.value import TypedValue
+from flowctl.spec.spec import Layout, ReadHints
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Added to staged batches of merge and scd2: ``U`` (this is the row now) or ``D`` (the key is gone; key columns only).
+OP_COLUMN = "_flowctl_op"
+#: Added to staged batches of scd2: whether a ``D`` row was detected (a missing key) rather than told by the source.
+DETECTED_COLUMN = "_flowctl_detected"
+
+
+@dataclass(frozen=True)
+class SourceCapabilities:
+    """``kind``: read by executors (direct) or by the driver into the buffer (landed). ``position``: what its plain
+    objects offer beside reading in full. ``queries``: takes ``{connection, query}``."""
+
+    kind: Literal["direct", "landed"]
+    position: Literal["cursor", "files", "none"]
+    queries: bool = False
+
+
+@dataclass(frozen=True)
+class TargetCapabilities:
+    """``widens``: column type changes done in place, as (old, new) tests. ``position_of_columns`` is where new
+    columns go. ``refuses_names`` says why a column name cannot be one, or returns None."""
+
+    modes: frozenset[Mode]
+    widens: Callable[[DataType, DataType], bool]
+    refuses_names: Callable[[str], str | None] = lambda name: None
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What one connector type can do, as ``CAPABILITIES`` of its module. ``extra`` is the pip extra that brings its drivers, ``drivers`` the import
+    names to look for, ``jars`` the artifact names of ``ivy.xml`` that Spark needs for it."""
+
+    source: SourceCapabilities | None
+    target: TargetCapabilities | None
+    extra: str | None = None
+    drivers: tuple[str, ...] = ()
+    jars: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What is read: an object, or a query in the source's SQL, with ``where`` (the source's SQL too) on top."""
+
+    object: ObjectName | None
+    query: str | None = None
+    where: str | None = None
+    format: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HeadRequest:
+    """How far does ``relation`` go? ``cursor`` None asks for files or nothing. ``lower`` is where the read starts
+    (for a row count, when ``estimate`` is ``count``); ``delay`` bounds the answer by the source's clock."""
+
+    relation: Relation
+    info: TableInfo
+    cursor: Column | None = None
+    lower: TypedValue | None = None
+    delay: float | None = None
+    estimate: Literal["none", "stats", "count"] = "stats"
+
+
+@dataclass(frozen=True)
+class Head:
+    """``position`` is None when there is nothing (an empty table, a null maximum). ``clock`` is the source's now,
+    aware UTC. ``has_null_cursor`` is whether any row of the relation has a null cursor. For files the position lists
+    every file there now."""
+
+    position: Position | None
+    rows: RowEstimate
+    clock: dt.datetime | None = None
+    has_null_cursor: bool = False
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """One pass over a relation: these columns (source names, with the types to deliver), this interval (None: all)."""
+
+    columns: tuple[Column, ...]
+    interval: Interval | None = None
+
+
+class Source(Protocol):
+    """Metadata only; never starts Spark."""
+
+    capabilities: Capabilities
+
+    def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
+        """Objects matching a pattern with ``*`` and ``?`` in its parts, sorted; one round trip."""
+
+    def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
+        """Columns, keys, identity and statistics of all; one query for all objects. None: not there."""
+
+    def heads(self, requests: Mapping[str, HeadRequest]) -> Mapping[str, Head]:
+        """How far each goes, by the caller's names; one round trip where the system can."""
+
+
+class Snapshot(Protocol):
+    """One moment of one relation, readable by Spark as often as needed while its context is open."""
+
+    def frame(self, request: ReadRequest) -> DataFrame:
+        """Rows with exactly ``request.columns``, named and typed so."""
+
+
+class DirectSource(Source, Protocol):
+    def snapshot(
+        self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
+    ) -> AbstractContextManager[Snapshot]: ...
+
+
+class SegmentSink(Protocol):
+    """Takes Arrow record batches into the buffer; one call per batch."""
+
+    def write(self, batch: pa.RecordBatch) -> None: ...
+
+
+class ScratchFolder(Protocol):
+    """One folder of Parquet segments in the buffer. ``url`` is as Spark reads and writes it."""
+
+    url: str
+
+    def sink(self, schema: pa.Schema) -> AbstractContextManager[SegmentSink]:
+        """Written segments appear when the context ends without an error, and not before."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Streams what this process or Spark's executors wrote there, in file order; memory of one batch."""
+
+
+class Scratch(Protocol):
+    """Where a connector lands what only the driver can read, and the mirror; implemented by ``state.buffer``."""
+
+    def folder(self, name: str) -> ScratchFolder:
+        """A new, empty folder; ``name`` says what for. Removed when the run ends."""
+
+
+@dataclass(frozen=True)
+class OpenContext:
+    """What a connection needs beside its options: ``storage`` as in the spec, the directory relative local paths
+    start from (the spec file's), and the buffer. ``scratch`` is None while planning."""
+
+    storage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    base_dir: str = "."
+    scratch: Scratch | None = None
+
+
+class Capture(Protocol):
+    """One moment of one relation that only this process can read."""
+
+    def read(self, request: ReadRequest, sink: SegmentSink) -> int:
+        """Streams the rows as Arrow batches with the types of ``request.columns``; returns their number."""
+
+
+class LandedSource(Source, Protocol):
+    def capture(self, relation: Relation, info: TableInfo) -> AbstractContextManager[Capture]: ...
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """Everything a target needs to commit one number, whoever calls it and however often.
+
+    ``record`` is what to store with the data. ``statements`` is DDL from :meth:`Target.ddl`: run it first where DDL
+    is not part of the transaction, and tolerate that an earlier try already did. ``columns`` are all columns of the
+    target afterwards, in order. ``compared`` are those whose change makes a row new. ``replace`` replaces the whole
+    content (truncate; full refresh of append and merge). ``soft_deletes`` sets ``_deleted_at`` to ``at`` instead of
+    deleting. ``at`` is the moment fixed in the intent. ``fence`` is the lease's number: leftovers of lower ones are
+    dropped. ``lower_text`` prunes scd2 observations. ``before_commit`` must be called right before the atomic act;
+    it raises when the lease is gone.
+    """
+
+    record: Commit
+    object: ObjectName
+    mode: Mode
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    compared: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
+    replace: bool = False
+    soft_deletes: bool = False
+    layout: Layout = Layout()
+    run_id: str = ""
+    fence: int = 0
+    at: str = ""
+    rows: int | None = None
+    before_commit: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True)
+class CommitLookup:
+    lineage: str
+    table: str
+    object: ObjectName
+
+
+class Target(Protocol):
+    capabilities: Capabilities
+
+    def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
+        """As :meth:`Source.describe`; ``identity`` is the target id that definitions and commits record. No Spark."""
+
+    def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
+        """The newest commit of each table of the lineage, by table id; voids included. No Spark."""
+
+    def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
+        """The DDL that makes the table, for the plan to show and `write` to run. Pure."""
+
+    def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
+        """The same changes, each with the statement that makes it (empty for those that need none). Pure."""
+
+    def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
+        """The committed content, for SQL tables, key comparison and guards."""
+
+    def write(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Commit:
+        """Commits ``frame`` as ``job`` says and returns the commit read back from the target, with counts."""
+
+    def void(self, job: WriteJob) -> Commit:
+        """Commits number ``job.record.seq`` empty, so that nothing else can land under it. Spark-free where the
+        target can."""
+
+
+Connector = DirectSource | LandedSource | Target

@@ -1,0 +1,31 @@
+"""Named steps of the commit protocol at which a test can kill the process, as `kill -9` would.
+
+The names are the protocol (`docs/architecture.md`): the crash tests walk :data:`POINTS` and kill at each one.
+Outside tests :func:`reached` is one look-up in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Literal, get_args
+
+Point = Literal[
+    "before_intent",
+    "after_intent",
+    "during_stage",
+    "after_stage",
+    "before_commit",
+    "in_commit",
+    "after_commit",
+    "before_record",
+    "after_record",
+]
+POINTS: tuple[Point, ...] = get_args(Point)
+
+
+def reached(point: Point, table: str = "") -> None:
+    """Ends the process with SIGKILL when ``FLOWCTL_CRASH_AT`` is ``point`` or ``point:table``."""
+    wanted = os.environ.get("FLOWCTL_CRASH_AT")
+    if wanted and wanted in (point, f"{point}:{table}"):
+        os.kill(os.getpid(), signal.SIGKILL)

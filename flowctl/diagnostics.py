@@ -1,0 +1,44 @@
+"""Findings about a spec, each with its place in the file. Collected, never raised one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, order=True)
+class Mark:
+    """A place in a spec file; line and column count from 1, as editors do."""
+
+    file: str
+    line: int
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding: what is wrong, what to do, and where. ``code`` is a stable kebab-case name for machines."""
+
+    message: str
+    hint: str
+    mark: Mark | None
+    code: str
+    severity: Severity = "error"
+
+    def render(self) -> str:
+        """``file:line:col: error: what is wrong. What to do``."""
+        where = f"{self.mark}: " if self.mark else ""
+        return f"{where}{self.severity}: {self.message}" + (f". {self.hint}" if self.hint else "")
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Sorted by file, line, column, then message; exact repeats removed."""
+    unique = dict.fromkeys(diagnostics)
+    nowhere = Mark("", 0, 0)
+    return tuple(sorted(unique, key=lambda found: (found.mark or nowhere, found.message)))

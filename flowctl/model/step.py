@@ -1,0 +1,87 @@
+"""The plan: a frozen list of steps in DAG order. `plan` renders it, `apply` executes the same list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from flowctl.diagnostics import Mark
+from flowctl.model.interval import Interval
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import Column, RowEstimate
+
+StepAction = Literal["create", "change", "none", "stop", "recover", "removed"]
+Mode = Literal["append", "truncate", "merge", "scd2"]
+Via = Literal["direct", "staged"]
+CheckTime = Literal["plan", "commit"]
+CheckResult = Literal["passed", "failed", "pending"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One guard or expectation. ``pending`` ones are decided before the commit, on the staged rows."""
+
+    name: str
+    at: CheckTime
+    result: CheckResult
+    detail: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One table of the run, complete: nothing is looked up again when it is executed.
+
+    ``source`` and ``target`` are ``connection:object`` as people write it. ``source_columns`` are the columns as
+    they will be read, ``target_columns`` what the target will have once ``schema`` is applied, in the target's order
+    (flowctl's own columns such as ``valid_from`` included). ``definition`` is what state records to notice that the
+    spec says something else. ``state_before`` and ``state_after`` are ``{"seq", "position"}`` for people.
+    ``target_version`` is the version the plan was made against: a saved plan is refused when it moved.
+    ``write_full`` says the whole content is replaced (truncate, full refresh of append and merge).
+    """
+
+    id: str
+    action: StepAction
+    reason: str
+    mark: Mark
+    source: str
+    target: str
+    mode: Mode
+    key: tuple[str, ...] = ()
+    seq: int = 0
+    interval: Interval | None = None
+    rows: RowEstimate = RowEstimate()
+    schema: tuple[SchemaChange, ...] | None = ()
+    source_columns: tuple[Column, ...] = ()
+    target_columns: tuple[Column, ...] = ()
+    checks: tuple[Check, ...] = ()
+    needs: tuple[str, ...] = ()
+    via: Via = "direct"
+    target_exists: bool = False
+    target_id: str = ""
+    target_version: int | None = None
+    definition: Mapping[str, Any] = field(default_factory=dict)
+    state_before: Mapping[str, Any] | None = None
+    state_after: Mapping[str, Any] | None = None
+    write_full: bool = False
+    check_deletes: bool = False
+    notes: tuple[str, ...] = ()
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    flow: str
+    lineage: str
+    serial: int
+    spec_digest: str
+    created_at: str
+    flowctl: str
+    select: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+    def count(self, *actions: StepAction) -> int:
+        return sum(step.action in actions for step in self.steps)

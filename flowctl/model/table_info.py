@@ -1,0 +1,89 @@
+"""What a source or a target says about one table."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from flowctl.model import types
+from flowctl.model.types import DataType
+
+RowMethod = Literal["none", "stats", "count", "unknown"]
+
+
+@dataclass(frozen=True, order=True)
+class ObjectName:
+    """A table, view or path pattern inside a connection: ``("public", "orders")``, ``("invoices/*.csv",)``."""
+
+    parts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ".".join(self.parts)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. ``native`` is the system's own text of its type. ``as_text`` says that the system's type has no
+    exact counterpart and its canonical text is read instead; ``note`` tells people why, when it is not obvious."""
+
+    name: str
+    type: DataType
+    nullable: bool = True
+    native: str = ""
+    as_text: bool = False
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "type": str(self.type),
+            "nullable": self.nullable,
+            "native": self.native,
+            "as_text": self.as_text,
+            "note": self.note,
+        }
+
+
+def column_from_json(document: Mapping[str, Any]) -> Column:
+    return Column(
+        name=document["name"],
+        type=types.parse(document["type"]),
+        nullable=document["nullable"],
+        native=document.get("native", ""),
+        as_text=document.get("as_text", False),
+        note=document.get("note", ""),
+    )
+
+
+@dataclass(frozen=True)
+class RowEstimate:
+    """``value`` rows by ``method``; ``bytes`` where the system knows."""
+
+    value: int | None = None
+    method: RowMethod = "unknown"
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """What was observed of one table at one moment.
+
+    ``identity`` tells this very table from another of the same name (system identifier and OID, Delta table id,
+    file inode): definitions record it. ``version`` is the target's own version where it has one. ``primary_key`` is
+    in key order. ``clock`` is the system's own time. ``extra`` is for the connector that made it and nobody else:
+    JSON-safe values only.
+    """
+
+    object: ObjectName
+    columns: tuple[Column, ...]
+    identity: str
+    primary_key: tuple[str, ...] = ()
+    version: int | None = None
+    rows: RowEstimate = RowEstimate()
+    clock: dt.datetime | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def column(self, name: str) -> Column | None:
+        return next((column for column in self.columns if column.name == name), None)

@@ -1,0 +1,150 @@
+"""Column types as flowctl carries them: a closed subset of Arrow, light enough for `validate` and `plan`.
+
+The text form is Arrow's own (``decimal128(12, 2)``, ``timestamp[us, tz=UTC]``); :func:`parse` reads it back.
+``pyarrow`` and Spark types are made from these at the edges, never the other way round.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+ScalarName = Literal[
+    "bool", "int8", "int16", "int32", "int64", "float", "double", "string", "binary",
+    "date32[day]", "timestamp[us]", "timestamp[us, tz=UTC]",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scalar:
+    name: ScalarName
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Decimal:
+    """Exact numbers: 1 ≤ precision ≤ 38, 0 ≤ scale ≤ precision."""
+
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"decimal128({self.precision}, {self.scale})"
+
+
+@dataclass(frozen=True)
+class Array:
+    item: DataType
+
+    def __str__(self) -> str:
+        return f"list<item: {self.item}>"
+
+
+@dataclass(frozen=True)
+class Struct:
+    """Only from files; fields in file order."""
+
+    fields: tuple[tuple[str, DataType], ...]
+
+    def __str__(self) -> str:
+        return "struct<" + ", ".join(f"{name}: {kind}" for name, kind in self.fields) + ">"
+
+
+DataType = Scalar | Decimal | Array | Struct
+
+BOOL = Scalar("bool")
+INT8, INT16, INT32, INT64 = Scalar("int8"), Scalar("int16"), Scalar("int32"), Scalar("int64")
+FLOAT, DOUBLE = Scalar("float"), Scalar("double")
+STRING, BINARY = Scalar("string"), Scalar("binary")
+DATE = Scalar("date32[day]")
+TIMESTAMP_NTZ, TIMESTAMP = Scalar("timestamp[us]"), Scalar("timestamp[us, tz=UTC]")
+
+SCALARS = (BOOL, INT8, INT16, INT32, INT64, FLOAT, DOUBLE, STRING, BINARY, DATE, TIMESTAMP_NTZ, TIMESTAMP)
+_BY_NAME = {str(scalar): scalar for scalar in SCALARS}
+
+#: What a spec may say in ``columns.types`` and formats, beside Arrow's own names.
+_SPEC_NAMES = {
+    "boolean": BOOL, "tinyint": INT8, "byte": INT8, "smallint": INT16, "short": INT16, "int": INT32, "integer": INT32,
+    "bigint": INT64, "long": INT64, "real": FLOAT, "float": FLOAT, "double": DOUBLE, "text": STRING, "varchar": STRING,
+    "bytes": BINARY, "date": DATE, "timestamp_ntz": TIMESTAMP_NTZ, "timestamp": TIMESTAMP, "timestamptz": TIMESTAMP,
+}  # fmt: skip
+_SPARK_NAMES = {
+    BOOL: "BOOLEAN", INT8: "TINYINT", INT16: "SMALLINT", INT32: "INT", INT64: "BIGINT", FLOAT: "FLOAT",
+    DOUBLE: "DOUBLE", STRING: "STRING", BINARY: "BINARY", DATE: "DATE", TIMESTAMP_NTZ: "TIMESTAMP_NTZ",
+    TIMESTAMP: "TIMESTAMP",
+}  # fmt: skip
+_DECIMAL = re.compile(r"(?:decimal|numeric|decimal128)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_ARRAY = re.compile(r"(?:list<(?:item|element): (.+)>|array<(.+)>)")
+
+
+def parse(text: str) -> DataType:
+    """The type written as ``text``, in Arrow's form or a spec's; ``ValueError`` when there is none."""
+    plain = text.strip()
+    if plain in _BY_NAME:
+        return _BY_NAME[plain]
+    lowered = plain.lower()
+    if lowered in _SPEC_NAMES:
+        return _SPEC_NAMES[lowered]
+    if match := _DECIMAL.fullmatch(lowered):
+        precision, scale = int(match[1]), int(match[2] or 0)
+        if not (1 <= precision <= 38 and scale <= precision):
+            raise ValueError(f"{text}: precision must be 1 to 38 and scale at most the precision")
+        return Decimal(precision, scale)
+    if match := _ARRAY.fullmatch(plain):
+        return Array(parse(match[1] or match[2]))
+    if plain.startswith("struct<") and plain.endswith(">"):
+        return Struct(tuple(_fields(plain[7:-1])))
+    raise ValueError(f"unknown type {text!r}")
+
+
+def _fields(inner: str) -> list[tuple[str, DataType]]:
+    """``a: int64, b: struct<…>`` split at the commas and colons of the outer level."""
+    parts, depth, start = [], 0, 0
+    for at, char in enumerate(inner):
+        depth += (char in "<([") - (char in ">)]")
+        if char == "," and depth == 0:
+            parts.append(inner[start:at])
+            start = at + 1
+    parts.append(inner[start:])
+    pairs = (part.strip().split(": ", 1) for part in parts if part.strip())
+    return [(name, parse(kind)) for name, kind in pairs]
+
+
+def spark_ddl(kind: DataType) -> str:
+    """The type as Spark SQL writes it; source: Spark's SQL reference, Data Types."""
+    match kind:
+        case Scalar():
+            return _SPARK_NAMES[kind]
+        case Decimal(precision, scale):
+            return f"DECIMAL({precision},{scale})"
+        case Array(item):
+            return f"ARRAY<{spark_ddl(item)}>"
+        case Struct(fields):
+            return "STRUCT<" + ", ".join(f"`{name}`: {spark_ddl(of)}" for name, of in fields) + ">"
+        case _:
+            assert_never(kind)
+
+
+def short(kind: DataType) -> str:
+    """The type as people read it in a plan: ``decimal(12,2)``, ``timestamp``, ``array<bigint>``."""
+    return spark_ddl(kind).lower()
+
+
+def is_wider(new: DataType, old: DataType) -> bool:
+    """Whether every value of ``old`` is exactly a value of ``new`` (byte→…→long, float→double, decimal growing in
+    both parts, date→timestamp_ntz). Whether a target can change a column so is the target's own list."""
+    match old, new:
+        case Decimal(p, s), Decimal(q, t):
+            return (q, t) != (p, s) and t >= s and q - t >= p - s
+        case _:
+            return (old, new) in _WIDER
+
+
+_INTS = (INT8, INT16, INT32, INT64)
+_WIDER = {(old, new) for at, old in enumerate(_INTS) for new in _INTS[at + 1 :]} | {
+    (FLOAT, DOUBLE),
+    (DATE, TIMESTAMP_NTZ),
+}

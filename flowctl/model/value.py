@@ -1,0 +1,76 @@
+"""One typed value that survives JSON unchanged: the bound of a cursor, the start of an interval."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import total_ordering
+from typing import Any
+
+from flowctl.model import types
+from flowctl.model.types import DataType
+
+Scalar = int | decimal.Decimal | float | str | dt.date | dt.datetime
+
+
+@total_ordering
+@dataclass(frozen=True)
+class TypedValue:
+    """A value with its type. Timestamps hold aware UTC datetimes (``timestamp[us, tz=UTC]``) or naive ones
+    (``timestamp[us]``), at microseconds. Ordering is defined between values of one type only; text compares by
+    code point, which is C collation for UTF-8."""
+
+    type: DataType
+    value: Scalar
+
+    def __lt__(self, other: TypedValue) -> bool:
+        if self.type != other.type:
+            raise TypeError(f"cannot order {self.type} against {other.type}")
+        return self.value < other.value  # type: ignore[operator]
+
+    def text(self) -> str:
+        """Exact text: RFC 3339 with six digits for timestamps, plain digits for decimals."""
+        match self.value:
+            case dt.datetime() as at:
+                naive = at.astimezone(dt.UTC).replace(tzinfo=None) if at.tzinfo else at
+                return naive.isoformat(timespec="microseconds") + ("Z" if at.tzinfo else "")
+            case decimal.Decimal() as number:
+                return format(number, "f")
+            case dt.date() as day:
+                return day.isoformat()
+            case float() as number:
+                return repr(number)
+            case value:
+                return str(value)
+
+    def to_json(self) -> dict[str, str]:
+        return {"type": str(self.type), "value": self.text()}
+
+
+def from_json(document: Mapping[str, Any]) -> TypedValue:
+    return from_text(types.parse(document["type"]), document["value"])
+
+
+def from_text(kind: DataType, text: str) -> TypedValue:
+    """Reads what :meth:`TypedValue.text` wrote, and what people write in ``cursor.start``; ``ValueError`` otherwise."""
+    if kind == types.TIMESTAMP:
+        at = dt.datetime.fromisoformat(text)
+        return TypedValue(kind, (at if at.tzinfo else at.replace(tzinfo=dt.UTC)).astimezone(dt.UTC))
+    if kind == types.TIMESTAMP_NTZ:
+        at = dt.datetime.fromisoformat(text)
+        if at.tzinfo is not None:
+            at = at.astimezone(dt.UTC).replace(tzinfo=None)
+        return TypedValue(kind, at)
+    if kind == types.DATE:
+        return TypedValue(kind, dt.date.fromisoformat(text))
+    if kind in (types.INT8, types.INT16, types.INT32, types.INT64):
+        return TypedValue(kind, int(text))
+    if isinstance(kind, types.Decimal):
+        return TypedValue(kind, decimal.Decimal(text))
+    if kind in (types.FLOAT, types.DOUBLE):
+        return TypedValue(kind, float(text))
+    if kind == types.STRING:
+        return TypedValue(kind, text)
+    raise ValueError(f"{kind} cannot be a cursor")

@@ -1,0 +1,246 @@
+"""The validated spec as frozen values. Every node that an error may speak of keeps its place in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from flowctl.diagnostics import Mark
+from flowctl.model.step import Mode
+
+OnFail = Literal["fail", "quarantine", "warn"]
+
+
+@dataclass(frozen=True)
+class SecretRef:
+    """``${secret:provider:name}``; resolved only when a connection is opened."""
+
+    provider: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"${{secret:{self.provider}:{self.name}}}"
+
+
+@dataclass(frozen=True)
+class SecretText:
+    """Text with secret references in it. ``str()`` shows the references, never the values."""
+
+    parts: tuple[str | SecretRef, ...]
+
+    def __str__(self) -> str:
+        return "".join(str(part) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class Connection:
+    """``options`` holds the fragment's keys as written, with :class:`SecretText` where a reference stands."""
+
+    name: str
+    type: str
+    options: Mapping[str, Any]
+    mark: Mark
+
+
+@dataclass(frozen=True)
+class ObjectSource:
+    """``connection:object``. ``parts`` are the dotted parts (or the one path); ``is_glob`` when a plain part has
+    ``*`` or ``?``. Case is kept."""
+
+    connection: str
+    parts: tuple[str, ...]
+    is_glob: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.connection}:{'.'.join(self.parts)}"
+
+
+@dataclass(frozen=True)
+class QuerySource:
+    """A query in the source's own SQL, bounded by wrapping it."""
+
+    connection: str
+    query: str
+
+    def __str__(self) -> str:
+        return f"{self.connection}:(query)"
+
+
+@dataclass(frozen=True)
+class SqlSource:
+    """Spark SQL over other tables of the flow. In ``sql`` each ``ref('id')`` has become the marker
+    ``{{ref:id}}``; ``refs`` lists the ids, sorted."""
+
+    sql: str
+    refs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "sql over " + ", ".join(self.refs) if self.refs else "sql"
+
+
+Source = ObjectSource | QuerySource | SqlSource
+
+
+@dataclass(frozen=True)
+class TargetRef:
+    connection: str
+    parts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.connection}:{'.'.join(self.parts)}"
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """Durations in seconds. ``start`` is text, read as the column's type once that is known."""
+
+    column: str
+    start: str | None = None
+    lag: float = 0.0
+    delay: float | None = None
+    nulls: Literal["fail", "always", "skip"] = "fail"
+
+
+@dataclass(frozen=True)
+class DetectMissingKeys:
+    every: float | None = None
+    action: Literal["soft", "hard"] = "soft"
+
+
+@dataclass(frozen=True)
+class DetectFlag:
+    column: str
+    values: tuple[Any, ...] = (True,)
+    action: Literal["soft", "hard"] = "soft"
+
+
+Deletes = DetectMissingKeys | DetectFlag
+
+
+@dataclass(frozen=True)
+class ColumnRules:
+    """Source names on the left of every map. ``types`` values are type texts, ``add`` values Spark SQL."""
+
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    rename: Mapping[str, str] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
+    mask: Mapping[str, str] = field(default_factory=dict)
+    add: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReadHints:
+    splits: int | None = None
+    split_by: str = "auto"
+    fetch_size: int = 20000
+
+
+@dataclass(frozen=True)
+class Layout:
+    partition_by: tuple[str, ...] = ()
+    cluster_by: tuple[str, ...] = ()
+    deletion_vectors: bool = True
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """``kind`` says which row or table check it is; ``column`` is None for table checks and ``sql``.
+    ``argument``: nothing for not_null and unique, ``(low, high)`` for between, values for in, the pattern for
+    matches, the expression for sql, ``{"min", "max"}`` for rows, ``{"column", "within"}`` (seconds) for freshness."""
+
+    kind: Literal["not_null", "unique", "between", "in", "matches", "sql", "rows", "freshness"]
+    column: str | None
+    argument: Any
+    on_fail: OnFail
+    mark: Mark
+
+    @property
+    def name(self) -> str:
+        return f"{self.column}: {self.kind}" if self.column else self.kind
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Fractions of 1, None where not set (``max_deleted`` then falls back to 0.1 when deletes are detected)."""
+
+    allow_empty: bool = True
+    max_shrink: float | None = None
+    max_deleted: float | None = None
+    max_quarantined: float | None = None
+
+
+@dataclass(frozen=True)
+class SchemaPolicies:
+    new_column: Literal["add", "ignore", "fail"] = "add"
+    wider_type: Literal["widen", "fail"] = "widen"
+    other_type: Literal["fail", "text"] = "fail"
+    dropped_column: Literal["keep", "fail"] = "keep"
+    nullable: Literal["relax", "fail"] = "relax"
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """One entry of ``tables``. With ``${…}`` in ``id`` it is a pattern: one table per match of its source.
+
+    ``marks`` gives the place of each written key by dotted path (``cursor.column``); ``mark`` is the entry's own.
+    """
+
+    id: str
+    source: Source
+    target: TargetRef
+    mode: Mode
+    mark: Mark
+    key: tuple[str, ...] = ()
+    cursor: Cursor | None = None
+    dedupe: Literal["latest", "fail"] = "latest"
+    deletes: Deletes | None = None
+    compare_ignore: tuple[str, ...] = ()
+    columns: ColumnRules = ColumnRules()
+    where: str | None = None
+    read: ReadHints = ReadHints()
+    layout: Layout = Layout()
+    expect: tuple[Expectation, ...] = ()
+    guard: Guard = Guard()
+    valid_from: str | None = None
+    format: Mapping[str, Any] = field(default_factory=dict)
+    exclude: tuple[str, ...] = ()
+    on_schema_change: SchemaPolicies = SchemaPolicies()
+    on_error: Literal["continue", "stop"] = "continue"
+    marks: Mapping[str, Mark] = field(default_factory=dict)
+
+    def mark_of(self, path: str) -> Mark:
+        """The place of ``path``, or of the nearest parent that was written."""
+        while path and path not in self.marks:
+            path = path.rpartition(".")[0]
+        return self.marks.get(path, self.mark)
+
+
+@dataclass(frozen=True)
+class StateLocation:
+    url: str
+    unsafe: bool = False
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    url: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A whole flow. ``storage`` maps URL prefixes to credentials (option values may be :class:`SecretText`).
+    ``tables`` keeps the order of the file. ``digest`` is over the canonical JSON of the resolved spec: variables
+    filled in, secrets as references, no places."""
+
+    flow: str
+    state: StateLocation
+    connections: Mapping[str, Connection]
+    storage: Mapping[str, Mapping[str, Any]]
+    spark: SparkSettings
+    tables: tuple[TableSpec, ...]
+    digest: str
+    path: str
+    variables: Mapping[str, str] = field(default_factory=dict)
