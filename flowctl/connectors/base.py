@@ -254,4 +254,22 @@ class Target(Protocol):
         target can."""
 
 
+class QuarantineTarget(Protocol):
+    """Extra power: keeps rejected rows beside the table, in ``<table>__quarantine``."""
+
+    def put_aside(
+        self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
+    ) -> None:
+        """Makes ``frame`` (columns as text, ``_seq``, ``_run_id``, ``_reason``) the only rows of ``object`` with
+        ``_seq`` of this job's number, creating the table when it is not there. Committed before the batch itself;
+        repeated for the same number it replaces."""
+
+
+class LeasedTarget(Protocol):
+    """Extra power: a target that is only safe with one writing driver per table says where their lease lies."""
+
+    def lease_folder(self, object: ObjectName) -> str | None:
+        """URL of the folder for the table's own lease log; None where the target serialises writers itself."""
+
+
 Connector = DirectSource | LandedSource | Target
