@@ -64,7 +64,8 @@ class TargetCapabilities:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What one connector type can do, as ``CAPABILITIES`` of its module. ``extra`` is the pip extra that brings its drivers, ``drivers`` the import
+    """What one connector type can do, as ``CAPABILITIES`` of its module. ``extra`` is the pip extra that brings its
+    drivers, ``drivers`` the import
     names to look for, ``jars`` the artifact names of ``ivy.xml`` that Spark needs for it."""
 
     source: SourceCapabilities | None
