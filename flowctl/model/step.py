@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from flowctl.diagnostics import Mark
 from flowctl.model.interval import Interval
+from flowctl.model.projection import ProjectedColumn
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, RowEstimate
 
@@ -16,6 +17,8 @@ Mode = Literal["append", "truncate", "merge", "scd2"]
 Via = Literal["direct", "staged"]
 CheckTime = Literal["plan", "commit"]
 CheckResult = Literal["passed", "failed", "pending"]
+#: Why a step stops: a guard or policy (exit 6), something that could not be observed (exit 4), a table it needs.
+StoppedBy = Literal["policy", "error", "dependency"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,10 @@ class Step:
     spec says something else. ``state_before`` and ``state_after`` are ``{"seq", "position"}`` for people.
     ``target_version`` is the version the plan was made against: a saved plan is refused when it moved.
     ``write_full`` says the whole content is replaced (truncate, full refresh of append and merge).
+    ``projection`` is the frame to write, in target order and without flowctl's own columns. ``statements`` is the
+    DDL to run before the write, in order: it makes the table, or makes the changes in ``schema``.
+    ``record_only``: the target already carries the pending intent's commit, only state is mended. A pending intent
+    in state with a lower number than ``seq`` is given up: its void is committed first.
     """
 
     id: str
@@ -57,6 +64,8 @@ class Step:
     schema: tuple[SchemaChange, ...] | None = ()
     source_columns: tuple[Column, ...] = ()
     target_columns: tuple[Column, ...] = ()
+    projection: tuple[ProjectedColumn, ...] = ()
+    statements: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
     needs: tuple[str, ...] = ()
     via: Via = "direct"
@@ -70,6 +79,8 @@ class Step:
     check_deletes: bool = False
     notes: tuple[str, ...] = ()
     hint: str = ""
+    record_only: bool = False
+    stopped_by: StoppedBy | None = None
 
 
 @dataclass(frozen=True)
