@@ -273,4 +273,10 @@ class LeasedTarget(Protocol):
         """URL of the folder for the table's own lease log; None where the target serialises writers itself."""
 
 
-Connector = DirectSource | LandedSource | Target
+@dataclass(frozen=True)
+class Connector:
+    """What one open connection can do, as ``connect(connection, context)`` of a connector's package yields it.
+    ``source`` and ``target`` are None where the type cannot be one; both work on the same system."""
+
+    source: DirectSource | LandedSource | None = None
+    target: Target | None = None
