@@ -1,0 +1,146 @@
+"""The jars that Spark needs beside its own: named in ``ivy.xml``, fetched once with the Ivy that the pyspark wheel
+ships, checked against ``jars.sha256`` by ourselves each time they are used.
+
+They live in ``$FLOWCTL_HOME/jars`` (default: the platform's cache folder). A machine without a way out gets them by
+copying that folder from another one; a company's own repository by an Ivy settings file in ``FLOWCTL_IVY_SETTINGS``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from flowctl.errors import FlowctlError
+from flowctl.run import java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_HERE = Path(__file__).parent
+_IVY_FILE = _HERE / "ivy.xml"
+_SUMS_FILE = _HERE / "jars.sha256"
+
+
+class JarsMissing(FlowctlError):
+    """The jars could not be fetched, or are not the pinned ones."""
+
+
+def ensure(needed: Collection[str], say: Callable[[str], None] | None = None) -> list[Path]:
+    """The files of these jar sets, in ``ivy.xml``'s order; fetches what is not there yet, under a lock, telling so
+    through ``say`` (default: standard error). Raises :class:`JarsMissing`."""
+    unknown = sorted(set(needed) - set(sets()))
+    if unknown:
+        raise JarsMissing(f"unknown jar sets {unknown}", hint=f"ivy.xml knows {', '.join(sets())}")
+    folder = home() / "jars"
+    files = [folder / name for of, names in sets().items() if of in needed for name in names]
+    if _missing(files):
+        with _locked(folder):
+            # Another process may have fetched them while this one waited.
+            missing = [of for of, names in sets().items() if of in needed and _missing([folder / n for n in names])]
+            if missing:
+                _fetch(missing, folder, say or _to_stderr)
+    return files
+
+
+def home() -> Path:
+    """Where flowctl keeps what it fetched or built for this machine: jars and class-data archives."""
+    if set_by_user := os.environ.get("FLOWCTL_HOME"):
+        return Path(set_by_user).expanduser().absolute()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "flowctl"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flowctl"
+
+
+@cache
+def sets() -> Mapping[str, tuple[str, ...]]:
+    """Set name to file names, as ``ivy.xml`` has them."""
+    tree = ElementTree.parse(_IVY_FILE).getroot()
+    names: dict[str, list[str]] = {conf.attrib["name"]: [] for conf in tree.iter("conf")}
+    for jar in tree.iter("dependency"):
+        names[jar.attrib["conf"].split("->")[0]].append(f"{jar.attrib['name']}-{jar.attrib['rev']}.jar")
+    return {of: tuple(files) for of, files in names.items()}
+
+
+def present() -> bool:
+    """Whether every jar set is there and intact, as ``flowctl setup`` leaves it."""
+    return not _missing([home() / "jars" / name for names in sets().values() for name in names])
+
+
+def _missing(files: Sequence[Path]) -> list[Path]:
+    return [file for file in files if not (file.is_file() and _digest(file) == _sums()[file.name])]
+
+
+@cache
+def _sums() -> Mapping[str, str]:
+    pairs = (line.split() for line in _SUMS_FILE.read_text().splitlines())
+    return {name: digest for digest, name in pairs}
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(wanted: Sequence[str], folder: Path, say: Callable[[str], None]) -> None:
+    """Into a folder of its own first, so that a jar under its final name is complete and checked."""
+    say(f"Fetching the jars for {', '.join(wanted)} into {folder} (once, half a minute) …")
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as fresh:
+        _retrieve(wanted, Path(fresh))
+        for name in [name for of in wanted for name in sets()[of]]:
+            file = Path(fresh, name)
+            found = _digest(file) if file.is_file() else "nothing"
+            if found != _sums()[name]:
+                raise JarsMissing(
+                    f"{name} is not the pinned jar: SHA-256 {found} instead of {_sums()[name]}",
+                    hint="Find out what stands between this machine and its Maven repository; nothing was kept",
+                )
+            file.replace(folder / name)
+    say("Fetched and checked.")
+
+
+def _retrieve(wanted: Sequence[str], into: Path) -> None:
+    command = [str(java.find().command), "-jar", str(_ivy_jar()), "-warn", "-cache", str(into / "cache")]
+    if settings := os.environ.get("FLOWCTL_IVY_SETTINGS"):
+        command += ["-settings", settings]
+    command += ["-ivy", str(_IVY_FILE), "-confs", *wanted, "-retrieve", f"{into}/[artifact]-[revision].[ext]"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        told = [line.strip() for line in (done.stdout + done.stderr).splitlines() if not line.startswith("\tat ")]
+        raise JarsMissing(
+            "Ivy could not fetch the jars: " + " | ".join(line for line in told if line.strip(". "))[-1500:],
+            hint="Check the way to the Maven repository (proxy: JAVA_TOOL_OPTIONS; another repository: "
+            "FLOWCTL_IVY_SETTINGS), or copy the jars folder from a machine that has it",
+        )
+
+
+def _ivy_jar() -> Path:
+    # Found without importing pyspark, which costs half a second.
+    from importlib.util import find_spec
+
+    spec = find_spec("pyspark")
+    found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
+    if not found:
+        raise JarsMissing("pyspark is not installed here", hint="pip install flowctl into this Python again")
+    return found[0]
+
+
+def _to_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
