@@ -1,0 +1,96 @@
+"""Where state lives: numbered documents in a store with one conditional operation.
+
+**Guarantees.** ``create`` makes a blob *if its name is free*, atomically: of any number of racing creators exactly one
+gets True, and a blob that can be seen is complete and survives a power cut. Nothing is ever overwritten. ``get`` and
+``list`` see every ``create`` and ``delete`` that returned before them. ``modified`` is by the store's own clock, so two
+blobs of one store can be compared; it must not be compared with the clock of any host.
+
+A ``create`` whose answer was lost may have happened: callers put an id of their own into what they write, and look.
+Any failure that is not an answer is an :class:`AbortRun`; nothing here retries for longer than the client library does.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from flowctl.spec import storage as storages
+from flowctl.spec.storage import Storage
+
+
+@dataclass(frozen=True, order=True)
+class BlobInfo:
+    """``name`` is relative to the store's URL; ``size`` in bytes; ``modified`` aware, by the store's clock."""
+
+    name: str
+    size: int
+    modified: dt.datetime
+
+
+class BlobStore(Protocol):
+    """Names are slash-separated and relative to ``url``; ``prefix`` ends in a slash and is not matched below it."""
+
+    url: str
+
+    def get(self, name: str) -> bytes | None: ...
+
+    def list(self, prefix: str) -> list[BlobInfo]: ...
+
+    def create(self, name: str, data: bytes) -> bool:
+        """False: a blob of that name exists already, and was left as it is."""
+
+    def delete(self, name: str) -> None:
+        """Does nothing when there is no such blob."""
+
+
+def open_store(url: str, storage: Storage, *, unsafe: bool = False) -> BlobStore:
+    """The store at ``url``: a local path, ``memory://…``, or what fsspec can open. Stores that do not honour
+    conditional creates are refused at the first ``create``, unless ``unsafe``."""
+    match storages.scheme(url):
+        case "file":
+            from flowctl.state.disk import DiskStore
+
+            return DiskStore(url)
+        case "memory":
+            return MemoryStore(url)
+        case _:
+            from flowctl.state.objects import ObjectStore
+
+            return ObjectStore(url, storages.fsspec_options(url, storage), unsafe=unsafe)
+
+
+class MemoryStore:
+    """All stores of one URL in this process are one store. For tests and for trying things out."""
+
+    _shared: ClassVar[dict[str, dict[str, tuple[bytes, dt.datetime]]]] = {}
+    _lock: ClassVar[Any] = threading.Lock()
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        with self._lock:
+            self._blobs = self._shared.setdefault(self.url, {})
+
+    def get(self, name: str) -> bytes | None:
+        with self._lock:
+            return self._blobs[name][0] if name in self._blobs else None
+
+    def list(self, prefix: str) -> list[BlobInfo]:
+        with self._lock:
+            return sorted(
+                BlobInfo(name, len(data), modified)
+                for name, (data, modified) in self._blobs.items()
+                if name.startswith(prefix) and "/" not in name[len(prefix) :]
+            )
+
+    def create(self, name: str, data: bytes) -> bool:
+        with self._lock:
+            if name in self._blobs:
+                return False
+            self._blobs[name] = (data, dt.datetime.now(dt.UTC))
+            return True
+
+    def delete(self, name: str) -> None:
+        with self._lock:
+            self._blobs.pop(name, None)

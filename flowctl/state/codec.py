@@ -1,0 +1,113 @@
+"""State documents as pretty JSON, and older formats brought up to today's. Nothing else knows the file format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flowctl.errors import AbortRun
+from flowctl.model import position as positions
+from flowctl.model import table_info
+from flowctl.model.commit import intent_from_json
+from flowctl.state.document import FORMAT, StateDocument, TableState
+
+#: For each older format the function that makes the next one of it (JSON to JSON).
+UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+
+def encode(document: StateDocument) -> bytes:
+    """UTF-8 JSON, tables sorted by id; equal documents give equal bytes."""
+    return (json.dumps(to_json(document), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def decode(data: bytes, name: str) -> StateDocument:
+    """Reads what :func:`encode` of this or an older flowctl wrote. ``name`` is for the errors: :class:`AbortRun` when
+    the document is damaged, or newer than this flowctl."""
+    try:
+        found = json.loads(data)
+        version = found["format"]
+    except (ValueError, KeyError, TypeError) as cause:
+        raise _damaged(name, cause) from cause
+    if version > FORMAT:
+        raise AbortRun(
+            f"{name} was written by a newer flowctl (format {version}, this one reads up to {FORMAT})",
+            hint="Use that flowctl or a newer one",
+        )
+    try:
+        while found["format"] < FORMAT:
+            found = UPGRADES[found["format"]](found)
+        return from_json(found)
+    except (ValueError, KeyError, TypeError) as cause:
+        raise _damaged(name, cause) from cause
+
+
+def to_json(document: StateDocument) -> dict[str, Any]:
+    return {
+        "format": document.format,
+        "lineage": document.lineage,
+        "serial": document.serial,
+        "write_id": document.write_id,
+        "tables": {table_id: table_to_json(document.tables[table_id]) for table_id in sorted(document.tables)},
+    }
+
+
+def from_json(found: Mapping[str, Any]) -> StateDocument:
+    return StateDocument(
+        lineage=found["lineage"],
+        serial=found["serial"],
+        write_id=found["write_id"],
+        tables={table_id: _table_from_json(table) for table_id, table in found["tables"].items()},
+        format=found["format"],
+    )
+
+
+def table_to_json(table: TableState) -> dict[str, Any]:
+    """``intent``, ``given_up`` and ``highest`` are left out where they say nothing."""
+    found: dict[str, Any] = {
+        "seq": table.seq,
+        "intent_id": table.intent_id,
+        "position": positions.to_json(table.position) if table.position else None,
+        "definition": dict(table.definition),
+        "schema": [column.to_json() for column in table.schema],
+        "target_columns": [column.to_json() for column in table.target_columns],
+        "target_id": table.target_id,
+        "target_version": table.target_version,
+        "deletes_checked_at": table.deletes_checked_at,
+        "last_run": table.last_run,
+    }
+    if table.highest > table.seq:
+        found["highest"] = table.highest
+    if table.intent:
+        found["intent"] = table.intent.to_json()
+    if table.given_up:
+        found["given_up"] = True
+    return found
+
+
+def _table_from_json(found: Mapping[str, Any]) -> TableState:
+    return TableState(
+        seq=found["seq"],
+        intent_id=found["intent_id"],
+        position=positions.from_json(found["position"]) if found["position"] else None,
+        definition=found["definition"],
+        schema=tuple(map(table_info.column_from_json, found["schema"])),
+        target_columns=tuple(map(table_info.column_from_json, found["target_columns"])),
+        target_id=found["target_id"],
+        target_version=found["target_version"],
+        deletes_checked_at=found["deletes_checked_at"],
+        last_run=found["last_run"],
+        intent=intent_from_json(found["intent"]) if "intent" in found else None,
+        given_up=found.get("given_up", False),
+        highest=found.get("highest", found["seq"]),
+    )
+
+
+def _damaged(name: str, cause: Exception) -> AbortRun:
+    return AbortRun(
+        f"state document {name} is damaged ({type(cause).__name__}: {cause})",
+        hint=(
+            "Restore it from a copy of the store, or delete it: the number before it is then the state, and tables "
+            "whose target is ahead of it stop until `flowctl state adopt`"
+        ),
+    )

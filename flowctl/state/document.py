@@ -1,0 +1,228 @@
+"""The state of one flow as a frozen value, and every change that may be made to it as a pure function.
+
+One rule holds for all of them: **numbers only rise**. ``next_seq`` of a table never falls, whatever is set, reset,
+rolled back or adopted; a number belongs to one intent for ever. What changes is the position.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flowctl.errors import StateConflict
+from flowctl.model.commit import Commit, Intent
+from flowctl.model.position import Position
+from flowctl.model.table_info import Column, TableInfo
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What one table's last recorded commit was, and what its next run starts from.
+
+    ``seq``, ``intent_id`` and ``target_id`` are the newest number's: before a new intent the target's own record must
+    say the same. ``schema`` holds the source's columns as recorded, ``target_columns`` the target's.
+    ``deletes_checked_at`` (RFC 3339) is when missing keys were last looked for, ``last_run`` a run id.
+    ``intent`` is begun and not recorded: it is finished first, with the same interval. With ``given_up`` the position
+    was changed since: the intent must not be finished but voided in the target, and whatever is committed under its
+    number, only the number is recorded. ``highest`` is the highest number ever recorded or given to an intent; it
+    is above ``seq`` when a target that was set back has been adopted.
+    """
+
+    seq: int = 0
+    intent_id: str = ""
+    position: Position | None = None
+    definition: Mapping[str, Any] = field(default_factory=dict)
+    schema: tuple[Column, ...] = ()
+    target_columns: tuple[Column, ...] = ()
+    target_id: str = ""
+    target_version: int | None = None
+    deletes_checked_at: str | None = None
+    last_run: str | None = None
+    intent: Intent | None = None
+    given_up: bool = False
+    highest: int = 0
+
+    @property
+    def next_seq(self) -> int:
+        """The number for a new intent; a pending one keeps its own."""
+        return max(self.seq, self.highest, self.intent.seq if self.intent else 0) + 1
+
+    @property
+    def forgotten(self) -> bool:
+        """Reset: nothing is known of the table but its number."""
+        return self.position is None and not self.definition and self.intent is None
+
+
+@dataclass(frozen=True)
+class StateDocument:
+    """One number of the state log. ``serial`` 0 is a flow that never ran. ``write_id`` names the writer
+    (``host/pid/random``) and tells its own refused write from another's."""
+
+    lineage: str
+    serial: int = 0
+    write_id: str = ""
+    tables: Mapping[str, TableState] = field(default_factory=dict)
+    format: int = FORMAT
+
+    def table(self, table_id: str) -> TableState:
+        """The table's state; an empty one when it never ran."""
+        return self.tables.get(table_id, TableState())
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What is recorded beside the commit itself when a number is done."""
+
+    definition: Mapping[str, Any]
+    schema: tuple[Column, ...]
+    target_columns: tuple[Column, ...]
+    run_id: str
+    deletes_checked_at: str | None = None
+
+
+def new_document() -> StateDocument:
+    return StateDocument(lineage=uuid.uuid4().hex)
+
+
+def with_intents(document: StateDocument, intents: Mapping[str, Intent]) -> StateDocument:
+    """Begins numbers. ``StateConflict`` when a table has another intent pending, or the number was used before."""
+    changed = {}
+    for table_id, intent in intents.items():
+        before = document.table(table_id)
+        pending = before.intent
+        if pending is not None and (pending.id, pending.seq) != (intent.id, intent.seq):
+            raise StateConflict(
+                f"table {table_id}: number {pending.seq} of run {pending.run_id} is begun and not finished",
+                hint="Finish or void it first: run `flowctl apply` again",
+            )
+        if pending is None and intent.seq < before.next_seq:
+            raise StateConflict(f"table {table_id}: number {intent.seq} was used before", hint="Plan again")
+        changed[table_id] = replace(before, intent=intent, highest=max(before.highest, intent.seq))
+    return _with_tables(document, changed)
+
+
+def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> StateDocument:
+    """Records what the target says is committed; its position is the target's, not the intent's. A void, or a number
+    whose intent was given up, changes the number only."""
+    before = document.table(commit.table)
+    if commit.seq < before.seq:
+        raise StateConflict(
+            f"table {commit.table}: the target's number {commit.seq} is below the recorded {before.seq}",
+            hint=f"The target was set back; look at it, then `flowctl state adopt … {commit.table}`",
+        )
+    numbered = _with_number(before, commit, recorded.run_id)
+    if commit.void or (before.given_up and before.intent is not None and commit.seq >= before.intent.seq):
+        return _with_tables(document, {commit.table: numbered})
+    return _with_tables(
+        document,
+        {
+            commit.table: replace(
+                numbered,
+                position=commit.position,
+                definition=dict(recorded.definition),
+                schema=recorded.schema,
+                target_columns=recorded.target_columns,
+                deletes_checked_at=recorded.deletes_checked_at or before.deletes_checked_at,
+            )
+        },
+    )
+
+
+def with_position(document: StateDocument, table_id: str, position: Position | None) -> StateDocument:
+    """``state set``: the next run starts from ``position``. A pending intent is given up."""
+    before = document.table(table_id)
+    return _with_tables(document, {table_id: replace(before, position=position, given_up=before.intent is not None)})
+
+
+def with_definition_accepted(document: StateDocument, table_id: str) -> StateDocument:
+    """``state set --accept-definition``: whatever the spec says at the next plan is recorded then. A pending intent
+    belongs to the old definition and is given up."""
+    before = document.table(table_id)
+    return _with_tables(document, {table_id: replace(before, definition={}, given_up=before.intent is not None)})
+
+
+def reset(document: StateDocument, table_id: str) -> StateDocument:
+    """``state reset``: everything is forgotten but the number and whose it is."""
+    return _with_tables(document, {table_id: _only_number(document.table(table_id))})
+
+
+def adopt(
+    document: StateDocument, table_id: str, info: TableInfo, commit: Commit | None, position: Position | None
+) -> StateDocument:
+    """``state adopt``: number and position as the target has them (``commit`` None: it has no record of this
+    lineage), ``position`` where given. Numbers still rise from the highest ever used."""
+    before = document.table(table_id)
+    landed = commit is not None and before.intent is not None and commit.intent_id == before.intent.id
+    recorded = position or (commit.position if commit and not commit.void else before.position)
+    return _with_tables(
+        document,
+        {
+            table_id: replace(
+                before,
+                seq=commit.seq if commit else 0,
+                intent_id=commit.intent_id if commit else "",
+                position=recorded,
+                definition={},
+                target_columns=info.columns,
+                target_id=info.identity,
+                target_version=info.version,
+                intent=None if landed else before.intent,
+                given_up=before.intent is not None and not landed,
+                highest=max(before.next_seq - 1, commit.seq if commit else 0),
+            )
+        },
+    )
+
+
+def rolled_back(current: StateDocument, old: StateDocument) -> StateDocument:
+    """``state rollback``: positions, definitions and schemas of ``old``; numbers, and whose they are, of whichever is
+    higher. Pending intents stay, given up. Tables that ``old`` does not know keep their number only."""
+    tables = {}
+    for table_id in sorted({*current.tables, *old.tables}):
+        now, then = current.table(table_id), old.table(table_id)
+        newest = max(now, then, key=lambda state: state.seq)
+        tables[table_id] = replace(
+            then,
+            seq=newest.seq,
+            intent_id=newest.intent_id,
+            target_id=newest.target_id,
+            target_version=newest.target_version,
+            intent=now.intent,
+            given_up=now.intent is not None,
+            highest=max(now.next_seq, then.next_seq) - 1,
+        )
+    return replace(current, tables=tables)
+
+
+def _with_number(before: TableState, commit: Commit, run_id: str) -> TableState:
+    finished = before.intent is None or commit.seq >= before.intent.seq
+    return replace(
+        before,
+        seq=commit.seq,
+        intent_id=commit.intent_id,
+        target_id=commit.target_id,
+        target_version=commit.version,
+        last_run=run_id,
+        intent=None if finished else before.intent,
+        given_up=before.given_up and not finished,
+        highest=max(before.highest, commit.seq),
+    )
+
+
+def _only_number(before: TableState) -> TableState:
+    return TableState(
+        seq=before.seq,
+        intent_id=before.intent_id,
+        target_id=before.target_id,
+        intent=before.intent,
+        given_up=before.intent is not None,
+        highest=before.highest,
+    )
+
+
+def _with_tables(document: StateDocument, changed: Mapping[str, TableState]) -> StateDocument:
+    return replace(document, tables={**document.tables, **changed})

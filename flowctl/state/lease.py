@@ -1,0 +1,312 @@
+"""The lease: who may change a flow's state, or write to a table that takes one writer only.
+
+It is a log, ``<prefix><n>.json``: whoever creates the next number holds it. The holder renews by creating the next at
+a third of its life, from a thread that does nothing else. Its ``fence`` is the number it was taken with; it rises from
+holder to holder. Clocks of two hosts are never compared. A lease is taken over
+
+* at once, when it was released, or when the holder ran on this host (same boot, same process namespace) and is gone;
+* when the *store's* clock says that nothing was created for two lives: a cron container on a new host must not wait
+  for a dead one;
+* when nothing was created during one life of watching, by a clock that goes on while a machine sleeps.
+
+The holder counts its life from before the renewal was sent, a taker from after it was seen, so the holder always stops
+first. Old numbers are removed; a creator that slept so long that its number was free again therefore counts only if,
+after creating it, its life was not over (renewal) or its number is the newest (taking).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import math
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from types import TracebackType
+from typing import Any
+
+from flowctl.errors import AbortRun, LeaseLost, LockedError
+from flowctl.state.blobs import BlobStore
+from flowctl.state.process import Process
+
+DEFAULT_LIFE_SECONDS = 60.0
+#: Superseded numbers that stay, for people who look.
+KEEP = 8
+
+
+@dataclass(frozen=True)
+class LeaseRecord:
+    """One number of the log. ``since`` (RFC 3339, the holder's clock) is for people. ``token`` is one holder's."""
+
+    fence: int
+    token: str
+    holder: Process
+    run_id: str
+    since: str
+    life_seconds: float
+    released: bool = False
+    format: int = 1
+
+    def describe(self) -> str:
+        who = f"run {self.run_id} " if self.run_id else ""
+        return f"{who}(process {self.holder.pid} on {self.holder.host}, since {self.since})"
+
+
+def life_from_environment() -> float:
+    """``FLOWCTL_LEASE_SECONDS``, or 60 s."""
+    return float(os.environ.get("FLOWCTL_LEASE_SECONDS") or DEFAULT_LIFE_SECONDS)
+
+
+def current(blobs: BlobStore, prefix: str = "lease/") -> LeaseRecord | None:
+    """The newest record, or None when the lease was never taken. It may be released or dead."""
+    newest = _newest(blobs, prefix)
+    return newest.record if newest else None
+
+
+def break_lease(blobs: BlobStore, prefix: str = "lease/") -> None:
+    """``state unlock``: releases it in the holder's place, whoever that is. A living holder notices at its next
+    renewal; until then only the conditional state write keeps the two apart."""
+    newest = _newest(blobs, prefix)
+    if newest and not newest.record.released:
+        released = replace(newest.record, released=True, token=uuid.uuid4().hex)
+        if not blobs.create(_name(prefix, newest.number + 1), _encode(released)):
+            raise LockedError("the lease changed hands meanwhile", hint="Look again")
+
+
+class Lease:
+    """A held lease. Use as a context manager: it is released at the end, also after errors."""
+
+    def __init__(self, blobs: BlobStore, prefix: str, record: LeaseRecord, number: int, valid_until: float) -> None:
+        self._blobs = blobs
+        self._prefix = prefix
+        self._record = record
+        self._number = number
+        self._valid_until = valid_until
+        self._lost = ""
+        self._ended = threading.Event()
+        self._remove_old()
+        self._renewer = threading.Thread(target=self._keep_renewing, name=f"lease {prefix}", daemon=True)
+        self._renewer.start()
+
+    @classmethod
+    def acquire(
+        cls,
+        blobs: BlobStore,
+        *,
+        prefix: str = "lease/",
+        run_id: str = "",
+        life_seconds: float | None = None,
+        lock_timeout: float = 0.0,
+    ) -> Lease:
+        """Takes the lease, waiting up to ``lock_timeout`` seconds; :class:`LockedError` names the holder. ``prefix``
+        ends in a slash. A table's own lease lies in a store opened at the table's folder, under ``prefix``."""
+        wanted = LeaseRecord(
+            fence=0,
+            token=uuid.uuid4().hex,
+            holder=Process.current(),
+            run_id=run_id,
+            since=dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            life_seconds=life_seconds or life_from_environment(),
+        )
+        for number in _chances(blobs, prefix, lock_timeout):
+            started = _clock()
+            record = replace(wanted, fence=number)
+            if _created(blobs, prefix, number, record) and _is_newest(blobs, prefix, number):
+                return cls(blobs, prefix, record, number, started + record.life_seconds)
+        raise AssertionError("unreachable: _chances ends with LockedError")
+
+    @property
+    def fence(self) -> int:
+        """Higher than that of every holder before."""
+        return self._record.fence
+
+    @property
+    def run_id(self) -> str:
+        return self._record.run_id
+
+    def remaining(self) -> float:
+        """Seconds of life left by this machine's clock, sleep included; 0 when the lease is lost."""
+        return 0.0 if self._lost else max(0.0, self._valid_until - _clock())
+
+    def check(self, margin: float = 0.0) -> None:
+        """:class:`LeaseLost` unless more than ``margin`` seconds are left. Call before each step and each commit."""
+        left = self.remaining()
+        if left <= margin:
+            reason = (
+                self._lost or f"it could not be renewed in time ({left:.1f} s left of {self._record.life_seconds:g})"
+            )
+            raise LeaseLost(f"the lease was lost: {reason}", hint="What is not committed was left undone; run again")
+
+    def release(self) -> None:
+        """Ends the lease so that the next taker sees it at once. Call only when nothing of ours can still write."""
+        self._ended.set()
+        self._renewer.join()
+        if self.remaining() > 0:
+            # Refused: somebody took it in this moment, and there is nothing left to release.
+            _created(self._blobs, self._prefix, self._number + 1, replace(self._record, released=True))
+        self._valid_until = -math.inf
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.release()
+        else:  # the error matters more than a store that cannot be reached to release
+            with contextlib.suppress(AbortRun):
+                self.release()
+
+    def _keep_renewing(self) -> None:
+        wait = self._record.life_seconds / 3
+        while not self._ended.wait(wait):
+            try:
+                self._renew()
+                wait = self._record.life_seconds / 3
+            except AbortRun:  # the store cannot be reached: try on until our life is over
+                wait = min(1.0, self._record.life_seconds / 20)
+            if self.remaining() <= 0:
+                return
+
+    def _renew(self) -> None:
+        started = _clock()
+        if started >= self._valid_until:
+            return
+        if not _created(self._blobs, self._prefix, self._number + 1, self._record):
+            self._lost = f"it was taken by {_describe_taker(self._blobs, self._prefix)}"
+            return
+        if _clock() < self._valid_until:
+            self._number += 1
+            self._valid_until = started + self._record.life_seconds
+            self._remove_old()
+
+    def _remove_old(self) -> None:
+        for info in self._blobs.list(self._prefix):
+            number = _number(self._prefix, info.name)
+            # Probes of takers that died; one that is at work finds its own missing and watches on.
+            if (number is None and info.name.startswith(f"{self._prefix}probe-")) or (
+                number is not None and number <= self._number - KEEP
+            ):
+                self._blobs.delete(info.name)
+
+
+@dataclass(frozen=True)
+class _Newest:
+    number: int
+    record: LeaseRecord
+
+
+def _chances(blobs: BlobStore, prefix: str, lock_timeout: float) -> Iterator[int]:
+    """Numbers that may be created now because nobody holds the lease; waits between them, then raises."""
+    deadline = _clock() + lock_timeout
+    watched_number, watched_since = 0, _clock()
+    while True:
+        newest = _newest(blobs, prefix)
+        if newest is None:
+            yield 1
+            continue
+        first_seen = newest.number != watched_number
+        if first_seen:
+            watched_number, watched_since = newest.number, _clock()
+        unchanged_for = _clock() - watched_since
+        if (
+            _is_free(newest.record)
+            or unchanged_for > newest.record.life_seconds
+            or (first_seen and _is_stale(blobs, prefix, newest))
+        ):
+            yield newest.number + 1
+            continue
+        if _clock() >= deadline:
+            raise LockedError(
+                f"locked by {newest.record.describe()}",
+                hint="Wait for it (`--lock-timeout 10m`); if it is surely dead, `flowctl state unlock`",
+            )
+        time.sleep(min(1.0, newest.record.life_seconds / 20, max(0.0, deadline - _clock()) + 0.01))
+
+
+def _is_free(record: LeaseRecord) -> bool:
+    return record.released or record.holder.is_gone()
+
+
+def _is_stale(blobs: BlobStore, prefix: str, newest: _Newest) -> bool:
+    """Whether the store's own clock says that nothing was created for two lives."""
+    probe = f"{prefix}probe-{uuid.uuid4().hex}"
+    blobs.create(probe, b"")
+    try:
+        modified = {info.name: info.modified for info in blobs.list(prefix)}
+    finally:
+        blobs.delete(probe)
+    created = modified.get(_name(prefix, newest.number))
+    if created is None or probe not in modified:
+        return False
+    # Two seconds at least: object stores round to one.
+    margin = max(newest.record.life_seconds, 2.0)
+    return (modified[probe] - created).total_seconds() > newest.record.life_seconds + margin
+
+
+def _created(blobs: BlobStore, prefix: str, number: int, record: LeaseRecord) -> bool:
+    """Whether this number is ours now. A refused create may have been ours, its answer lost."""
+    if blobs.create(_name(prefix, number), _encode(record)):
+        return True
+    found = _read(blobs, prefix, number)
+    return found is not None and (found.token, found.released) == (record.token, record.released)
+
+
+def _is_newest(blobs: BlobStore, prefix: str, number: int) -> bool:
+    return max(_numbers(blobs, prefix), default=0) == number
+
+
+def _newest(blobs: BlobStore, prefix: str) -> _Newest | None:
+    while (number := max(_numbers(blobs, prefix), default=0)) > 0:
+        record = _read(blobs, prefix, number)
+        if record is not None:
+            return _Newest(number, record)
+    return None
+
+
+def _numbers(blobs: BlobStore, prefix: str) -> list[int]:
+    return [number for info in blobs.list(prefix) if (number := _number(prefix, info.name)) is not None]
+
+
+def _number(prefix: str, name: str) -> int | None:
+    match = re.fullmatch(r"(\d+)\.json", name.removeprefix(prefix))
+    return int(match[1]) if match else None
+
+
+def _read(blobs: BlobStore, prefix: str, number: int) -> LeaseRecord | None:
+    data = blobs.get(_name(prefix, number))
+    if data is None:
+        return None
+    try:
+        found: dict[str, Any] = json.loads(data)
+        return LeaseRecord(**{**found, "holder": Process(**found["holder"])})
+    except (ValueError, KeyError, TypeError) as cause:
+        raise AbortRun(
+            f"lease {blobs.url}/{_name(prefix, number)} cannot be read ({cause})",
+            hint="A newer flowctl wrote it, or it is damaged: when nothing is running, delete it",
+        ) from cause
+
+
+def _describe_taker(blobs: BlobStore, prefix: str) -> str:
+    record = current(blobs, prefix)
+    return record.describe() if record else "nobody known"
+
+
+def _name(prefix: str, number: int) -> str:
+    return f"{prefix}{number}.json"
+
+
+def _encode(record: LeaseRecord) -> bytes:
+    return (json.dumps(asdict(record), indent=2) + "\n").encode()
+
+
+def _clock() -> float:
+    """Seconds that only go forward and go on while the machine sleeps."""
+    boot_time = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)

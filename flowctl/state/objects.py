@@ -1,0 +1,143 @@
+"""Object stores through fsspec. Only the conditional create and the error of its loser differ between them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flowctl.errors import AbortRun
+from flowctl.state.blobs import BlobInfo
+
+#: Created once per store and refused ever after; a store that accepts it twice does not honour conditions.
+PROBE = "conditional-create"
+#: How often a create is sent again that was refused for a conflict with another request, nothing being there.
+CONFLICT_TRIES = 5
+
+
+class ObjectStore:
+    """``options`` are the file system's constructor arguments. Each store has a client of its own, kept for its
+    life, without fsspec's cache of listings, which would hide what others create."""
+
+    def __init__(self, url: str, options: Mapping[str, Any], *, unsafe: bool = False) -> None:
+        import fsspec
+
+        self.url = url.rstrip("/")
+        self._unsafe = unsafe
+        self._probed = False
+        try:
+            self._fs, self._root = fsspec.core.url_to_fs(
+                self.url, skip_instance_cache=True, use_listings_cache=False, **options
+            )
+        except (ImportError, ValueError) as cause:
+            raise AbortRun(
+                f"cannot open {self.url}: {cause}",
+                hint="Object stores need their extra, e.g. pip install 'flowctl[s3]'",
+            ) from cause
+
+    def get(self, name: str) -> bytes | None:
+        try:
+            return bytes(self._fs.cat_file(self._path(name)))
+        except FileNotFoundError:
+            return None
+        except Exception as cause:
+            raise self._broken("read", name, cause) from cause
+
+    def list(self, prefix: str) -> list[BlobInfo]:
+        folder = self._path(prefix).rstrip("/") + "/"
+        try:
+            found = self._fs.find(folder, detail=True)
+        except FileNotFoundError:
+            return []
+        except Exception as cause:
+            raise self._broken("list", prefix, cause) from cause
+        below = {path[len(folder) :]: entry for path, entry in found.items() if path.startswith(folder)}
+        return sorted(
+            BlobInfo(prefix + name, entry["size"], self._modified(entry))
+            for name, entry in below.items()
+            if name and "/" not in name
+        )
+
+    def create(self, name: str, data: bytes) -> bool:
+        if self._unsafe:
+            return self._create_unsafely(name, data)
+        self._probe()
+        return self._create(name, data)
+
+    def delete(self, name: str) -> None:
+        try:
+            self._fs.rm_file(self._path(name))
+        except FileNotFoundError:
+            return
+        except Exception as cause:
+            raise self._broken("delete", name, cause) from cause
+
+    def _create(self, name: str, data: bytes) -> bool:
+        for attempt in range(CONFLICT_TRIES):
+            try:
+                self._fs.pipe_file(self._path(name), data, mode="create")
+            except Exception as cause:
+                if not _is_refusal(cause):
+                    raise self._broken("write", name, cause) from cause
+                # A conflict (S3's 409) is also the answer to a race with a delete: only what is there counts.
+                if self.get(name) is not None:
+                    return False
+                time.sleep(0.05 * 2**attempt)
+            else:
+                return True
+        raise AbortRun(f"{self.url}/{name}: the store refused to create it, though it is not there", hint="Run again")
+
+    def _create_unsafely(self, name: str, data: bytes) -> bool:
+        """Two racing creators may both get True: what ``state: {unsafe: true}`` accepts."""
+        if self.get(name) is not None:
+            return False
+        try:
+            self._fs.pipe_file(self._path(name), data)
+        except Exception as cause:
+            raise self._broken("write", name, cause) from cause
+        return True
+
+    def _probe(self) -> None:
+        if self._probed:
+            return
+        if self._create(PROBE, b"") and self._create(PROBE, b""):
+            raise AbortRun(
+                f"{self.url}: this store does not honour conditional writes, two runs could both think they wrote",
+                hint="Use a store that does, or accept the risk with `state: {url: …, unsafe: true}`",
+            )
+        self._probed = True
+
+    def _modified(self, entry: Mapping[str, Any]) -> dt.datetime:
+        known: dt.datetime = entry.get("LastModified") or self._fs.modified(entry["name"])
+        return known if known.tzinfo else known.replace(tzinfo=dt.UTC)
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _broken(self, verb: str, name: str, cause: Exception) -> AbortRun:
+        return AbortRun(
+            f"cannot {verb} {self.url}/{name}: {type(cause).__name__}: {cause}",
+            hint="Check the store's address, its credentials (`storage` in the spec) and permissions",
+        )
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether the store said "it exists", in any of its ways: FileExistsError (s3fs on AWS, gcsfs, adlfs), or a
+    412 or 409 that s3fs wraps as EINVAL or EIO (minio sends no <Condition>)."""
+    return any(isinstance(link, FileExistsError) or _status(link) in (409, 412) for link in _chain(error))
+
+
+def _status(error: BaseException) -> int | None:
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # botocore
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    else:
+        status = getattr(error, "status", None) or getattr(error, "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

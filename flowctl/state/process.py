@@ -1,0 +1,57 @@
+"""Which process on which host: enough to say for certain that it is gone, or that one cannot know."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Process:
+    """``boot_id`` is the kernel's, new with each boot. ``namespace`` is the process namespace, in which alone ``pid``
+    means something: two containers share a boot. ``started`` (clock ticks since boot) tells two users of one pid apart.
+    Empty where the system has no ``/proc``."""
+
+    host: str
+    boot_id: str
+    namespace: str
+    pid: int
+    started: str
+
+    @classmethod
+    def current(cls) -> Process:
+        pid = os.getpid()
+        return cls(socket.gethostname(), _boot_id(), _namespace(), pid, _started(pid))
+
+    def is_gone(self) -> bool:
+        """True only when this process could see it if it were there, and it is not."""
+        if not self.boot_id or (self.boot_id, self.namespace) != (_boot_id(), _namespace()):
+            return False
+        return self.host == socket.gethostname() and _started(self.pid) != self.started
+
+
+def _boot_id() -> str:
+    return _text("/proc/sys/kernel/random/boot_id").strip()
+
+
+def _namespace() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str:
+    """Empty when there is no such process, or only its zombie."""
+    # The name, in parentheses, may hold anything; source: proc(5), fields 3 (state) and 22 (starttime).
+    fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return fields[19] if fields and fields[0] not in "ZX" else ""
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

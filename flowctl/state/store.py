@@ -1,0 +1,167 @@
+"""The state log of one flow: ``state/<serial>.json``. The newest number is the state; writing is creating the next.
+
+``latest.json`` only saves a listing: it may be missing, stale or nonsense. From where it points the log is followed
+upwards, and when that leads nowhere the log is listed. Numbers may be missing below the newest (pruned, or lost):
+that changes nothing. They never are above it, because the next number is only made of the newest.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import json
+import os
+import re
+import socket
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from flowctl.errors import AbortRun, StateConflict, UsageError
+from flowctl.state import codec
+from flowctl.state.blobs import BlobInfo, BlobStore
+from flowctl.state.document import StateDocument, new_document
+
+FOLDER = "state/"
+HINT = "latest.json"
+KEEP_NUMBERS = 100
+KEEP_AGE = dt.timedelta(days=30)
+#: Pruning lists the log, so it is not done with every write.
+PRUNE_EVERY = 25
+
+_NAME = re.compile(re.escape(FOLDER) + r"(\d+)\.json")
+
+
+@dataclass(frozen=True)
+class Version:
+    """One kept number of the log, as the store lists it."""
+
+    serial: int
+    modified: dt.datetime
+    size: int
+
+
+class StateStore:
+    """Reads and writes one flow's log; ``blobs`` is opened at ``<state>/<flow>``."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self.blobs = blobs
+
+    def read(self) -> StateDocument:
+        """The newest document; an empty one with a new lineage for a flow that never ran. :class:`AbortRun` when the
+        newest is damaged or of a newer flowctl."""
+        return self._from_hint() or self._newest_listed() or new_document()
+
+    def read_serial(self, serial: int) -> StateDocument:
+        """One kept number; :class:`UsageError` when it is not there."""
+        found = self._get(serial)
+        if found is None:
+            raise UsageError(f"there is no state number {serial}", hint="`flowctl state history` lists the kept ones")
+        return found
+
+    def history(self) -> list[Version]:
+        """The kept numbers, newest first."""
+        versions = [Version(serial, info.modified, info.size) for serial, info in self._listed()]
+        return sorted(versions, key=lambda version: version.serial, reverse=True)
+
+    def write(self, document: StateDocument) -> StateDocument:
+        """Creates the number after ``document.serial`` and returns it as stored. :class:`StateConflict` when somebody
+        else did: nothing was written then."""
+        wanted = replace(document, serial=document.serial + 1, write_id=_write_id())
+        name = _name(wanted.serial)
+        if not self._created(name, codec.encode(wanted), wanted.write_id):
+            raise self._conflict(wanted.serial)
+        self._point_at(wanted.serial)
+        if wanted.serial % PRUNE_EVERY == 0:
+            self.prune()
+        return wanted
+
+    def prune(self) -> None:
+        """Deletes numbers that are neither among the last 100 nor younger than 30 days by the store's clock."""
+        listed = sorted(self._listed())
+        if not listed:
+            return
+        newest = listed[-1][1].modified
+        for _, info in listed[:-KEEP_NUMBERS]:
+            if newest - info.modified > KEEP_AGE:
+                self.blobs.delete(info.name)
+
+    def _created(self, name: str, data: bytes, write_id: str) -> bool:
+        """Whether the blob is ours now. A refused or failed create may have been ours, its answer lost."""
+        try:
+            if self.blobs.create(name, data):
+                return True
+        except AbortRun:
+            if self._written_by(name) == write_id:
+                return True
+            raise
+        return self._written_by(name) == write_id
+
+    def _written_by(self, name: str) -> str:
+        data = self.blobs.get(name)
+        return codec.decode(data, self._place(name)).write_id if data is not None else ""
+
+    def _conflict(self, serial: int) -> StateConflict:
+        writer = self._written_by(_name(serial)) or "another process, which has removed it since"
+        return StateConflict(
+            f"state number {serial} was written by {_describe_writer(writer)} meanwhile",
+            hint="Nothing was recorded. Run again: what is committed already is found in the targets",
+        )
+
+    def _from_hint(self) -> StateDocument | None:
+        document = self._get(self._hinted())
+        if document is None:
+            return None
+        for serial in itertools.count(document.serial + 1):
+            following = self._get(serial)
+            if following is None:
+                return document
+            document = following
+        return document
+
+    def _hinted(self) -> int:
+        data = self.blobs.get(HINT)
+        try:
+            return int(json.loads(data)["serial"]) if data else 0
+        except (ValueError, KeyError, TypeError):
+            return 0
+
+    def _newest_listed(self) -> StateDocument | None:
+        serial = max((serial for serial, _ in self._listed()), default=0)
+        return self._get(serial)
+
+    def _point_at(self, serial: int) -> None:
+        # Racing writers may leave any of theirs, or none: it is a hint.
+        self.blobs.delete(HINT)
+        self.blobs.create(HINT, json.dumps({"serial": serial}).encode())
+
+    def _get(self, serial: int) -> StateDocument | None:
+        data = self.blobs.get(_name(serial)) if serial > 0 else None
+        if data is None:
+            return None
+        # The name says which number it is: a document put back by hand from a backup may say another.
+        return replace(codec.decode(data, self._place(_name(serial))), serial=serial)
+
+    def _listed(self) -> Iterator[tuple[int, BlobInfo]]:
+        for info in self.blobs.list(FOLDER):
+            if match := _NAME.fullmatch(info.name):
+                yield int(match[1]), info
+
+    def _place(self, name: str) -> str:
+        return f"{self.blobs.url}/{name}"
+
+
+def _name(serial: int) -> str:
+    return f"{FOLDER}{serial}.json"
+
+
+def _write_id() -> str:
+    return f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
+
+
+def _describe_writer(write_id: str) -> str:
+    match write_id.split("/"):
+        case [host, pid, _]:
+            return f"process {pid} on {host}"
+        case _:
+            return write_id
