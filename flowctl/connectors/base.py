@@ -82,7 +82,7 @@ class Relation:
     object: ObjectName | None
     query: str | None = None
     where: str | None = None
-    format: Mapping[str, Any] = field(default_factory=dict)
+    format: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,8 @@ class ReadRequest:
 class Source(Protocol):
     """Metadata only; never starts Spark."""
 
-    capabilities: Capabilities
+    @property
+    def capabilities(self) -> Capabilities: ...
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """Objects matching a pattern with ``*`` and ``?`` in its parts, sorted; one round trip."""
@@ -230,7 +231,8 @@ class CommitLookup:
 
 
 class Target(Protocol):
-    capabilities: Capabilities
+    @property
+    def capabilities(self) -> Capabilities: ...
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         """As :meth:`Source.describe`; ``identity`` is the target id that definitions and commits record. No Spark."""
