@@ -1,0 +1,44 @@
+"""Finds a connector by its type's name. The name is the package: nothing here knows which types there are."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from contextlib import AbstractContextManager
+from types import ModuleType
+
+from flowctl.connectors.base import Capabilities, Connector, OpenContext
+from flowctl.errors import FlowctlError
+from flowctl.spec.spec import Connection
+
+
+def capabilities(type: str) -> Capabilities:
+    """What ``type`` can do; loads no driver. ``FlowctlError`` when there is no such connector."""
+    found: Capabilities = _package(type).CAPABILITIES
+    return found
+
+
+def open(connection: Connection, context: OpenContext) -> AbstractContextManager[Connector]:
+    """Opens ``connection``, its secrets resolved; ``FlowctlError`` names the extra to install when a driver is missing.
+    Called only by observe and run."""
+    package = _package(connection.type)
+    _require_drivers(connection.type, package.CAPABILITIES)
+    opened: AbstractContextManager[Connector] = package.connect(connection, context)
+    return opened
+
+
+def _package(type: str) -> ModuleType:
+    name = f"flowctl.connectors.{type}"
+    if not type.isidentifier() or importlib.util.find_spec(name) is None:
+        raise FlowctlError(f"there is no connector {type!r}", hint="`flowctl schema` lists the connection types")
+    return importlib.import_module(name)
+
+
+def _require_drivers(type: str, capabilities: Capabilities) -> None:
+    missing = [name for name in capabilities.drivers if importlib.util.find_spec(name) is None]
+    if missing:
+        extra = capabilities.extra or type
+        raise FlowctlError(
+            f"connections of type {type} need {', '.join(missing)}, which is not installed",
+            hint=f"pip install 'flowctl[{extra}]'",
+        )

@@ -1,0 +1,97 @@
+"""What an SQLite file says about its tables: `sqlite_master`, the table pragmas, and ANALYZE's statistics."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from flowctl.connectors.base import Relation
+from flowctl.connectors.sqlite.conditions import from_clause
+from flowctl.connectors.sqlite.database import quoted
+from flowctl.connectors.sqlite.types import data_type
+from flowctl.model import types
+from flowctl.model.table_info import Column, ObjectName, RowEstimate
+
+
+@dataclass(frozen=True)
+class Found:
+    """A table or view under the name that the file gives it. Only tables with a rowid can name a row."""
+
+    name: str
+    is_table: bool
+    has_rowid: bool
+
+
+def table_names(connection: sqlite3.Connection) -> list[str]:
+    """Tables, without SQLite's and flowctl's own."""
+    rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    return [name for (name,) in rows if not name.lower().startswith(("sqlite_", "_flowctl_"))]
+
+
+def find(connection: sqlite3.Connection, object: ObjectName) -> Found | None:
+    """Names match without regard to case, as in SQLite."""
+    row = connection.execute(
+        "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view') AND lower(name) = lower(?)",
+        [object.parts[-1]],
+    ).fetchone()
+    if row is None:
+        return None
+    name, kind, sql = row
+    without_rowid = re.search(r"\)[^)]*\bWITHOUT\s+ROWID\b[^)]*$", sql or "", re.IGNORECASE)
+    return Found(name, kind == "table", kind == "table" and not without_rowid)
+
+
+def columns(connection: sqlite3.Connection, name: str) -> tuple[Column, ...]:
+    """Generated columns included; hidden ones of virtual tables (``hidden`` is 1) are not."""
+    return tuple(_column(row) for row in _pragma(connection, name) if row[6] != 1)
+
+
+def primary_key(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
+    keyed = [row for row in _pragma(connection, name) if row[5]]
+    return tuple(row[1] for row in sorted(keyed, key=lambda row: row[5]))
+
+
+def query_columns(connection: sqlite3.Connection, relation: Relation) -> tuple[Column, ...]:
+    """A temporary view knows the declared types of columns that a query passes on; it lives in memory only."""
+    view = "flowctl_described_query"
+    connection.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {from_clause(relation)}")
+    try:
+        return tuple(_column(row) for row in _pragma(connection, view))
+    finally:
+        connection.execute(f"DROP VIEW temp.{view}")
+
+
+def statistics(connection: sqlite3.Connection, found: Found) -> RowEstimate:
+    """ANALYZE's count when there is one; else the greatest rowid, which costs nothing and is right without deletes."""
+    if not found.is_table:
+        return RowEstimate()
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():
+        row = connection.execute("SELECT stat FROM sqlite_stat1 WHERE tbl = ? LIMIT 1", [found.name]).fetchone()
+        if row:
+            return RowEstimate(int(row[0].split()[0]), "stats")
+    if not found.has_rowid:
+        return RowEstimate()
+    (greatest,) = connection.execute(f"SELECT max(rowid) FROM {quoted(found.name)}").fetchone()
+    return RowEstimate(greatest or 0, "stats")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:
+    """Rows of (cid, name, declared type, not null, default, position in the key, hidden)."""
+    return connection.execute("SELECT * FROM pragma_table_xinfo(?)", [name]).fetchall()
+
+
+def _column(row: tuple[Any, ...]) -> Column:
+    """Only a rowid alias and NOT NULL columns hold no null: other key columns may, in SQLite."""
+    _, name, declared, not_null, _, key_position, _ = row
+    kind = data_type(declared)
+    rowid_alias = bool(key_position) and declared.upper() == "INTEGER"
+    return Column(
+        name=name,
+        type=kind,
+        nullable=not (not_null or rowid_alias),
+        native=declared,
+        as_text=kind == types.STRING and "DECIMAL" in declared.upper(),
+        note="" if declared else "no declared type: read as text",
+    )

@@ -1,0 +1,60 @@
+"""Opening an SQLite file, never making one, and its errors in flowctl's words."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+from flowctl.connectors.base import OpenContext
+from flowctl.errors import TableError, TransientError
+
+#: How long a statement waits for another process's lock before it counts as transient.
+_BUSY_SECONDS = 30.0
+
+
+def database_path(options: Mapping[str, Any], context: OpenContext) -> Path:
+    """The connection's ``path``, from the spec file's folder when relative."""
+    return Path(context.base_dir, str(options["path"])).resolve()
+
+
+@contextmanager
+def open_database(path: Path, access: Literal["ro", "rw", "rwc"]) -> Iterator[sqlite3.Connection]:
+    """A connection in autocommit mode: transactions begin where the code says BEGIN. ``rwc`` makes a missing file."""
+    if access != "rwc" and not path.is_file():
+        raise TableError(f"there is no SQLite file {path}", hint="check `path` of the connection")
+    with translated(path):
+        connection = sqlite3.connect(
+            f"file:{quote(str(path))}?mode={access}",
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Errors of the engine as flowctl's: locks may go away by themselves, the rest fails the table."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "") or ""
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise TransientError(
+                f"{path} is locked by another process", hint="try again when it has finished"
+            ) from error
+        if name.startswith("SQLITE_NOTADB"):
+            raise TableError(f"{path} is not an SQLite file", hint="check `path` of the connection") from error
+        raise TableError(f"SQLite says: {error}", hint=f"the file is {path}") from error
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

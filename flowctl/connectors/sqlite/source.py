@@ -1,0 +1,172 @@
+"""SQLite as a landed source: one read transaction, streamed as Arrow batches by the driver.
+
+Every frame and head is compared in the cursor's declared type, not in SQLite's storage order. A table's identity is
+the file's inode: it survives VACUUM and restarts (device numbers do not: volumes are mounted anew), and a file put in
+its place by a rename is another one. Views and queries have no rowid, so their misfits are named by column alone.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.base import Capabilities, Head, HeadRequest, ReadRequest, Relation, SegmentSink
+from flowctl.connectors.sqlite import catalog
+from flowctl.connectors.sqlite.conditions import Condition, above, between, from_clause, newest, prepare
+from flowctl.connectors.sqlite.database import open_database, quoted, translated
+from flowctl.connectors.sqlite.values import Misfit, to_arrow
+from flowctl.errors import TableError
+from flowctl.model import types
+from flowctl.model.position import CursorPosition, NoPosition
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.value import TypedValue
+
+#: Rows per Arrow batch: 20 columns of Python values at a time is what bounds the memory.
+_BATCH_ROWS = 50_000
+
+
+@dataclass(frozen=True)
+class SqliteSource:
+    """A :class:`flowctl.connectors.base.LandedSource` over one file."""
+
+    path: Path
+    capabilities: Capabilities
+
+    def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
+        """Tables only; views are read when they are named. Names match without regard to case, as in SQLite."""
+        glob = pattern[-1].lower()
+        with self._reading() as connection:
+            names = catalog.table_names(connection)
+        return sorted(ObjectName((name,)) for name in names if fnmatchcase(name.lower(), glob))
+
+    def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
+        with self._reading() as connection:
+            return {relation: self._describe(connection, relation) for relation in relations}
+
+    def heads(self, requests: Mapping[str, HeadRequest]) -> Mapping[str, Head]:
+        with self._reading() as connection:
+            connection.execute("BEGIN")
+            return {name: self._head(connection, request) for name, request in requests.items()}
+
+    @contextmanager
+    def capture(self, relation: Relation, info: TableInfo) -> Iterator[SqliteCapture]:
+        """Holds one read transaction: in WAL mode writers go on beside it, otherwise their commits wait for it."""
+        with self._reading() as connection:
+            connection.execute("BEGIN")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read takes the snapshot
+            yield SqliteCapture(connection, relation)
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with open_database(self.path, "ro") as connection, translated(self.path):
+            yield connection
+
+    def _describe(self, connection: sqlite3.Connection, relation: Relation) -> TableInfo | None:
+        if relation.object is None:
+            name = ObjectName(("(query)",))
+            return TableInfo(name, catalog.query_columns(connection, relation), self._identity())
+        found = catalog.find(connection, relation.object)
+        if found is None:
+            return None
+        return TableInfo(
+            object=relation.object,
+            columns=catalog.columns(connection, found.name),
+            identity=self._identity(),
+            primary_key=catalog.primary_key(connection, found.name),
+            rows=catalog.statistics(connection, found),
+            clock=dt.datetime.now(dt.UTC),
+        )
+
+    def _identity(self) -> str:
+        return f"sqlite:{self.path.stat().st_ino}"
+
+    def _head(self, connection: sqlite3.Connection, request: HeadRequest) -> Head:
+        now = dt.datetime.now(dt.UTC)
+        if request.cursor is None:
+            return Head(NoPosition(), _estimate(connection, request), now)
+        prepare(connection, request.cursor)
+        try:
+            rows = _estimate(connection, request)
+            found, has_null = connection.execute(*newest(request.cursor, request, now)).fetchone()
+            at = to_arrow([found], request.cursor.type)[0].as_py()
+        except (sqlite3.OperationalError, Misfit) as error:
+            raise _misfit(connection, request.relation, request.cursor) from error
+        if isinstance(at, dt.datetime) and at.tzinfo:
+            at = at.astimezone(dt.UTC)
+        position = None if at is None else CursorPosition(TypedValue(request.cursor.type, at))
+        return Head(position, rows, now, bool(has_null))
+
+
+@dataclass(frozen=True)
+class SqliteCapture:
+    """A :class:`flowctl.connectors.base.Capture`; every read sees the transaction's one moment."""
+
+    connection: sqlite3.Connection
+    relation: Relation
+
+    def read(self, request: ReadRequest, sink: SegmentSink) -> int:
+        import pyarrow as pa
+
+        schema = arrow_schema(request.columns)
+        condition = between(request)
+        prepare(self.connection, *condition.compared)
+        names = ", ".join(quoted(column.name) for column in request.columns)
+        cursor = self.connection.execute(
+            f"SELECT {names} FROM {from_clause(self.relation, condition)}", condition.parameters
+        )
+        total = 0
+        while rows := cursor.fetchmany(_BATCH_ROWS):
+            columns = zip(zip(*rows, strict=True), request.columns, strict=True)
+            arrays = [self._array(values, column) for values, column in columns]
+            sink.write(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            total += len(rows)
+        return total
+
+    def _array(self, values: Sequence[Any], column: Column) -> Any:
+        try:
+            return to_arrow(values, column.type)
+        except Misfit as error:
+            raise _misfit(self.connection, self.relation, column) from error
+
+
+def _estimate(connection: sqlite3.Connection, request: HeadRequest) -> RowEstimate:
+    """SQLite has no statistics of a part of a table: with a lower bound only a count tells."""
+    relation = request.relation
+    if request.estimate == "none":
+        return RowEstimate(method="none")
+    if request.estimate == "stats":
+        whole = relation.where is None and request.lower is None
+        return request.info.rows if whole else RowEstimate()
+    bounded = Condition() if request.lower is None or request.cursor is None else above(request.cursor, request.lower)
+    query = f"SELECT count(*) FROM {from_clause(relation, bounded)}"
+    (rows,) = connection.execute(query, bounded.parameters).fetchone()
+    return RowEstimate(rows, "count")
+
+
+def _misfit(connection: sqlite3.Connection, relation: Relation, column: Column) -> TableError:
+    """Looks for the first row whose value is not of the column's type: only now, so that reading stays quick."""
+    return TableError(
+        f"column {column.name} holds a value that is not exactly {types.short(column.type)}"
+        + _first_misfit(connection, relation, column),
+        hint=f"mend the value, or read the column as text with `columns: {{types: {{{column.name}: string}}}}`",
+    )
+
+
+def _first_misfit(connection: sqlite3.Connection, relation: Relation, column: Column) -> str:
+    found = catalog.find(connection, relation.object) if relation.object else None
+    if found is None or not found.has_rowid:
+        return ""
+    query = f"SELECT rowid, {quoted(column.name)} FROM {from_clause(relation)} ORDER BY rowid"
+    for rowid, value in connection.execute(query):
+        try:
+            to_arrow([value], column.type)
+        except Misfit:
+            return f", first in rowid {rowid}"
+    return ""

@@ -1,0 +1,143 @@
+"""SQLite's values as Arrow columns: exact, or :class:`Misfit`. A column of SQLite may hold values of any type.
+
+Booleans are 0 and 1. Dates are ``YYYY-MM-DD``, timestamps ISO 8601 with at most six digits; without an offset they are
+UTC where the column has a zone (SQLite's own functions write UTC so), with one they fit no column without a zone.
+Decimals are text or integers; a float counts as the shortest decimal that reads back as it. Arrays are JSON text.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import json
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.arrow import arrow_type
+from flowctl.model import types
+from flowctl.model.types import Array, DataType, Decimal, Struct
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Misfit(ValueError):
+    """Some value of the column is not one of its type."""
+
+
+def to_arrow(values: Sequence[Any], kind: DataType) -> pa.Array:
+    """``values`` (one column of one batch) as ``kind``; :class:`Misfit` when one of them is not exactly that."""
+    import pyarrow as pa
+
+    stored = set(map(type, values)) - {type(None)}
+    try:
+        return _converted(values, kind, stored)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        raise Misfit(str(kind)) from error
+
+
+def _converted(values: Sequence[Any], kind: DataType, stored: set[type]) -> pa.Array:
+    import pyarrow as pa
+
+    arrow = arrow_type(kind)
+    match kind:
+        case types.STRING:
+            _require(bytes not in stored)
+            return pa.array(values if stored <= {str} else [_text(value) for value in values], arrow)
+        case types.BINARY:
+            _require(stored <= {bytes})
+            return pa.array(values, arrow)
+        case types.BOOL:
+            _require(stored <= {int} and set(values) <= {0, 1, None})
+            return pa.array(values, pa.int8()).cast(arrow)
+        case types.FLOAT | types.DOUBLE:
+            _require(stored <= {int, float})
+            return _floats(values, arrow)
+        case types.DATE:
+            _require(stored <= {str})
+            return _in_calendar(pa.array(values, pa.string()).cast(arrow))
+        case types.TIMESTAMP | types.TIMESTAMP_NTZ:
+            _require(stored <= {str})
+            return _in_calendar(_timestamps(values, arrow))
+        case Decimal():
+            _require(bytes not in stored)
+            return pa.array([_text(value) for value in values], pa.string()).cast(arrow)
+        case Array() | Struct():
+            _require(stored <= {str})
+            return pa.array([None if value is None else json.loads(value) for value in values], arrow)
+        case _:
+            _require(stored <= {int})
+            return pa.array(values, arrow)
+
+
+def _require(fits: bool) -> None:
+    if not fits:
+        raise ValueError
+
+
+def _text(value: Any) -> str | None:
+    """Integers as digits, floats as the shortest text that reads back as the same float."""
+    return value if value is None or isinstance(value, str) else repr(value)
+
+
+def _floats(values: Sequence[Any], arrow: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    doubles = pa.array(values, pa.float64())
+    narrow = doubles.cast(arrow)
+    _require(narrow.cast(pa.float64()).equals(doubles))
+    return narrow
+
+
+def _timestamps(values: Sequence[str | None], arrow: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    texts = pa.array(values, pa.string())
+    try:
+        return texts.cast(arrow)
+    except pa.ArrowInvalid:
+        if arrow.tz is None:
+            raise
+        return pa.array([_with_offset(value) for value in values], pa.string()).cast(arrow)
+
+
+_OFFSET = re.compile(r"(Z|[+-]\d\d(:?\d\d)?)$")
+
+
+def _with_offset(text: str | None) -> str | None:
+    if text is None or (len(text) > 10 and _OFFSET.search(text, 10)):
+        return text
+    return f"{text}T00:00Z" if len(text) == 10 else f"{text}Z"
+
+
+def _in_calendar(array: pa.Array) -> pa.Array:
+    """Arrow reads a year 0, which neither Python nor Parquet's readers agree on."""
+    import pyarrow.compute as pc
+
+    bounds = pc.min_max(array)
+    _ = bounds["min"].as_py(), bounds["max"].as_py()  # OverflowError outside the years 1 to 9999
+    return array
+
+
+def order_key(kind: DataType, value: Any) -> int | str | None:
+    """A stored value as an integer or text that SQLite orders as ``kind`` does; ``ValueError`` or ``TypeError`` for
+    what is not even nearly one. Only for types in :func:`needs_order_key`; called by SQLite for each row it compares,
+    so it is quick and leaves the exact check to :func:`to_arrow`."""
+    if value is None:
+        return None
+    if isinstance(kind, Decimal):
+        exact = _WIDE.create_decimal(str(value))
+        return f"{int(exact.scaleb(kind.scale, _WIDE)) + 10**38:039d}"
+    at = dt.datetime.fromisoformat(value)
+    return ((at if at.tzinfo else at.replace(tzinfo=dt.UTC)) - _EPOCH) // _MICROSECOND
+
+
+def needs_order_key(kind: DataType) -> bool:
+    """Whether stored values do not sort as ``kind``: '10.5' < '9.5', '2020-01-01 09:00' < '2020-01-01T08:00Z'."""
+    return isinstance(kind, Decimal) or kind in (types.TIMESTAMP, types.TIMESTAMP_NTZ)
+
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+_WIDE = decimal.Context(prec=80)
