@@ -20,7 +20,7 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from flowctl.model.commit import Commit
 from flowctl.model.interval import Interval
@@ -257,6 +257,7 @@ class Target(Protocol):
         target can."""
 
 
+@runtime_checkable
 class QuarantineTarget(Protocol):
     """Extra power: keeps rejected rows beside the table, in ``<table>__quarantine``."""
 
@@ -268,6 +269,7 @@ class QuarantineTarget(Protocol):
         repeated for the same number it replaces."""
 
 
+@runtime_checkable
 class LeasedTarget(Protocol):
     """Extra power: a target that is only safe with one writing driver per table says where their lease lies."""
 
