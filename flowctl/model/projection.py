@@ -4,35 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from flowctl.model import types
-from flowctl.model.types import DataType
-
-Mask = Literal["sha256"]
+from flowctl.model.table_info import Column, column_from_json
 
 
 @dataclass(frozen=True)
 class ProjectedColumn:
-    """One column of the frame that is written, ``name`` and ``type`` as in the target.
+    """One column of the frame that is written.
 
-    Exactly one of three: ``source`` is the column it copies, cast to ``type`` (exact, or the read fails) and masked
-    when ``mask`` is set (null stays null); ``expression`` is Spark SQL of ``columns.add``, which sees the other
-    columns under their target names; neither means null (the source no longer has the column, the target keeps it).
-    ``compared`` says whether a change of this column makes a row new for merge and scd2.
+    ``column`` is the target's, with its name, type and nullability. ``expression`` is Spark SQL over the source's
+    columns, which the runner casts to the column's type (ANSI: exact, or the read fails); expressions of
+    ``columns.add`` may also use the target names of the columns before them (Spark's lateral aliases). ``source`` is
+    the one source column it is made of, None for ``columns.add`` and for columns that the source has no longer
+    (``NULL``). ``compared`` says whether a change of this column makes a row new for merge and scd2.
     """
 
-    name: str
-    type: DataType
-    nullable: bool = True
+    column: Column
+    expression: str
     source: str | None = None
-    expression: str | None = None
-    mask: Mask | None = None
     compared: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "type": str(self.type)}
+        return {**vars(self), "column": self.column.to_json()}
 
 
 def from_json(document: Mapping[str, Any]) -> ProjectedColumn:
-    return ProjectedColumn(**{**document, "type": types.parse(document["type"])})
+    return ProjectedColumn(**{**document, "column": column_from_json(document["column"])})
