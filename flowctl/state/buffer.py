@@ -1,0 +1,174 @@
+"""The buffer: Parquet segments below ``<state>/<flow>/buffer/<run id>/``, for landing, staging and the mirror.
+
+It implements :class:`flowctl.connectors.base.Scratch`. Nothing in it outlives its run: a number that was begun is
+redone from the source, never from here. A segment of ours is seen complete or not at all; folders that Spark writes
+are complete when its job has ended. Memory is bounded by one row group, whatever the table's size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+from flowctl.spec import storage as storages
+from flowctl.spec.storage import Storage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FOLDER = "buffer"
+#: A row group is written when it has this much (Arrow bytes): large enough to be read fast, small enough to hold.
+ROW_GROUP_BYTES = 64 * 2**20
+READ_ROWS = 64 * 1024
+
+
+class Buffer:
+    """One run's part of the buffer. As a context manager it is removed at the end."""
+
+    def __init__(self, flow_url: str, run_id: str, storage: Storage) -> None:
+        import fsspec
+
+        options = {} if storages.scheme(flow_url) == "file" else storages.fsspec_options(flow_url, storage)
+        self._fs, root = fsspec.core.url_to_fs(flow_url, use_listings_cache=False, **options)
+        self._runs = f"{root}/{FOLDER}"
+        self._run_id = run_id
+        self._url = storages.spark_url(f"{flow_url}/{FOLDER}/{run_id}")
+        self._taken: set[str] = set()
+        self._naming = threading.Lock()
+
+    def folder(self, name: str) -> BufferFolder:
+        """A new, empty folder; a name used before gets a number."""
+        with self._naming:
+            names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+            free = next(candidate for candidate in names if candidate not in self._taken)
+            self._taken.add(free)
+        return BufferFolder(self._fs, f"{self._runs}/{self._run_id}/{free}", f"{self._url}/{free}")
+
+    def remove(self) -> None:
+        """Removes this run's folders."""
+        _remove(self._fs, f"{self._runs}/{self._run_id}")
+
+    def sweep(self) -> list[str]:
+        """Removes what other runs left behind; returns their ids. Only under the lease: nobody else runs then."""
+        try:
+            found = self._fs.ls(self._runs, detail=False)
+        except FileNotFoundError:
+            return []
+        runs = sorted({path.rstrip("/").rpartition("/")[2] for path in found} - {self._run_id, ""})
+        for run in runs:
+            _remove(self._fs, f"{self._runs}/{run}")
+        return runs
+
+    def __enter__(self) -> Buffer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+class BufferFolder:
+    """``url`` is as Spark reads and writes it."""
+
+    def __init__(self, fs: Any, path: str, url: str) -> None:
+        self._fs = fs
+        self._path = path
+        self.url = url
+
+    @contextlib.contextmanager
+    def sink(self, schema: pa.Schema) -> Iterator[BufferSink]:
+        """One new segment. It appears when the block ends without an error."""
+        import pyarrow.parquet as pq
+
+        with (
+            _appearing(self._fs, self._path, f"{uuid.uuid4().hex}.parquet") as file,
+            pq.ParquetWriter(file, schema, compression="zstd", compression_level=1) as writer,
+        ):
+            sink = BufferSink(writer, schema)
+            yield sink
+            sink.flush()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows of all segments, in the order of their names; memory of one batch."""
+        import pyarrow.parquet as pq
+
+        for path in self.segments():
+            with (
+                self._fs.open(path, "rb") as file,
+                pq.ParquetFile(file, pre_buffer=False, buffer_size=2**20) as segment,
+            ):
+                yield from segment.iter_batches(batch_size=READ_ROWS)
+
+    def segments(self) -> list[str]:
+        """Paths of the segments, sorted. What Spark is still writing starts with ``_`` or ``.`` and is left out."""
+        try:
+            found = self._fs.find(self._path)
+        except FileNotFoundError:
+            return []
+        inside = ((path, path[len(self._path) :].strip("/").split("/")) for path in sorted(found))
+        return [
+            path
+            for path, parts in inside
+            if path.endswith(".parquet") and not any(part.startswith(("_", ".")) for part in parts)
+        ]
+
+
+class BufferSink:
+    """Gathers batches into row groups. Not for two threads at once."""
+
+    def __init__(self, writer: Any, schema: pa.Schema) -> None:
+        self._writer = writer
+        self._schema = schema
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= ROW_GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        import pyarrow as pa
+
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting, self._schema)
+            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            self._waiting, self._bytes = [], 0
+
+
+@contextlib.contextmanager
+def _appearing(fs: Any, folder: str, name: str) -> Iterator[BinaryIO]:
+    """A file that is there under its name when the block ends without an error, and leaves nothing otherwise."""
+    if "file" in (fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)):
+        unfinished = Path(folder) / f".{name}"
+        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with unfinished.open("wb") as local:
+                yield local
+            unfinished.rename(unfinished.with_name(name))
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return
+    # An upload becomes an object only by its last request, which is not sent after an error.
+    remote = fs.open(f"{folder}/{name}", "wb", autocommit=False)
+    try:
+        yield cast(BinaryIO, remote)
+        remote.close()
+        remote.commit()
+    except BaseException:
+        remote.discard()
+        remote.closed = True
+        raise
+
+
+def _remove(fs: Any, path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        fs.rm(path, recursive=True)

@@ -1,0 +1,58 @@
+"""Where a flow's state lies, and whether Spark can reach it: executors read and write the buffer there."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+from flowctl.diagnostics import Diagnostic
+from flowctl.errors import SpecError
+from flowctl.spec import storage as storages
+from flowctl.spec.spec import Spec
+from flowctl.state.blobs import BlobStore, open_store
+
+
+def flow_url(spec: Spec) -> str:
+    """``<state>/<flow>``. A relative local path starts from the spec file's folder."""
+    url = spec.state.url.rstrip("/")
+    if storages.scheme(url) == "file":
+        url = str((Path(spec.path).absolute().parent / storages.local_path(url).expanduser()).resolve())
+    return f"{url}/{spec.flow}"
+
+
+def open_flow(spec: Spec) -> BlobStore:
+    """The flow's own store: state, lease and runs."""
+    return open_store(flow_url(spec), spec.storage, unsafe=spec.state.unsafe)
+
+
+def check_reachable(state_url: str, spark_url: str) -> None:
+    """:class:`SpecError` when executors at ``spark_url`` could not reach a buffer below ``state_url``."""
+    match storages.scheme(state_url):
+        case "memory":
+            reachable, kind = False, "in this process's memory"
+        case "file":
+            reachable, kind = _is_here(spark_url), "on this host's disk"
+        case _:
+            return
+    if not reachable:
+        raise SpecError(
+            [
+                Diagnostic(
+                    message=f"state {state_url} lies {kind}, where Spark at {spark_url} cannot reach the buffer",
+                    hint="Put state into object storage, or use spark.url local[*]",
+                    mark=None,
+                    code="state-out-of-reach",
+                )
+            ]
+        )
+
+
+def _is_here(spark_url: str) -> bool:
+    if re.fullmatch(r"local(\[.*\])?|sail", spark_url):
+        return True
+    scheme, _, rest = spark_url.partition("://")
+    if scheme not in ("spark", "sc"):
+        return False
+    hosts = {re.sub(r":\d+$", "", address) for address in rest.partition("/")[0].split(",")}
+    return hosts <= {"localhost", "127.0.0.1", "[::1]", socket.gethostname(), socket.getfqdn()}

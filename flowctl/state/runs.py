@@ -1,0 +1,152 @@
+"""Run records: ``runs/<run id>.json``, one per run, written once at its end. No secrets, no row values."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from flowctl.errors import AbortRun
+from flowctl.model import interval as intervals
+from flowctl.model.commit import RowCounts
+from flowctl.model.interval import Interval
+from flowctl.state.blobs import BlobStore
+
+FORMAT = 1
+FOLDER = "runs/"
+TableOutcome = Literal["committed", "unchanged", "failed", "stopped", "skipped"]
+
+
+@dataclass(frozen=True)
+class RunError:
+    """As reported: what is wrong, what to do, the spec line (``file:line:column``) where one is behind it."""
+
+    message: str
+    hint: str = ""
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class TableRun:
+    """What one run did to one table. ``seconds`` of wall time; ``seq`` 0 when no number was begun."""
+
+    id: str
+    outcome: TableOutcome
+    mode: str
+    seq: int = 0
+    interval: Interval | None = None
+    rows: RowCounts = RowCounts()
+    seconds: float = 0.0
+    error: RunError | None = None
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "outcome": self.outcome,
+            "mode": self.mode,
+            "seq": self.seq,
+            "interval": intervals.to_json(self.interval) if self.interval else None,
+            "rows": self.rows.to_json(),
+            "seconds": self.seconds,
+            "error": dict(vars(self.error)) if self.error else None,
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """``plan`` is the plan's own JSON. ``serial_before`` and ``serial_after`` are numbers of the state log. Times are
+    RFC 3339 in UTC. ``versions`` names flowctl, Spark and the jars. ``error`` is what ended the whole run."""
+
+    id: str
+    flow: str
+    lineage: str
+    spec_digest: str
+    started_at: str
+    finished_at: str
+    exit_code: int
+    serial_before: int
+    serial_after: int
+    plan: Mapping[str, Any]
+    tables: tuple[TableRun, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    error: RunError | None = None
+    format: int = FORMAT
+
+    def count(self, outcome: TableOutcome) -> int:
+        return sum(table.outcome == outcome for table in self.tables)
+
+    def to_json(self) -> dict[str, Any]:
+        """As `schemas/run.schema.json` says."""
+        return {
+            **{name: getattr(self, name) for name in _PLAIN},
+            "plan": dict(self.plan),
+            "tables": [table.to_json() for table in self.tables],
+            "versions": dict(self.versions),
+            "error": dict(vars(self.error)) if self.error else None,
+        }
+
+
+_PLAIN = (
+    "format", "id", "flow", "lineage", "spec_digest", "started_at", "finished_at", "exit_code", "serial_before",
+    "serial_after",
+)  # fmt: skip
+
+
+def new_run_id() -> str:
+    """Sorts by time: ``20261120T061533Z-1f0c9a``."""
+    return f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
+
+
+def put_run(blobs: BlobStore, record: RunRecord) -> None:
+    data = json.dumps(record.to_json(), indent=2, ensure_ascii=False) + "\n"
+    blobs.create(_name(record.id), data.encode())
+
+
+def get_run(blobs: BlobStore, run_id: str) -> RunRecord | None:
+    data = blobs.get(_name(run_id))
+    return _decode(data, f"{blobs.url}/{_name(run_id)}") if data is not None else None
+
+
+def list_runs(blobs: BlobStore, limit: int) -> list[RunRecord]:
+    """The newest ``limit`` runs, newest first. A run that was killed has left no record."""
+    names = sorted((info.name for info in blobs.list(FOLDER) if info.name.endswith(".json")), reverse=True)
+    found = (get_run(blobs, name.removeprefix(FOLDER).removesuffix(".json")) for name in names[:limit])
+    return [record for record in found if record is not None]
+
+
+def _name(run_id: str) -> str:
+    return f"{FOLDER}{run_id}.json"
+
+
+def _decode(data: bytes, place: str) -> RunRecord:
+    try:
+        found = json.loads(data)
+        return RunRecord(
+            **{name: found[name] for name in _PLAIN},
+            plan=found["plan"],
+            tables=tuple(map(_table_from_json, found["tables"])),
+            versions=found["versions"],
+            error=RunError(**found["error"]) if found["error"] else None,
+        )
+    except (ValueError, KeyError, TypeError) as cause:
+        raise AbortRun(
+            f"run record {place} cannot be read ({type(cause).__name__}: {cause})",
+            hint="A newer flowctl wrote it, or it is damaged: only the history is affected",
+        ) from cause
+
+
+def _table_from_json(found: Mapping[str, Any]) -> TableRun:
+    return TableRun(
+        **{
+            **found,
+            "interval": intervals.from_json(found["interval"]) if found["interval"] else None,
+            "rows": RowCounts(**found["rows"]),
+            "error": RunError(**found["error"]) if found["error"] else None,
+            "warnings": tuple(found["warnings"]),
+        }
+    )
