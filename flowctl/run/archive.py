@@ -1,0 +1,35 @@
+"""The class-data archive: classes that a JVM otherwise loads and verifies anew at each start, written once.
+
+It is bound to one Java and one class path, so its name says both; a JVM to which it does not fit starts without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from flowctl.run import jars, java
+
+
+def file_for(found: java.Java, class_path: Sequence[Path]) -> Path:
+    """Where the archive for this Java, Spark and class path is, or would be."""
+    from importlib.metadata import version
+
+    bound_to = [found.version, str(found.home), version("pyspark"), *map(str, class_path)]
+    digest = hashlib.sha256("\n".join(bound_to).encode()).hexdigest()[:16]
+    return jars.home() / "class-data" / f"{digest}.jsa"
+
+
+def class_path_for(found: java.Java, needed: Sequence[Path]) -> tuple[list[Path], Path | None]:
+    """The jars to start with, and their archive. Where ``flowctl setup`` has run that is always the whole set: one
+    archive then fits every flow, and jars that nothing loads from cost nothing."""
+    everything = all_jars()
+    archive = file_for(found, everything)
+    if archive.is_file() and all(jar.is_file() for jar in everything):
+        return everything, archive
+    return list(needed), None
+
+
+def all_jars() -> list[Path]:
+    return [jars.home() / "jars" / name for names in jars.sets().values() for name in names]

@@ -1,0 +1,305 @@
+"""The only place where a Spark application is made: one per run, when the first table needs it.
+
+Classic (``local[*]``, ``spark://``, YARN, Kubernetes): a JVM of our own whose output goes to a file, whose life hangs
+on a pipe to this process (killed Python, ended JVM), and which gets neither Ctrl-C nor the group's SIGTERM, so that
+what has begun can be committed. Spark Connect (``sc://``): a client; the server's application is not ours to end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from flowctl.errors import FlowctlError
+from flowctl.run import archive, jars, java
+from flowctl.run.spark_conf import (
+    INVARIANTS,
+    Size,
+    conf_for,
+    is_connect,
+    is_local,
+    session_conf,
+    this_machine,
+)
+from flowctl.spec.spec import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STOP_SECONDS = 10.0
+_CONNECT_SECONDS = 10.0
+_CONNECT_PORT = 15002
+
+
+class EngineFailed(FlowctlError):
+    """Spark could not be started or reached, or lacks what the flow needs."""
+
+
+@dataclass
+class Engine:
+    """A running Spark. ``session_for`` may be called from any thread; sessions are of no use after the engine ended."""
+
+    spark: SparkSession
+    is_connect: bool
+    log: Path | None
+    _new_session: Callable[[], SparkSession]
+    _sessions: dict[str, SparkSession] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def session_for(self, table_id: str) -> SparkSession:
+        """The table's own session: settings and temporary views of one table never reach another's."""
+        with self._lock:
+            if table_id not in self._sessions:
+                self._sessions[table_id] = self._new_session()
+            return self._sessions[table_id]
+
+    def interrupt(self, table_id: str) -> None:
+        """Asks Spark to end what this table's session is doing; a commit may still land."""
+        with self._lock:
+            session = self._sessions.get(table_id)
+        if session is not None:
+            session.interruptAll()
+
+    def interrupt_all(self) -> None:
+        with self._lock:
+            ids = list(self._sessions)
+        for table_id in ids:
+            self.interrupt(table_id)
+
+    def sessions(self) -> list[SparkSession]:
+        with self._lock:
+            return [*self._sessions.values(), self.spark]
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The end of the JVM's own output, for ``--verbose`` and for a JVM that died; empty where it is not ours."""
+        return _tail(self.log, lines) if self.log is not None else ""
+
+
+@contextmanager
+def open_engine(
+    settings: SparkSettings,
+    jar_sets: Collection[str],
+    storage_conf: Mapping[str, str],
+    size: Size,
+    *,
+    verbose: bool = False,
+    say: Callable[[str], None] | None = None,
+) -> Iterator[Engine]:
+    """Starts (or reaches) Spark and ends it again, interrupting what still runs. ``jar_sets`` are those of
+    ``CAPABILITIES.jars``; ``storage_conf`` are Spark settings with credentials (``spark.hadoop.…``), kept off every
+    command line. Raises :class:`EngineFailed`, :class:`java.JavaMissing`, :class:`jars.JarsMissing`."""
+    if is_connect(settings.url):
+        with _connect(settings, jar_sets, storage_conf, size) as engine:
+            yield engine
+    else:
+        with (
+            tempfile.TemporaryDirectory(prefix="flowctl-spark-", ignore_cleanup_errors=True) as scratch,
+            _classic(settings, jar_sets, storage_conf, size, Path(scratch), verbose=verbose, say=say) as engine,
+        ):
+            yield engine
+
+
+@contextmanager
+def _classic(
+    settings: SparkSettings,
+    jar_sets: Collection[str],
+    storage_conf: Mapping[str, str],
+    size: Size,
+    scratch: Path,
+    *,
+    verbose: bool,
+    say: Callable[[str], None] | None,
+) -> Iterator[Engine]:
+    found = java.find()
+    class_path, class_data = archive.class_path_for(found, jars.ensure(jar_sets, say))
+    conf = conf_for(settings, size, this_machine(), class_path, scratch, class_data)
+    with (
+        _environment(_driver_environment(found, settings.url)),
+        _launched(conf, scratch, verbose=verbose) as (gateway, log),
+    ):
+        spark = _application(gateway, {**conf, **storage_conf}, log)
+        engine = Engine(spark, is_connect=False, log=log, _new_session=spark.newSession)
+        try:
+            yield engine
+        finally:
+            # A JVM that died has nothing left to interrupt or stop, and the error that tells so is on its way.
+            with suppress(Exception):
+                engine.interrupt_all()
+            with suppress(Exception):
+                spark.stop()
+
+
+@contextmanager
+def _launched(conf: Mapping[str, str], scratch: Path, *, verbose: bool) -> Iterator[tuple[Any, Path | None]]:
+    """A JVM with these settings and py4j's gateway to it; ended, by force if it must be, with the context."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    log = None if verbose else scratch / "spark.log"
+    with (log or Path(os.devnull)).open("wb") as file:
+        out = sys.__stderr__ if verbose else file
+        try:
+            gateway = launch_gateway(
+                SparkConf(loadDefaults=False).setAll(list(conf.items())),
+                {"stdout": out, "stderr": out, "start_new_session": True},
+            )
+        except PySparkRuntimeError as error:
+            raise EngineFailed(
+                f"Spark's JVM did not start: {_tail(log, 8) or error}", hint="Run again with --verbose to see all of it"
+            ) from error
+    try:
+        yield gateway, log
+    finally:
+        with suppress(Exception):
+            gateway.shutdown()
+        _end(gateway.proc)
+        # pyspark keeps the gateway for good; the next engine of this process gets a JVM with its own settings.
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+
+
+def _application(gateway: Any, conf: Mapping[str, str], log: Path | None) -> SparkSession:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    interrupt_handler = signal.getsignal(signal.SIGINT)
+    try:
+        context = SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=gateway)
+    except (Py4JError, OSError) as error:
+        cause = str(getattr(error, "java_exception", error)).splitlines()[0]
+        raise EngineFailed(
+            f"Spark did not start on {conf['spark.master']}: {cause}",
+            hint="Check spark.url and spark.conf; --verbose shows Spark's own log",
+        ) from error
+    finally:
+        # SparkContext takes Ctrl-C over from whoever had it.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupt_handler)
+    return SparkSession(context)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The JVM ends by itself when the pipe to its standard input closes."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _driver_environment(found: java.Java, url: str) -> dict[str, str | None]:
+    """What pyspark and Spark's scripts read from the environment. Variables that would turn this into another kind of
+    session than the spec says are taken out; the executors' Python is this one unless the user said otherwise."""
+    return {
+        "JAVA_HOME": str(found.home),
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+        "SPARK_LOCAL_IP": "127.0.0.1" if is_local(url) else os.environ.get("SPARK_LOCAL_IP"),
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+        **dict.fromkeys(("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE", "PYSPARK_SUBMIT_ARGS")),
+    }
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in changes}
+    _set_environment(changes)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@contextmanager
+def _connect(
+    settings: SparkSettings, jar_sets: Collection[str], storage_conf: Mapping[str, str], size: Size
+) -> Iterator[Engine]:
+    _require_listener(settings.url)
+    # pyspark's functions ask this variable which kind of column they shall make.
+    with _environment({"SPARK_CONNECT_MODE_ENABLED": "1"}):
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+        conf = session_conf(settings, size, with_delta="delta" in jar_sets)
+        # Hadoop's settings have no prefix in a session, unlike in an application.
+        conf |= {name.removeprefix("spark.hadoop."): value for name, value in storage_conf.items()}
+
+        def new_session() -> SparkSession:
+            session = ConnectSession.builder.remote(settings.url).create()
+            _apply(session, conf)  # type: ignore[arg-type]
+            return session  # type: ignore[return-value]
+
+        spark = new_session()
+        _require_extensions(spark, jar_sets)
+        engine = Engine(spark, is_connect=True, log=None, _new_session=new_session)
+        try:
+            yield engine
+        finally:
+            with suppress(Exception):
+                engine.interrupt_all()
+            for session in engine.sessions():
+                with suppress(Exception):
+                    session.stop()
+
+
+def _apply(session: SparkSession, conf: Mapping[str, str]) -> None:
+    from pyspark.errors import PySparkException
+
+    for name, value in conf.items():
+        try:
+            session.conf.set(name, value)
+        except PySparkException as error:
+            if name in INVARIANTS:
+                raise EngineFailed(f"The Spark Connect server refuses {name}={value}: {error}") from error
+            raise EngineFailed(
+                f"spark.conf: {name} cannot be set by a client of Spark Connect",
+                hint="Set it where the server is started, and take it out of the spec",
+            ) from error
+
+
+def _require_listener(url: str) -> None:
+    """pyspark goes on trying for minutes when nobody listens."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "localhost", parts.port or _CONNECT_PORT
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        raise EngineFailed(
+            f"No Spark Connect server answers at {host}:{port}: {error}", hint="Start it, or change spark.url"
+        ) from error
+
+
+def _require_extensions(spark: SparkSession, jar_sets: Collection[str]) -> None:
+    if "delta" in jar_sets and "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        raise EngineFailed(
+            "The Spark Connect server has no Delta",
+            hint="Start it with Delta's jars, spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
+            "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        )
+
+
+def _tail(file: Path | None, lines: int) -> str:
+    if file is None or not file.is_file():
+        return ""
+    return "\n".join(file.read_text(errors="replace").splitlines()[-lines:])

@@ -1,0 +1,155 @@
+"""Which settings a Spark application gets: pure functions of the spec, the machine and the size of the run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from flowctl.spec.spec import SparkSettings
+
+#: ``small`` starts fast, ``large`` runs fast; the plan's row estimate picks.
+Size = Literal["small", "large"]
+
+_HERE = Path(__file__).parent
+_MIB = 1024 * 1024
+
+#: What makes values exact and schemas deliberate. The same in every session, and not the user's to change.
+INVARIANTS: Mapping[str, str] = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.storeAssignmentPolicy": "STRICT",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+}
+
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+#: A run of some thousand rows spends its time in compiling code that runs once.
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+
+# The default code cache of 48 MB with C1 alone fills up, and the compiler stops.
+_JVM: Mapping[Size, tuple[str, ...]] = {
+    "small": ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=240m"),
+    "large": ("-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m"),
+}
+# The JVM says on standard output that an archive does not fit, into `--format json`, unless its log is moved.
+_QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr", "-XX:-UsePerfData")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this process may use: whole cores, and memory in bytes."""
+
+    cores: int
+    memory: int
+
+
+def this_machine() -> Machine:
+    """Cores by affinity, memory as the smaller of the machine's and the control group's limit."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
+        if limit.is_file() and (text := limit.read_text().strip()).isdigit():
+            memory = min(memory, int(text))
+    return Machine(cores, memory)
+
+
+def is_local(url: str) -> bool:
+    return url.startswith("local")
+
+
+def is_connect(url: str) -> bool:
+    return url.startswith("sc://")
+
+
+def conf_for(
+    settings: SparkSettings,
+    size: Size,
+    machine: Machine,
+    jars: Sequence[Path],
+    scratch: Path,
+    archive: Path | None = None,
+) -> dict[str, str]:
+    """The settings a classic application starts with. ``scratch`` is a folder of this run's own for Spark's leftovers.
+    The spec's ``spark.conf`` wins over what is chosen here, and the invariants win over it; JVM options and class path
+    of both are joined. Credentials are no part of it: this goes on a command line."""
+    chosen = {
+        "spark.master": settings.url,
+        "spark.app.name": "flowctl",
+        "spark.submit.deployMode": "client",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": (_HERE / "fair_scheduler.xml").as_uri(),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+        "spark.driver.memory": _driver_memory(settings.url, size, machine),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
+    }
+    if is_local(settings.url):
+        cores = local_cores(settings.url, machine)
+        chosen |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.local.dir": str(scratch / "blocks"),
+            "spark.sql.shuffle.partitions": str(cores),
+        }
+    else:
+        chosen["spark.jars"] = ",".join(jar.as_uri() for jar in jars)
+    conf = chosen | session_conf(settings, size, with_delta=_has_delta(jars))
+    if is_local(settings.url):
+        conf.setdefault("spark.databricks.delta.snapshotPartitions", conf["spark.sql.shuffle.partitions"])
+    own_class_path = settings.conf.get("spark.driver.extraClassPath")
+    if own_class_path:
+        conf["spark.driver.extraClassPath"] = os.pathsep.join([chosen["spark.driver.extraClassPath"], own_class_path])
+    if "spark.jars" in chosen and settings.conf.get("spark.jars"):
+        conf["spark.jars"] = f"{chosen['spark.jars']},{settings.conf['spark.jars']}"
+    conf["spark.driver.extraJavaOptions"] = _java_options(settings, size, archive)
+    return {key: value for key, value in conf.items() if value}
+
+
+def session_conf(settings: SparkSettings, size: Size, *, with_delta: bool) -> dict[str, str]:
+    """The part that belongs to sessions, which a Spark Connect client sets too: the spec's own, then the invariants."""
+    chosen = dict(_INTERPRETED) if size == "small" and not is_connect(settings.url) else {}
+    if size == "small":
+        chosen["spark.databricks.delta.snapshotPartitions"] = "2"
+    if with_delta and not is_connect(settings.url):
+        chosen |= _DELTA
+    conf = chosen | dict(settings.conf) | INVARIANTS
+    own_extensions = settings.conf.get("spark.sql.extensions")
+    if own_extensions and "spark.sql.extensions" in chosen:
+        conf["spark.sql.extensions"] = f"{chosen['spark.sql.extensions']},{own_extensions}"
+    return conf
+
+
+def local_cores(url: str, machine: Machine) -> int:
+    """Task slots of ``local``, ``local[4]``, ``local[*]``, ``local[4,2]``."""
+    match = re.fullmatch(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?", url)
+    if match is None or match[1] == "*":
+        return machine.cores
+    return int(match[1] or 1)
+
+
+def _driver_memory(url: str, size: Size, machine: Machine) -> str:
+    """Local: the driver is the executor too. Below 32 GB in any case: above it, pointers double."""
+    share, most = (0.25, 2048) if size == "small" else (0.5, 30720)
+    if not is_local(url):
+        share, most = 0.25, 4096
+    return f"{max(768, min(most, int(machine.memory * share) // _MIB))}m"
+
+
+def _java_options(settings: SparkSettings, size: Size, archive: Path | None) -> str:
+    options = [*_JVM[size], *_QUIET, f"-Dlog4j2.configurationFile={(_HERE / 'log4j2.properties').as_uri()}"]
+    if archive is not None:
+        options += [f'"-XX:SharedArchiveFile={archive}"', "-Xshare:auto"]
+    return " ".join([*options, settings.conf.get("spark.driver.extraJavaOptions", "")]).strip()
+
+
+def _has_delta(jars: Sequence[Path]) -> bool:
+    return any(jar.name.startswith("delta-spark") for jar in jars)
