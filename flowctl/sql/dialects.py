@@ -1,0 +1,99 @@
+"""What the three SQL dialects write differently: names, literals and equality that knows nulls.
+
+sqlglot renders the statements; types and typed literals are text from here or from a connector's own type table,
+because sqlglot changes types between dialects (a zoneless TIMESTAMP becomes Spark's zoned one).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Literal, assert_never
+
+from sqlglot import exp
+
+from flowctl.model import types
+from flowctl.model.types import DataType, Decimal, Scalar
+from flowctl.model.value import TypedValue
+
+Dialect = Literal["spark", "postgres", "sqlite"]
+
+
+def quoted(name: str, dialect: Dialect) -> str:
+    """``name`` as an identifier, case and every character kept."""
+    match dialect:
+        case "spark":
+            return "`" + name.replace("`", "``") + "`"
+        case "postgres" | "sqlite":
+            return '"' + name.replace('"', '""') + '"'
+        case _:
+            assert_never(dialect)
+
+
+def table(parts: tuple[str, ...], dialect: Dialect) -> str:
+    """``("public", "orders")`` as ``"public"."orders"``; ``("delta", "s3a://…")`` as Delta's path form in Spark."""
+    return ".".join(quoted(part, dialect) for part in parts)
+
+
+def literal(value: TypedValue, dialect: Dialect) -> str:
+    """``value`` as a literal that carries its type, and its offset where it has one."""
+    plain = value.text()
+    match dialect:
+        case "sqlite":
+            return plain if _is_number(value.type) else text(plain, dialect)
+        case "spark" | "postgres":
+            keyword = _KEYWORDS[dialect].get(value.type)
+            if keyword is not None:
+                return f"{keyword} {text(plain, dialect)}"
+            return f"CAST({text(plain, dialect)} AS {_cast_type(value.type, dialect)})"
+        case _:
+            assert_never(dialect)
+
+
+def text(plain: str, dialect: Dialect) -> str:
+    """A string literal. Spark reads backslashes as escapes; the others, as the standard says, do not."""
+    if dialect == "spark":
+        return "'" + plain.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return "'" + plain.replace("'", "''") + "'"
+
+
+def moment(at: str, dialect: Dialect) -> str:
+    """An RFC 3339 moment as a literal of the type that flowctl's own columns (``_deleted_at``) have. In SQLite it is
+    text with six digits and ``Z``, as every zoned timestamp is stored there."""
+    instant = dt.datetime.fromisoformat(at)
+    return literal(TypedValue(types.TIMESTAMP, instant.astimezone(dt.UTC)), dialect)
+
+
+def same(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    """Equality for which two nulls are equal: ``<=>``, ``IS NOT DISTINCT FROM`` or ``IS``."""
+    return exp.NullSafeEQ(this=left, expression=right)
+
+
+def _is_number(kind: DataType) -> bool:
+    return kind in (types.INT8, types.INT16, types.INT32, types.INT64, types.FLOAT, types.DOUBLE)
+
+
+def _cast_type(kind: DataType, dialect: Literal["spark", "postgres"]) -> str:
+    if dialect == "spark":
+        return types.spark_ddl(kind)
+    match kind:
+        case Decimal():
+            return "NUMERIC"
+        case Scalar():
+            return _POSTGRES[kind]
+        case _:
+            raise ValueError(f"{kind} has no literal")
+
+
+_KEYWORDS: dict[str, dict[DataType, str]] = {
+    "spark": {types.TIMESTAMP: "TIMESTAMP", types.TIMESTAMP_NTZ: "TIMESTAMP_NTZ", types.DATE: "DATE"},
+    "postgres": {types.TIMESTAMP: "TIMESTAMPTZ", types.TIMESTAMP_NTZ: "TIMESTAMP", types.DATE: "DATE"},
+}
+_POSTGRES: dict[DataType, str] = {
+    types.INT8: "SMALLINT",
+    types.INT16: "SMALLINT",
+    types.INT32: "INTEGER",
+    types.INT64: "BIGINT",
+    types.FLOAT: "REAL",
+    types.DOUBLE: "DOUBLE PRECISION",
+    types.STRING: "TEXT",
+}

@@ -1,0 +1,197 @@
+"""What a batch changes in a table, as one portable SELECT, and the two ways it is applied.
+
+The batch ``s`` has one row per key: the target's columns and ``_flowctl_op`` (``U``: this is the row now, ``D``: the
+key is gone). Against the target ``t`` every row of the batch is one of
+
+    U, key not there                                  insert
+    U, key there, a compared column differs           update
+    U, key there, soft-deleted                        update (it came back: ``_deleted_at`` becomes null)
+    D, key there and not soft-deleted                 delete (or ``_deleted_at`` is set)
+    anything else                                     left out, nothing is rewritten
+
+Nulls are equal to each other and to nothing else. SQL databases apply it by DELETE and INSERT inside one transaction,
+Spark by one MERGE with the same conditions. Types come from the tables; nothing here names one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from flowctl.sql import dialects
+from flowctl.sql.dialects import Dialect, same
+
+#: When a row of a merge target was soft-deleted; null while the source has it.
+SOFT_DELETED = "_deleted_at"
+#: Column of the difference: ``insert``, ``update`` or ``delete``.
+ACTION = "_action"
+
+
+@dataclass(frozen=True)
+class Upsert:
+    """One merge. ``target`` and ``batch`` are name parts; ``columns`` all columns of the target in order, those that
+    the batch lacks become null. ``operation`` is the batch's column of ``U`` and ``D``. ``deleted_at`` (RFC 3339)
+    makes deletes soft; the target then has ``_deleted_at``."""
+
+    target: tuple[str, ...]
+    batch: tuple[str, ...]
+    columns: tuple[str, ...]
+    batch_columns: tuple[str, ...]
+    key: tuple[str, ...]
+    compared: tuple[str, ...]
+    operation: str
+    deleted_at: str | None = None
+
+    @property
+    def marks_deletes(self) -> bool:
+        return SOFT_DELETED in self.columns
+
+
+def difference(change: Upsert, dialect: Dialect) -> str:
+    """The SELECT: every column of the target as it will be (of a deleted row: as it was), and ``_action``."""
+    values = [_value(change, name, dialect).as_(name, quoted=True) for name in change.columns]
+    chosen = exp.or_(exp.and_(_is(change, "U"), exp.or_(_absent(change), _changed(change))), _deletes(change))
+    return (
+        exp.select(*values, _action(change).as_(ACTION, quoted=True))
+        .from_(_aliased(change.batch, "s"))
+        .join(_aliased(change.target, "t"), on=_keys_match(change, "t", "s"), join_type="left")
+        .where(chosen)
+        .sql(dialect)
+    )
+
+
+def removal(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> str:
+    """DELETE of what ``differences`` (a table holding :func:`difference`) updates or deletes."""
+    matching = (
+        exp.select(exp.Literal.number(1))
+        .from_(_aliased(differences, "d"))
+        .where(_keys_match(change, "d", "t"), _column("d", ACTION).isin("update", "delete"))
+    )
+    return exp.delete(_aliased(change.target, "t"), where=exp.Exists(this=matching)).sql(dialect)
+
+
+def addition(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> str:
+    """INSERT of the new rows, the new state of updated ones, and soft-deleted ones with their mark."""
+    written = ("insert", "update") if change.deleted_at is None else ("insert", "update", "delete")
+    rows = (
+        exp.select(*(_column("d", name) for name in change.columns))
+        .from_(_aliased(differences, "d"))
+        .where(_column("d", ACTION).isin(*written))
+    )
+    return exp.insert(rows, _table(change.target), columns=[_name(name) for name in change.columns]).sql(dialect)
+
+
+@dataclass(frozen=True)
+class KeyBounds:
+    """Smallest and largest value of key columns in the batch, as Spark literals: MERGE skips files with them."""
+
+    by_column: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+def merge_statement(change: Upsert, bounds: KeyBounds = KeyBounds()) -> str:
+    """The same difference as one MERGE for Spark; columns are listed, never ``*``."""
+    return exp.merge(
+        *_when_clauses(change),
+        into=_aliased(change.target, "t"),
+        using=_aliased(change.batch, "s"),
+        on=exp.and_(_keys_match(change, "t", "s"), *_within(bounds)),
+    ).sql("spark")
+
+
+def _when_clauses(change: Upsert) -> list[exp.When]:
+    updated = {name: _batch_value(change, name) for name in change.columns}
+    inserted = exp.Insert(
+        this=exp.Tuple(expressions=[_name(name) for name in change.columns]),
+        expression=exp.Tuple(expressions=list(updated.values())),
+    )
+    return [
+        exp.When(matched=True, condition=_deletes(change, matched=True), then=_merge_delete(change)),
+        exp.When(matched=True, condition=exp.and_(_is(change, "U"), _changed(change)), then=_set(updated)),
+        exp.When(matched=False, condition=_is(change, "U"), then=inserted),
+    ]
+
+
+def _merge_delete(change: Upsert) -> exp.Expr:
+    if change.deleted_at is None:
+        return exp.var("DELETE")
+    return _set({SOFT_DELETED: exp.var(dialects.moment(change.deleted_at, "spark"))})
+
+
+def _set(values: Mapping[str, exp.Expr]) -> exp.Update:
+    return exp.Update(expressions=[exp.EQ(this=_name(name), expression=value) for name, value in values.items()])
+
+
+def _within(bounds: KeyBounds) -> list[exp.Expr]:
+    return [
+        exp.Between(this=_column("t", name), low=exp.var(low), high=exp.var(high))
+        for name, (low, high) in bounds.by_column.items()
+    ]
+
+
+def _value(change: Upsert, name: str, dialect: Dialect) -> exp.Expr:
+    before: exp.Expr = _column("t", name)
+    if name == SOFT_DELETED and change.deleted_at is not None:
+        before = exp.var(dialects.moment(change.deleted_at, dialect))
+    return exp.case().when(_is(change, "D"), before).else_(_batch_value(change, name))
+
+
+def _batch_value(change: Upsert, name: str) -> exp.Expr:
+    return _column("s", name) if name in change.batch_columns else exp.null()
+
+
+def _action(change: Upsert) -> exp.Case:
+    return (
+        exp.case()
+        .when(_is(change, "D"), exp.Literal.string("delete"))
+        .when(_absent(change), exp.Literal.string("insert"))
+        .else_(exp.Literal.string("update"))
+    )
+
+
+def _changed(change: Upsert) -> exp.Expr:
+    differs = [exp.not_(same(_column("s", name), _column("t", name))) for name in change.compared]
+    came_back = [_not_null(_column("t", SOFT_DELETED))] if change.marks_deletes else []
+    return exp.or_(*differs, *came_back) if differs or came_back else exp.false()
+
+
+def _deletes(change: Upsert, *, matched: bool = False) -> exp.Expr:
+    """A ``D`` row that still has something to delete. Without soft deletes a row marked earlier goes as well."""
+    there = [] if matched else [exp.not_(_absent(change))]
+    unmarked = [_column("t", SOFT_DELETED).is_(exp.null())] if change.deleted_at is not None else []
+    return exp.and_(_is(change, "D"), *there, *unmarked)
+
+
+def _absent(change: Upsert) -> exp.Expr:
+    return _column("t", change.key[0]).is_(exp.null())
+
+
+def _is(change: Upsert, operation: str) -> exp.Expr:
+    return exp.EQ(this=_column("s", change.operation), expression=exp.Literal.string(operation))
+
+
+def _keys_match(change: Upsert, left: str, right: str) -> exp.Expr:
+    """Plain equality: keys are never null here, and hash joins and indexes want it plain."""
+    return exp.and_(*(exp.EQ(this=_column(left, name), expression=_column(right, name)) for name in change.key))
+
+
+def _not_null(column: exp.Expr) -> exp.Expr:
+    return exp.not_(column.is_(exp.null()))
+
+
+def _column(of: str, name: str) -> exp.Column:
+    return exp.column(name, table=of, quoted=True)
+
+
+def _name(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
+
+
+def _aliased(parts: tuple[str, ...], alias: str) -> exp.Expr:
+    return exp.alias_(_table(parts), alias, table=True)
+
+
+def _table(parts: tuple[str, ...]) -> exp.Table:
+    *outer, last = (exp.to_identifier(part, quoted=True) for part in parts)
+    return exp.Table(this=last, **dict(zip(("db", "catalog"), reversed(outer), strict=False)))
