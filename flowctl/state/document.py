@@ -7,7 +7,7 @@ rolled back or adopted; a number belongs to one intent for ever. What changes is
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -103,6 +103,12 @@ def with_intents(document: StateDocument, intents: Mapping[str, Intent]) -> Stat
             raise StateConflict(f"table {table_id}: number {intent.seq} was used before", hint="Plan again")
         changed[table_id] = replace(before, intent=intent, highest=max(before.highest, intent.seq))
     return _with_tables(document, changed)
+
+
+def without_intents(document: StateDocument, table_ids: Collection[str]) -> StateDocument:
+    """Withdraws numbers under which no write has begun, so that nothing can land any more. They are not used again:
+    ``highest`` keeps them."""
+    return _with_tables(document, {table_id: replace(document.table(table_id), intent=None) for table_id in table_ids})
 
 
 def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> StateDocument:

@@ -1,0 +1,106 @@
+"""From source rows to the batch a target takes: projection, operations, one row per key.
+
+The shapes (see ``connectors.base``): append and truncate have the target's columns and nothing else; merge adds
+``_flowctl_op``; scd2 adds ``_flowctl_op``, ``_flowctl_detected``, ``valid_from`` and ``row_hash``. Until it is
+committed a staged batch also carries ``_flowctl_reason`` (quarantine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
+from flowctl.model import types
+from flowctl.model.interval import Interval
+from flowctl.model.projection import ProjectedColumn
+from flowctl.model.step import Step
+from flowctl.model.table_info import Column
+from flowctl.run.checks import REASON_COLUMN
+from flowctl.run.spark_types import named
+from flowctl.spec.spec import DetectFlag, TableSpec
+from flowctl.sql.row_hash import row_hash_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+_ORDER = "_flowctl_order"
+_TIE = "_flowctl_tie"
+_RANK = "_flowctl_rank"
+
+
+def projected(rows: DataFrame, projection: Sequence[ProjectedColumn], extra: Sequence[SparkColumn] = ()) -> DataFrame:
+    """The target's business columns in the target's order, then ``extra`` (made from source columns)."""
+    from pyspark.sql import functions as f
+
+    made = [
+        f.expr(part.expression).cast(types.spark_ddl(part.column.type)).alias(part.column.name) for part in projection
+    ]
+    return rows.select(*made, *extra)
+
+
+def keyed(rows: DataFrame, step: Step, table: TableSpec, at: str) -> DataFrame:
+    """The batch of merge and scd2 before :func:`one_per_key`, with what orders it. ``at`` is the intent's moment."""
+    from pyspark.sql import functions as f
+
+    extra = [_operation(step, table).alias(OP_COLUMN), _order(table).alias(_ORDER)]
+    frame = projected(rows, step.projection, extra)
+    frame = frame.withColumn(_TIE, f.xxhash64(*[named(part.column.name) for part in step.projection]))
+    if step.mode != "scd2":
+        return frame
+    event = f.lit(at) if table.valid_from in (None, "now") else named(str(table.valid_from))
+    compared = [part.column for part in step.projection if part.compared]
+    return (
+        frame.withColumn("valid_from", event.cast("timestamp"))
+        .withColumn("row_hash", f.expr(row_hash_sql(compared)))
+        .withColumn(DETECTED_COLUMN, f.lit(False))
+    )
+
+
+def one_per_key(frame: DataFrame, step: Step) -> DataFrame:
+    """The latest row of each key (for scd2 of each key and event time): highest cursor, then the row's own hash, so
+    that a rerun gives the same answer. Quarantined rows stay out of the contest and are all kept."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    identity = [*step.key, *(["valid_from"] if step.mode == "scd2" else [])]
+    aside = named(REASON_COLUMN).isNotNull()
+    window = Window.partitionBy(*[named(name) for name in identity], aside).orderBy(
+        f.col(_ORDER).desc_nulls_last(), f.col(_TIE).desc()
+    )
+    ranked = frame.withColumn(_RANK, f.row_number().over(window))
+    return ranked.where((f.col(_RANK) == 1) | aside).drop(_RANK)
+
+
+def without_order(frame: DataFrame) -> DataFrame:
+    return frame.drop(_ORDER, _TIE)
+
+
+def without_seen(rows: DataFrame, interval: Interval, columns: Sequence[Column]) -> DataFrame:
+    """For append: leaves out the rows at the lower bound that an earlier run has written."""
+    from pyspark.sql import functions as f
+
+    if not interval.skip_hashes or interval.read_from is None or interval.cursor_column is None:
+        return rows
+    bound = f.lit(interval.read_from.text()).cast(types.spark_ddl(interval.read_from.type))
+    seen = f.expr(row_hash_sql(columns)).isin(sorted(interval.skip_hashes))
+    return rows.where(~(f.coalesce(named(interval.cursor_column) == bound, f.lit(False)) & seen))
+
+
+def _operation(step: Step, table: TableSpec) -> SparkColumn:
+    """``D`` where the source's own flag says that the row is gone."""
+    from pyspark.sql import functions as f
+
+    if not isinstance(table.deletes, DetectFlag):
+        return f.lit("U")
+    flag = table.deletes
+    kind = next(column.type for column in step.source_columns if column.name == flag.column)
+    gone = named(flag.column).isin(*[f.lit(value).cast(types.spark_ddl(kind)) for value in flag.values])
+    return f.when(f.coalesce(gone, f.lit(False)), f.lit("D")).otherwise(f.lit("U"))
+
+
+def _order(table: TableSpec) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    return named(table.cursor.column) if table.cursor else f.lit(None).cast("timestamp")

@@ -1,0 +1,151 @@
+"""What happens during a run, as values; who shows them (bars, lines, JSON) listens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, assert_never
+
+from flowctl.errors import FlowctlError
+from flowctl.model.commit import RowCounts
+from flowctl.model.step import Step
+
+Phase = Literal["waiting for Spark", "reading", "staging", "checking", "committing", "recording"]
+
+
+@dataclass(frozen=True)
+class TableStarted:
+    step: Step
+
+
+@dataclass(frozen=True)
+class PhaseEntered:
+    """``rows`` read or staged so far, when known."""
+
+    table: str
+    phase: Phase
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class TableRetried:
+    table: str
+    attempt: int
+    wait_seconds: float
+    error: FlowctlError
+
+
+@dataclass(frozen=True)
+class TableCommitted:
+    """``seconds`` from the table's start; ``recovered`` when an earlier run's commit was found and only recorded."""
+
+    table: str
+    seq: int
+    counts: RowCounts
+    seconds: float
+    recovered: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableFailed:
+    """``cause`` is what was raised, for its trace (`--verbose`)."""
+
+    table: str
+    error: FlowctlError
+    seconds: float
+    cause: BaseException | None = None
+
+
+@dataclass(frozen=True)
+class TableSkipped:
+    """``because`` is the id it depends on, or what ended the run."""
+
+    table: str
+    because: str
+
+
+Event = TableStarted | PhaseEntered | TableRetried | TableCommitted | TableFailed | TableSkipped
+Listener = Callable[[Event], None]
+
+
+def line(event: Event) -> str | None:
+    """One plain line for people, or None for what only a progress bar shows."""
+    match event:
+        case TableStarted(step):
+            rows = f", ≈ {step.rows.value:,} rows" if step.rows.value else ""
+            return f"{step.id}: {step.mode} {step.source} → {step.target}{rows}"
+        case PhaseEntered():
+            return None
+        case TableRetried(table, attempt, wait, error):
+            return f"{table}: try {attempt} failed, again in {wait:.1f} s: {error.message}"
+        case TableCommitted(table, seq, counts, seconds, recovered, warnings):
+            how = "recovered" if recovered else describe_counts(counts, seconds)
+            text = f"{table}: committed number {seq}, {how}, {seconds:.1f} s"
+            return "\n".join([text, *(f"{table}: warning: {warning}" for warning in warnings)])
+        case TableFailed(table, error):
+            where = f"{error.mark}: " if error.mark else ""
+            return f"{where}error: {table}: {error.message}" + (f". {error.hint}" if error.hint else "")
+        case TableSkipped(table, because):
+            return f"{table}: skipped, because {because}"
+        case _:
+            assert_never(event)
+
+
+def describe_counts(counts: RowCounts, seconds: float) -> str:
+    """``1,204 inserted, 3 deleted (402 rows/s)``; what is not known is left out."""
+    parts = [
+        f"{value:,} {name}"
+        for name, value in (
+            ("inserted", counts.inserted),
+            ("updated", counts.updated),
+            ("deleted", counts.deleted),
+            ("quarantined", counts.quarantined),
+        )
+        if value
+    ]
+    if counts.read is not None and not parts:
+        parts = [f"{counts.read:,} read, nothing to change" if counts.read else "no rows"]
+    rate = f" ({counts.read / seconds:,.0f} rows/s)" if counts.read and seconds > 0 else ""
+    return (", ".join(parts) or "done") + rate
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """The event as one JSON log record (`--log-format json`)."""
+    match event:
+        case TableStarted(step):
+            return {"event": "table_started", "table": step.id, "mode": step.mode, "rows": step.rows.value}
+        case PhaseEntered(table, phase, rows):
+            return {"event": "phase", "table": table, "phase": phase, "rows": rows}
+        case TableRetried(table, attempt, wait, error):
+            return {
+                "event": "table_retried",
+                "table": table,
+                "attempt": attempt,
+                "wait_seconds": round(wait, 3),
+                "error": error.message,
+            }
+        case TableCommitted(table, seq, counts, seconds, recovered, warnings):
+            return {
+                "event": "table_committed",
+                "table": table,
+                "seq": seq,
+                "rows": counts.to_json(),
+                "seconds": round(seconds, 3),
+                "recovered": recovered,
+                "warnings": list(warnings),
+            }
+        case TableFailed(table, error, seconds):
+            return {
+                "event": "table_failed",
+                "table": table,
+                "error": error.message,
+                "hint": error.hint,
+                "source": str(error.mark) if error.mark else None,
+                "exit_code": error.exit_code,
+                "seconds": round(seconds, 3),
+            }
+        case TableSkipped(table, because):
+            return {"event": "table_skipped", "table": table, "because": because}
+        case _:
+            assert_never(event)

@@ -1,0 +1,68 @@
+"""What an exception from Spark, a driver or flowctl itself means to the runner, in words for people.
+
+Spark wraps every cause in several layers of Java; what a user needs is the innermost line. The classes below are
+recognised by stable parts of the text (SQLSTATE, Spark and Delta error classes), never by a Java class path alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+from flowctl.diagnostics import Mark
+from flowctl.errors import FlowctlError, StoppedByPolicy, TableError, TransientError
+
+#: Text before the message of a row check that failed inside Spark (`raise_error` in the projection).
+CHECK_PREFIX = "flowctl check failed: "
+#: The same for values that cannot be carried exactly, raised by connectors' expressions.
+VALUE_PREFIX = "flowctl value refused: "
+
+_OWN = re.compile(rf"(?:{CHECK_PREFIX}|{VALUE_PREFIX})([^\n]*?)(?= SQLSTATE|\n|$)")
+_TRANSIENT = re.compile(
+    r"DELTA_CONCURRENT|ConcurrentAppendException|ConcurrentWriteException|ConcurrentDelete|ConcurrentTransaction"
+    r"|MetadataChangedException|ProtocolChangedException"
+    r"|SQLSTATE[ :]*(?:08\w{3}|40001|40P01|53\w{3}|57P0[123])"
+    r"|[Cc]onnection (?:refused|reset|to \S+ refused)|An I/O error occurred while sending to the backend"
+    r"|terminating connection|server closed the connection|the database system is (?:starting|shutting)"
+    r"|This connection has been closed|SlowDown|TooManyRequests|503 Service|StatusCode\.UNAVAILABLE"
+    r"|database is locked|Temporary failure in name resolution"
+)
+_NOISE = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )+")
+_STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
+
+
+def translate(error: BaseException, mark: Mark | None) -> FlowctlError:
+    """The error as flowctl's own: unchanged if it is one already (with ``mark`` filled in), else by its text."""
+    if isinstance(error, FlowctlError):
+        if error.mark is None:
+            error.mark = mark
+        return error
+    text = _whole_text(error)
+    if own := _OWN.search(text):
+        message, _, hint = own[1].strip().partition(" | ")
+        return TableError(message, hint=hint, mark=mark)
+    line = headline(text)
+    if _TRANSIENT.search(text):
+        return TransientError(line, hint="It was retried; check the system and run again", mark=mark)
+    return TableError(line, hint="Nothing was committed for this table; run with --verbose for the trace", mark=mark)
+
+
+def headline(text: str) -> str:
+    """The innermost cause of a Java or Python error, one line, without class names and stack."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    chosen = causes[-1] if causes else next((line for line in lines if not line.startswith("at ")), "unknown error")
+    return _STATE.sub("", _NOISE.sub("", chosen)).strip() or chosen
+
+
+def is_policy(error: FlowctlError) -> bool:
+    return isinstance(error, StoppedByPolicy)
+
+
+def _whole_text(error: BaseException) -> str:
+    """The text of the error and of its causes; a Java error's own trace is part of its Python text."""
+    seen: list[str] = []
+    current: BaseException | None = error
+    while current is not None and len(seen) < 8:
+        seen.append(str(current) or type(current).__name__)
+        current = current.__cause__
+    return "\n".join(seen)

@@ -1,0 +1,92 @@
+"""Back-off for what may go away by itself, and a breaker that stops hammering a connection that is down."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import tenacity
+
+from flowctl.errors import TableError, TransientError
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """``tries`` in all; waits grow from ``first_wait`` by doubling up to ``longest_wait`` seconds, with jitter."""
+
+    tries: int = 5
+    first_wait: float = 0.5
+    longest_wait: float = 30.0
+
+
+class CircuitBreaker:
+    """Per connection: opens after ``threshold`` transient failures in a row, whichever tables they came from, and
+    then refuses that connection's tables at once for the rest of the run. Thread-safe."""
+
+    def __init__(self, threshold: int = 8) -> None:
+        self._threshold = threshold
+        self._failures: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def check(self, connections: tuple[str, ...]) -> None:
+        """Raises :class:`TableError` when one of the connections is given up."""
+        with self._lock:
+            broken = next((name for name in connections if self._failures.get(name, 0) >= self._threshold), None)
+        if broken:
+            raise TableError(
+                f'connection "{broken}" failed {self._threshold} times in a row and is left alone for this run',
+                hint="See the first failures of its tables; run again once it answers",
+            )
+
+    def failed(self, connections: tuple[str, ...]) -> None:
+        with self._lock:
+            for name in connections:
+                self._failures[name] = self._failures.get(name, 0) + 1
+
+    def succeeded(self, connections: tuple[str, ...]) -> None:
+        with self._lock:
+            for name in connections:
+                self._failures[name] = 0
+
+
+def retrying(
+    work: Callable[[], Result],
+    connections: tuple[str, ...],
+    breaker: CircuitBreaker,
+    policy: RetryPolicy,
+    on_retry: Callable[[int, float, BaseException], None],
+    wait: Callable[[float], None],
+) -> Result:
+    """Runs ``work`` again after each :class:`TransientError`, until ``policy`` is used up; the last error stands.
+
+    ``on_retry(number, seconds, error)`` reports; ``wait(seconds)`` may raise to end the run early (SIGTERM).
+    """
+
+    def guarded() -> Result:
+        breaker.check(connections)
+        try:
+            result = work()
+        except TransientError:
+            breaker.failed(connections)
+            raise
+        breaker.succeeded(connections)
+        return result
+
+    def announce(state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if error is not None and state.next_action is not None:
+            on_retry(state.attempt_number, state.next_action.sleep, error)
+
+    retrier = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(TransientError),
+        stop=tenacity.stop_after_attempt(policy.tries),
+        wait=tenacity.wait_random_exponential(multiplier=policy.first_wait, max=policy.longest_wait),
+        before_sleep=announce,
+        sleep=wait,
+        reraise=True,
+    )
+    return retrier(guarded)

@@ -1,0 +1,249 @@
+"""A plan's steps through threads, in DAG order: intents once at the start, every table on its own, then its record.
+
+A failed table stops its dependents and nobody else. What ends the whole run (lost lease, state conflict) stops
+everything that has not begun to commit.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from flowctl import crashpoints
+from flowctl.errors import AbortRun, FlowctlError, StoppedByPolicy, TableError
+from flowctl.model.commit import Intent, RowCounts
+from flowctl.model.step import Plan, Step
+from flowctl.run import events
+from flowctl.run.failure import translate
+from flowctl.run.retry import CircuitBreaker, RetryPolicy, retrying
+from flowctl.run.table import Attempt, RunContext, TableResult, run_table, void
+from flowctl.state import document as documents
+from flowctl.state.document import Recorded, StateDocument
+from flowctl.state.writer import StateWriter
+
+RUNNABLE = ("create", "change", "recover")
+
+
+@dataclass(frozen=True)
+class TableOutcome:
+    """How one step ended. ``error`` None: committed and recorded, or nothing to do. ``skipped_for``: what it needs."""
+
+    step: Step
+    seconds: float = 0.0
+    counts: RowCounts = RowCounts()
+    seq: int | None = None
+    recovered: bool = False
+    warnings: tuple[str, ...] = ()
+    error: FlowctlError | None = None
+    skipped_for: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None and self.skipped_for is None
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How to run: ``parallel`` tables at once, ``policy`` for retries."""
+
+    parallel: int
+    policy: RetryPolicy = RetryPolicy()
+    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
+
+
+def execute(
+    plan: Plan, document: StateDocument, run: RunContext, writer: StateWriter, how: Execution
+) -> tuple[TableOutcome, ...]:
+    """Runs every step of ``plan`` and returns how each ended, in the plan's order. :class:`AbortRun` ends the run
+    after the tables under way have ended."""
+    todo = [step for step in plan.steps if step.action in RUNNABLE]
+    document = _give_up(todo, document, run, writer)
+    attempts = {step.id: Attempt(step, _intent(step, document, run)) for step in todo}
+    crashpoints.reached("before_intent")
+    writer.begin({table: attempt.intent for table, attempt in attempts.items()})
+    crashpoints.reached("after_intent")
+    outcomes = _Schedule(plan, attempts, run, writer, how).finish()
+    untouched = [
+        outcome.step.id for outcome in outcomes if not outcome.ok and _is_untouched(attempts.get(outcome.step.id))
+    ]
+    if untouched:
+        writer.change(lambda document: documents.without_intents(document, untouched)).result()
+    return outcomes
+
+
+def _is_untouched(attempt: Attempt | None) -> bool:
+    """No write has begun under its intent, so that nothing can land any more: the number may be withdrawn. A number
+    that an earlier run began is not ours to withdraw."""
+    return attempt is not None and not attempt.writing and attempt.step.action != "recover"
+
+
+def _give_up(todo: Sequence[Step], document: StateDocument, run: RunContext, writer: StateWriter) -> StateDocument:
+    """Commits a void under each pending number that the plan does not finish, so that no zombie of it can land."""
+    for step in todo:
+        pending = document.table(step.id).intent
+        if pending is not None and step.seq > pending.seq:
+            before = document.table(step.id)
+            commit = void(run, step, pending)
+            recorded = Recorded(before.definition, before.schema, before.target_columns, run.run_id)
+            writer.committed(commit, recorded).result()
+    return writer.document
+
+
+def _intent(step: Step, document: StateDocument, run: RunContext) -> Intent:
+    pending = document.table(step.id).intent
+    if step.action == "recover" and pending is not None:
+        return pending
+    if step.interval is None:
+        raise AbortRun(f"{step.id}: the plan has no interval", hint="Plan again")
+    return Intent(
+        id=uuid.uuid4().hex,
+        seq=step.seq,
+        interval=step.interval,
+        definition=step.definition,
+        target_id=step.target_id,
+        run_id=run.run_id,
+        fence=run.lease.fence,
+        at=dt.datetime.now(dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+    )
+
+
+class _Schedule:
+    """Who may start, who must wait, who is skipped. Lives in the calling thread; tables run in a pool."""
+
+    def __init__(
+        self, plan: Plan, attempts: Mapping[str, Attempt], run: RunContext, writer: StateWriter, how: Execution
+    ) -> None:
+        self._plan = plan
+        self._attempts = attempts
+        self._run = run
+        self._writer = writer
+        self._how = how
+        self._ended: dict[str, TableOutcome] = {}
+        self._closed_by: str | None = None
+        self._abort: AbortRun | None = None
+
+    def finish(self) -> tuple[TableOutcome, ...]:
+        waiting = [step for step in self._plan.steps if step.action != "removed"]
+        under_way: dict[Future[TableOutcome], Step] = {}
+        with ThreadPoolExecutor(self._how.parallel, thread_name_prefix="table") as pool:
+            while waiting or under_way:
+                waiting = self._start(waiting, under_way, pool)
+                done, _ = wait(under_way, timeout=0.2, return_when=FIRST_COMPLETED)
+                for future in done:
+                    self._end(under_way.pop(future), future)
+        if self._abort is not None:
+            raise self._abort
+        return tuple(self._ended[step.id] for step in self._plan.steps if step.action != "removed")
+
+    def _start(
+        self, waiting: list[Step], under_way: dict[Future[TableOutcome], Step], pool: ThreadPoolExecutor
+    ) -> list[Step]:
+        """Starts what can start and ends what cannot; returns what still waits."""
+        still = []
+        for step in waiting:
+            if step.action not in RUNNABLE:
+                self._ended[step.id] = _unmoved(step)
+            elif because := self._blocked(step):
+                self._skip(step, because)
+            elif any(need not in self._ended for need in step.needs if need in self._attempts) or len(under_way) >= self._how.parallel:
+                still.append(step)
+            else:
+                under_way[pool.submit(self._table, step)] = step
+        return still
+
+    def _blocked(self, step: Step) -> str | None:
+        if self._run.stopping.is_set():
+            return "the run was asked to stop"
+        if self._closed_by is not None:
+            return self._closed_by
+        failed = next((need for need in step.needs if need in self._ended and not self._ended[need].ok), None)
+        return f"{failed} was not brought up to date" if failed else None
+
+    def _skip(self, step: Step, because: str) -> None:
+        self._ended[step.id] = TableOutcome(step, skipped_for=because)
+        self._run.listener(events.TableSkipped(step.id, because))
+
+    def _end(self, step: Step, future: Future[TableOutcome]) -> None:
+        outcome = future.result()
+        self._ended[step.id] = outcome
+        if isinstance(outcome.error, AbortRun):
+            self._abort = self._abort or outcome.error
+            self._closed_by = "the run was ended"
+        elif outcome.error is not None and self._run.tables[step.id].on_error == "stop":
+            self._closed_by = f"{step.id} failed (on_error: stop)"
+
+    def _table(self, step: Step) -> TableOutcome:
+        """One table from start to record; never raises."""
+        started = time.monotonic()
+        attempt = self._attempts[step.id]
+        self._run.listener(events.TableStarted(step))
+        try:
+            result = self._tried(attempt)
+            self._record(result)
+        except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables go on
+            error = translate(cause, step.mark)
+            seconds = time.monotonic() - started
+            self._run.listener(events.TableFailed(step.id, error, seconds, cause))
+            return TableOutcome(step, seconds, error=error)
+        seconds = time.monotonic() - started
+        commit = result.commit
+        self._run.listener(
+            events.TableCommitted(step.id, commit.seq, commit.counts, seconds, result.recovered, result.warnings)
+        )
+        return TableOutcome(
+            result.step, seconds, commit.counts, commit.seq, recovered=result.recovered, warnings=result.warnings
+        )
+
+    def _tried(self, attempt: Attempt) -> TableResult:
+        step = attempt.step
+        table = self._run.tables[step.id]
+        source = getattr(table.source, "connection", None)
+        connections = tuple(dict.fromkeys(name for name in (source, table.target.connection) if name))
+
+        def once() -> TableResult:
+            self._run.lease.check()
+            try:
+                return run_table(attempt, self._run)
+            except Exception as cause:
+                raise translate(cause, step.mark) from cause
+
+        def announce(number: int, seconds: float, error: BaseException) -> None:
+            self._run.listener(events.TableRetried(step.id, number, seconds, translate(error, step.mark)))
+
+        return retrying(once, connections, self._how.breaker, self._how.policy, announce, self._pause)
+
+    def _pause(self, seconds: float) -> None:
+        if self._run.stopping.wait(seconds):
+            raise TableError("stopped while waiting to try again", hint="Run again to finish it")
+
+    def _record(self, result: TableResult) -> None:
+        step = result.step
+        table = step.id
+        crashpoints.reached("before_record", table)
+        self._run.listener(events.PhaseEntered(table, "recording"))
+        recorded = Recorded(
+            definition=step.definition,
+            schema=step.source_columns,
+            target_columns=step.target_columns,
+            run_id=self._run.run_id,
+            deletes_checked_at=self._attempts[table].intent.at if step.check_deletes else None,
+        )
+        self._writer.committed(result.commit, recorded).result()
+        crashpoints.reached("after_record", table)
+
+
+def _unmoved(step: Step) -> TableOutcome:
+    """The outcome of a step that the plan itself has ended: nothing to do, or stopped."""
+    if step.action != "stop":
+        return TableOutcome(step)
+    match step.stopped_by:
+        case "error":
+            return TableOutcome(step, error=TableError(step.reason, hint=step.hint, mark=step.mark))
+        case "dependency":
+            return TableOutcome(step, skipped_for=step.reason)
+        case _:
+            return TableOutcome(step, error=StoppedByPolicy(step.reason, hint=step.hint, mark=step.mark))

@@ -1,0 +1,219 @@
+"""The staged way: the batch is written once to the buffer, looked at, and only then committed from there.
+
+One pass over the source writes the segments; everything that decides (null and duplicate keys, expectations, guards)
+is counted on the segments, so the source is never read twice.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.base import OP_COLUMN, ReadRequest, Scratch, Snapshot, Target
+from flowctl.errors import TableError
+from flowctl.model.commit import Intent
+from flowctl.model.step import Step
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.run import batch, checks, deletes
+from flowctl.run.checks import REASON_COLUMN, Observed
+from flowctl.run.spark_types import named
+from flowctl.spec.spec import DetectMissingKeys, TableSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Sample keys in an error.
+SAMPLES = 5
+
+
+@dataclass(frozen=True)
+class StagedBatch:
+    """``frame`` is the batch as the target takes it; ``aside`` the rows for quarantine, None when there are none."""
+
+    frame: DataFrame
+    aside: DataFrame | None
+    observed: Observed
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Staging:
+    """What staging one table needs. ``target_object`` is where the live rows are for deletes and guards."""
+
+    spark: SparkSession
+    snapshot: Snapshot
+    step: Step
+    table: TableSpec
+    intent: Intent
+    target: Target
+    target_object: ObjectName
+    scratch: Scratch
+
+
+def stage(work: Staging) -> StagedBatch:
+    """Writes, counts and checks; raises :class:`TableError` when the table must stop before its commit."""
+    rows = _written(work, "rows", _shaped(work, _interval_rows(work)))
+    if work.step.mode in ("merge", "scd2"):
+        _check_keys(work, rows.where(named(REASON_COLUMN).isNull()))
+    if work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys) and work.step.target_exists:
+        rows = _with_missing_keys(work, rows)
+    observed = _observe(work, rows)
+    warnings = checks.decide(work.table, observed, dt.datetime.now(dt.UTC), work.step.write_full)
+    aside = rows.where(named(REASON_COLUMN).isNotNull()) if observed.quarantined else None
+    good = rows.where(named(REASON_COLUMN).isNull()) if observed.quarantined else rows
+    return StagedBatch(good.drop(REASON_COLUMN), aside, observed, warnings)
+
+
+def _interval_rows(work: Staging) -> DataFrame:
+    interval = work.intent.interval
+    rows = work.snapshot.frame(ReadRequest(work.step.source_columns, interval))
+    return batch.without_seen(rows, interval, work.step.source_columns) if work.step.mode == "append" else rows
+
+
+def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
+    step, table = work.step, work.table
+    if step.mode not in ("merge", "scd2"):
+        return checks.with_reason(batch.projected(rows, step.projection), table.expect)
+    frame = checks.with_reason(batch.keyed(rows, step, table, work.intent.at), table.expect)
+    return batch.without_order(batch.one_per_key(frame, step) if table.dedupe == "latest" else frame)
+
+
+def _written(work: Staging, name: str, frame: DataFrame) -> DataFrame:
+    """``frame`` through the buffer: read back, it is the same rows however often it is used."""
+    folder = work.scratch.folder(f"{work.step.id}-{work.intent.seq}-{name}")
+    frame.write.mode("overwrite").parquet(folder.url)
+    return work.spark.read.schema(frame.schema).parquet(folder.url)
+
+
+def _check_keys(work: Staging, rows: DataFrame) -> None:
+    from pyspark.sql import functions as f
+
+    key = work.step.key
+    if work.table.dedupe == "fail":
+        _refuse_duplicates(work, rows)
+    names = [*key, *(["valid_from"] if work.step.mode == "scd2" else [])]
+    any_null = f.lit(False)
+    for name in names:
+        any_null = any_null | named(name).isNull()
+    counted = rows.where(any_null).agg(f.count(f.lit(1)).alias("n")).first()
+    if counted is not None and counted["n"]:
+        sample = _sample(rows.where(any_null), key)
+        raise TableError(
+            f"{counted['n']:,} rows have a null in {' or '.join(names)} (key {sample})",
+            hint="Mend them in the source, or send them to quarantine with expect: {column, not_null, on_fail}",
+            mark=work.table.mark_of("key"),
+        )
+
+
+def _refuse_duplicates(work: Staging, rows: DataFrame) -> None:
+    from pyspark.sql import functions as f
+
+    identity = [*work.step.key, *(["valid_from"] if work.step.mode == "scd2" else [])]
+    grouped = rows.groupBy(*[named(name) for name in identity]).agg(f.count(f.lit(1)).alias("n")).where("n > 1")
+    counted = grouped.agg(f.count(f.lit(1)).alias("n")).first()
+    if counted is not None and counted["n"]:
+        raise TableError(
+            f"dedupe: fail: {counted['n']:,} keys come more than once (key {_sample(grouped, work.step.key)})",
+            hint="Mend the source, choose a key that is unique, or set dedupe: latest",
+            mark=work.table.mark_of("dedupe"),
+        )
+
+
+def _sample(rows: DataFrame, key: Sequence[str]) -> str:
+    """Up to five keys, for people; keys are the only row values that errors may show."""
+    found = rows.select(*[named(name).cast("string").alias(name) for name in key]).limit(SAMPLES)
+    shown = [", ".join(f"{name}={row[name]}" for name in key) for row in found.toLocalIterator()]
+    return "; ".join(shown)
+
+
+def _with_missing_keys(work: Staging, rows: DataFrame) -> DataFrame:
+    """Adds ``D`` rows for keys that the source has no longer, and rows that the target should have and has not."""
+    step, key = work.step, work.step.key
+    target = work.target.scan(work.spark, work.target_object, _scanned(step))
+    live = deletes.live(target, step.mode).select(*[named(name) for name in key])
+    live = _written(work, "live", live)
+    source_keys = _written(work, "keys", _source_keys(work))
+    gone = deletes.as_batch(deletes.gone(source_keys, live, key), rows, work.intent.at if step.mode == "scd2" else None)
+    frame = rows.unionByName(_written(work, "gone", gone))
+    if work.intent.interval.lower is None:
+        return frame
+    missed = _written(work, "missed", deletes.missed(source_keys, live, rows, key))
+    if missed.isEmpty():
+        return frame
+    everything = _shaped(work, work.snapshot.frame(ReadRequest(step.source_columns)))
+    return frame.unionByName(_written(work, "again", deletes.only_keys(everything, missed, key)))
+
+
+def _source_keys(work: Staging) -> DataFrame:
+    """The keys of the whole relation, from the batch's own snapshot, made by the same expressions."""
+    made = [part for part in work.step.projection if part.column.name in work.step.key]
+    wanted = {part.source for part in made}
+    columns = work.step.source_columns
+    if None in wanted:  # a key of columns.add may use any column, and the target names of others
+        everything = batch.projected(work.snapshot.frame(ReadRequest(columns)), work.step.projection)
+        return everything.select(*[named(part.column.name) for part in made])
+    needed = tuple(column for column in columns if column.name in wanted)
+    return batch.projected(work.snapshot.frame(ReadRequest(needed)), made)
+
+
+def _scanned(step: Step) -> list[Column]:
+    own = (deletes.SOFT_DELETED, "is_current")
+    return [column for column in step.target_columns if column.name in step.key or column.name in own]
+
+
+def _observe(work: Staging, rows: DataFrame) -> Observed:
+    """One aggregate over the segments; uniqueness needs a grouping of its own."""
+    from pyspark.sql import functions as f
+
+    expect = work.table.expect
+    row_checks = [check for check in expect if check.kind in checks.ROW_KINDS and check.on_fail != "quarantine"]
+    fresh = [check.argument["column"] for check in expect if check.kind == "freshness"]
+    good = named(REASON_COLUMN).isNull()
+    deleted = (named(OP_COLUMN) == "D") if OP_COLUMN in rows.columns else f.lit(False)
+    counts = [
+        f.count_if(good & ~deleted).alias("rows"),
+        f.count_if(~good).alias("quarantined"),
+        f.count_if(good & deleted).alias("deletes"),
+        *[f.count_if(good & ~deleted & checks.violation(c)).alias(f"check{n}") for n, c in enumerate(row_checks)],
+        *[f.max(f.when(good, named(c).cast("timestamp"))).cast("string").alias(f"new{n}") for n, c in enumerate(fresh)],
+    ]
+    row = rows.agg(*counts).first()
+    if row is None:
+        raise TableError("the staged batch could not be counted", hint="Run again with --verbose")
+    violations = {check.name: row[f"check{n}"] for n, check in enumerate(row_checks)}
+    for check in expect:
+        if check.kind == "unique":
+            violations[check.name] = _repeated(rows.where(good & ~deleted), str(check.column))
+    return Observed(
+        rows=row["rows"],
+        quarantined=row["quarantined"],
+        deletes=row["deletes"],
+        violations=violations,
+        newest={column: _moment(row[f"new{n}"]) for n, column in enumerate(fresh)},
+        target_rows=_target_rows(work, bool(row["deletes"])),
+    )
+
+
+def _repeated(rows: DataFrame, column: str) -> int:
+    """How many rows share their (non-null) value with another."""
+    from pyspark.sql import functions as f
+
+    grouped = rows.where(named(column).isNotNull()).groupBy(named(column)).agg(f.count(f.lit(1)).alias("n"))
+    row = grouped.where("n > 1").agg(f.coalesce(f.sum("n"), f.lit(0)).alias("n")).first()
+    return int(row["n"]) if row is not None else 0
+
+
+def _moment(text: str | None) -> dt.datetime | None:
+    """Sessions run in UTC, so the text Spark gives is UTC."""
+    return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC) if text else None
+
+
+def _target_rows(work: Staging, deleting: bool) -> int | None:
+    """The target's live rows, counted only when a guard needs them."""
+    shrinks = work.step.write_full and work.table.guard.max_shrink is not None
+    if not work.step.target_exists or not (deleting or shrinks):
+        return None
+    target = work.target.scan(work.spark, work.target_object, _scanned(work.step) or work.step.target_columns[:1])
+    return int(deletes.live(target, work.step.mode).count())

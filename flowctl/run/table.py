@@ -1,0 +1,297 @@
+"""One table through the commit protocol: look, stage, check, commit. Recording is the runner's.
+
+Whatever goes wrong here, trying again under the same intent is safe: the first thing each try does is to ask the
+target whether our number is committed already.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from flowctl import crashpoints
+from flowctl.connectors import registry
+from flowctl.connectors.base import (
+    CommitLookup,
+    Connector,
+    LeasedTarget,
+    OpenContext,
+    QuarantineTarget,
+    ReadRequest,
+    Relation,
+    Scratch,
+    Snapshot,
+    Target,
+    WriteJob,
+)
+from flowctl.errors import StateConflict, TableError
+from flowctl.model.commit import Commit, Intent
+from flowctl.model.interval import Interval
+from flowctl.model.position import CursorPosition, Position
+from flowctl.model.step import Step
+from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.run import batch, checks, events
+from flowctl.run.late_schema import completed
+from flowctl.run.quarantine import quarantine_frame, quarantine_object
+from flowctl.run.reading import SqlSnapshot, open_snapshot
+from flowctl.run.spark_types import columns_of, named, same_types
+from flowctl.run.stage import Staging, stage
+from flowctl.spec.spec import Spec, SqlSource, TableSpec
+from flowctl.sql.row_hash import row_hash_sql
+from flowctl.state.blobs import open_store
+from flowctl.state.lease import Lease
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Rows at the upper bound whose hashes append keeps; more need ``cursor.delay``.
+MOST_TIES = 10_000
+#: Seconds of lease that must be left when a commit begins.
+COMMIT_MARGIN = 1.0
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What every table of a run shares. ``sources`` holds what was observed of each source, by table id; ``session``
+    gives a Spark session of the table's own, starting Spark with the first call."""
+
+    spec: Spec
+    lineage: str
+    run_id: str
+    lease: Lease
+    tables: Mapping[str, TableSpec]
+    steps: Mapping[str, Step]
+    sources: Mapping[str, TableInfo]
+    session: Callable[[str], SparkSession]
+    scratch: Callable[[str], Scratch]
+    listener: events.Listener
+    stopping: threading.Event
+    base_dir: str = "."
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """What to record. ``recovered``: an earlier try's commit was found."""
+
+    commit: Commit
+    step: Step
+    recovered: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass
+class Attempt:
+    """``writing`` turns true when the target may have been touched: from then on the intent stays pending."""
+
+    step: Step
+    intent: Intent
+    writing: bool = field(default=False)
+
+
+def run_table(attempt: Attempt, run: RunContext) -> TableResult:
+    """Commits the attempt's number, or finds it committed; raises flowctl's errors or Spark's and drivers' own."""
+    step, intent = attempt.step, attempt.intent
+    table = run.tables[step.id]
+    with ExitStack() as stack:
+        target = _target(stack, run, table)
+        object = ObjectName(table.target.parts)
+        if found := landed(target, run.lineage, step.id, object, intent):
+            return TableResult(found, step, recovered=True)
+        if step.record_only:
+            raise StateConflict(f"{step.id}: the plan found number {intent.seq} committed, it is gone now")
+        _take_table_lease(stack, run, target, object)
+        run.listener(events.PhaseEntered(step.id, "waiting for Spark"))
+        spark = run.session(step.id)
+        _check_stop(run)
+        snapshot = stack.enter_context(_snapshot(run, spark, step, table))
+        crashpoints.reached("during_stage", step.id)
+        if step.schema is None and isinstance(snapshot, SqlSnapshot):
+            step = attempt.step = completed(step, table, columns_of(snapshot.whole().schema), target)
+        commit, warnings = _write(attempt, run, spark, snapshot, target, object)
+    crashpoints.reached("after_commit", step.id)
+    return TableResult(commit, step, warnings=warnings)
+
+
+def void(run: RunContext, step: Step, pending: Intent) -> Commit:
+    """Gives up a pending number: commits it empty in the target, unless it turns out to be committed already."""
+    table = run.tables[step.id]
+    object = ObjectName(table.target.parts)
+    with ExitStack() as stack:
+        target = _target(stack, run, table)
+        if found := landed(target, run.lineage, step.id, object, pending):
+            return found
+        _take_table_lease(stack, run, target, object)
+        job = _job(run, step, pending, object, position=None)
+        return target.void(replace(job, record=replace(job.record, void=True)))
+
+
+def landed(target: Target, lineage: str, table_id: str, object: ObjectName, intent: Intent) -> Commit | None:
+    """The target's record of exactly this intent, None when its number is still free; conflicts otherwise."""
+    found = target.committed([CommitLookup(lineage, table_id, object)])[table_id]
+    if found is None or found.seq < intent.seq:
+        return None
+    if (found.seq, found.intent_id) != (intent.seq, intent.id):
+        raise StateConflict(
+            f"{table_id}: the target is at number {found.seq} of another run, ours is {intent.seq}",
+            hint=f"Another state wrote this table: look at it, then `flowctl state adopt … {table_id}`",
+        )
+    return found
+
+
+def _write(
+    attempt: Attempt, run: RunContext, spark: SparkSession, snapshot: Snapshot, target: Target, object: ObjectName
+) -> tuple[Commit, tuple[str, ...]]:
+    step, intent = attempt.step, attempt.intent
+    table = run.tables[step.id]
+    position = _position(snapshot, step, intent.interval)
+    job = _job(run, step, intent, object, position)
+    if step.via == "direct":
+        run.listener(events.PhaseEntered(step.id, "reading"))
+        frame = _direct_frame(snapshot, step, table, intent.interval)
+        attempt.writing = True
+        return target.write(spark, frame, job), ()
+    run.listener(events.PhaseEntered(step.id, "staging"))
+    staged = stage(Staging(spark, snapshot, step, table, intent, target, object, run.scratch(step.id)))
+    crashpoints.reached("after_stage", step.id)
+    _check_stop(run)
+    attempt.writing = True
+    if staged.aside is not None:
+        if not isinstance(target, QuarantineTarget):
+            raise TableError(f"{table.target} cannot keep quarantined rows", hint="Set on_fail: fail or warn")
+        frame, columns = quarantine_frame(staged.aside, intent.seq, run.run_id)
+        target.put_aside(spark, frame, quarantine_object(object), columns, job)
+    run.listener(events.PhaseEntered(step.id, "committing", staged.observed.rows))
+    commit = target.write(spark, staged.frame, replace(job, rows=staged.observed.rows + staged.observed.deletes))
+    counts = replace(commit.counts, read=staged.observed.rows, quarantined=staged.observed.quarantined)
+    return replace(commit, counts=counts), staged.warnings
+
+
+def _direct_frame(snapshot: Snapshot, step: Step, table: TableSpec, interval: Interval) -> DataFrame:
+    """Straight from the source: row checks fail the job before its commit, emptiness is asked first."""
+    rows = snapshot.frame(ReadRequest(step.source_columns, interval))
+    if step.mode == "append":
+        rows = batch.without_seen(rows, interval, step.source_columns)
+    frame = batch.projected(rows, step.projection)
+    same_types(columns_of(frame.schema), [part.column for part in step.projection])
+    if step.write_full and not table.guard.allow_empty and _is_empty(snapshot, step, interval):
+        raise checks.empty_source(table)
+    return checks.enforced(frame, table.expect)
+
+
+def _is_empty(snapshot: Snapshot, step: Step, interval: Interval) -> bool:
+    """An EXISTS in the read's own snapshot: one column, one row."""
+    return bool(snapshot.frame(ReadRequest(step.source_columns[:1], interval)).isEmpty())
+
+
+def _position(snapshot: Snapshot, step: Step, interval: Interval) -> Position:
+    """What the commit records: the planned position, for append with the hashes of the rows at its upper bound."""
+    from pyspark.sql import functions as f
+
+    upper = interval.upper
+    if step.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
+        return upper
+    at_upper = replace(interval, read_from=upper.at, read_to=upper.at, include_null=False)
+    rows = snapshot.frame(ReadRequest(step.source_columns, at_upper))
+    hashes = rows.select(f.expr(row_hash_sql(step.source_columns)).alias("h")).distinct().limit(MOST_TIES + 1)
+    ties = sorted(row["h"] for row in hashes.toLocalIterator())
+    if len(ties) > MOST_TIES:
+        raise TableError(
+            f"more than {MOST_TIES:,} rows share the newest {interval.cursor_column} {upper.at.text()}",
+            hint="Set cursor.delay, so that rows are read when no more can arrive for their time",
+        )
+    return replace(upper, tie_hashes=tuple(ties))
+
+
+def _job(run: RunContext, step: Step, intent: Intent, object: ObjectName, position: Position | None) -> WriteJob:
+    table = run.tables[step.id]
+    deletes = table.deletes
+
+    def before_commit() -> None:
+        run.lease.check(COMMIT_MARGIN)
+        _check_stop(run)
+        crashpoints.reached("before_commit", step.id)
+
+    return WriteJob(
+        record=Commit(run.lineage, step.id, intent.seq, intent.id, intent.target_id, position),
+        object=object,
+        mode=step.mode,
+        columns=step.target_columns,
+        key=step.key,
+        compared=tuple(part.column.name for part in step.projection if part.compared),
+        statements=step.statements,
+        replace=step.write_full,
+        soft_deletes=deletes is not None and deletes.action == "soft" and step.mode == "merge",
+        layout=table.layout,
+        run_id=run.run_id,
+        fence=run.lease.fence,
+        at=intent.at,
+        before_commit=before_commit,
+    )
+
+
+@contextmanager
+def _snapshot(run: RunContext, spark: SparkSession, step: Step, table: TableSpec) -> Iterator[Snapshot]:
+    with ExitStack() as stack:
+        if isinstance(table.source, SqlSource):
+            yield _sql_snapshot(stack, run, spark, table, table.source)
+            return
+        connector = _open(stack, run, table.source.connection)
+        if connector.source is None:
+            raise TableError(f"{table.source} cannot be read", mark=table.mark_of("from"))
+        relation = relation_of(table)
+        info = run.sources[step.id]
+        scratch = run.scratch(step.id)
+        yield stack.enter_context(open_snapshot(connector.source, spark, relation, info, table.read, scratch))
+
+
+def _sql_snapshot(
+    stack: ExitStack, run: RunContext, spark: SparkSession, table: TableSpec, source: SqlSource
+) -> SqlSnapshot:
+    """Each referenced table becomes a view of this session over its target's committed content."""
+    views = {}
+    for number, ref in enumerate(source.refs):
+        upstream = run.tables[ref]
+        target = _target(stack, run, upstream)
+        object = ObjectName(upstream.target.parts)
+        columns = run.steps[ref].target_columns if ref in run.steps else ()
+        if not columns:
+            info = target.describe([object])[object]
+            columns = info.columns if info else ()
+        view = f"_flowctl_ref_{number}"
+        frame = target.scan(spark, object, columns)
+        frame.select(*[named(column.name) for column in columns]).createOrReplaceTempView(view)
+        views[ref] = view
+    return SqlSnapshot(spark, source, views, table.where)
+
+
+def relation_of(table: TableSpec) -> Relation:
+    from flowctl.observe.relations import relation
+
+    return relation(table)
+
+
+def _target(stack: ExitStack, run: RunContext, table: TableSpec) -> Target:
+    target = _open(stack, run, table.target.connection).target
+    if target is None:
+        raise TableError(f"{table.target} cannot be written", mark=table.mark_of("to"))
+    return target
+
+
+def _open(stack: ExitStack, run: RunContext, name: str) -> Connector:
+    context = OpenContext(run.spec.storage, run.base_dir, run.scratch(f"connection-{name}"))
+    return stack.enter_context(registry.open(run.spec.connections[name], context))
+
+
+def _take_table_lease(stack: ExitStack, run: RunContext, target: Target, object: ObjectName) -> None:
+    folder = target.lease_folder(object) if isinstance(target, LeasedTarget) else None
+    if folder is not None:
+        blobs = open_store(folder, run.spec.storage)
+        stack.enter_context(Lease.acquire(blobs, prefix="lease/", run_id=run.run_id))
+
+
+def _check_stop(run: RunContext) -> None:
+    if run.stopping.is_set():
+        raise TableError("stopped before its commit; nothing was committed", hint="Run again to finish it")
