@@ -170,7 +170,7 @@ def _launched(conf: Mapping[str, str], scratch: Path, *, verbose: bool) -> Itera
         SparkContext._jvm = None
 
 
-def _application(gateway: Any, conf: Mapping[str, str], log: Path | None) -> SparkSession:
+def _application(gateway: Any, conf: Mapping[str, str]) -> SparkSession:
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -247,8 +247,8 @@ def _connect(
 
         def new_session() -> SparkSession:
             session = ConnectSession.builder.remote(settings.url).create()
-            _apply(session, conf)  # type: ignore[arg-type]
-            return session  # type: ignore[return-value]
+            _apply(session, conf)
+            return session
 
         spark = new_session()
         _require_extensions(spark, jar_sets)
