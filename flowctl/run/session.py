@@ -124,11 +124,9 @@ def _classic(
     found = java.find()
     class_path, class_data = archive.class_path_for(found, jars.ensure(jar_sets, say))
     conf = conf_for(settings, size, this_machine(), class_path, scratch, class_data)
-    with (
-        _environment(_driver_environment(found, settings.url)),
-        _launched(conf, scratch, verbose=verbose) as (gateway, log),
-    ):
-        spark = _application(gateway, {**conf, **storage_conf}, log)
+    environment = _environment(_driver_environment(found, settings.url))
+    with environment, _launched(conf, scratch, verbose=verbose) as (gateway, log):
+        spark = _application(gateway, {**conf, **storage_conf})
         engine = Engine(spark, is_connect=False, log=log, _new_session=spark.newSession)
         try:
             yield engine

@@ -1,0 +1,84 @@
+"""Starting a server, waiting until it answers, ending it; servers end with the test process, even a killed one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+HOST = "127.0.0.1"
+
+
+class ServerFailed(Exception):
+    """The server ended or did not answer in time; carries the end of its log."""
+
+
+@contextmanager
+def running(
+    command: Sequence[str],
+    *,
+    log: Path,
+    answers: Callable[[], bool],
+    seconds: float = 60,
+    env: Mapping[str, str] | None = None,
+    user: str | None = None,
+    stop_seconds: float = 15,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The process, once ``answers`` is true. ``env`` is added to ours; ``user`` needs root."""
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [*_ends_with_us(), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env={**os.environ, **(env or {})},
+            user=user,
+            group=user,
+            extra_groups=[] if user else None,
+            cwd=log.parent,
+            start_new_session=True,
+        )
+    try:
+        _wait(process, answers, seconds, log, command[0])
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(stop_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _ends_with_us() -> list[str]:
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
+
+
+def _wait(process: subprocess.Popen[bytes], answers: Callable[[], bool], seconds: float, log: Path, name: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not answers():
+        if process.poll() is not None or time.monotonic() > deadline:
+            why = f"did not answer within {seconds:.0f} s" if process.poll() is None else "ended"
+            raise ServerFailed(f"{name} {why}:\n{log.read_text(errors='replace')[-3000:]}")
+        time.sleep(0.05)
