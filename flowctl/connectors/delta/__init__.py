@@ -1,0 +1,42 @@
+"""Delta tables below one root folder, as a target. Metadata comes from the log itself (``deltalake``, no JVM); rows
+are written by Spark in SQL that classic and Connect sessions both have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flowctl.connectors.base import Capabilities, Connector, OpenContext, TargetCapabilities
+from flowctl.connectors.delta.types import refused_name, widens
+from flowctl.spec.spec import Connection
+
+CAPABILITIES = Capabilities(
+    source=None,
+    target=TargetCapabilities(
+        modes=frozenset({"append", "truncate", "merge", "scd2"}), widens=widens, refuses_names=refused_name
+    ),
+    extra="delta",
+    drivers=("deltalake",),
+    jars=(
+        "delta-spark_4.1_2.13",
+        "delta-storage",
+        "delta-kernel-api",
+        "delta-kernel-defaults",
+        "delta-kernel-unitycatalog",
+        "unitycatalog-client",
+        "unitycatalog-hadoop",
+    ),
+)
+
+
+@contextmanager
+def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
+    """``path`` is the root; relative local ones start from the spec's folder."""
+    from flowctl.connectors.delta.target import DeltaTarget
+    from flowctl.spec.secrets import reveal
+
+    root = str(reveal(connection.options["path"]))
+    if "://" not in root:
+        root = str((Path(context.base_dir) / root).absolute())
+    yield Connector(target=DeltaTarget(root, context.storage, CAPABILITIES))

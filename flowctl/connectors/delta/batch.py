@@ -1,0 +1,70 @@
+"""The frame to write, as SQL sees it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.base import OP_COLUMN, WriteJob
+from flowctl.connectors.delta import statements
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import Decimal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Key types whose literals Delta compares with file statistics; text only up to what its statistics keep whole.
+_BOUNDED = (types.INT8, types.INT16, types.INT32, types.INT64, types.DATE, types.STRING)
+_LONGEST_TEXT = 200
+
+
+@contextmanager
+def view_of(frame: DataFrame) -> Iterator[str]:
+    """A temporary view of the batch, under a name of its own: classic and Connect both know it in SQL. A batch
+    without operations has rows only."""
+    from pyspark.sql import functions as f
+
+    name = f"flowctl_{uuid.uuid4().hex}"
+    complete = frame if OP_COLUMN in frame.columns else frame.withColumn(OP_COLUMN, f.lit("U"))
+    complete.createOrReplaceTempView(name)
+    try:
+        yield name
+    finally:
+        frame.sparkSession.catalog.dropTempView(name)
+
+
+def selected(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """Exactly ``columns``; those the batch does not have are null."""
+    from pyspark.sql import functions as f
+
+    return frame.select(
+        *(
+            f.col(statements.quoted(column.name))
+            if column.name in frame.columns
+            else f.lit(None).cast(types.spark_ddl(column.type)).alias(column.name)
+            for column in columns
+        )
+    )
+
+
+def key_bounds(frame: DataFrame, job: WriteJob) -> list[str]:
+    """Literal bounds of the batch's keys, from one aggregate over the staged segments; none for an empty batch."""
+    from pyspark.sql import functions as f
+
+    keys = [column for column in job.columns if column.name in job.key and _is_bounded(column)]
+    if not keys:
+        return []
+    ends = [end(statements.quoted(column.name)).cast("string") for column in keys for end in (f.min, f.max)]
+    row = frame.agg(*ends).collect()[0]
+    found = {column.name: (row[2 * at], row[2 * at + 1]) for at, column in enumerate(keys)}
+    usable = {name: ends for name, ends in found.items() if None not in ends and max(map(len, ends)) <= _LONGEST_TEXT}
+    lows = {name: low for name, (low, _) in usable.items()}
+    highs = {name: high for name, (_, high) in usable.items()}
+    return statements.key_bounds(keys, lows, highs)
+
+
+def _is_bounded(column: Column) -> bool:
+    return column.type in _BOUNDED or isinstance(column.type, Decimal)

@@ -1,0 +1,53 @@
+"""Where one Delta table lies, as each library writes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from flowctl.model.table_info import ObjectName
+from flowctl.spec import storage
+from flowctl.spec.storage import Storage
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+
+@dataclass(frozen=True)
+class TableLocation:
+    """``url`` is an absolute local path or an object store's URL, without a trailing slash."""
+
+    url: str
+    storage: Storage
+
+    @cached_property
+    def options(self) -> dict[str, str]:
+        """``storage_options`` for ``deltalake``."""
+        return storage.deltalake_options(self.url, self.storage)
+
+    @property
+    def spark_path(self) -> str:
+        """As Hadoop reads it: not percent-encoded, unlike a URI."""
+        if storage.scheme(self.url) == "file":
+            return f"file://{storage.local_path(self.url)}"
+        return storage.spark_url(self.url)
+
+    @property
+    def identifier(self) -> str:
+        """The table in Spark SQL, without a catalog entry."""
+        return f"delta.`{self.spark_path.replace('`', '``')}`"
+
+    def beside(self, suffix: str) -> TableLocation:
+        """The table of the same name with ``suffix``, in the same folder."""
+        return TableLocation(self.url + suffix, self.storage)
+
+    def file_system(self) -> AbstractFileSystem:
+        import fsspec
+
+        kind = storage.scheme(self.url)
+        return fsspec.filesystem(kind, use_listings_cache=False, **storage.fsspec_options(self.url, self.storage))
+
+
+def location_of(root: str, object: ObjectName, credentials: Storage) -> TableLocation:
+    return TableLocation("/".join([root.rstrip("/"), *object.parts]), credentials)

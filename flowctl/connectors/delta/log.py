@@ -1,0 +1,190 @@
+"""What a table's transaction log says, read without Spark: schema, identity, and which number was committed last.
+
+The number is Delta's own: the version of our application id, which every checkpoint carries along. Its record (intent,
+target, position) is the ``userMetadata`` of that commit. It is found by walking the commits back from the newest; a
+foreign writer's thirty days of commits can push it out of the log, so a copy lies in ``_flowctl/commits/``. The copy
+is written after the commit was read back and counts only for the very number that Delta still knows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.types import columns_of
+from flowctl.errors import TableError, TransientError
+from flowctl.model.commit import Commit, RowCounts, commit_from_record
+from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+RECORDS = "_flowctl/commits"
+RETENTION = "delta.setTransactionRetentionDuration"
+#: How many commits to look through at a time: the newest is nearly always ours.
+_WINDOWS = (1, 50, None)
+
+
+def app_id(lineage: str, table: str) -> str:
+    """Delta's application id of one table of one flow; its version is our number."""
+    return f"flowctl:{lineage}:{table}"
+
+
+def open_table(location: TableLocation) -> DeltaTable | None:
+    """The table's newest version, or None when nothing is there. :class:`TableError` when something else lies there."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        return DeltaTable(location.url, storage_options=location.options or None)
+    except TableNotFoundError:
+        if _holds_something_else(location):
+            raise TableError(
+                f"{location.url} holds files that are not a Delta table",
+                hint="Choose another path in `to`, or move those files away",
+            ) from None
+        return None
+    except DeltaError as error:
+        raise TableError(f"{location.url}: its Delta log cannot be read: {error}", hint="Repair or move it") from error
+    except OSError as error:
+        raise TransientError(f"{location.url} cannot be reached: {error}") from error
+
+
+def _holds_something_else(location: TableLocation) -> bool:
+    """Whether the folder has anything but flowctl's own files (the table's lease is older than the table)."""
+    try:
+        found = location.file_system().ls(location.url, detail=False)
+    except FileNotFoundError:
+        return False
+    folder = location.url.rstrip("/").rpartition("/")[2]
+    names = {str(path).rstrip("/").rpartition("/")[2] for path in found}
+    return bool(names - {"_flowctl", folder, ""})
+
+
+def table_info(object: ObjectName, table: DeltaTable) -> TableInfo:
+    """``identity`` is Delta's own table id: kept by RESTORE and ALTER, new for a copy. ``extra`` has ``partition_by``,
+    ``properties`` and ``features``."""
+    metadata, protocol = table.metadata(), table.protocol()
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    return TableInfo(
+        object=object,
+        columns=columns_of(table.schema().to_json()),
+        identity=str(metadata.id),
+        version=table.version(),
+        rows=_rows(table),
+        extra={
+            "partition_by": list(metadata.partition_columns),
+            "properties": dict(metadata.configuration),
+            "features": sorted(features),
+        },
+    )
+
+
+def _rows(table: DeltaTable) -> RowEstimate:
+    """From the files' statistics; rows hidden by deletion vectors still count."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    actions = pa.table(table.get_add_actions(flatten=True))
+    size = int(pc.sum(actions["size_bytes"]).as_py() or 0)
+    counted = actions["num_records"]
+    if counted.null_count:
+        return RowEstimate(bytes=size)
+    return RowEstimate(int(pc.sum(counted).as_py() or 0), "stats", size)
+
+
+@dataclass(frozen=True)
+class LoggedCommit:
+    """One commit in the log: its version, our record and Delta's ``operationMetrics``."""
+
+    version: int
+    record: Mapping[str, Any]
+    metrics: Mapping[str, Any]
+
+
+def newest_commit(location: TableLocation, table: DeltaTable, app: str) -> Commit | None:
+    """The commit of the newest number of ``app``; None when there is none. When not even the copy tells its record,
+    the answer has an empty ``intent_id``: nothing equals it, so the table stops and asks to be adopted."""
+    found = newest_record(location, table, app)
+    if found is None:
+        return None
+    return commit_from_record(found.record, found.version if found.version >= 0 else None)
+
+
+def newest_record(location: TableLocation, table: DeltaTable, app: str) -> LoggedCommit | None:
+    number = table.transaction_version(app)
+    if number is None:
+        return None
+    for logged in _walk_back(table):
+        if logged.record["seq"] == number and _app_of(logged.record) == app:
+            return logged
+    kept = _kept_copy(location, app)
+    if kept is not None and kept.record["seq"] == number:
+        return kept
+    _, lineage, name = app.split(":", 2)
+    return LoggedCommit(-1, Commit(lineage, name, number, "", str(table.metadata().id), None).record(), {})
+
+
+def _app_of(record: Mapping[str, Any]) -> str:
+    return str(record.get("app", app_id(record["lineage"], record["table"])))
+
+
+def _walk_back(table: DeltaTable) -> Iterator[LoggedCommit]:
+    """flowctl's commits, newest first, as far back as the log goes."""
+    passed = 0
+    for window in _WINDOWS:
+        commits = table.history(window)
+        for commit in commits[passed:]:
+            record = _record_in(commit)
+            if record is not None:
+                yield LoggedCommit(commit["version"], record, commit.get("operationMetrics") or {})
+        if window is None or len(commits) < window:
+            return
+        passed = len(commits)
+
+
+def _record_in(commit: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    written = commit.get("userMetadata")
+    try:
+        record = json.loads(written) if isinstance(written, str) else None
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and record.get("flowctl") == 1 else None
+
+
+def keep_copy(location: TableLocation, app: str, commit: LoggedCommit) -> None:
+    """Keeps the record of a commit that was read back, for the day the log has forgotten it."""
+    files = location.file_system()
+    path = _copy_path(location, app)
+    files.makedirs(path.rpartition("/")[0], exist_ok=True)
+    files.pipe_file(path, json.dumps({"version": commit.version, "record": commit.record}).encode())
+
+
+def _kept_copy(location: TableLocation, app: str) -> LoggedCommit | None:
+    try:
+        kept = json.loads(location.file_system().cat_file(_copy_path(location, app)))
+    except (FileNotFoundError, ValueError):  # none yet, or torn by a crash while it was written
+        return None
+    return LoggedCommit(kept["version"], kept["record"], {})
+
+
+def _copy_path(location: TableLocation, app: str) -> str:
+    return f"{location.url}/{RECORDS}/{app.replace(':', '-').replace('/', '-')}.json"
+
+
+def counts(metrics: Mapping[str, Any]) -> RowCounts:
+    """Delta's metrics of a WRITE or MERGE as row counts."""
+
+    def number(*names: str) -> int | None:
+        return next((int(metrics[name]) for name in names if name in metrics), None)
+
+    return RowCounts(
+        read=number("numSourceRows", "numOutputRows"),
+        inserted=number("numTargetRowsInserted", "numOutputRows"),
+        updated=number("numTargetRowsUpdated"),
+        deleted=number("numTargetRowsDeleted", "numDeletedRows"),
+        bytes=number("numTargetBytesAdded", "numOutputBytes"),
+    )

@@ -1,0 +1,89 @@
+"""Before the data: the table is made or changed as the plan says, and is the one that the intent means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.base import WriteJob
+from flowctl.connectors.delta import log
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.errors import StateConflict, StoppedByPolicy, TableError
+from flowctl.model.table_info import Column, TableInfo
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def prepare(spark: SparkSession, location: TableLocation, job: WriteJob) -> str:
+    """Runs the job's DDL; returns the table's id. DDL uses up no number and runs outside the transaction settings.
+
+    A statement that an earlier try has run fails or does nothing now: what counts is that the table has the job's
+    columns afterwards. :class:`StateConflict` when the table is not the one that the intent was written for.
+    """
+    before = _info(location, job)
+    if before is not None:
+        _check(location, job, before)
+    failure: Exception | None = None
+    for statement in job.statements:
+        try:
+            spark.sql(statement).collect()
+        except Exception as error:  # noqa: BLE001 - raised below unless the table is as it should be
+            failure = failure or error
+    after = _info(location, job)
+    if after is not None and (job.replace or job.mode == "truncate" or not _missing(after, job.columns)):
+        _check(location, job, after)
+        return after.identity
+    if failure is not None:
+        raise failure
+    lacks = ", ".join(_missing(after, job.columns)) if after else "everything"
+    raise TableError(
+        f"{location.url} is not as planned: it lacks {lacks}", hint="Plan again: the table changed since the plan"
+    )
+
+
+def _info(location: TableLocation, job: WriteJob) -> TableInfo | None:
+    table = log.open_table(location)
+    return log.table_info(job.object, table) if table is not None else None
+
+
+def _check(location: TableLocation, job: WriteJob, info: TableInfo) -> None:
+    if log.RETENTION in info.extra["properties"]:
+        raise StoppedByPolicy(
+            f"{location.url} has {log.RETENTION}: Delta would forget which numbers were committed",
+            hint=f"ALTER TABLE … UNSET TBLPROPERTIES ('{log.RETENTION}')",
+        )
+    expected = job.record.target_id
+    if expected and expected != info.identity:
+        raise StateConflict(
+            f"{location.url} is table {info.identity} now, the plan was made for {expected}",
+            hint="It was dropped and made again; plan again",
+        )
+    if not expected and info.rows.bytes and not job.replace:
+        raise StateConflict(f"{location.url} was not there when the plan was made, and has data now", hint="Plan again")
+
+
+def _missing(info: TableInfo, columns: Sequence[Column]) -> list[str]:
+    have = {column.name: column.type for column in info.columns}
+    return [f'"{column.name}" {column.type}' for column in columns if have.get(column.name) != column.type]
+
+
+def has_other_columns(location: TableLocation, columns: Sequence[Column]) -> bool:
+    """Whether replacing the content must replace the schema too (a full refresh after a changed type)."""
+    table = log.open_table(location)
+    if table is None:
+        return False
+    from flowctl.connectors.delta.types import columns_of
+
+    have = {column.name: column.type for column in columns_of(table.schema().to_json())}
+    return have != {column.name: column.type for column in columns}
+
+
+def overwrite_with_schema(location: TableLocation, frame: DataFrame, job: WriteJob) -> None:
+    """Content and schema in one commit, which only the writer's options can say; properties and id stay."""
+    writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+    if job.layout.partition_by:
+        writer = writer.partitionBy(*job.layout.partition_by)
+    elif job.layout.cluster_by:
+        writer = writer.clusterBy(*job.layout.cluster_by)
+    writer.save(location.spark_path)

@@ -1,0 +1,144 @@
+"""Delta as a target: what is there, what was committed, and one commit per number.
+
+**The target's id** is Delta's own table id. It is random, so an intent for a table that does not exist yet has an
+empty ``target_id``: *the table this number will make*. The commit's record carries the real one, read after CREATE,
+and state takes it from there. An intent with an id commits into that very table or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from flowctl.connectors.base import Capabilities, CommitLookup, WriteJob
+from flowctl.connectors.delta import batch, history, log, statements, tables, transaction, void
+from flowctl.connectors.delta.location import TableLocation, location_of
+from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.errors import StateConflict
+from flowctl.model.commit import Commit, commit_from_record
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.spec.spec import Layout
+from flowctl.spec.storage import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Name = TypeVar("Name")
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
+
+#: Logs are read from many threads: each is a few small reads, and deltalake does them without Python's lock.
+_READERS = 16
+
+
+class DeltaTarget:
+    def __init__(self, root: str, storage: Storage, capabilities: Capabilities) -> None:
+        self.capabilities = capabilities
+        self._root = root
+        self._storage = storage
+
+    def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
+        return _at_once(self._info, {object: object for object in objects})
+
+    def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
+        return _at_once(self._newest, {lookup.table: lookup for lookup in lookups})
+
+    def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
+        return [statements.create_table(self._location(object).identifier, columns, layout)]
+
+    def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
+        table = self._location(info.object).identifier
+        widening = info.extra.get("properties", {}).get(statements.TYPE_WIDENING) == "true"
+        return [statements.altered(table, change, widening) for change in changes]
+
+    def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
+        names = [statements.quoted(column.name) for column in columns]
+        return spark.read.format("delta").load(self._location(object).spark_path).select(*names)
+
+    def write(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Commit:
+        location = self._location(job.object)
+        app = log.app_id(job.record.lineage, job.record.table)
+        done = transaction.read_back(location, app, job.record.record())
+        if done is None:
+            target_id = tables.prepare(spark, location, job)
+            record = replace(job.record, target_id=target_id)
+            done = _commit(spark, location, frame, replace(job, record=record))
+            log.keep_copy(location, app, done)
+        elif done.record["void"]:
+            raise StateConflict(
+                f"number {job.record.seq} of {job.record.table} was given up",
+                hint="Plan again: the next number is free",
+            )
+        return _as_commit(done)
+
+    def void(self, job: WriteJob) -> Commit:
+        location = self._location(job.object)
+        app = log.app_id(job.record.lineage, job.record.table)
+        done = transaction.read_back(location, app, job.record.record())
+        if done is None:
+            job.before_commit()
+            done = void.commit(location, app, job)
+            log.keep_copy(location, app, done)
+        return _as_commit(done)
+
+    def put_aside(
+        self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
+    ) -> None:
+        history.replace_rows_of_number(spark, self._location(object), frame, columns, job, "quarantine")
+
+    def lease_folder(self, object: ObjectName) -> str:
+        return f"{self._location(object).url}/_flowctl/lease"
+
+    def _location(self, object: ObjectName) -> TableLocation:
+        return location_of(self._root, object, self._storage)
+
+    def _info(self, object: ObjectName) -> TableInfo | None:
+        table = log.open_table(self._location(object))
+        return log.table_info(object, table) if table is not None else None
+
+    def _newest(self, lookup: CommitLookup) -> Commit | None:
+        location = self._location(lookup.object)
+        table = log.open_table(location)
+        return (
+            log.newest_commit(location, table, log.app_id(lookup.lineage, lookup.table)) if table is not None else None
+        )
+
+
+def _at_once(ask: Callable[[Question], Answer], questions: Mapping[Name, Question]) -> dict[Name, Answer]:
+    with ThreadPoolExecutor(min(_READERS, len(questions) or 1)) as pool:
+        return dict(zip(questions, pool.map(ask, questions.values()), strict=True))
+
+
+def _commit(spark: SparkSession, location: TableLocation, frame: DataFrame, job: WriteJob) -> LoggedCommit:
+    app = log.app_id(job.record.lineage, job.record.table)
+    if job.mode == "scd2":
+        return history.commit(spark, location, frame, job)
+    with batch.view_of(frame) as view:
+        write = _statement(spark, location, frame, view, job)
+        return transaction.commit(spark, location, app, job.record.record(), write, job.before_commit)
+
+
+def _statement(
+    spark: SparkSession, location: TableLocation, frame: DataFrame, view: str, job: WriteJob
+) -> Callable[[], object]:
+    """The one data statement of append, truncate and merge, ready to run."""
+    table, present = location.identifier, frame.columns
+    if job.replace or job.mode == "truncate":
+        if tables.has_other_columns(location, job.columns):
+            return lambda: tables.overwrite_with_schema(location, batch.selected(frame, job.columns), job)
+        sql = statements.overwrite(table, view, job.columns, present)
+    elif job.mode == "append":
+        sql = statements.insert(table, view, job.columns, present)
+    else:
+        bounds = batch.key_bounds(frame, job)
+        deleted_at = job.at if job.soft_deletes else None
+        sql = statements.merge(table, view, job.columns, present, job.key, job.compared, bounds, deleted_at)
+    return lambda: spark.sql(sql).collect()
+
+
+def _as_commit(logged: LoggedCommit) -> Commit:
+    commit = commit_from_record(logged.record, logged.version)
+    return replace(commit, counts=log.counts(logged.metrics))

@@ -1,0 +1,103 @@
+"""One data statement under one number: the session settings, the read-back, and what may go wrong between them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from flowctl import crashpoints
+from flowctl.connectors.delta import log
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.errors import StateConflict, TransientError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_APP = "spark.databricks.delta.write.txnAppId"
+_NUMBER = "spark.databricks.delta.write.txnVersion"
+_RECORD = "spark.databricks.delta.commitInfo.userMetadata"
+#: A session set to overwrite partitions one by one would turn a truncate into a partial one.
+_OVERWRITE = "spark.sql.sources.partitionOverwriteMode"
+
+
+def commit(
+    spark: SparkSession,
+    location: TableLocation,
+    app: str,
+    record: Mapping[str, Any],
+    statement: Callable[[], object],
+    before: Callable[[], None],
+) -> LoggedCommit:
+    """Runs ``statement``, which commits exactly once, as number ``record["seq"]`` of ``app``; returns what the log
+    then says. ``before`` is called right before it.
+
+    Delta skips a number that it has already seen, and any lower one, without a word: only our intent id read back
+    from the log says that the commit is ours. The same question is asked after an error, because a statement whose
+    client lost its connection may have committed. :class:`StateConflict` when the number belongs to somebody else,
+    :class:`TransientError` for a conflict between writers, otherwise Spark's own error.
+    """
+    failure: Exception | None = None
+    with _settings(spark, app, record):
+        before()
+        try:
+            with _killable(str(record["table"])):
+                statement()
+        except Exception as error:  # noqa: BLE001 - judged below, once the log has been asked
+            failure = error
+    ours = read_back(location, app, record)
+    if ours is not None:
+        return ours
+    if failure is None:
+        raise TransientError(
+            f"{location.url} has no commit of number {record['seq']} although Spark reported none missing"
+        )
+    if "DELTA_CONCURRENT" in str(failure):
+        raise TransientError(f"another writer committed to {location.url} at the same moment") from failure
+    raise failure
+
+
+def read_back(location: TableLocation, app: str, record: Mapping[str, Any]) -> LoggedCommit | None:
+    """The commit of this very intent, or None while its number is free."""
+    table = log.open_table(location)
+    found = log.newest_record(location, table, app) if table is not None else None
+    if found is None or found.record["seq"] < record["seq"]:
+        return None
+    if found.record["seq"] == record["seq"] and found.record["intent_id"] == record["intent_id"]:
+        return found
+    raise StateConflict(
+        f"{location.url} has number {found.record['seq']} of intent {found.record['intent_id'] or 'unknown'}, "
+        f"not number {record['seq']} of intent {record['intent_id']}",
+        hint="Another run wrote this table; look at `flowctl state show`, then plan again",
+    )
+
+
+@contextmanager
+def _settings(spark: SparkSession, app: str, record: Mapping[str, Any]) -> Iterator[None]:
+    """Session settings rather than writer options: MERGE takes no options. Cleared at once, so that DDL in the same
+    session does not run under the number."""
+    wanted = {_APP: app, _NUMBER: str(record["seq"]), _RECORD: json.dumps(record), _OVERWRITE: "static"}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in wanted:
+            spark.conf.unset(name)
+
+
+@contextmanager
+def _killable(table: str) -> Iterator[None]:
+    """The crash point inside the atomic act. The act happens in a JVM, so a test's kill comes from a thread while the
+    statement runs, at the latest when it has returned: both with and without the commit are covered that way."""
+    timer = threading.Timer(0.3, crashpoints.reached, args=("in_commit", table))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+        crashpoints.reached("in_commit", table)
+    finally:
+        timer.cancel()

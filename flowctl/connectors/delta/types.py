@@ -1,0 +1,85 @@
+"""Delta's types and names against flowctl's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import Array, DataType, Struct
+
+_REFUSED = " ,;{}()\n\t="
+_SIMPLE = {
+    "boolean": types.BOOL, "byte": types.INT8, "short": types.INT16, "integer": types.INT32, "long": types.INT64,
+    "float": types.FLOAT, "double": types.DOUBLE, "string": types.STRING, "binary": types.BINARY, "date": types.DATE,
+    "timestamp": types.TIMESTAMP, "timestamp_ntz": types.TIMESTAMP_NTZ,
+}  # fmt: skip
+
+
+def widens(old: DataType, new: DataType) -> bool:
+    """Whether Delta's type widening changes a column so in place. Its list (docs.delta.io, *Type widening*) has every
+    change flowctl calls wider, for scalars; integers to decimal or double it has too, and flowctl never asks."""
+    return not isinstance(old, (Array, Struct)) and types.is_wider(new, old)
+
+
+def refused_name(name: str) -> str | None:
+    """Why a column cannot be called so. Column mapping would allow it, at the price of readers that lack it."""
+    found = sorted({char for char in name if char in _REFUSED})
+    if not found:
+        return None
+    return f"Delta column names cannot have {' or '.join(repr(char) for char in found)}; rename it with columns.rename"
+
+
+def columns_of(schema: str) -> tuple[Column, ...]:
+    """The columns of a schema in Delta's JSON. A type flowctl does not carry (map, variant) is shown as text."""
+    return tuple(_column(field) for field in json.loads(schema)["fields"])
+
+
+def _column(field: Mapping[str, Any]) -> Column:
+    native = field["type"] if isinstance(field["type"], str) else json.dumps(field["type"])
+    try:
+        return Column(field["name"], _data_type(field["type"]), field["nullable"], native=native)
+    except ValueError as error:
+        return Column(field["name"], types.STRING, field["nullable"], native, as_text=True, note=str(error))
+
+
+def _data_type(written: str | Mapping[str, Any]) -> DataType:
+    match written:
+        case str() if written in _SIMPLE:
+            return _SIMPLE[written]
+        case str() if written.startswith("decimal("):
+            return types.parse(written)
+        case {"type": "array", "elementType": item}:
+            return Array(_data_type(item))
+        case {"type": "struct", "fields": fields}:
+            return Struct(tuple((field["name"], _data_type(field["type"])) for field in fields))
+        case _:
+            raise ValueError(f"flowctl does not carry Delta's type {written}")
+
+
+def schema_json(columns: tuple[Column, ...]) -> str:
+    """The schema as a table's metadata writes it; every column nullable, as flowctl creates them."""
+    return json.dumps(
+        {
+            "type": "struct",
+            "fields": [
+                {"name": column.name, "type": _written(column.type), "nullable": True, "metadata": {}}
+                for column in columns
+            ],
+        }
+    )
+
+
+def _written(kind: DataType) -> Any:
+    match kind:
+        case Array(item):
+            return {"type": "array", "elementType": _written(item), "containsNull": True}
+        case Struct(fields):
+            parts = [{"name": name, "type": _written(of), "nullable": True, "metadata": {}} for name, of in fields]
+            return {"type": "struct", "fields": parts}
+        case types.Decimal(precision, scale):
+            return f"decimal({precision},{scale})"
+        case _:
+            return next(name for name, simple in _SIMPLE.items() if simple == kind)
