@@ -11,7 +11,8 @@ import pytest
 
 from flowctl.run.session import Engine, open_engine
 from flowctl.spec.spec import SparkSettings
-from tests.services import postgres
+from tests.services import postgres, s3
+from tests.services import spark as spark_servers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,9 +39,35 @@ def postgres_database(postgres_server: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def engine() -> Iterator[Engine]:
-    """A shared Spark: ``local[2]``."""
-    with open_engine(SparkSettings("local[2]", TEST_SPARK_CONF), TEST_JARS, {}, "small") as started:
+def s3_server() -> Iterator[s3.S3Server]:
+    """S3 with nothing in it: moto, or VersityGW with ``FLOWCTL_TEST_S3=versitygw`` (``make test-full``)."""
+    start = s3.versitygw if os.environ.get("FLOWCTL_TEST_S3") == "versitygw" else s3.moto
+    with start() as server:
+        yield server
+
+
+@pytest.fixture
+def s3_bucket(s3_server: s3.S3Server) -> str:
+    """The name of an empty bucket of this test alone."""
+    name = f"test-{os.getpid()}-{next(_numbers)}"
+    s3_server.client().create_bucket(Bucket=name)
+    return name
+
+
+@pytest.fixture(scope="session")
+def spark_url(request: pytest.FixtureRequest) -> str:
+    """Where the shared Spark is: ``local[2]``, or a Spark Connect server with ``FLOWCTL_TEST_SPARK=connect``. One
+    process has one kind only: pyspark's functions ask a variable of the process which kind of column to make."""
+    if os.environ.get("FLOWCTL_TEST_SPARK") == "connect":
+        return str(request.getfixturevalue("connect_server"))
+    return "local[2]"
+
+
+@pytest.fixture(scope="session")
+def engine(spark_url: str) -> Iterator[Engine]:
+    """The shared Spark."""
+    settings = SparkSettings(spark_url, TEST_SPARK_CONF if spark_url.startswith("local") else {})
+    with open_engine(settings, TEST_JARS, {}, "small") as started:
         yield started
 
 
@@ -48,3 +75,17 @@ def engine() -> Iterator[Engine]:
 def spark(engine: Engine) -> SparkSession:
     """A session of the shared Spark, with Delta, the PostgreSQL driver and S3A."""
     return engine.spark
+
+
+@pytest.fixture(scope="session")
+def connect_server() -> Iterator[str]:
+    """The ``sc://`` URL of a Spark Connect server that has the jars."""
+    with spark_servers.connect_server(TEST_JARS) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[str]:
+    """The ``spark://`` URL of a standalone cluster with two workers."""
+    with spark_servers.cluster() as url:
+        yield url

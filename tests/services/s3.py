@@ -1,0 +1,83 @@
+"""S3: moto (conditional writes are right, keys are not checked, nothing kept) or VersityGW (the real protocol)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.services.processes import HOST, free_port, listens, running
+
+_VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+_CACHE = Path(__file__).parents[2] / ".cache"
+
+
+@dataclass(frozen=True)
+class S3Server:
+    endpoint: str
+    access_key: str = "test-access"
+    secret_key: str = "test-secret-key"
+    region: str = "us-east-1"
+
+    def storage(self) -> dict[str, str]:
+        """The options of one entry of a spec's ``storage``."""
+        return {
+            "endpoint": self.endpoint,
+            "region": self.region,
+            "access_key": self.access_key,
+            "secret_key": self.secret_key,
+        }
+
+    def client(self) -> Any:
+        """A boto3 client, for making buckets and looking from outside."""
+        import boto3
+
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=self.region,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+        )
+
+
+@contextmanager
+def moto() -> Iterator[S3Server]:
+    port = free_port()
+    command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
+    with (
+        tempfile.TemporaryDirectory(prefix="flowctl-moto-") as folder,
+        running(command, log=Path(folder, "moto.log"), answers=lambda: listens(port)),
+    ):
+        yield S3Server(f"http://{HOST}:{port}")
+
+
+@contextmanager
+def versitygw() -> Iterator[S3Server]:
+    port = free_port()
+    server = S3Server(f"http://{HOST}:{port}")
+    with tempfile.TemporaryDirectory(prefix="flowctl-s3-", ignore_cleanup_errors=True) as folder:
+        objects, sidecar = Path(folder, "objects"), Path(folder, "metadata")
+        objects.mkdir()
+        sidecar.mkdir()
+        command = [str(_versitygw_program()), "--port", f"{HOST}:{port}", "--region", server.region, "--quiet"]
+        # Metadata beside the objects: not every file system of a test machine has extended attributes.
+        command += ["posix", "--sidecar", str(sidecar), str(objects)]
+        keys = {"ROOT_ACCESS_KEY": server.access_key, "ROOT_SECRET_KEY": server.secret_key, "GOMAXPROCS": "2"}
+        with running(command, log=Path(folder, "versitygw.log"), answers=lambda: listens(port), env=keys):
+            yield server
+
+
+def _versitygw_program() -> Path:
+    """Built once (three minutes) into the clone's cache folder."""
+    program = _CACHE / "versitygw" / "versitygw"
+    if not program.is_file():
+        env = {**os.environ, "CGO_ENABLED": "0", "GOBIN": str(program.parent)}
+        subprocess.run(["go", "install", _VERSITYGW], check=True, env=env)
+    return program
