@@ -18,9 +18,8 @@ from flowctl.connectors.base import (
     Snapshot,
     Source,
 )
-from flowctl.model import types
 from flowctl.model.table_info import TableInfo
-from flowctl.run.spark_types import named
+from flowctl.run.spark_types import named, schema_ddl
 from flowctl.spec.spec import ReadHints, SqlSource
 from flowctl.sql.refs import with_names
 
@@ -61,7 +60,7 @@ class LandedSnapshot:
         folder = self.scratch.folder(f"landed-{next(self._numbers)}")
         with folder.sink(arrow_schema(request.columns)) as sink:
             rows = self.capture.read(request, sink)
-        schema = spark_schema_ddl(request)
+        schema = schema_ddl(request.columns)
         if rows == 0:
             return self.spark.createDataFrame([], schema)
         return self.spark.read.schema(schema).parquet(folder.url)
@@ -83,10 +82,3 @@ class SqlSnapshot:
     def whole(self) -> DataFrame:
         frame = self.spark.sql(with_names(self.source.sql, self.relations))
         return frame.where(self.where) if self.where else frame
-
-
-def spark_schema_ddl(request: ReadRequest) -> str:
-    """The request's columns as Spark's schema text, every one nullable."""
-    return ", ".join(
-        "`" + column.name.replace("`", "``") + "` " + types.spark_ddl(column.type) for column in request.columns
-    )

@@ -20,7 +20,7 @@ from flowctl.model.step import Plan, Step
 from flowctl.run import events
 from flowctl.run.failure import translate
 from flowctl.run.retry import CircuitBreaker, RetryPolicy, retrying
-from flowctl.run.table import Attempt, RunContext, TableResult, run_table, void
+from flowctl.run.table import Attempt, RunContext, TableResult, find_landed, run_table, void
 from flowctl.state import document as documents
 from flowctl.state.document import Recorded, StateDocument
 from flowctl.state.writer import StateWriter
@@ -146,14 +146,17 @@ class _Schedule:
         still = []
         for step in waiting:
             if step.action not in RUNNABLE:
-                self._ended[step.id] = _unmoved(step)
+                self._ended[step.id] = unmoved(step)
             elif because := self._blocked(step):
                 self._skip(step, because)
-            elif any(need not in self._ended for need in step.needs if need in self._attempts) or len(under_way) >= self._how.parallel:
+            elif len(under_way) >= self._how.parallel or self._waits(step):
                 still.append(step)
             else:
                 under_way[pool.submit(self._table, step)] = step
         return still
+
+    def _waits(self, step: Step) -> bool:
+        return any(need in self._attempts and need not in self._ended for need in step.needs)
 
     def _blocked(self, step: Step) -> str | None:
         if self._run.stopping.is_set():
@@ -209,12 +212,23 @@ class _Schedule:
             try:
                 return run_table(attempt, self._run)
             except Exception as cause:
+                if attempt.writing and (result := self._landed_all_the_same(attempt)):
+                    return result
                 raise translate(cause, step.mark) from cause
 
         def announce(number: int, seconds: float, error: BaseException) -> None:
             self._run.listener(events.TableRetried(step.id, number, seconds, translate(error, step.mark)))
 
         return retrying(once, connections, self._how.breaker, self._how.policy, announce, self._pause)
+
+    def _landed_all_the_same(self, attempt: Attempt) -> TableResult | None:
+        """A statement may land although its client saw an error. When the target cannot be asked now, the next try
+        or the next run does."""
+        try:
+            found = find_landed(attempt, self._run)
+        except Exception:  # noqa: BLE001 - the first error is the one to report
+            return None
+        return TableResult(found, attempt.step) if found else None
 
     def _pause(self, seconds: float) -> None:
         if self._run.stopping.wait(seconds):
@@ -236,7 +250,7 @@ class _Schedule:
         crashpoints.reached("after_record", table)
 
 
-def _unmoved(step: Step) -> TableOutcome:
+def unmoved(step: Step) -> TableOutcome:
     """The outcome of a step that the plan itself has ended: nothing to do, or stopped."""
     if step.action != "stop":
         return TableOutcome(step)

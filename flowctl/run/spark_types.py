@@ -65,3 +65,8 @@ def named(name: str, of: str = "") -> SparkColumn:
 
     quoted = "`" + name.replace("`", "``") + "`"
     return f.col(f"{of}.{quoted}" if of else quoted)
+
+
+def schema_ddl(columns: Sequence[Column]) -> str:
+    """The columns as Spark's schema text, every one nullable."""
+    return ", ".join("`" + column.name.replace("`", "``") + "` " + types.spark_ddl(column.type) for column in columns)

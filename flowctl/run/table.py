@@ -108,8 +108,9 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
         _check_stop(run)
         snapshot = stack.enter_context(_snapshot(run, spark, step, table))
         crashpoints.reached("during_stage", step.id)
-        if step.schema is None and isinstance(snapshot, SqlSnapshot):
-            step = attempt.step = completed(step, table, columns_of(snapshot.whole().schema), target)
+        if step.schema is None:
+            read = columns_of(snapshot.whole().schema) if isinstance(snapshot, SqlSnapshot) else step.source_columns
+            step = attempt.step = completed(spark, step, table, read, target)
         commit, warnings = _write(attempt, run, spark, snapshot, target, object)
     crashpoints.reached("after_commit", step.id)
     return TableResult(commit, step, warnings=warnings)
@@ -126,6 +127,14 @@ def void(run: RunContext, step: Step, pending: Intent) -> Commit:
         _take_table_lease(stack, run, target, object)
         job = _job(run, step, pending, object, position=None)
         return target.void(replace(job, record=replace(job.record, void=True)))
+
+
+def find_landed(attempt: Attempt, run: RunContext) -> Commit | None:
+    """Asks the target anew, over a connection of its own."""
+    table = run.tables[attempt.step.id]
+    with ExitStack() as stack:
+        target = _target(stack, run, table)
+        return landed(target, run.lineage, table.id, ObjectName(table.target.parts), attempt.intent)
 
 
 def landed(target: Target, lineage: str, table_id: str, object: ObjectName, intent: Intent) -> Commit | None:

@@ -1,0 +1,225 @@
+"""`flowctl apply`: plan under the lease, show it, execute exactly it, record it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flowctl import __version__
+from flowctl.errors import ExitCode, FlowctlError
+from flowctl.model.step import Plan, Step
+from flowctl.plan.document import to_json as plan_json
+from flowctl.plan.planfile import check_fresh, load
+from flowctl.plan.planning import Planned, PlanOptions, make_plan
+from flowctl.run import events
+from flowctl.run.lazy_engine import engine_for
+from flowctl.run.retry import RetryPolicy
+from flowctl.run.runner import RUNNABLE, Execution, TableOutcome, execute, unmoved
+from flowctl.run.signals import graceful
+from flowctl.run.table import RunContext
+from flowctl.spec.spec import Spec
+from flowctl.state.blobs import BlobStore
+from flowctl.state.buffer import Buffer
+from flowctl.state.lease import Lease
+from flowctl.state.location import check_reachable, flow_url, open_flow
+from flowctl.state.runs import RunError, RunRecord, TableRun, new_run_id, put_run
+from flowctl.state.runs import TableOutcome as Verdict
+from flowctl.state.store import StateStore
+from flowctl.state.writer import StateWriter
+
+#: Tables at once, when `--parallel` does not say.
+MOST_PARALLEL = 4
+
+
+@dataclass(frozen=True)
+class ApplyRequest:
+    """``plan_file`` executes a saved plan, refused when the world moved. ``parallel`` None: by the machine."""
+
+    options: PlanOptions
+    plan_file: Path | None = None
+    parallel: int | None = None
+    lock_timeout: float = 0.0
+    verbose: bool = False
+    policy: RetryPolicy = RetryPolicy()
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended. ``outcomes`` is empty when the plan was not approved."""
+
+    run_id: str
+    plan: Plan
+    outcomes: tuple[TableOutcome, ...]
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class Audience:
+    """Who is told: ``approve`` is shown the plan and decides, ``listener`` hears events, ``say`` takes plain lines."""
+
+    approve: Callable[[Plan], bool]
+    listener: events.Listener
+    say: Callable[[str], None]
+
+
+def apply(spec: Spec, request: ApplyRequest, audience: Audience) -> RunResult:
+    """Runs the flow once. Table failures are in the result; what ends the whole run is raised, recorded first."""
+    check_reachable(flow_url(spec), spec.spark.url)
+    blobs = open_flow(spec)
+    run_id = new_run_id()
+    with Lease.acquire(blobs, run_id=run_id, lock_timeout=request.lock_timeout) as lease:
+        planned = _planned(spec, request)
+        if not audience.approve(planned.plan):
+            return RunResult(run_id, planned.plan, (), ExitCode.OK)
+        run = _Run(spec, request, audience, planned, blobs, lease, run_id)
+        return run.finish()
+
+
+def _planned(spec: Spec, request: ApplyRequest) -> Planned:
+    if request.plan_file is None:
+        return make_plan(spec, request.options)
+    saved = load(request.plan_file)
+    planned = make_plan(spec, replace(request.options, select=saved.select))
+    check_fresh(saved, spec, planned.world)
+    return replace(planned, plan=saved)
+
+
+@dataclass(frozen=True)
+class _Run:
+    spec: Spec
+    request: ApplyRequest
+    audience: Audience
+    planned: Planned
+    blobs: BlobStore
+    lease: Lease
+    run_id: str
+
+    def finish(self) -> RunResult:
+        """Executes and records; the record is written whatever happens."""
+        started = dt.datetime.now(dt.UTC)
+        plan = self.planned.plan
+        try:
+            outcomes, serial = self._execute()
+        except FlowctlError as error:
+            self._record(started, (), error.exit_code, self.planned.world.state.serial, error)
+            raise
+        code = exit_code(outcomes)
+        self._record(started, outcomes, code, serial, None)
+        return RunResult(self.run_id, plan, outcomes, code)
+
+    def _execute(self) -> tuple[tuple[TableOutcome, ...], int]:
+        plan, document = self.planned.plan, self.planned.world.state
+        todo = [step for step in plan.steps if step.action in RUNNABLE]
+        if not todo:
+            return tuple(unmoved(step) for step in plan.steps if step.action != "removed"), document.serial
+        stopping = threading.Event()
+        with ExitStack() as stack:
+            buffer = stack.enter_context(Buffer(flow_url(self.spec), self.run_id, self.spec.storage))
+            buffer.sweep()
+            tables = [self.planned.tables[step.id] for step in todo]
+            engine = stack.enter_context(engine_for(self.spec, todo, tables, self.request.verbose, self.audience.say))
+            stack.enter_context(graceful(stopping, engine.interrupt, self.audience.say))
+            writer = stack.enter_context(StateWriter(StateStore(self.blobs), document, self.lease.check))
+            run = RunContext(
+                spec=self.spec,
+                lineage=document.lineage,
+                run_id=self.run_id,
+                lease=self.lease,
+                tables=self.planned.tables,
+                steps={step.id: step for step in plan.steps},
+                sources={id: seen.source for id, seen in self.planned.world.tables.items() if seen.source},
+                session=engine.session,
+                scratch=lambda name: buffer,
+                listener=self.audience.listener,
+                stopping=stopping,
+                base_dir=str(Path(self.spec.path).absolute().parent),
+            )
+            how = Execution(self.request.parallel or _parallel(), self.request.policy)
+            return execute(plan, document, run, writer, how), writer.document.serial
+
+    def _record(
+        self,
+        started: dt.datetime,
+        outcomes: tuple[TableOutcome, ...],
+        code: int,
+        serial: int,
+        error: FlowctlError | None,
+    ) -> None:
+        plan = self.planned.plan
+        put_run(
+            self.blobs,
+            RunRecord(
+                id=self.run_id,
+                flow=plan.flow,
+                lineage=plan.lineage,
+                spec_digest=plan.spec_digest,
+                started_at=_rfc3339(started),
+                finished_at=_rfc3339(dt.datetime.now(dt.UTC)),
+                exit_code=code,
+                serial_before=plan.serial,
+                serial_after=serial,
+                plan=plan_json(plan),
+                tables=tuple(_table_run(outcome) for outcome in outcomes),
+                versions=_versions(),
+                error=_run_error(error) if error else None,
+            ),
+        )
+
+
+def exit_code(outcomes: tuple[TableOutcome, ...]) -> int:
+    """The code that counts; a table skipped for another's sake adds ``TABLE`` only when nothing else tells why."""
+    codes = [outcome.error.exit_code for outcome in outcomes if outcome.error]
+    skipped = [ExitCode.TABLE for outcome in outcomes if outcome.skipped_for]
+    return ExitCode.first(codes or skipped)
+
+
+def _table_run(outcome: TableOutcome) -> TableRun:
+    step = outcome.step
+    return TableRun(
+        id=step.id,
+        outcome=_verdict(outcome, step),
+        mode=step.mode,
+        seq=outcome.seq or 0,
+        interval=step.interval,
+        rows=outcome.counts,
+        seconds=round(outcome.seconds, 3),
+        error=_run_error(outcome.error) if outcome.error else None,
+        warnings=outcome.warnings,
+    )
+
+
+def _verdict(outcome: TableOutcome, step: Step) -> Verdict:
+    if outcome.skipped_for:
+        return "skipped"
+    if outcome.error is not None:
+        return "stopped" if outcome.error.exit_code == ExitCode.STOPPED else "failed"
+    return "committed" if step.action in RUNNABLE else "unchanged"
+
+
+def _run_error(error: FlowctlError) -> RunError:
+    return RunError(error.message, error.hint, str(error.mark) if error.mark else "")
+
+
+def _parallel() -> int:
+    return min(MOST_PARALLEL, max(2, os.cpu_count() or 1))
+
+
+def _rfc3339(at: dt.datetime) -> str:
+    return at.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _versions() -> Mapping[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"flowctl": __version__}
+    for package in ("pyspark", "delta-spark"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    return found

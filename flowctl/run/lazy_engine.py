@@ -1,0 +1,87 @@
+"""Spark, started by the first table that needs it and by nobody else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from flowctl.connectors import registry
+from flowctl.model.step import Step
+from flowctl.run.session import Engine, open_engine
+from flowctl.run.spark_conf import Size
+from flowctl.spec.spec import Spec, SqlSource, TableSpec
+from flowctl.spec.storage import hadoop_conf, scheme
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: From this many rows on a run is worth a JVM made for throughput rather than for a quick start.
+LARGE_ROWS = 300_000
+
+
+class LazyEngine:
+    """A context manager that ends Spark, if it was started. Thread-safe."""
+
+    def __init__(self, start: Callable[[ExitStack], Engine]) -> None:
+        self._start = start
+        self._stack = ExitStack()
+        self._engine: Engine | None = None
+        self._lock = threading.Lock()
+
+    def session(self, table_id: str) -> SparkSession:
+        with self._lock:
+            if self._engine is None:
+                self._engine = self._start(self._stack)
+            engine = self._engine
+        return engine.session_for(table_id)
+
+    def interrupt(self) -> None:
+        """Asks Spark to end what it is doing; nothing when it never started."""
+        engine = self._engine
+        if engine is not None:
+            engine.interrupt_all()
+
+    def __enter__(self) -> LazyEngine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+def engine_for(
+    spec: Spec, steps: list[Step], tables: list[TableSpec], verbose: bool, say: Callable[[str], None]
+) -> LazyEngine:
+    """The engine for one run: jars of the connections in use, JVM by the plan's size."""
+    types = {spec.connections[name].type for table in tables for name in _connections(table)}
+    jars = {jar for kind in types for jar in registry.capabilities(kind).jars}
+    conf = {key: value for url in _urls(spec) for key, value in hadoop_conf(url, spec.storage).items()}
+    if any(scheme(url) == "s3" for url in _urls(spec)):
+        jars.add("s3a")
+
+    def start(stack: ExitStack) -> Engine:
+        return stack.enter_context(open_engine(spec.spark, jars, conf, size_of(steps), verbose=verbose, say=say))
+
+    return LazyEngine(start)
+
+
+def size_of(steps: list[Step]) -> Size:
+    """``large`` as soon as the rows are many, or not known."""
+    rows = [step.rows.value for step in steps]
+    known = [value for value in rows if value is not None]
+    return "small" if len(known) == len(rows) and sum(known) < LARGE_ROWS else "large"
+
+
+def _connections(table: TableSpec) -> list[str]:
+    source = [] if isinstance(table.source, SqlSource) else [table.source.connection]
+    return [*source, table.target.connection]
+
+
+def _urls(spec: Spec) -> list[str]:
+    """Every place Spark may have to reach: state (the buffer) and the roots of file connections."""
+    roots = (connection.options.get("path") for connection in spec.connections.values())
+    return [spec.state.url, *[str(root) for root in roots if root is not None]]

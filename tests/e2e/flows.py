@@ -1,0 +1,108 @@
+"""A flow in a folder of its own, driven through the command line as a user does, and its tables read by value."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Done:
+    """How one command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Flow:
+    """``folder`` holds ``flow.yaml`` and everything local it names. ``env`` is added to the process's own."""
+
+    folder: Path
+    env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> Path:
+        return self.folder / "flow.yaml"
+
+    def write(self, text: str) -> None:
+        self.spec.write_text(text)
+
+    def run(self, *args: str, env: Mapping[str, str] | None = None, expect: int | None = None) -> Done:
+        """``flowctl ARGS`` to its end. ``expect``: the exit code it must have, output shown otherwise."""
+        process = self.start(*args, env=env)
+        out, err = process.communicate(timeout=300)
+        done = Done(process.returncode, out, err)
+        if expect is not None:
+            assert done.code == expect, f"flowctl {' '.join(args)}: exit {done.code}\n{out}\n{err}"
+        return done
+
+    def start(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "flowctl", *args]
+        environment = {**os.environ, **self.env, **(env or {})}
+        return subprocess.Popen(
+            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def apply(self, *args: str, env: Mapping[str, str] | None = None, expect: int | None = 0) -> Done:
+        return self.run("apply", "flow.yaml", *args, env=env, expect=expect)
+
+    def plan(self, *args: str, expect: int | None = 0) -> dict[str, Any]:
+        """The plan's JSON."""
+        document: dict[str, Any] = self.run("plan", "flow.yaml", "--format", "json", *args, expect=expect).json()
+        return document
+
+    def actions(self, *args: str) -> dict[str, str]:
+        """What the plan would do, by table."""
+        return {step["id"]: step["action"] for step in self.plan(*args, expect=None)["steps"]}
+
+
+def sqlite_rows(path: Path, query: str) -> list[Row]:
+    connection = sqlite3.connect(path)
+    try:
+        return sorted(connection.execute(query).fetchall(), key=repr)
+    finally:
+        connection.close()
+
+
+def sqlite_script(path: Path, script: str) -> None:
+    connection = sqlite3.connect(path)
+    try:
+        connection.executescript(script)
+    finally:
+        connection.close()
+
+
+def postgres_rows(url: str, query: str) -> list[Row]:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        return sorted(connection.execute(query).fetchall(), key=repr)
+
+
+def delta_rows(
+    path: Path, columns: Sequence[str], where: Callable[[Mapping[str, Any]], bool] | None = None
+) -> list[Row]:
+    """The committed content, read by an engine that is not Spark."""
+    from deltalake import DeltaTable, QueryBuilder
+
+    builder = QueryBuilder().register("t", DeltaTable(str(path)))
+    names = ", ".join(f'"{name}"' for name in columns)
+    import pyarrow as pa
+
+    rows = pa.table(builder.execute(f"SELECT {names} FROM t")).to_pylist()
+    kept = [row for row in rows if where is None or where(row)]
+    return sorted((tuple(row[name] for name in columns) for row in kept), key=repr)

@@ -1,0 +1,52 @@
+"""The same flow into each kind of target: its connection in the spec, and its rows by value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tests.e2e.flows import Row, delta_rows, postgres_rows, sqlite_rows
+
+Kind = Literal["delta", "sqlite", "postgres"]
+KINDS: tuple[Kind, ...] = ("delta", "sqlite", "postgres")
+
+
+@dataclass(frozen=True)
+class TargetPlace:
+    """``connection`` is the spec's YAML (flow style), ``object`` what stands after the colon of ``to``."""
+
+    kind: Kind
+    connection: str
+    object: str
+    location: str
+
+    def rows(self, columns: Sequence[str]) -> list[Row]:
+        """The table's rows, as text where the three systems show one value differently."""
+        names = ", ".join(f'"{name}"' for name in columns)
+        match self.kind:
+            case "delta":
+                found = delta_rows(Path(self.location) / self.object, columns)
+            case "sqlite":
+                found = sqlite_rows(Path(self.location), f'SELECT {names} FROM "{self.object}"')
+            case "postgres":
+                found = postgres_rows(self.location, f"SELECT {names} FROM {self.object}")
+        return sorted((tuple(_plain(value) for value in row) for row in found), key=repr)
+
+
+def place(kind: Kind, folder: Path, postgres_url: str) -> TargetPlace:
+    match kind:
+        case "delta":
+            return TargetPlace(kind, "{type: delta, path: lake}", "orders", str(folder / "lake"))
+        case "sqlite":
+            return TargetPlace(kind, "{type: sqlite, path: target.db}", "orders", str(folder / "target.db"))
+        case "postgres":
+            secret = postgres_url.replace("etl-secret", "${secret:env:PG_PASSWORD}")
+            return TargetPlace(kind, f'{{type: postgres, url: "{secret}"}}', "public.orders", postgres_url)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bool):
+        return int(value)
+    return value if value is None or isinstance(value, int | float | str) else str(value)
