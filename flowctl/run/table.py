@@ -298,7 +298,7 @@ def _take_table_lease(stack: ExitStack, run: RunContext, target: Target, object:
     folder = target.lease_folder(object) if isinstance(target, LeasedTarget) else None
     if folder is not None:
         blobs = open_store(folder, run.spec.storage)
-        stack.enter_context(Lease.acquire(blobs, prefix="lease/", run_id=run.run_id))
+        stack.enter_context(Lease.acquire(blobs, prefix="", run_id=run.run_id))
 
 
 def _check_stop(run: RunContext) -> None:

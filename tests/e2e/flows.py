@@ -93,16 +93,12 @@ def postgres_rows(url: str, query: str) -> list[Row]:
         return sorted(connection.execute(query).fetchall(), key=repr)
 
 
-def delta_rows(
-    path: Path, columns: Sequence[str], where: Callable[[Mapping[str, Any]], bool] | None = None
-) -> list[Row]:
+def delta_rows(path: Path, columns: Sequence[str]) -> list[Row]:
     """The committed content, read by an engine that is not Spark."""
+    import pyarrow as pa
     from deltalake import DeltaTable, QueryBuilder
 
-    builder = QueryBuilder().register("t", DeltaTable(str(path)))
     names = ", ".join(f'"{name}"' for name in columns)
-    import pyarrow as pa
-
-    rows = pa.table(builder.execute(f"SELECT {names} FROM t")).to_pylist()
-    kept = [row for row in rows if where is None or where(row)]
-    return sorted((tuple(row[name] for name in columns) for row in kept), key=repr)
+    found = QueryBuilder().register("t", DeltaTable(str(path))).execute(f"SELECT {names} FROM t")
+    rows = pa.RecordBatchReader.from_stream(found).read_all().to_pylist()
+    return sorted((tuple(row[name] for name in columns) for row in rows), key=repr)

@@ -1,0 +1,71 @@
+"""Back-off and the circuit breaker."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowctl.errors import TableError, TransientError
+from flowctl.run.retry import CircuitBreaker, RetryPolicy, retrying
+
+POLICY = RetryPolicy(tries=4, first_wait=0.01, longest_wait=0.02)
+
+
+class Flaky:
+    """Fails ``failures`` times with ``error``, then answers."""
+
+    def __init__(self, failures: int, error: type[Exception] = TransientError) -> None:
+        self.failures = failures
+        self.error = error
+        self.calls = 0
+
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.calls <= self.failures:
+            raise self.error(f"failure {self.calls}")
+        return "done"
+
+
+def attempt(work: Flaky, breaker: CircuitBreaker, waits: list[float]) -> str:
+    return retrying(work, ("pg",), breaker, POLICY, lambda number, wait, error: None, waits.append)
+
+
+def test_transient_errors_are_tried_again_with_a_wait_between() -> None:
+    waits: list[float] = []
+    assert attempt(Flaky(3), CircuitBreaker(), waits) == "done"
+    assert len(waits) == 3
+
+
+def test_when_the_tries_are_used_up_the_last_error_stands() -> None:
+    with pytest.raises(TransientError, match="failure 4"):
+        attempt(Flaky(9), CircuitBreaker(), [])
+
+
+def test_other_errors_are_not_tried_again() -> None:
+    work = Flaky(1, TableError)
+    with pytest.raises(TableError):
+        attempt(work, CircuitBreaker(), [])
+    assert work.calls == 1
+
+
+def test_a_connection_that_keeps_failing_is_left_alone() -> None:
+    breaker = CircuitBreaker(threshold=4)
+    with pytest.raises(TransientError):
+        attempt(Flaky(9), breaker, [])
+    untouched = Flaky(0)
+    with pytest.raises(TableError, match="left alone"):
+        attempt(untouched, breaker, [])
+    assert untouched.calls == 0
+
+
+def test_a_success_closes_the_account() -> None:
+    breaker = CircuitBreaker(threshold=4)
+    for _ in range(3):
+        assert attempt(Flaky(3), breaker, []) == "done"
+
+
+def test_a_wait_may_end_the_run() -> None:
+    def stopped(seconds: float) -> None:
+        raise TableError("stopped")
+
+    with pytest.raises(TableError, match="stopped"):
+        retrying(Flaky(1), ("pg",), CircuitBreaker(), POLICY, lambda number, wait, error: None, stopped)
