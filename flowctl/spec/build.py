@@ -1,0 +1,205 @@
+"""From nodes that the schemas have accepted to the frozen values of :mod:`flowctl.spec.spec`. Nothing fails here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from flowctl.diagnostics import Mark
+from flowctl.spec.names import is_pattern
+from flowctl.spec.node import Node, plain, scalar_text
+from flowctl.spec.secrets import parse_secrets
+from flowctl.spec.spec import (
+    ColumnRules,
+    Connection,
+    Cursor,
+    Deletes,
+    DetectFlag,
+    DetectMissingKeys,
+    Expectation,
+    Guard,
+    Layout,
+    ObjectSource,
+    QuerySource,
+    ReadHints,
+    SchemaPolicies,
+    Source,
+    SparkSettings,
+    SqlSource,
+    StateLocation,
+    TableSpec,
+    TargetRef,
+)
+from flowctl.spec.template import fill_placeholders
+from flowctl.spec.units import fraction, seconds
+
+_CHECKS = ("not_null", "unique", "between", "in", "matches", "sql", "rows", "freshness")
+
+
+def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
+    """One table of a merged entry. Placeholders of an exact id are filled; a pattern keeps them for each match."""
+    fill = _keep if is_pattern(id) else _filler(id, source)
+    section = {key: child for key, child in node.entries.items() if key not in ("from", "to")}
+
+    def get(key: str, default: Any) -> Any:
+        return _filled(plain(section[key]), fill) if key in section else default
+
+    guard = {key: _guard_value(value) for key, value in get("guard", {}).items()}
+    cursor, deletes = get("cursor", None), get("deletes", None)
+    return TableSpec(
+        id=id,
+        source=_filled_source(source, fill),
+        target=TargetRef(target.connection, tuple(map(fill, target.parts))),
+        mode=get("mode", ""),
+        mark=node.place,
+        key=tuple(get("key", ())),
+        cursor=_cursor(cursor) if cursor else None,
+        dedupe=get("dedupe", "latest"),
+        deletes=_deletes(deletes) if deletes else None,
+        compare_ignore=tuple(get("compare", {}).get("ignore", ())),
+        columns=_columns(get("columns", {})),
+        where=get("where", None),
+        read=ReadHints(**get("read", {})),
+        layout=Layout(**{key: _frozen(value) for key, value in get("layout", {}).items()}),
+        expect=tuple(_expectation(entry, fill) for entry in section["expect"].items) if "expect" in section else (),
+        guard=Guard(**guard),
+        valid_from=get("scd2", {}).get("valid_from"),
+        format=get("format", {}),
+        exclude=tuple(get("exclude", ())),
+        on_schema_change=SchemaPolicies(**get("on_schema_change", {})),
+        on_error=get("on_error", "continue"),
+        marks=dict(_marks(node)),
+    )
+
+
+def connection(name: str, node: Node) -> Connection:
+    options = {key: _with_secrets(child) for key, child in node.entries.items() if key != "type"}
+    return Connection(name, node.entries["type"].text, options, node.place)
+
+
+def storage(node: Node | None) -> Mapping[str, Mapping[str, Any]]:
+    return {prefix: _with_secrets(child) for prefix, child in node.entries.items()} if node else {}
+
+
+def state(node: Node) -> StateLocation:
+    if isinstance(node.value, str):
+        return StateLocation(node.value)
+    unsafe = node.entries.get("unsafe")
+    return StateLocation(node.entries["url"].text, bool(unsafe and unsafe.value))
+
+
+def spark(node: Node | None) -> SparkSettings:
+    """Booleans and numbers in ``conf`` become text as Spark reads it."""
+    if node is None:
+        return SparkSettings()
+    conf = node.entries.get("conf")
+    settings = {key: child.text for key, child in conf.entries.items()} if conf else {}
+    url = node.entries.get("url")
+    return SparkSettings(url.text, settings) if url else SparkSettings(conf=settings)
+
+
+Fill = Callable[[str], str]
+
+
+def _keep(text: str) -> str:
+    return text
+
+
+def _filler(id: str, source: Source) -> Fill:
+    values = {"id": id}
+    match source:
+        case ObjectSource(connection, parts):
+            values |= {"connection": connection, "table": parts[-1]}
+            if len(parts) > 1:
+                values["schema"] = parts[-2]
+        case QuerySource(connection):
+            values["connection"] = connection
+        case SqlSource():
+            pass
+    return lambda text: fill_placeholders(text, values)
+
+
+def _filled(value: Any, fill: Fill) -> Any:
+    match value:
+        case str():
+            return fill(value)
+        case list():
+            return [_filled(item, fill) for item in value]
+        case dict():
+            return {key: _filled(item, fill) for key, item in value.items()}
+        case _:
+            return value
+
+
+def _filled_source(source: Source, fill: Fill) -> Source:
+    match source:
+        case ObjectSource(connection, parts, glob):
+            return ObjectSource(connection, tuple(map(fill, parts)), glob)
+        case QuerySource(connection, query):
+            return QuerySource(connection, fill(query))
+        case SqlSource(sql, refs):
+            return SqlSource(fill(sql), refs)
+
+
+def _cursor(written: Mapping[str, Any]) -> Cursor:
+    given = dict(written)
+    for key in ("lag", "delay"):
+        if key in given:
+            given[key] = seconds(given[key])
+    if "start" in given:
+        given["start"] = scalar_text(given["start"])
+    return Cursor(**given)
+
+
+def _deletes(written: Mapping[str, Any]) -> Deletes:
+    given = {key: _frozen(value) for key, value in written.items() if key != "detect"}
+    if written["detect"] == "flag":
+        return DetectFlag(**given)
+    return DetectMissingKeys(**{key: seconds(value) if key == "every" else value for key, value in given.items()})
+
+
+def _columns(written: Mapping[str, Any]) -> ColumnRules:
+    return ColumnRules(**{key: _frozen(value) for key, value in written.items()})
+
+
+def _expectation(entry: Node, fill: Fill) -> Expectation:
+    given = _filled(plain(entry), fill)
+    kind = next(check for check in _CHECKS if check in given)
+    argument = given[kind]
+    match kind:
+        case "not_null" | "unique":
+            argument = None
+        case "freshness":
+            argument = {"column": argument["column"], "within": seconds(argument["within"])}
+        case "rows":
+            argument = {"min": argument.get("min"), "max": argument.get("max")}
+        case _:
+            argument = _frozen(argument)
+    return Expectation(cast(Any, kind), given.get("column"), argument, given.get("on_fail", "fail"), entry.mark)
+
+
+def _guard_value(value: Any) -> Any:
+    return fraction(value) if isinstance(value, str) else value
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _with_secrets(node: Node) -> Any:
+    match node.value:
+        case dict() as entries:
+            return {key: _with_secrets(child) for key, child in entries.items()}
+        case str() as text:
+            return parse_secrets(text)
+        case value:
+            return value
+
+
+def _marks(node: Node, path: str = "") -> list[tuple[str, Mark]]:
+    found: list[tuple[str, Mark]] = []
+    for key, child in node.entries.items():
+        here = f"{path}.{key}" if path else key
+        found.append((here, child.place))
+        found += _marks(child, here)
+    return found

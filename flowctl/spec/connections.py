@@ -1,0 +1,97 @@
+"""Connections and storage against their schemas, and no secret in clear anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flowctl.spec.findings import Findings
+from flowctl.spec.messages import LATER_HINT
+from flowctl.spec.node import Node, leaves
+from flowctl.spec.references import ConnectionTypes
+from flowctl.spec.schema import Schema, check, connector_schema, connector_types, definition, later_types
+from flowctl.spec.secrets import LATER_PROVIDERS, PROVIDERS, parse_secrets, password_in_clear
+from flowctl.spec.spec import SecretRef, SecretText
+from flowctl.spec.suggest import did_you_mean
+
+
+def check_connections(root: Node, findings: Findings) -> ConnectionTypes:
+    """Name to type, None for a connection with a type that is not there."""
+    written = root.get("connections")
+    entries = written.entries if written else {}
+    types = {name: _type(node, findings) for name, node in entries.items()}
+    for name, node in entries.items():
+        type = types[name]
+        if type:
+            findings.extend(check(node, type, f"connections.{name}"))
+            _check_secrets(node, connector_schema(type), f"connections.{name}", findings)
+    stores = root.get("storage")
+    for prefix, node in stores.entries.items() if stores else ():
+        _check_secrets(node, definition("storage"), f"storage.{prefix}", findings)
+    for key in ("state", "spark", "vars"):
+        if found := root.get(key):
+            _check_no_secrets(found, key, findings)
+    return types
+
+
+def _type(node: Node, findings: Findings) -> str | None:
+    written = node.entries.get("type")
+    if written is None or not isinstance(written.value, str):
+        return None
+    type = written.value
+    if type in connector_types():
+        return type
+    if type in later_types():
+        findings.error(
+            written, f"connections of type {type} are not in this version", LATER_HINT, "not-in-this-version"
+        )
+    else:
+        hint = did_you_mean(type, connector_types(), "There are: ")
+        findings.error(written, f"there is no connection type `{type}`", hint, "unknown-connection-type")
+    return None
+
+
+def _check_secrets(node: Node, schema: Schema, label: str, findings: Findings) -> None:
+    """A secret property holds a reference, a URL no password of its own, and every reference a known provider."""
+    properties = schema["properties"]
+    for path, leaf in _texts(node):
+        where = f"{label}.{path}"
+        parsed = parse_secrets(leaf.text)
+        references = (
+            [part for part in parsed.parts if isinstance(part, SecretRef)] if isinstance(parsed, SecretText) else []
+        )
+        for reference in references:
+            _check_reference(reference, leaf, findings)
+        if properties.get(path, {}).get("writeOnly") and not references:
+            hint = "Write a reference, as in ${secret:env:NAME} or ${secret:file:PATH}"
+            findings.error(leaf, f"`{where}` is a secret in clear", hint, "secret-in-clear")
+        elif password_in_clear(leaf.text):
+            hint = "Write a reference in its place, as in ${secret:env:NAME}"
+            findings.error(leaf, f"the URL in `{where}` has a password in clear", hint, "secret-in-clear")
+
+
+def _check_reference(reference: SecretRef, leaf: Node, findings: Findings) -> None:
+    if reference.provider in PROVIDERS and reference.name:
+        return
+    if reference.provider in LATER_PROVIDERS:
+        what = f"secrets from {reference.provider} are not in this version"
+        findings.error(leaf, what, "Use ${secret:env:NAME} or ${secret:file:PATH}", "not-in-this-version")
+    elif reference.name:
+        hint = did_you_mean(reference.provider, PROVIDERS, "There are: ")
+        findings.error(leaf, f"there is no secret provider `{reference.provider}`", hint, "unknown-secret-provider")
+    else:
+        findings.error(leaf, "a secret reference has no name", "Write ${secret:env:NAME}", "secret-reference")
+
+
+def _check_no_secrets(node: Node, label: str, findings: Findings) -> None:
+    for path, leaf in _texts(node):
+        where = f"{label}.{path}" if path else label
+        if isinstance(parse_secrets(leaf.text), SecretText):
+            hint = "Secrets belong into `connections` and `storage`"
+            findings.error(leaf, f"`{where}` cannot hold a secret", hint, "secret-reference")
+        elif password_in_clear(leaf.text):
+            hint = "Put credentials into `storage`, as secret references"
+            findings.error(leaf, f"the URL in `{where}` has a password in clear", hint, "secret-in-clear")
+
+
+def _texts(node: Node) -> Iterator[tuple[str, Node]]:
+    return ((path, leaf) for path, leaf in leaves(node) if isinstance(leaf.value, str))

@@ -1,0 +1,107 @@
+"""What JSON Schema cannot say about a single table: one check per expectation, known types, known placeholders."""
+
+from __future__ import annotations
+
+from flowctl.model import types
+from flowctl.spec.findings import Findings
+from flowctl.spec.names import PLACEHOLDERS
+from flowctl.spec.node import Node, leaves
+from flowctl.spec.suggest import did_you_mean
+from flowctl.spec.template import placeholders
+
+_COLUMN_CHECKS = ("not_null", "unique", "between", "in", "matches")
+_TABLE_CHECKS = ("rows", "freshness")
+_CHECKS = (*_COLUMN_CHECKS, "sql", *_TABLE_CHECKS)
+
+
+def check_details(table: Node, label: str, findings: Findings) -> None:
+    """``table`` is a merged entry that the schemas accept."""
+    expect = table.entries.get("expect")
+    for entry in expect.items if expect else ():
+        _check_expectation(entry, findings)
+    _check_types(table, findings)
+    _check_columns(table, findings)
+    _check_placeholders(table, findings)
+
+
+def _check_expectation(entry: Node, findings: Findings) -> None:
+    given = [check for check in _CHECKS if check in entry.entries]
+    if len(given) != 1:
+        what = (
+            f"an expectation has {' and '.join(f'`{name}`' for name in given)}"
+            if given
+            else "an expectation checks nothing"
+        )
+        hint = "Write each check as an entry of its own" if given else f"Add one of {', '.join(_CHECKS)}"
+        findings.error(entry, what, hint, "expectation")
+        return
+    check, column = given[0], entry.entries.get("column")
+    if check in _COLUMN_CHECKS and column is None:
+        findings.error(entry, f"the expectation `{check}` has no `column`", "Add `column: …`", "missing-key")
+    if check not in _COLUMN_CHECKS and column is not None:
+        findings.error(column.place, f"the expectation `{check}` takes no `column`", "Remove it", "unusable-key")
+    on_fail = entry.entries.get("on_fail")
+    if check in _TABLE_CHECKS and on_fail and on_fail.value == "quarantine":
+        hint = "Use on_fail: fail or warn"
+        findings.error(
+            on_fail, f"`{check}` looks at the whole table: there is no row to set aside", hint, "expectation"
+        )
+    bounds = entry.entries.get("between")
+    if bounds and not _ordered([bound.value for bound in bounds.items]):
+        hint = "Write the lower value first, both numbers or both text"
+        findings.error(bounds, "`between` has bounds that nothing lies between", hint, "expectation")
+
+
+def _ordered(bounds: list[object]) -> bool:
+    match bounds:
+        case [str() as low, str() as high]:
+            return low <= high
+        case [int() | float() as low, int() | float() as high]:
+            return low <= high
+        case _:
+            return False
+
+
+def _check_types(table: Node, findings: Findings) -> None:
+    for path in ("columns.types", "format.schema"):
+        declared = table.get(path)
+        for column, kind in declared.entries.items() if declared else ():
+            try:
+                types.parse(kind.text)
+            except ValueError as error:
+                known = ("int", "bigint", "double", "decimal(18,2)", "string", "date", "timestamp", "boolean", "binary")
+                hint = did_you_mean(kind.text, known, "Types are, for example: ")
+                findings.error(kind, f"column `{column}`: {error}", hint, "unknown-type")
+
+
+def _check_columns(table: Node, findings: Findings) -> None:
+    """`key` names target columns: one that is left out cannot identify a row."""
+    include, exclude = table.get("columns.include"), table.get("columns.exclude")
+    if include and exclude:
+        what = "`columns.exclude` cannot be used together with `columns.include`"
+        findings.error(exclude.place, what, "Keep one of the two", "not-together")
+        return
+    rename = table.get("columns.rename")
+    renamed = {column: target.text for column, target in rename.entries.items()} if rename else {}
+    added = table.get("columns.add")
+    made = {*renamed.values(), *(added.entries if added else ())}
+    left_out = {item.text for item in exclude.items} if exclude else set()
+    kept = {renamed.get(item.text, item.text) for item in include.items} if include else None
+    key = table.get("key")
+    for column in key.items if key else ():
+        gone = column.text in left_out or (kept is not None and column.text not in kept)
+        if gone and column.text not in made:
+            hint = "Copy it too, or choose another key"
+            findings.error(column, f"key column `{column.text}` is left out by `columns`", hint, "key-left-out")
+
+
+def _check_placeholders(table: Node, findings: Findings) -> None:
+    for _, leaf in leaves(table):
+        for item in leaf.items or [leaf]:
+            for name in placeholders(item.text) if isinstance(item.value, str) else ():
+                if name.startswith("secret:"):
+                    hint = "Secrets belong into `connections` and `storage`"
+                    findings.error(item, "a table cannot hold a secret", hint, "secret-in-table")
+                elif name not in PLACEHOLDERS:
+                    hint = did_you_mean(name, PLACEHOLDERS, "Write $${ for a literal ${; there are: ")
+                    findings.error(item, f"there is no placeholder ${{{name}}}", hint, "unknown-placeholder")

@@ -1,0 +1,187 @@
+"""Reads one YAML file into nodes: YAML 1.2 core values, every node with its place, and errors that say what to write.
+
+libyaml scans and composes; which plain text is a number or a boolean is decided here (PyYAML would read ``no`` as
+false and ``2020-01-01`` as a date). Anchors and aliases work, merge keys and tags do not: ``defaults`` and patterns
+serve that purpose and keep an error's place honest.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.cyaml import CParser
+
+from flowctl.diagnostics import Diagnostic, Mark
+from flowctl.spec.node import Node, Scalar
+
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_WORDS: dict[str, Scalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_UNTAGGED = "untagged"
+
+
+def read_document(path: Path, shown: str) -> tuple[Node | None, list[Diagnostic]]:
+    """The file's root, and what is wrong with it. ``shown`` is the name that places carry. No root: it cannot be
+    read at all."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        missing = Diagnostic(f"cannot read {shown}: {reason}", "Check the path", Mark(shown, 1), "unreadable-file")
+        return None, [missing]
+    return parse_document(text, shown)
+
+
+def parse_document(text: str, shown: str) -> tuple[Node | None, list[Diagnostic]]:
+    """As :func:`read_document`, of text that is already read."""
+    try:
+        root = _Composer(text).get_single_node()
+    except yaml.MarkedYAMLError as error:
+        return None, [_syntax_error(error, text, shown)]
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        what = f"the character U+{ord(str(error.character)):04X} is not allowed in YAML"
+        return None, [Diagnostic(what, "Remove it", Mark(shown, line), "yaml-syntax")]
+    if root is None:
+        return None, [Diagnostic("the file is empty", "Start with `version: 1`", Mark(shown, 1), "empty-file")]
+    reading = _Reading(shown)
+    return reading.node(root), reading.diagnostics
+
+
+def plain_value(text: str) -> Scalar:
+    """YAML 1.2, core schema (section 10.3.2)."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in "-+.0123456789":
+        return text
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    if _FLOAT.fullmatch(text):
+        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    return text
+
+
+class _Composer(CParser):  # type: ignore[misc]
+    """libyaml's parser and composer with a resolver that decides nothing: values are typed in :class:`_Reading`."""
+
+    def resolve(self, kind: type, value: Any, implicit: Any) -> str:
+        return _UNTAGGED
+
+    def descend_resolver(self, current_node: Any, current_index: Any) -> None:
+        return None
+
+    def ascend_resolver(self) -> None:
+        return None
+
+
+class _Reading:
+    """One walk over the composed tree, collecting what is wrong."""
+
+    def __init__(self, shown: str) -> None:
+        self.shown = shown
+        self.diagnostics: list[Diagnostic] = []
+        self._open: set[int] = set()
+
+    def node(self, found: yaml.Node, key_mark: Mark | None = None) -> Node:
+        mark = self._mark(found)
+        if found.tag != _UNTAGGED:
+            self._error(f"the tag {found.tag} has no meaning here", "Remove it", mark, "yaml-tag")
+        if id(found) in self._open:
+            self._error("an alias contains itself", "Write the value out", mark, "yaml-alias")
+            return Node(None, mark, key_mark)
+        match found:
+            case yaml.ScalarNode():
+                value = str(found.value)
+                return Node(plain_value(value) if found.style in (None, "") else value, mark, key_mark)
+            case yaml.SequenceNode():
+                self._open.add(id(found))
+                items = [self.node(item) for item in found.value]
+                self._open.discard(id(found))
+                return Node(items, mark, key_mark)
+            case _:
+                self._open.add(id(found))
+                entries = self._entries(found)
+                self._open.discard(id(found))
+                return Node(entries, mark, key_mark)
+
+    def _entries(self, found: yaml.MappingNode) -> dict[str, Node]:
+        entries: dict[str, Node] = {}
+        for key, value in found.value:
+            mark = self._mark(key)
+            if not isinstance(key, yaml.ScalarNode):
+                self._error("a key must be text", _QUOTE_BRACES, mark, "yaml-key")
+                continue
+            name = str(key.value)
+            if name == "<<" and key.style is None:
+                self._error(
+                    "merge keys (`<<`) are not part of YAML 1.2",
+                    "Put what tables share into `defaults`",
+                    mark,
+                    "yaml-merge-key",
+                )
+            elif name in entries:
+                first = entries[name].place
+                self._error(
+                    f"`{name}` is written twice",
+                    f"It stands in line {first.line} too; remove one of them",
+                    mark,
+                    "duplicate-key",
+                )
+            elif "{{" in name:
+                self._error("`{{ }}` works in values only, not in keys", "Write the key out", mark, "template-in-key")
+            else:
+                entries[name] = self.node(value, mark)
+        return entries
+
+    def _mark(self, found: yaml.Node) -> Mark:
+        start = found.start_mark
+        return Mark(self.shown, start.line + 1, start.column + 1)
+
+    def _error(self, message: str, hint: str, mark: Mark, code: str) -> None:
+        self.diagnostics.append(Diagnostic(message, hint, mark, code))
+
+
+_QUOTE_BRACES = 'YAML reads { as the start of a map: put the value in quotes, as in "{{ vars.name }}"'
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagnostic:
+    """libyaml's complaint, in words that say what to change."""
+    at = error.problem_mark or error.context_mark
+    line, column = (at.line, at.column) if at else (0, 0)
+    here = (text.splitlines() or [""])[line : line + 1]
+    rest = here[0][column:] if here else ""
+    problem = error.problem or "this is not YAML"
+    opened = error.context_mark.line + 1 if error.context_mark else line + 1
+    mark = Mark(shown, line + 1, column + 1)
+    match problem:
+        case _ if rest.startswith("\t"):
+            return Diagnostic("a tab cannot indent YAML", "Indent with spaces", mark, "yaml-tab")
+        case _ if error.context == "while scanning an alias" or problem == "found undefined alias":
+            hint = 'YAML reads a leading * as an alias: put it in quotes, as in "*.csv"'
+            star = mark if rest.startswith("*") else Mark(shown, line + 1, max(column, 1))
+            return Diagnostic("an unquoted value starts with *", hint, star, "yaml-unquoted")
+        case _ if rest.startswith("{") and "did not find expected" in problem:
+            return Diagnostic("an unquoted value holds ${…} or {{ … }}", _QUOTE_BRACES, mark, "yaml-unquoted")
+        case "found character that cannot start any token":
+            hint = "Put the value in quotes"
+            return Diagnostic(f"an unquoted value cannot start with {rest[:1]}", hint, mark, "yaml-unquoted")
+        case "mapping values are not allowed in this context":
+            hint = "Put a value that holds `: ` in quotes, or align the key with its neighbours"
+            return Diagnostic("a key cannot stand here", hint, mark, "yaml-syntax")
+        case "found unexpected end of stream":
+            return Diagnostic(f"the quote opened in line {opened} is not closed", "Close it", mark, "yaml-syntax")
+        case "but found another document":
+            return Diagnostic("a spec is one YAML document", "Remove the line `---`", mark, "yaml-syntax")
+        case _ if "did not find expected ',' or" in problem:
+            hint = f"Close it, or put a comma before line {line + 1}"
+            return Diagnostic(f"the bracket opened in line {opened} is not closed", hint, mark, "yaml-syntax")
+        case _:
+            hint = "Check indentation, quotes and brackets in this line and the one above"
+            return Diagnostic(problem, hint, mark, "yaml-syntax")

@@ -1,0 +1,78 @@
+"""Gathers one flow from its files: the first has everything, included ones only connections and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from flowctl.spec.document import read_document
+from flowctl.spec.findings import Findings
+from flowctl.spec.node import Node
+
+_SHARED = ("connections", "tables")
+
+
+def gather(paths: Sequence[Path], findings: Findings) -> Node | None:
+    """The root of ``paths[0]`` with the connections and tables of what it includes, then of further paths, in that
+    order. None when the first file cannot be read as a map."""
+    root = _read(paths[0], findings)
+    if root is None:
+        return None
+    for path in [*_included(root, paths[0], findings), *paths[1:]]:
+        part = _read(path, findings)
+        if part is not None:
+            root = _joined(root, part, findings)
+    return root
+
+
+def _read(path: Path, findings: Findings) -> Node | None:
+    root, diagnostics = read_document(path, str(path))
+    findings.extend(diagnostics)
+    if root is not None and not isinstance(root.value, dict):
+        findings.error(root, "a spec is a map of keys to values", "Start with `version: 1`", "wrong-type")
+        return None
+    return root
+
+
+def _included(root: Node, path: Path, findings: Findings) -> list[Path]:
+    """The files that ``include`` names, each once; globs sorted by name."""
+    found: dict[Path, None] = {}
+    include = root.get("include")
+    for entry in include.items if include else ():
+        pattern = entry.text
+        if "{{" in pattern:
+            findings.error(entry, "`include` takes no {{ }}", "Write the path out", "template-in-include")
+            continue
+        is_glob = any(char in pattern for char in "*?[")
+        matches = sorted(path.parent.glob(pattern)) if is_glob else [path.parent / pattern]
+        if not matches or not matches[0].is_file():
+            hint = f"Paths are relative to {path.parent}"
+            findings.error(entry, f"`{pattern}` includes no file", hint, "include-without-file")
+            continue
+        found.update(dict.fromkeys(matches))
+    return list(found)
+
+
+def _joined(root: Node, part: Node, findings: Findings) -> Node:
+    entries = dict(root.entries)
+    for key, node in part.entries.items():
+        if key not in _SHARED:
+            hint = "Move it to the first file; included files hold connections and tables"
+            findings.error(node.place, f"`{key}` cannot stand in an included file", hint, "include-key")
+        elif key not in entries:
+            entries[key] = node
+        else:
+            entries[key] = _united(entries[key], node, key, findings)
+    return replace(root, value=entries)
+
+
+def _united(first: Node, second: Node, section: str, findings: Findings) -> Node:
+    entries = dict(first.entries)
+    for name, node in second.entries.items():
+        if name in entries:
+            hint = f"It stands at {entries[name].place} too; rename one of them"
+            findings.error(node.place, f"`{section}.{name}` is defined twice", hint, "duplicate-name")
+        else:
+            entries[name] = node
+    return replace(first, value=entries)

@@ -1,0 +1,89 @@
+"""From files to a :class:`~flowctl.spec.spec.Spec`, in one visible line of passes; all errors of all passes at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flowctl.diagnostics import Diagnostic
+from flowctl.errors import SpecError
+from flowctl.spec import build
+from flowctl.spec.connections import check_connections
+from flowctl.spec.findings import Findings
+from flowctl.spec.include import gather
+from flowctl.spec.merge import effective_tables
+from flowctl.spec.node import Node, plain, scalar_text
+from flowctl.spec.schema import check
+from flowctl.spec.semantics import check_flow
+from flowctl.spec.spec import Spec
+from flowctl.spec.tables import check_tables
+from flowctl.spec.template import render
+from flowctl.spec.variables import variables_of
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One attempt: the spec if it is valid, the effective document as far as it could be read, every finding."""
+
+    spec: Spec | None
+    resolved: Node | None
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def load_spec(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Spec:
+    """The valid spec in ``paths`` (the first has everything, further ones add connections and tables), with
+    ``variables`` from the command line. Raises :class:`SpecError` with all findings. Reads no secret."""
+    reading = read_spec(paths, variables)
+    if reading.spec is None:
+        raise SpecError([found for found in reading.diagnostics if found.severity == "error"])
+    return reading.spec
+
+
+def read_spec(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
+    """As :func:`load_spec`, without raising."""
+    findings = Findings()
+    root = gather([Path(path) for path in paths], findings)
+    if root is None:
+        return Reading(None, None, findings.sorted)
+    findings.next_pass()
+    values = variables_of(root, variables, findings)
+    root = render(root, values, findings)
+    findings.next_pass()
+    findings.extend(check(root, "flow"))
+    types = check_connections(root, findings)
+    findings.next_pass()
+    entries, tables = check_tables(effective_tables(root), types, findings)
+    check_flow(entries, tables, findings)
+    resolved = _resolved(root, entries)
+    if findings.diagnostics:
+        return Reading(None, resolved, findings.sorted)
+    connections = root.entries["connections"].entries
+    spec = Spec(
+        flow=root.entries["flow"].text,
+        state=build.state(root.entries["state"]),
+        connections={name: build.connection(name, node) for name, node in connections.items()},
+        storage=build.storage(root.entries.get("storage")),
+        spark=build.spark(root.entries.get("spark")),
+        tables=tables,
+        digest=_digest(resolved),
+        path=str(paths[0]),
+        variables={name: scalar_text(value) for name, value in values.items()},
+    )
+    return Reading(spec, resolved, ())
+
+
+def _resolved(root: Node, tables: Mapping[str, Node]) -> Node:
+    """The effective document: what is left when variables, includes and defaults have done their work."""
+    entries = {key: node for key, node in root.entries.items() if key not in ("vars", "include", "defaults")}
+    if "tables" in entries:
+        entries["tables"] = replace(entries["tables"], value=dict(tables))
+    return replace(root, value=entries)
+
+
+def _digest(resolved: Node) -> str:
+    """Hex sha256 over the canonical JSON of the effective document: secrets as references, no places."""
+    canonical = json.dumps(plain(resolved), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,102 @@
+"""The effective entry of every table: ``defaults`` < pattern entries < the exact entry.
+
+Maps merge at every depth, lists and scalars replace, ``null`` removes, ``from`` and ``expect`` replace whole. Every
+inherited value remembers where it comes from, so that an error and `validate --resolved` can say so.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from flowctl.spec.names import is_glob, is_pattern, pattern_ids, split_reference
+from flowctl.spec.node import Node, with_origin
+from flowctl.spec.template import fill_placeholders
+
+_WHOLE = ("from", "expect")
+
+
+def effective_tables(root: Node) -> dict[str, Node]:
+    """Id to merged entry, in the order of the file. Entries that are no maps are left out (the schema says why)."""
+    written = root.get("tables")
+    defaults = root.get("defaults")
+    base = with_origin(defaults, "defaults") if defaults and defaults.entries else None
+    entries = {id: node for id, node in (written.entries if written else {}).items() if isinstance(node.value, dict)}
+    patterns = [_Pattern(id, node, pattern_ids(id)) for id, node in entries.items() if is_pattern(id)]
+    return {id: _effective(id, node, base, patterns) for id, node in entries.items()}
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    id: str
+    entry: Node
+    bind: Callable[[str], Mapping[str, str] | None]
+
+
+def _effective(id: str, node: Node, defaults: Node | None, patterns: Sequence[_Pattern]) -> Node:
+    layers = [defaults] if defaults else []
+    if not is_pattern(id):
+        for pattern in patterns:
+            if inherited := _made_by(pattern, id, node):
+                layers.append(with_origin(inherited, pattern.id))
+    merged = replace(node, value={})
+    for layer in [*layers, node]:
+        merged = replace(merged, value=_merged(merged, layer).value)
+    return merged
+
+
+def _merged(under: Node, over: Node) -> Node:
+    """``over`` on top of ``under``; both maps. The result stands where ``over`` stands."""
+    entries = dict(under.entries)
+    for key, node in over.entries.items():
+        below = entries.get(key)
+        if node.value is None:
+            entries.pop(key, None)
+        elif key not in _WHOLE and below is not None and isinstance(below.value, dict) and isinstance(node.value, dict):
+            entries[key] = _merged(below, node)
+        else:
+            entries[key] = _pruned(node) if isinstance(node.value, dict) else node
+    return replace(over, value=entries)
+
+
+def _pruned(node: Node) -> Node:
+    """A map without its nulls, which had nothing to remove."""
+    entries = {key: _pruned(child) for key, child in node.entries.items() if child.value is not None}
+    return replace(node, value=entries) if isinstance(node.value, dict) else node
+
+
+def _made_by(pattern: _Pattern, id: str, exact: Node) -> Node | None:
+    """What ``exact`` inherits from a pattern that makes its id too: the pattern's keys, with ``from`` naming the one
+    object. None when the pattern cannot make it: another object, or one that it excludes."""
+    entry, bound = pattern.entry, pattern.bind(id)
+    source = entry.get("from")
+    if bound is None or source is None or not isinstance(source.value, str):
+        return None
+    connection, object = split_reference(source.value)
+    one = _object_of(object, bound)
+    if one is None:
+        return None
+    own = exact.get("from")
+    if own is not None and own.text != f"{connection}:{one}":
+        return None
+    excluded = entry.get("exclude")
+    last = one.rpartition(".")[2]
+    globs = [item.text for item in excluded.items] if excluded else []
+    if any(fnmatch.fnmatchcase(name, glob) for glob in globs for name in (one, last)):
+        return None
+    entries = {**entry.entries, "from": replace(source, value=f"{connection}:{one}")}
+    entries.pop("exclude", None)
+    return replace(entry, value=entries)
+
+
+def _object_of(pattern: str, bound: Mapping[str, str]) -> str | None:
+    """``public.*`` with table=orders → ``public.orders``; None when it does not match, or stays a pattern."""
+    parts = fill_placeholders(pattern, bound).split(".")
+    names = dict(zip(("table", "schema"), reversed(range(len(parts))), strict=False))
+    for name, at in names.items():
+        if is_glob(parts[at]) and name in bound:
+            if not fnmatch.fnmatchcase(bound[name], parts[at]):
+                return None
+            parts[at] = bound[name]
+    return None if any(map(is_glob, parts)) else ".".join(parts)

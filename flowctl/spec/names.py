@@ -1,0 +1,91 @@
+"""``connection:object`` and what stands behind the colon: dotted database names, or one path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from flowctl.spec.template import placeholders
+
+ObjectSyntax = Literal["dotted", "path"]
+#: Placeholders that a table id, ``from``, ``to`` and texts may hold; filled when the source is looked at.
+PLACEHOLDERS = ("table", "schema", "connection", "id")
+
+_PART = re.compile(r'"((?:[^"]|"")+)"|((?:\$\{[^}]*\}|[^."\s$]|\$(?!\{))+)')
+
+
+def split_reference(text: str) -> tuple[str, str]:
+    """``pg:public.orders`` → ``("pg", "public.orders")``; the object is empty for a bare connection."""
+    connection, _, name = text.partition(":")
+    return connection.strip(), name.strip()
+
+
+def object_parts(text: str, syntax: ObjectSyntax) -> tuple[tuple[str, ...], bool]:
+    """The parts of an object's name, and whether a plain part is a glob; ``ValueError`` says what is wrong."""
+    return ((_path(text),), is_glob(text)) if syntax == "path" else _dotted(text)
+
+
+def is_glob(text: str) -> bool:
+    return "*" in text or "?" in text
+
+
+def pattern_ids(id: str) -> Callable[[str], Mapping[str, str] | None]:
+    """A matcher for the ids that a pattern's id can make: the placeholders' values, or None."""
+    written = re.split(r"\$\{([^}]*)\}", id)
+    seen: set[str] = set()
+    regex = ""
+    for index, piece in enumerate(written):
+        if index % 2 == 0:
+            regex += re.escape(piece)
+        else:
+            regex += f"(?P={piece})" if piece in seen else f"(?P<{piece}>.+)"
+            seen.add(piece)
+    compiled = re.compile(regex)
+
+    def match(other: str) -> Mapping[str, str] | None:
+        found = compiled.fullmatch(other)
+        return found.groupdict() if found else None
+
+    return match
+
+
+def is_pattern(id: str) -> bool:
+    """Whether a table's id makes one table per match of its source."""
+    return bool(placeholders(id))
+
+
+def _dotted(text: str) -> tuple[tuple[str, ...], bool]:
+    parts: list[str] = []
+    glob, quoted_glob = False, False
+    position = 0
+    while True:
+        found = _PART.match(text, position)
+        if found is None:
+            raise ValueError(f"`{text}` is no table name")
+        if found[1] is not None:
+            parts.append(found[1].replace('""', '"'))
+            quoted_glob = quoted_glob or is_glob(found[1])
+        else:
+            parts.append(found[2])
+            glob = glob or is_glob(found[2])
+        position = found.end()
+        if position == len(text):
+            break
+        if text[position] != ".":
+            raise ValueError(f"`{text}` is no table name")
+        position += 1
+    if glob and quoted_glob:
+        raise ValueError(f"`{text}` mixes a glob with a quoted * or ?")
+    return tuple(parts), glob
+
+
+def _path(text: str) -> str:
+    if "://" in text or text.startswith("/"):
+        raise ValueError(f"`{text}` is not relative to the connection's path")
+    if ".." in text.split("/"):
+        raise ValueError(f"`{text}` leaves the connection's path with ..")
+    path = text.strip("/")
+    if not path:
+        raise ValueError("the path is empty")
+    return path

@@ -1,0 +1,117 @@
+"""A YAML document as a tree of values that keep their place in the file, from reading to the last check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flowctl.diagnostics import Mark
+
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """``mark`` is the place of the value, ``key_mark`` that of the key it stands under (None in lists and at the top).
+    ``origin`` names the layer that wrote it when it was inherited: ``defaults`` or a pattern's id; empty when it
+    stands in the entry itself. Maps keep the order of the file; treat them as frozen."""
+
+    value: Scalar | dict[str, Node] | list[Node]
+    mark: Mark
+    key_mark: Mark | None = None
+    origin: str = ""
+
+    @property
+    def place(self) -> Mark:
+        """Where an error about the whole entry points: its key, if it has one."""
+        return self.key_mark or self.mark
+
+    @property
+    def entries(self) -> dict[str, Node]:
+        """The map's entries; none when this is no map."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    @property
+    def items(self) -> list[Node]:
+        """The list's items; none when this is no list."""
+        return self.value if isinstance(self.value, list) else []
+
+    @property
+    def text(self) -> str:
+        """The scalar as text; empty for maps, lists and null."""
+        return "" if self.value is None or isinstance(self.value, dict | list) else scalar_text(self.value)
+
+    def get(self, path: str) -> Node | None:
+        """The node at a dotted path of keys, or None."""
+        found: Node | None = self
+        for key in path.split("."):
+            found = found.entries.get(key) if found else None
+        return found
+
+    def at(self, path: list[str | int]) -> Node:
+        """The deepest node that is there along ``path``, as JSON Schema gives it."""
+        found = self
+        for step in path:
+            match found.value:
+                case dict() as entries if step in entries:
+                    found = entries[str(step)]
+                case list() as items if isinstance(step, int) and step < len(items):
+                    found = items[step]
+                case _:
+                    break
+        return found
+
+
+def scalar_text(value: Scalar) -> str:
+    """As YAML 1.2 writes it: ``true``, ``5``, ``text``."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case _:
+            return str(value)
+
+
+def plain(node: Node) -> Any:
+    """The bare values: what JSON would hold."""
+    match node.value:
+        case dict() as entries:
+            return {key: plain(child) for key, child in entries.items()}
+        case list() as items:
+            return [plain(child) for child in items]
+        case value:
+            return value
+
+
+def leaves(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
+    """Every scalar and list below ``node`` with its dotted path; empty maps too."""
+    if node.entries:
+        for key, child in node.entries.items():
+            yield from leaves(child, f"{path}.{key}" if path else key)
+    else:
+        yield path, node
+
+
+def with_origin(node: Node, origin: str) -> Node:
+    """The same tree, every node of it inherited from ``origin``."""
+    match node.value:
+        case dict() as entries:
+            value: Any = {key: with_origin(child, origin) for key, child in entries.items()}
+        case list() as items:
+            value = [with_origin(child, origin) for child in items]
+        case value:
+            pass
+    return replace(node, value=value, origin=origin)
+
+
+def without(node: Node, path: str) -> Node:
+    """The same map without the key at a dotted path."""
+    key, _, rest = path.partition(".")
+    entries = dict(node.entries)
+    if rest and key in entries:
+        entries[key] = without(entries[key], rest)
+    else:
+        entries.pop(key, None)
+    return replace(node, value=entries)

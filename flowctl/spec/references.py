@@ -1,0 +1,118 @@
+"""``from`` and ``to``: what a table reads and where it is written, as values, with what is wrong about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from flowctl.spec.findings import Findings
+from flowctl.spec.names import ObjectSyntax, object_parts, split_reference
+from flowctl.spec.node import Node
+from flowctl.spec.schema import connector_schema, object_syntax, role
+from flowctl.spec.spec import ObjectSource, QuerySource, Source, SqlSource, TargetRef
+from flowctl.spec.suggest import did_you_mean
+from flowctl.spec.template import REF_MARKER
+
+#: Connection name to type; None: there is such a connection, and its type is wrong (reported there).
+ConnectionTypes = Mapping[str, str | None]
+
+_ONE_OF = ("table", "path", "query", "sql")
+
+
+def source_of(node: Node, connections: ConnectionTypes, findings: Findings) -> Source | None:
+    """The source that ``from`` names, or None with an error (perhaps one that stands elsewhere)."""
+    if isinstance(node.value, str):
+        connection, name = split_reference(node.value)
+        if not name:
+            hint = f"Write `{connection}:` and the object, as in {connection}:public.orders"
+            findings.error(node, f"`{connection}` names a connection and no object", hint, "no-object")
+            return None
+        return _object_source(node, connection, name, connections, findings)
+    given = [key for key in _ONE_OF if key in node.entries]
+    if len(given) != 1:
+        what = f"`from` has {' and '.join(f'`{key}`' for key in given)}" if given else "`from` names nothing to read"
+        findings.error(node.place, what, "Write one of `table`, `path`, `query` and `sql`", "from-one-of")
+        return None
+    text = node.entries[given[0]]
+    connection_node = node.entries.get("connection")
+    if given == ["sql"]:
+        if connection_node:
+            hint = "Write `query` for SQL that the connection runs, or remove `connection`"
+            findings.error(connection_node.place, "`sql` runs on Spark and takes no connection", hint, "from-one-of")
+        return SqlSource(text.text, tuple(sorted(set(REF_MARKER.findall(text.text)))))
+    if connection_node is None:
+        findings.error(node.place, "`from` has no `connection`", "Add `connection: …`", "missing-key")
+        return None
+    if given == ["query"]:
+        type = _source_type(connection_node, connection_node.text, connections, findings)
+        if type and object_syntax(type) == "path":
+            title = connector_schema(type)["title"]
+            hint = "Write `path`, or a table with `from: {sql: …}` over it"
+            findings.error(text.place, f"{title} takes no queries", hint, "no-queries")
+            return None
+        return QuerySource(connection_node.text, text.text) if type else None
+    return _object_source(text, connection_node.text, text.text, connections, findings, at=connection_node)
+
+
+def target_of(node: Node, connections: ConnectionTypes, findings: Findings) -> TargetRef | None:
+    """The target that ``to`` names; a bare connection means the table's id there. Whether such a connection can be
+    written depends on the mode: :mod:`flowctl.spec.tables` asks."""
+    if isinstance(node.value, str):
+        connection, name = split_reference(node.value)
+        at, object_node = node, node
+    else:
+        at = node.entries["connection"]
+        object_node = node.entries.get("table") or node.entries.get("path") or node
+        connection, name = at.text, object_node.text
+        if "table" in node.entries and "path" in node.entries:
+            findings.error(node.place, "`to` has `table` and `path`", "Keep one of the two", "to-one-of")
+            return None
+    type = _known_type(at, connection, connections, findings)
+    if type is None:
+        return None
+    parts, glob = _parts(object_node, name or "${id}", type, findings)
+    if glob:
+        hint = "Write one name; ${table} and ${id} stand for the parts that differ"
+        findings.error(object_node, "`to` cannot be a pattern", hint, "glob-in-target")
+        return None
+    return TargetRef(connection, parts) if parts else None
+
+
+def _object_source(
+    node: Node, connection: str, name: str, connections: ConnectionTypes, findings: Findings, at: Node | None = None
+) -> ObjectSource | None:
+    type = _source_type(at or node, connection, connections, findings)
+    if type is None:
+        return None
+    parts, glob = _parts(node, name, type, findings)
+    return ObjectSource(connection, parts, glob) if parts else None
+
+
+def _known_type(node: Node, connection: str, connections: ConnectionTypes, findings: Findings) -> str | None:
+    if connection not in connections:
+        hint = did_you_mean(connection, connections, "There are: ")
+        findings.error(node, f"there is no connection `{connection}`", hint, "unknown-connection")
+        return None
+    return connections[connection]
+
+
+def _source_type(node: Node, connection: str, connections: ConnectionTypes, findings: Findings) -> str | None:
+    """The connection's type, if it can be read."""
+    type = _known_type(node, connection, connections, findings)
+    if type is None or role(type, "source") is not None:
+        return type
+    what = f"reading from {connector_schema(type)['title']} (`{connection}`) is not in this version"
+    hint = "A table of this flow is read by `from: {sql: …}` with {{ ref('id') }}"
+    findings.error(node, what, hint, "not-in-this-version")
+    return None
+
+
+def _parts(node: Node, name: str, type: str, findings: Findings) -> tuple[tuple[str, ...], bool]:
+    syntax = cast(ObjectSyntax, object_syntax(type))
+    try:
+        return object_parts(name, syntax)
+    except ValueError as error:
+        how = "Write schema.table, each part plain or in double quotes"
+        hint = how if syntax == "dotted" else "Write a path below the connection's"
+        findings.error(node, str(error), hint, "bad-object")
+        return (), False

@@ -1,0 +1,165 @@
+"""The published JSON Schemas at work: which there are, and what each says of a node.
+
+Two passes. The envelope knows no connector; `schemas/connectors/<type>.schema.json` describes one connection type
+(closed) and, in its ``source`` and ``target`` definitions, what tables that read or write such a connection may say.
+A closed envelope over closed fragments would reject everything, so they are never put into one ``allOf``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowctl.diagnostics import Diagnostic
+from flowctl.spec.messages import diagnose
+from flowctl.spec.node import Node, plain
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
+Schema = Mapping[str, Any]
+
+
+@cache
+def schema_file(name: str) -> Schema:
+    """One published schema as it is written: ``flow.schema.json``, ``connectors/delta.schema.json``."""
+    document: Schema = json.loads((_folder() / name).read_text(encoding="utf-8"))
+    return document
+
+
+@cache
+def flow_schema() -> Schema:
+    """The envelope with every ``$ref`` replaced by what it points to."""
+    document = schema_file("flow.schema.json")
+    inlined: Schema = _inlined(document, document["$defs"])
+    return inlined
+
+
+@cache
+def connector_types() -> tuple[str, ...]:
+    """The connection types of this version, sorted."""
+    return tuple(sorted(path.name.partition(".")[0] for path in (_folder() / "connectors").glob("*.schema.json")))
+
+
+def connector_schema(type: str) -> Schema:
+    return schema_file(f"connectors/{type}.schema.json")
+
+
+def definition(name: str) -> Schema:
+    """One of the envelope's ``$defs``."""
+    found: Schema = flow_schema()["$defs"][name]
+    return found
+
+
+def later_types() -> Sequence[str]:
+    """Connection types that are known and not in this version."""
+    found: Sequence[str] = flow_schema()["x-later-types"]
+    return found
+
+
+def object_syntax(type: str) -> str:
+    """``dotted`` or ``path``: how objects of this connection type are written."""
+    found: str = connector_schema(type)["x-object"]
+    return found
+
+
+def role(type: str, side: str) -> Schema | None:
+    """What tables may say when a connection of this type is their ``source`` or ``target``; None: it cannot be one."""
+    found: Schema | None = connector_schema(type)["$defs"].get(side)
+    return None if found is None or found.get("x-later") else found
+
+
+def target_modes(type: str) -> tuple[str, ...]:
+    """The modes that a target of this type takes; also for one that comes in a later version."""
+    target = connector_schema(type)["$defs"].get("target")
+    return tuple(target["properties"]["mode"]["enum"]) if target else ()
+
+
+def check(node: Node, schema_name: str, label: str = "") -> list[Diagnostic]:
+    """What the named schema says of ``node``: ``flow``, or a connection type. ``label`` is put before the paths."""
+    errors = _validator(schema_name).iter_errors(plain(node))
+    return [found for error in errors for found in diagnose(error, node, label)]
+
+
+def check_table(node: Node, label: str, *roles: str) -> list[Diagnostic]:
+    """What the schema of tables says of a merged entry in these roles: ``mode:merge``, ``source:postgres``, … Roles
+    forbid keys (``false``): :func:`forbidden` tells which, and they are to be removed before."""
+    value = plain(node)
+    errors = [*_validator("table").iter_errors(value)]
+    errors += [error for name in roles for error in _validator(name).iter_errors(value)]
+    return [found for error in errors for found in diagnose(error, node, label)]
+
+
+@cache
+def forbidden(role_name: str) -> tuple[str, ...]:
+    """Dotted paths of the keys that a role cannot use."""
+    return tuple(_forbidden(_role_schema(role_name)))
+
+
+def modes_with(path: str) -> list[str]:
+    """The modes that can use the key at ``path``."""
+    modes: Mapping[str, Schema] = flow_schema()["$defs"]["modes"]
+    own = {path} | {path[:at] for at, char in enumerate(path) if char == "."}
+    return [mode for mode in modes if own.isdisjoint(forbidden(f"mode:{mode}"))]
+
+
+@cache
+def _validator(name: str) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator
+
+    match name:
+        case "flow":
+            return Draft202012Validator({key: value for key, value in flow_schema().items() if key != "$defs"})
+        case "table":
+            return Draft202012Validator({**definition("table"), "required": ["from", "to", "mode"]})
+        case _ if ":" in name or name == "sql_source":
+            return Draft202012Validator(_role_schema(name))
+        case _:
+            return Draft202012Validator(connector_schema(name))
+
+
+def _role_schema(name: str) -> Schema:
+    kind, _, which = name.partition(":")
+    match kind:
+        case "mode":
+            schema: Schema = flow_schema()["$defs"]["modes"][which]
+        case "sql_source":
+            schema = definition("sql_source")
+        case _:
+            schema = role(which, kind) or {}
+    return schema
+
+
+def _forbidden(schema: Any, path: str = "") -> Iterator[str]:
+    if schema is False:
+        yield path
+    elif isinstance(schema, Mapping):
+        for key, child in schema.get("properties", {}).items():
+            yield from _forbidden(child, f"{path}.{key}" if path else key)
+
+
+def _inlined(schema: Any, definitions: Schema) -> Any:
+    """Keys beside a ``$ref`` go over what it points to; ``properties`` are united. Resolving references while
+    validating takes longer than all the rest of it."""
+    match schema:
+        case {"$ref": str(reference), **beside}:
+            target = _inlined(definitions[reference.removeprefix("#/$defs/")], definitions)
+            own = _inlined(beside, definitions)
+            united = {**target.get("properties", {}), **own.get("properties", {})}
+            return {**target, **own, **({"properties": united} if united else {})}
+        case dict():
+            return {key: _inlined(value, definitions) for key, value in schema.items()}
+        case list():
+            return [_inlined(value, definitions) for value in schema]
+        case _:
+            return schema
+
+
+def _folder() -> Path:
+    """In the wheel the schemas lie inside the package; an editable install has them beside it."""
+    package = Path(__file__).parent.parent
+    installed = package / "_schemas"
+    return installed if installed.is_dir() else package.parent / "schemas"

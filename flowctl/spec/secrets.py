@@ -1,0 +1,128 @@
+"""Secrets: references in the spec, values only when something is opened, and one redactor that knows every value.
+
+``${secret:env:NAME}`` and ``${secret:file:PATH}`` stand for a whole value or a part of one. A provider is a function
+from the name to the value; Vault, AWS, GCP and Azure join :data:`PROVIDERS` the same way. Whatever is revealed is
+registered with :data:`REDACTOR` in the same step, so no value can be used before it can be hidden.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote
+
+from flowctl.errors import TableError
+from flowctl.spec.spec import SecretRef, SecretText
+
+#: From a reference's name to the value, exactly as it is to be used. Raises :class:`TableError` when there is none.
+Provider = Callable[[str], str]
+
+LATER_PROVIDERS = ("vault", "aws", "gcp", "azure")
+_REFERENCE = re.compile(r"\$\$\{|\$\{secret:([^:}]*):([^}]*)\}")
+#: Shorter values would be found everywhere, inside numbers and words, and nothing readable would be left.
+_SHORTEST = 4
+
+
+def parse_secrets(text: str) -> str | SecretText:
+    """``text`` with its references made values; plain text (``$${`` made ``${``) when it holds none."""
+    parts: list[str | SecretRef] = []
+    literal, start = "", 0
+    for found in _REFERENCE.finditer(text):
+        literal += text[start : found.start()]
+        start = found.end()
+        if found[0] == "$${":
+            literal += "${"
+            continue
+        if literal:
+            parts.append(literal)
+        parts.append(SecretRef(found[1], found[2]))
+        literal = ""
+    literal += text[start:]
+    if not parts:
+        return literal
+    return SecretText((*parts, literal) if literal else tuple(parts))
+
+
+def reveal(value: Any) -> Any:
+    """``value`` with its references resolved; lists and maps are walked, everything else is returned as it is. Inside
+    a URL each value is percent-encoded. Raises :class:`TableError` when a secret is not there."""
+    match value:
+        case SecretText(parts):
+            in_url = isinstance(parts[0], str) and "://" in parts[0]
+            return "".join(part if isinstance(part, str) else _resolved(part, in_url=in_url) for part in parts)
+        case Mapping():
+            return {key: reveal(item) for key, item in value.items()}
+        case list() | tuple():
+            return [reveal(item) for item in value]
+        case _:
+            return value
+
+
+def password_in_clear(text: str) -> bool:
+    """Whether ``text`` is a URL whose password is not a reference. User names may stand in clear."""
+    if "://" not in text:
+        return False
+    shown = _REFERENCE.sub("", text)
+    authority = re.sub(r"^[^:]*://", "", shown).partition("/")[0]
+    if "@" in authority:
+        userinfo = authority.rpartition("@")[0]
+        if userinfo.partition(":")[2]:
+            return True
+    return bool(re.search(r"[?&;](password|passwd|pwd|secret|token|sig)=[^&;]", shown, re.IGNORECASE))
+
+
+class Redactor:
+    """Replaces every registered secret by ``***``: as it is, percent-encoded, decoded, and as JSON writes it."""
+
+    def __init__(self) -> None:
+        self._forms: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+
+    def register(self, secret: str) -> None:
+        """Values of fewer than four characters are not hidden."""
+        plain = {secret, unquote(secret), *secret.splitlines()}
+        forms = {form for text in plain for form in (text, quote(text, safe=""), quote(text), quote_plus(text))}
+        forms |= {json.dumps(text, ensure_ascii=ascii_only)[1:-1] for text in plain for ascii_only in (True, False)}
+        new = {form for form in forms if len(form) >= _SHORTEST} - self._forms
+        if new:
+            self._forms |= new
+            longest_first = sorted(self._forms, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+
+    def redact(self, text: str) -> str:
+        return self._pattern.sub("***", text) if self._pattern else text
+
+
+#: The one redactor; `flowctl.cli.output` puts all output through it.
+REDACTOR = Redactor()
+
+
+def _from_environment(name: str) -> str:
+    value = os.environ.get(name)
+    if value is None:
+        hint = f"Set it before the run: export {name}=…"
+        raise TableError(f"the environment variable {name} that a secret refers to is not set", hint=hint)
+    return value
+
+
+def _from_file(path: str) -> str:
+    """The file's text without the line break at its end, which editors and Kubernetes disagree about."""
+    try:
+        return Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        message = f"cannot read the secret file {path}: {reason}"
+        raise TableError(message, hint="Check the path and its permissions") from error
+
+
+PROVIDERS: dict[str, Provider] = {"env": _from_environment, "file": _from_file}
+
+
+def _resolved(reference: SecretRef, *, in_url: bool) -> str:
+    value = PROVIDERS[reference.provider](reference.name)
+    REDACTOR.register(value)
+    return quote(value, safe="") if in_url else value

@@ -1,0 +1,16 @@
+"""Did you mean: the known name next to a mistyped one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def did_you_mean(written: str, known: Iterable[str], otherwise: str = "") -> str:
+    """``Did you mean `name`?``, or ``otherwise`` followed by what there is."""
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    if close := get_close_matches(written, names, n=1, cutoff=0.6):
+        return f"Did you mean `{close[0]}`?"
+    listing = ", ".join(names) if names else "none"
+    return f"{otherwise}{listing}" if otherwise else f"Known: {listing}"

@@ -1,0 +1,152 @@
+"""Second pass: each merged table against what its mode, its source and its target can use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flowctl.spec import build
+from flowctl.spec.details import check_details
+from flowctl.spec.findings import Findings
+from flowctl.spec.messages import LATER_HINT
+from flowctl.spec.names import is_pattern
+from flowctl.spec.node import Node, leaves, without
+from flowctl.spec.references import ConnectionTypes, source_of, target_of
+from flowctl.spec.schema import (
+    check_table,
+    connector_schema,
+    connector_types,
+    definition,
+    forbidden,
+    modes_with,
+    object_syntax,
+    role,
+    target_modes,
+)
+from flowctl.spec.spec import ObjectSource, Source, SqlSource, TableSpec, TargetRef
+
+
+def check_tables(
+    entries: Mapping[str, Node], connections: ConnectionTypes, findings: Findings
+) -> tuple[dict[str, Node], tuple[TableSpec, ...]]:
+    """The effective entries (keys dropped that were inherited and cannot be used) and the tables without errors."""
+    checking = [_Checking(id, node, connections, findings) for id, node in entries.items()]
+    tables = [check.table() for check in checking]
+    return {check.id: check.node for check in checking}, tuple(table for table in tables if table)
+
+
+class _Checking:
+    """One table on its way from entry to value."""
+
+    def __init__(self, id: str, node: Node, connections: ConnectionTypes, findings: Findings) -> None:
+        self.id = id
+        self.node = node
+        self.connections = connections
+        self.findings = findings
+        self.label = f"tables.{id}"
+
+    def table(self) -> TableSpec | None:
+        """The value, or None with at least one error."""
+        errors_before = len(self.findings.diagnostics)
+        source, target = self._source(), self._target()
+        roles = self._roles(source, target)
+        for role_name, using in roles.items():
+            self._drop_unusable(role_name, using)
+        shape = check_table(self.node, self.label, *roles)
+        self.findings.extend(shape)
+        if not shape:
+            check_details(self.node, self.label, self.findings)
+            if source:
+                self._check_pattern(source)
+        if len(self.findings.diagnostics) > errors_before or source is None or target is None:
+            return None
+        return build.table(self.id, self.node, source, target)
+
+    def _source(self) -> Source | None:
+        node = self.node.entries.get("from")
+        return source_of(node, self.connections, self.findings) if node and _well_formed(node, "from") else None
+
+    def _target(self) -> TargetRef | None:
+        node = self.node.entries.get("to")
+        return target_of(node, self.connections, self.findings) if node and _well_formed(node, "to") else None
+
+    def _roles(self, source: Source | None, target: TargetRef | None) -> dict[str, str]:
+        """Which definitions count for this table, each with the words for an error about it."""
+        roles: dict[str, str] = {}
+        mode = self.node.entries.get("mode")
+        if mode and mode.text in definition("modes"):
+            roles[f"mode:{mode.text}"] = f"with mode {mode.text}"
+        match source:
+            case SqlSource():
+                roles["sql_source"] = "with `from: {sql: …}`"
+            case None:
+                pass
+            case _:
+                type = self.connections[source.connection]
+                roles[f"source:{type}"] = f"when reading from {connector_schema(str(type))['title']}"
+        type = self.connections[target.connection] if target else None
+        if target and type and self._can_write(type, target.connection, mode):
+            roles[f"target:{type}"] = f"when writing to {connector_schema(type)['title']}"
+        return roles
+
+    def _can_write(self, type: str, connection: str, mode: Node | None) -> bool:
+        title = connector_schema(type)["title"]
+        target = connector_schema(type)["$defs"].get("target", {})
+        if mode and mode.text in definition("modes") and mode.text not in target_modes(type):
+            able = [other for other in connector_types() if role(other, "target") and mode.text in target_modes(other)]
+            hint = target.get("x-instead", f"Connections that can: {', '.join(able)}")
+            what = f"{title} (`{connection}`) cannot take mode {mode.text}"
+            self.findings.error(mode, what, hint, "mode-of-target")
+            return False
+        if role(type, "target") is None:
+            what = f"writing to {title} (`{connection}`) is not in this version"
+            self.findings.error(self.node.entries["to"], what, LATER_HINT, "not-in-this-version")
+            return False
+        return True
+
+    def _drop_unusable(self, role_name: str, using: str) -> None:
+        """A key that cannot be used is an error where the entry itself writes it, and dropped where it is inherited."""
+        for path in forbidden(role_name):
+            found = self.node.get(path)
+            if found is None:
+                continue
+            if _own(found):
+                modes = modes_with(path) if role_name.startswith("mode:") else []
+                hint = f"Remove it, or use mode {' or '.join(modes)}" if modes else "Remove it"
+                self.findings.error(found.place, f"`{path}` cannot be used {using}", hint, "unusable-key")
+            self.node = without(self.node, path)
+
+    def _check_pattern(self, source: Source) -> None:
+        """A pattern in `from` and a placeholder in the id belong together, except for many files in one table."""
+        at = self.node.entries["from"]
+        is_glob = isinstance(source, ObjectSource) and source.is_glob
+        dotted = is_glob and object_syntax(str(self.connections[source.connection])) == "dotted"  # type: ignore[union-attr]
+        if dotted and not is_pattern(self.id):
+            hint = f'Put a placeholder into the id, as in "{self.id}_${{table}}", or name one table'
+            self.findings.error(at, f"`{self.id}` reads many tables into one", hint, "pattern-without-placeholder")
+        if is_pattern(self.id) and not isinstance(source, ObjectSource):
+            hint = "Read objects that match a pattern, as in pg:public.*, or remove the placeholder"
+            self.findings.error(at, "a query makes one table, and the id has a placeholder", hint, "placeholder-in-id")
+        exclude = self.node.entries.get("exclude")
+        if exclude and _own(exclude) and not is_glob:
+            hint = "Remove it, or write a pattern in `from`"
+            self.findings.error(
+                exclude.place, "`exclude` has no meaning without a pattern in `from`", hint, "unusable-key"
+            )
+
+
+def _own(node: Node) -> bool:
+    """Whether the entry itself has written any of this."""
+    return any(not leaf.origin for _, leaf in leaves(node))
+
+
+def _well_formed(node: Node, key: str) -> bool:
+    """Whether the schema has nothing to say about the shape of `from` or `to`: only then are its words read."""
+    if isinstance(node.value, str):
+        return bool(node.value)
+    known = definition(key)["then"]["properties"]
+    has_all = all(name in node.entries for name in definition(key)["then"].get("required", ()))
+    return (
+        has_all
+        and bool(node.entries)
+        and all(name in known and isinstance(child.value, str) and child.value for name, child in node.entries.items())
+    )

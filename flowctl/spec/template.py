@@ -1,0 +1,155 @@
+"""Fills ``{{ … }}`` inside string values, each value alone, in a Jinja2 sandbox that knows ``vars`` and ``ref``.
+
+A value that is exactly one expression keeps the expression's type. Statements (``{% %}``) and comments are refused:
+a template that decides the shape of the spec would make its places meaningless.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from flowctl.spec.findings import Findings
+from flowctl.spec.node import Node, Scalar
+from flowctl.spec.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import SandboxedEnvironment
+
+#: What ``ref('id')`` leaves in ``from.sql`` for the resolver to replace.
+REF_MARKER = re.compile(r"\{\{ref:([^}]*)\}\}")
+_EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_STATEMENT = re.compile(r"\{[%#]")
+_LONE = re.compile(r"\s*\{\{-?(.*?)-?\}\}\s*", re.DOTALL)
+
+
+def render(root: Node, variables: Mapping[str, Scalar], findings: Findings) -> Node:
+    """``root`` with every ``{{ }}`` filled in. ``vars`` itself is left alone. A value that cannot be filled keeps its
+    text, with an error at its place."""
+    rendering = _Rendering(variables, findings)
+    return rendering.map(root, skip=("vars", "include"))
+
+
+@dataclass
+class _Rendering:
+    variables: Mapping[str, Scalar]
+    findings: Findings
+    _filled: dict[tuple[str, bool], Scalar] = field(default_factory=dict)
+    _environment: SandboxedEnvironment | None = None
+
+    def map(self, node: Node, *, skip: tuple[str, ...] = ()) -> Node:
+        changed = {
+            key: child if key in skip else self.node(child, in_sql=key == "sql") for key, child in node.entries.items()
+        }
+        return replace(node, value=changed)
+
+    def node(self, node: Node, *, in_sql: bool = False) -> Node:
+        match node.value:
+            case str() as text if "{{" in text or _STATEMENT.search(text):
+                return replace(node, value=self._fill(text, node, in_sql=in_sql))
+            case dict():
+                return self.map(node)
+            case list() as items:
+                return replace(node, value=[self.node(item) for item in items])
+            case _:
+                return node
+
+    def _fill(self, text: str, node: Node, *, in_sql: bool) -> Scalar:
+        if _STATEMENT.search(_EXPRESSION.sub("", text)):
+            hint = "Only {{ expressions }} work, inside one value; write other text as {{ '{%' }}"
+            self.findings.error(node, "{% %} and {# #} are not supported", hint, "template-statement")
+            return text
+        if (text, in_sql) not in self._filled:
+            try:
+                self._filled[text, in_sql] = self._evaluated(text, in_sql=in_sql)
+            except Exception as error:  # noqa: BLE001 - an expression may raise anything; all of it is the author's
+                message, hint = self._explained(error)
+                self.findings.error(node, message, hint, "template")
+                return text
+        return self._filled[text, in_sql]
+
+    def _evaluated(self, text: str, *, in_sql: bool) -> Scalar:
+        environment = self._environment or self._start()
+        names = {"vars": self.variables, "ref": _reference if in_sql else _no_reference}
+        if (lone := _LONE.fullmatch(text)) and "{{" not in lone[1] and "}}" not in lone[1]:
+            value = environment.compile_expression(lone[1], undefined_to_none=False)(**names)
+            return _scalar(value)
+        return environment.from_string(text).render(**names)
+
+    def _start(self) -> SandboxedEnvironment:
+        """Jinja2 is imported when the first expression needs it: it costs a small spec a tenth of its time."""
+        from jinja2 import StrictUndefined
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
+        environment.globals.clear()
+        self._environment = environment
+        return environment
+
+    def _explained(self, error: Exception) -> tuple[str, str]:
+        from jinja2 import TemplateSyntaxError, UndefinedError
+
+        match error:
+            case TemplateSyntaxError():
+                return f"the expression cannot be read: {error.message}", "Check what stands between {{ and }}"
+            case UndefinedError() if name := re.search(r"has no attribute '(\w+)'", str(error)):
+                hint = did_you_mean(name[1], self.variables, "Add it to `vars`; there are: ")
+                return f"`vars.{name[1]}` is not defined", hint
+            case UndefinedError() if name := re.match(r"'(\w+)' is undefined", str(error)):
+                hint = (
+                    f"Write `vars.{name[1]}`"
+                    if name[1] in self.variables
+                    else "The names are `vars` and, in SQL, `ref`"
+                )
+                return f"`{name[1]}` is not defined", hint
+            case _:
+                return f"the expression fails: {error}", "Check what stands between {{ and }}"
+
+
+def _scalar(value: Any) -> Scalar:
+    """Raises for undefined names (Jinja2's own error) and for values that are no scalars."""
+    from jinja2 import StrictUndefined
+
+    match value:
+        case StrictUndefined():
+            return str(value)
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return str(value)
+        case _:
+            raise ValueError(f"it gives a {type(value).__name__}, not a text, number or boolean")
+
+
+def _reference(table: str) -> str:
+    return f"{{{{ref:{table}}}}}"
+
+
+def _no_reference(table: str) -> str:
+    raise ValueError("`ref()` works in `from: {sql: …}` only")
+
+
+def fill_placeholders(text: str, values: Mapping[str, str], unknown: Callable[[str], None] | None = None) -> str:
+    """``text`` with ``${name}`` replaced from ``values`` and ``$${`` made a literal ``${``. Other names stay as they
+    are (``${secret:…}`` among them) and are handed to ``unknown``."""
+
+    def filled(match: re.Match[str]) -> str:
+        if match[0] == "$${":
+            return "${"
+        if match[1] not in values:
+            if unknown:
+                unknown(match[1])
+            return match[0]
+        return values[match[1]]
+
+    return _PLACEHOLDER.sub(filled, text)
+
+
+def placeholders(text: str) -> list[str]:
+    """The names in ``${name}``, in order; ``$${`` is none."""
+    return [name for name in _PLACEHOLDER.findall(text) if name]
+
+
+_PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^}]*)\}")
