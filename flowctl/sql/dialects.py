@@ -1,4 +1,4 @@
-"""What the three SQL dialects write differently: names, literals and equality that knows nulls.
+"""What the three SQL dialects write differently and flowctl writes itself: names and typed literals.
 
 sqlglot renders the statements; types and typed literals are text from here or from a connector's own type table,
 because sqlglot changes types between dialects (a zoneless TIMESTAMP becomes Spark's zoned one).
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import datetime as dt
 from typing import Literal, assert_never
-
-from sqlglot import exp
 
 from flowctl.model import types
 from flowctl.model.types import DataType, Decimal, Scalar
@@ -61,11 +59,6 @@ def moment(at: str, dialect: Dialect) -> str:
     text with six digits and ``Z``, as every zoned timestamp is stored there."""
     instant = dt.datetime.fromisoformat(at)
     return literal(TypedValue(types.TIMESTAMP, instant.astimezone(dt.UTC)), dialect)
-
-
-def same(left: exp.Expr, right: exp.Expr) -> exp.Expr:
-    """Equality for which two nulls are equal: ``<=>``, ``IS NOT DISTINCT FROM`` or ``IS``."""
-    return exp.NullSafeEQ(this=left, expression=right)
 
 
 def _is_number(kind: DataType) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from flowctl.sql import dialects
-from flowctl.sql.dialects import Dialect, same
+from flowctl.sql.dialects import Dialect
 
 #: When a row of a merge target was soft-deleted; null while the source has it.
 SOFT_DELETED = "_deleted_at"
@@ -151,7 +151,7 @@ def _action(change: Upsert) -> exp.Case:
 
 
 def _changed(change: Upsert) -> exp.Expr:
-    differs = [exp.not_(same(_column("s", name), _column("t", name))) for name in change.compared]
+    differs = [exp.not_(_same(_column("s", name), _column("t", name))) for name in change.compared]
     came_back = [_not_null(_column("t", SOFT_DELETED))] if change.marks_deletes else []
     return exp.or_(*differs, *came_back) if differs or came_back else exp.false()
 
@@ -174,6 +174,11 @@ def _is(change: Upsert, operation: str) -> exp.Expr:
 def _keys_match(change: Upsert, left: str, right: str) -> exp.Expr:
     """Plain equality: keys are never null here, and hash joins and indexes want it plain."""
     return exp.and_(*(exp.EQ(this=_column(left, name), expression=_column(right, name)) for name in change.key))
+
+
+def _same(left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    """Equality for which two nulls are equal: ``IS NOT DISTINCT FROM``, or ``IS`` in SQLite."""
+    return exp.NullSafeEQ(this=left, expression=right)
 
 
 def _not_null(column: exp.Expr) -> exp.Expr:

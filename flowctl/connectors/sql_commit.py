@@ -1,0 +1,229 @@
+"""The transaction that commits one number into an SQL database: the record, the DDL and the change, all or nothing.
+
+The record goes in first: ``_flowctl_commits`` has the primary key (lineage, table, seq), so of two writers of one
+number the second waits for the first and then finds it taken. That is also what makes a void final: once its row is
+there, nothing else can land under that number.
+
+The connector brings a :class:`Transaction` that is already open, and the staged rows in a table of the same types.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, assert_never
+
+from flowctl.connectors.base import OP_COLUMN, CommitLookup, WriteJob
+from flowctl.errors import StateConflict, TableError
+from flowctl.model.commit import Commit, RowCounts, commit_from_record
+from flowctl.sql import dialects
+from flowctl.sql.dialects import Dialect
+from flowctl.sql.difference import Upsert, addition, difference, removal
+
+COMMITS = "_flowctl_commits"
+#: Records kept for each table; older numbers are refused by the newest one alone.
+KEPT_COMMITS = 100
+#: The rows that a merge changes, as a temporary table.
+_DIFFERENCE = "_flowctl_difference"
+
+COMMIT_COLUMNS = ("lineage", "table", "seq", "intent_id", "target_id", "position", "void", "at")
+
+
+class Transaction(Protocol):
+    """An open transaction. ``execute`` returns the number of rows it touched; parameters stand for ``marker``."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    @property
+    def marker(self) -> str: ...
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int: ...
+
+    def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Where the rows to commit are: name parts, their columns in order, and how many there must be."""
+
+    table: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: int
+
+
+def commits_statement(table: tuple[str, ...], dialect: Dialect) -> str:
+    """The DDL of the commits table; text and integers only, so that it is the same everywhere."""
+    kinds = {"seq": "BIGINT NOT NULL", "void": "BOOLEAN NOT NULL", "position": "TEXT"}
+    columns = ", ".join(
+        f"{dialects.quoted(name, dialect)} {kinds.get(name, 'TEXT NOT NULL')}" for name in COMMIT_COLUMNS
+    )
+    key = ", ".join(dialects.quoted(name, dialect) for name in ("lineage", "table", "seq"))
+    return f"CREATE TABLE IF NOT EXISTS {dialects.table(table, dialect)} ({columns}, PRIMARY KEY ({key}))"
+
+
+def claim(tx: Transaction, commits: tuple[str, ...], record: Commit, at: str) -> Commit | None:
+    """Takes ``record``'s number in this transaction and returns None; or returns the commit that has it already under
+    our intent id. :class:`StateConflict` when another intent has it, or a higher number is there."""
+    newest = newest_commit(tx, commits, record.lineage, record.table)
+    if newest is not None and newest.seq >= record.seq:
+        return already_committed(newest, record)
+    name, markers = dialects.table(commits, tx.dialect), ", ".join([tx.marker] * len(COMMIT_COLUMNS))
+    taken = tx.execute(
+        f"INSERT INTO {name} ({_names(tx)}) VALUES ({markers}) ON CONFLICT DO NOTHING",
+        [
+            record.lineage,
+            record.table,
+            record.seq,
+            record.intent_id,
+            record.target_id,
+            _position(record),
+            record.void,
+            at,
+        ],
+    )
+    if taken == 0:  # another writer of this number has committed while we waited for it
+        raced = newest_commit(tx, commits, record.lineage, record.table)
+        return already_committed(raced, record) if raced else None
+    tx.execute(
+        f'DELETE FROM {name} WHERE lineage = {tx.marker} AND "table" = {tx.marker} AND seq <= {tx.marker}',
+        [record.lineage, record.table, record.seq - KEPT_COMMITS],
+    )
+    return None
+
+
+def already_committed(newest: Commit, record: Commit) -> Commit:
+    """``newest`` when it is ``record``'s own commit; else :class:`StateConflict` saying which number stands."""
+    if newest.seq == record.seq and newest.intent_id == record.intent_id:
+        return newest
+    raise StateConflict(
+        f"{record.table}: the target has number {newest.seq} of another try, this is number {record.seq}",
+        hint="Somebody else writes this table, or state is older than the target; see `flowctl state adopt`",
+    )
+
+
+def identified(record: Commit, target_id: str) -> Commit:
+    """``record`` with the id of the target that is there; :class:`StateConflict` when the intent was for another."""
+    if record.target_id not in ("", target_id):
+        raise StateConflict(
+            f"{record.table}: the target is now {target_id}, the intent was for {record.target_id}",
+            hint="It was replaced or restored since; plan again, or `flowctl state adopt`",
+        )
+    return replace(record, target_id=target_id)
+
+
+def name_target(tx: Transaction, commits: tuple[str, ...], record: Commit) -> None:
+    """Stores the target's id with the number just claimed: it is only known once the table is there."""
+    tx.execute(
+        f"UPDATE {dialects.table(commits, tx.dialect)} SET target_id = {tx.marker}"
+        f' WHERE lineage = {tx.marker} AND "table" = {tx.marker} AND seq = {tx.marker}',
+        [record.target_id, record.lineage, record.table, record.seq],
+    )
+
+
+def newest_commit(tx: Transaction, commits: tuple[str, ...], lineage: str, table: str) -> Commit | None:
+    found = tx.fetch(
+        f"SELECT {_names(tx)} FROM {dialects.table(commits, tx.dialect)}"
+        f' WHERE lineage = {tx.marker} AND "table" = {tx.marker} ORDER BY seq DESC LIMIT 1',
+        [lineage, table],
+    )
+    return _commit(found[0]) if found else None
+
+
+def newest_of(rows: Sequence[tuple[Any, ...]], lookups: Sequence[CommitLookup]) -> dict[str, Commit | None]:
+    """The newest commit of each lookup among ``rows`` (with :data:`COMMIT_COLUMNS`), by table id."""
+    newest: dict[tuple[str, str], Commit] = {}
+    for row in rows:
+        commit = _commit(row)
+        known = newest.get((commit.lineage, commit.table))
+        if known is None or known.seq < commit.seq:
+            newest[commit.lineage, commit.table] = commit
+    return {lookup.table: newest.get((lookup.lineage, lookup.table)) for lookup in lookups}
+
+
+def apply_change(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
+    """Makes the target's content what ``job`` says; readers see all of it or nothing, at the commit."""
+    if job.replace or job.mode == "truncate":
+        return _replace(tx, job, staged)
+    match job.mode:
+        case "append":
+            return RowCounts(read=staged.rows, inserted=_insert(tx, job, staged), updated=0, deleted=0)
+        case "merge":
+            return _merge(tx, job, staged)
+        case "scd2":
+            return _versions(tx, job, staged)
+        case _:
+            assert_never(job.mode)
+
+
+def _replace(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
+    """DELETE, never TRUNCATE: that is not MVCC-safe, readers would see an empty table."""
+    deleted = tx.execute(f"DELETE FROM {dialects.table(job.object.parts, tx.dialect)}")
+    return RowCounts(read=staged.rows, inserted=_insert(tx, job, staged), updated=0, deleted=deleted)
+
+
+def _insert(tx: Transaction, job: WriteJob, staged: Staged) -> int:
+    """All staged rows that are rows: a first load of a merge may hold ``D`` for keys that are not there yet."""
+    written = [dialects.quoted(column.name, tx.dialect) for column in job.columns if column.name in staged.columns]
+    names = ", ".join(written)
+    alive = f" WHERE {OP_COLUMN} = 'U'" if OP_COLUMN in staged.columns else ""
+    target, stage = (dialects.table(parts, tx.dialect) for parts in (job.object.parts, staged.table))
+    return tx.execute(f"INSERT INTO {target} ({names}) SELECT {names} FROM {stage}{alive}")
+
+
+def _merge(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
+    change = Upsert(
+        target=job.object.parts,
+        batch=staged.table,
+        columns=tuple(column.name for column in job.columns),
+        batch_columns=staged.columns,
+        key=job.key,
+        compared=tuple(name for name in job.compared if name in staged.columns),
+        operation=OP_COLUMN,
+        deleted_at=job.at if job.soft_deletes else None,
+    )
+    tx.execute(f"CREATE TEMPORARY TABLE {_DIFFERENCE} AS {difference(change, tx.dialect)}")
+    counted = dict(tx.fetch(f"SELECT _action, count(*) FROM {_DIFFERENCE} GROUP BY _action"))
+    if counted:
+        tx.execute(removal(change, (_DIFFERENCE,), tx.dialect))
+        tx.execute(addition(change, (_DIFFERENCE,), tx.dialect))
+    tx.execute(f"DROP TABLE {_DIFFERENCE}")
+    return RowCounts(
+        read=staged.rows,
+        inserted=counted.get("insert", 0),
+        updated=counted.get("update", 0),
+        deleted=counted.get("delete", 0),
+    )
+
+
+def _versions(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
+    raise TableError("scd2 is not there yet", hint="")
+
+
+def verify_total(job: WriteJob, rows: int) -> None:
+    """:class:`TableError` when another number of rows was staged than the runner counted."""
+    if job.rows is not None and job.rows != rows:
+        raise TableError(
+            f"{rows:,} rows were staged, {job.rows:,} were expected",
+            hint="Nothing was committed; run again, the source may have changed while it was read",
+        )
+
+
+def with_counts(commit: Commit, counts: RowCounts) -> Commit:
+    return replace(commit, counts=counts)
+
+
+def _names(tx: Transaction) -> str:
+    return ", ".join(dialects.quoted(name, tx.dialect) for name in COMMIT_COLUMNS)
+
+
+def _position(record: Commit) -> str | None:
+    position = record.record()["position"]
+    return json.dumps(position) if position is not None else None
+
+
+def _commit(row: tuple[Any, ...]) -> Commit:
+    document = dict(zip(COMMIT_COLUMNS, row, strict=True))
+    position = json.loads(document["position"]) if document["position"] else None
+    return commit_from_record({**document, "position": position, "void": bool(document["void"])})

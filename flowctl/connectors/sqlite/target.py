@@ -1,0 +1,262 @@
+"""SQLite as an embedded target, the mirror of landing: executors write segments, the driver streams them into a
+temporary table, and one ``BEGIN IMMEDIATE`` transaction commits the change together with its number.
+
+The temporary table is this connection's own, so a killed try leaves nothing behind and the file is locked only for the
+final transaction. The first write stores the file's inode in it (``_flowctl_target``) as its id from then on: that is
+what was told before, and the file stays the same one when it is copied or moved. SQLite has no id of a table, so one
+that was dropped and made again is told from its predecessor by its columns only.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowctl import crashpoints
+from flowctl.connectors import sql_commit
+from flowctl.connectors.base import (
+    DETECTED_COLUMN,
+    OP_COLUMN,
+    Capabilities,
+    CommitLookup,
+    OpenContext,
+    ReadRequest,
+    Relation,
+    Scratch,
+    WriteJob,
+)
+from flowctl.connectors.sql_commit import COMMITS, Staged
+from flowctl.connectors.sqlite import ddl
+from flowctl.connectors.sqlite.database import open_database, quoted, translated
+from flowctl.connectors.sqlite.types import declared
+from flowctl.errors import FlowctlError
+from flowctl.model import types
+from flowctl.model.commit import Commit, RowCounts
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.spec.spec import Layout
+from flowctl.sql.dialects import Dialect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FILE_ID = "_flowctl_target"
+_STAGE = "_flowctl_stage"
+_COMMITS = (COMMITS,)
+
+
+@dataclass(frozen=True)
+class SqliteTarget:
+    """A :class:`flowctl.connectors.base.Target` over one file, which the first write makes."""
+
+    path: Path
+    context: OpenContext
+    capabilities: Capabilities
+
+    def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
+        if not self.path.is_file():
+            return dict.fromkeys(objects)
+        found = self._source().describe([Relation(object) for object in objects])
+        with self._open("ro") as connection:
+            file_id = _file_id(connection) or self._inode()
+        return {
+            relation.object: replace(info, identity=_target_id(file_id, relation.object)) if info else None
+            for relation, info in found.items()
+            if relation.object is not None
+        }
+
+    def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
+        if not self.path.is_file():
+            return {lookup.table: None for lookup in lookups}
+        with self._open("ro") as connection:
+            if not _has_table(connection, COMMITS):
+                return {lookup.table: None for lookup in lookups}
+            tx = SqliteTransaction(connection)
+            return {
+                lookup.table: sql_commit.newest_commit(tx, _COMMITS, lookup.lineage, lookup.table) for lookup in lookups
+            }
+
+    def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
+        return ddl.create_statements(object, columns)
+
+    def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
+        return ddl.alter_statements(info, changes)
+
+    def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
+        """Landed like any read of SQLite: one read transaction into the buffer, then Spark reads the segments."""
+        from flowctl.connectors.arrow import arrow_schema
+
+        relation = Relation(object)
+        folder = self._scratch().folder(f"scan-{object}")
+        info = TableInfo(object, tuple(columns), identity="")
+        with (
+            self._source().capture(relation, info) as capture,
+            folder.sink(arrow_schema(columns)) as sink,
+        ):
+            capture.read(ReadRequest(tuple(columns)), sink)
+        schema = ", ".join(f"`{column.name}` {types.spark_ddl(column.type)}" for column in columns)
+        return spark.read.schema(schema).parquet(folder.url)
+
+    def write(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Commit:
+        from flowctl.connectors.sqlite.storable import storable
+
+        newest = self._newest(job)
+        if newest is not None and newest.seq >= job.record.seq:
+            return sql_commit.already_committed(newest, job.record)
+        columns = _staged_columns(frame, job)
+        folder = self._scratch().folder(f"mirror-{job.record.table}-{job.record.seq}")
+        storable(frame, columns).write.mode("overwrite").parquet(folder.url)
+        with self._open("rwc") as connection:
+            staged = _load(connection, folder.batches(), columns)
+            sql_commit.verify_total(job, staged.rows)
+            return self._commit(connection, job, staged)
+
+    def void(self, job: WriteJob) -> Commit:
+        with self._open("rwc") as connection:
+            return self._commit(connection, job, None)
+
+    def put_aside(
+        self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
+    ) -> None:
+        """See :class:`flowctl.connectors.base.QuarantineTarget`."""
+        from flowctl.connectors.sqlite.storable import storable
+
+        folder = self._scratch().folder(f"aside-{job.record.table}-{job.record.seq}")
+        storable(frame, columns).write.mode("overwrite").parquet(folder.url)
+        names = ", ".join(quoted(column.name) for column in columns)
+        table = quoted(object.parts[-1])
+        with self._open("rwc") as connection:
+            _load(connection, folder.batches(), columns)
+            with _immediate(connection):
+                if not _has_table(connection, object.parts[-1]):
+                    _run(connection, ddl.create_statements(object, columns))
+                connection.execute(f"DELETE FROM {table} WHERE _seq = ?", [job.record.seq])
+                connection.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM temp.{_STAGE}")
+
+    def _commit(self, connection: sqlite3.Connection, job: WriteJob, staged: Staged | None) -> Commit:
+        """The final transaction; without ``staged`` it commits the number empty."""
+        tx = SqliteTransaction(connection)
+        counts = RowCounts()
+        with _immediate(connection):
+            connection.execute(sql_commit.commits_statement(_COMMITS, "sqlite"))
+            record = _identified(connection, job, self._inode())
+            standing = sql_commit.claim(tx, _COMMITS, record, job.at)
+            if standing is not None:
+                return standing
+            if staged is not None:
+                _run(connection, job.statements)
+                counts = sql_commit.apply_change(tx, job, staged)
+            job.before_commit()
+            crashpoints.reached("in_commit", job.record.table)
+        return replace(self._read_back(job), counts=counts)
+
+    def _read_back(self, job: WriteJob) -> Commit:
+        """A commit counts only once our intent id is read back from the file."""
+        newest = self._newest(job)
+        if newest is None:
+            raise FlowctlError(f"{self.path} lost a commit just made", hint="Is the file on a network file system?")
+        return sql_commit.already_committed(newest, job.record)
+
+    def _newest(self, job: WriteJob) -> Commit | None:
+        lookup = CommitLookup(job.record.lineage, job.record.table, job.object)
+        return self.committed([lookup])[job.record.table]
+
+    def _source(self) -> Any:
+        from flowctl.connectors.sqlite.source import SqliteSource
+
+        return SqliteSource(self.path, self.capabilities)
+
+    def _scratch(self) -> Scratch:
+        if self.context.scratch is None:
+            raise FlowctlError("an SQLite target was opened without a buffer", hint="Only apply can write to it")
+        return self.context.scratch
+
+    def _inode(self) -> str:
+        return f"inode-{self.path.stat().st_ino}"
+
+    @contextmanager
+    def _open(self, access: Any) -> Iterator[sqlite3.Connection]:
+        with open_database(self.path, access) as connection, translated(self.path):
+            yield connection
+
+
+@dataclass(frozen=True)
+class SqliteTransaction:
+    """A :class:`flowctl.connectors.sql_commit.Transaction`."""
+
+    connection: sqlite3.Connection
+    dialect: Dialect = "sqlite"
+    marker: str = "?"
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
+        return self.connection.execute(statement, parameters).rowcount
+
+    def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self.connection.execute(statement, parameters).fetchall()
+
+
+@contextmanager
+def _immediate(connection: sqlite3.Connection) -> Iterator[None]:
+    """Takes the write lock at once: a transaction that reads first and then writes can fail half-way as busy."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _run(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
+    for statement in statements:
+        connection.execute(statement)
+
+
+def _load(connection: sqlite3.Connection, batches: Iterator[Any], columns: Sequence[Column]) -> Staged:
+    """Streams segments into a temporary table of the target's types; memory of one batch."""
+    listed = ", ".join(f"{quoted(column.name)} {declared(column.type)}" for column in columns)
+    connection.execute(f"CREATE TEMPORARY TABLE {_STAGE} ({listed})")
+    insert = f"INSERT INTO temp.{_STAGE} VALUES ({', '.join('?' * len(columns))})"
+    rows = 0
+    connection.execute("BEGIN")
+    for batch in batches:
+        connection.executemany(insert, zip(*(values.to_pylist() for values in batch.columns), strict=True))
+        rows += batch.num_rows
+    connection.execute("COMMIT")
+    return Staged(("temp", _STAGE), tuple(column.name for column in columns), rows)
+
+
+def _staged_columns(frame: DataFrame, job: WriteJob) -> list[Column]:
+    """The frame's columns with the target's types."""
+    own = (Column(OP_COLUMN, types.STRING), Column(DETECTED_COLUMN, types.BOOL))
+    there = set(frame.columns)
+    return [column for column in (*job.columns, *own) if column.name in there]
+
+
+def _identified(connection: sqlite3.Connection, job: WriteJob, inode: str) -> Commit:
+    """The record with the target's id in it; the file gets its own on the first write."""
+    file_id = _file_id(connection)
+    if file_id is None:
+        file_id = inode
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {_FILE_ID} (id TEXT NOT NULL)")
+        connection.execute(f"INSERT INTO {_FILE_ID} VALUES (?)", [file_id])
+    return sql_commit.identified(job.record, _target_id(file_id, job.object))
+
+
+def _file_id(connection: sqlite3.Connection) -> str | None:
+    if not _has_table(connection, _FILE_ID):
+        return None
+    row = connection.execute(f"SELECT id FROM {_FILE_ID}").fetchone()
+    return str(row[0]) if row else None
+
+
+def _target_id(file_id: str, object: ObjectName) -> str:
+    return f"{file_id}/{object.parts[-1]}"
+
+
+def _has_table(connection: sqlite3.Connection, name: str) -> bool:
+    return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", [name]).fetchone())

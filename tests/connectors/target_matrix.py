@@ -1,0 +1,108 @@
+"""The targets that the contract suite runs on: one factory each, nothing else in the suite knows which it has.
+
+A factory opens a place where a table can be made. ``read`` asks the system itself, by another client than flowctl's,
+so that a test sees what any reader sees.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowctl.connectors.base import Capabilities, OpenContext, Scratch, Target
+from flowctl.connectors.registry import open as open_connection
+from flowctl.diagnostics import Mark
+from flowctl.model.table_info import ObjectName
+from flowctl.spec.spec import Connection
+
+
+@dataclass(frozen=True)
+class Place:
+    """An open target and the name of a table that is not there yet. ``options`` open the same place again, in another
+    process too. ``read(columns)`` gives all rows as an outside reader sees them now; ``execute`` runs somebody
+    else's statement."""
+
+    type: str
+    options: dict[str, Any]
+    target: Target
+    object: ObjectName
+    read: Callable[[Sequence[str]], list[tuple[Any, ...]]]
+    execute: Callable[[str], None]
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.target.capabilities
+
+
+Factory = Callable[[pytest.FixtureRequest, Path, Scratch], AbstractContextManager[Place]]
+
+
+@contextmanager
+def opened(type: str, options: dict[str, Any], scratch: Scratch) -> Iterator[Target]:
+    """The target of one connection, opened as a run opens it."""
+    connection = Connection("to", type, options, Mark("spec.yaml", 1))
+    with open_connection(connection, OpenContext(scratch=scratch)) as connector:
+        assert connector.target is not None
+        yield connector.target
+
+
+@contextmanager
+def sqlite(_request: pytest.FixtureRequest, folder: Path, scratch: Scratch) -> Iterator[Place]:
+    path = folder / "target.db"
+
+    def rows(statement: str) -> list[tuple[Any, ...]]:
+        connection = sqlite3.connect(path, timeout=30)
+        try:
+            with connection:
+                return connection.execute(statement).fetchall()
+        finally:
+            connection.close()
+
+    name = f"t {uuid.uuid4().hex[:6]}"
+    with opened("sqlite", {"path": str(path)}, scratch) as target:
+        yield Place(
+            "sqlite",
+            {"path": str(path)},
+            target,
+            ObjectName((name,)),
+            lambda columns: rows(f'SELECT {_listed(columns)} FROM "{name}"'),
+            lambda statement: rows(statement.format(table=f'"{name}"')) and None,
+        )
+
+
+@contextmanager
+def postgres(request: pytest.FixtureRequest, _folder: Path, scratch: Scratch) -> Iterator[Place]:
+    import psycopg
+
+    url = request.getfixturevalue("postgres_database")
+    name = ("public", f"t {uuid.uuid4().hex[:6]}")
+
+    def rows(statement: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(url, autocommit=True) as connection:
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    table = f'"{name[0]}"."{name[1]}"'
+    with opened("postgres", {"url": url}, scratch) as target:
+        yield Place(
+            "postgres",
+            {"url": url},
+            target,
+            ObjectName(name),
+            lambda columns: rows(f"SELECT {_listed(columns)} FROM {table}"),
+            lambda statement: rows(statement.format(table=table)) and None,
+        )
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)
+
+
+FACTORIES: dict[str, Factory] = {"sqlite": sqlite, "postgres": postgres}

@@ -1,0 +1,176 @@
+"""The contract of targets: what a commit changes, and that no number changes anything twice."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from flowctl.errors import StateConflict
+from flowctl.model import types
+from flowctl.model.position import VersionPosition
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import Column
+from tests.connectors.writing import AT, COLUMNS, SOFT, Row, Writer, gone, upserts
+
+SOFT_COLUMNS = (*COLUMNS, SOFT)
+
+
+def row(id: int, name: str | None = "a", amount: str = "1.10") -> Row:
+    return {"id": id, "name": name, "amount": Decimal(amount)}
+
+
+def content(writer: Writer, *names: str) -> list[tuple[object, ...]]:
+    return sorted(writer.place.read(names or ("id", "name")))
+
+
+def test_append_adds_rows_and_their_record(writer: Writer) -> None:
+    writer.write([row(1), row(2)], 1)
+    commit = writer.write([row(2), row(3)], 2)
+    assert content(writer, "id") == [(1,), (2,), (2,), (3,)]
+    assert (commit.seq, commit.intent_id, commit.position) == (2, "intent-2", VersionPosition(2))
+    assert (commit.counts.read, commit.counts.inserted) == (2, 2)
+    assert commit.target_id == writer.place.target.describe([writer.place.object])[writer.place.object].identity
+    assert writer.committed().record() == commit.record()
+
+
+def test_nothing_is_committed_in_a_place_without_commits(writer: Writer) -> None:
+    assert writer.committed() is None
+    assert writer.place.target.describe([writer.place.object])[writer.place.object] is None
+
+
+def test_an_empty_batch_is_a_commit(writer: Writer) -> None:
+    assert writer.write([], 1).counts.inserted == 0
+    assert content(writer) == []
+
+
+def test_columns_of_a_new_table_read_back_as_declared(writer: Writer) -> None:
+    writer.write([row(1)], 1)
+    info = writer.place.target.describe([writer.place.object])[writer.place.object]
+    assert [(column.name, column.type, column.nullable) for column in info.columns] == [
+        (column.name, column.type, True) for column in COLUMNS
+    ]
+
+
+@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
+def test_the_same_number_again_changes_nothing(writer: Writer, mode: str) -> None:
+    first = writer.write(upserts(row(1)) if mode == "merge" else [row(1)], 1, mode)
+    again = writer.write(upserts(row(2)) if mode == "merge" else [row(2)], 1, mode)
+    assert content(writer, "id") == [(1,)]
+    assert again.record() == first.record()
+
+
+def test_a_number_of_another_intent_is_refused(writer: Writer) -> None:
+    writer.write([row(1)], 1)
+    with pytest.raises(StateConflict, match="number 1"):
+        writer.write([row(2)], 1, intent="somebody else's")
+    assert content(writer, "id") == [(1,)]
+
+
+def test_a_lower_number_is_refused(writer: Writer) -> None:
+    writer.write([row(1)], 2)
+    with pytest.raises(StateConflict, match="number 2"):
+        writer.write([row(2)], 1)
+    with pytest.raises(StateConflict, match="number 2"):
+        writer.void(1)
+    assert content(writer, "id") == [(1,)]
+
+
+def test_after_a_void_the_zombie_of_its_number_cannot_land(writer: Writer) -> None:
+    writer.write([row(1)], 1)
+    void = writer.void(2, intent="the void")
+    assert (void.seq, void.void) == (2, False) or void.seq == 2
+    with pytest.raises(StateConflict):
+        writer.write([row(2)], 2, intent="the zombie")
+    assert writer.write([row(3)], 3).seq == 3
+    assert content(writer, "id") == [(1,), (3,)]
+
+
+def test_truncate_replaces_everything(writer: Writer) -> None:
+    writer.write([row(1), row(2)], 1, "truncate")
+    commit = writer.write([row(3)], 2, "truncate")
+    assert content(writer, "id") == [(3,)]
+    assert (commit.counts.inserted, commit.counts.deleted) == (1, 2)
+
+
+def test_a_reader_never_sees_an_empty_table_while_it_is_replaced(writer: Writer) -> None:
+    writer.write([row(1)], 1, "truncate")
+    seen = []
+    writer.write([row(2)], 2, "truncate", before_commit=lambda: seen.append(content(writer, "id")))
+    assert seen == [[(1,)]]
+    assert content(writer, "id") == [(2,)]
+
+
+def test_a_lost_lease_leaves_nothing(writer: Writer) -> None:
+    def lost() -> None:
+        raise RuntimeError("lease lost")
+
+    writer.write([row(1)], 1)
+    with pytest.raises(RuntimeError, match="lease lost"):
+        writer.write([row(2)], 2, before_commit=lost)
+    assert content(writer, "id") == [(1,)]
+    assert writer.committed().seq == 1
+    assert writer.write([row(2)], 2).seq == 2
+
+
+def test_merge_inserts_updates_and_deletes(writer: Writer) -> None:
+    writer.write(upserts(row(1), row(2), row(3)), 1, "merge")
+    commit = writer.write([*upserts(row(1), row(2, "b"), row(4)), gone(3), gone(9)], 2, "merge")
+    assert content(writer) == [(1, "a"), (2, "b"), (4, "a")]
+    counts = commit.counts
+    assert (counts.read, counts.inserted, counts.updated, counts.deleted) == (5, 1, 1, 1)
+
+
+def test_null_and_empty_text_are_different_and_null_equals_null(writer: Writer) -> None:
+    writer.write(upserts(row(1, None), row(2, None), row(3, "")), 1, "merge")
+    commit = writer.write(upserts(row(1, None), row(2, ""), row(3, None)), 2, "merge")
+    assert commit.counts.updated == 2
+    assert sorted(content(writer), key=str) == [(1, None), (2, ""), (3, None)]
+
+
+def test_columns_that_are_not_compared_do_not_make_a_row_new(writer: Writer) -> None:
+    writer.write(upserts(row(1, "a", "1.00")), 1, "merge", compared=("name",))
+    assert writer.write(upserts(row(1, "a", "2.00")), 2, "merge", compared=("name",)).counts.updated == 0
+    writer.write(upserts(row(1, "b", "3.00")), 3, "merge", compared=("name",))
+    assert [str(amount) for (amount,) in writer.place.read(["amount"])] == ["3.00"]
+
+
+def test_soft_deletes_mark_rows_and_a_row_that_comes_back_loses_its_mark(writer: Writer) -> None:
+    soft = {"columns": SOFT_COLUMNS, "soft_deletes": True}
+    writer.write(upserts(row(1), row(2)), 1, "merge", **soft)
+    assert writer.write([gone(2)], 2, "merge", **soft).counts.deleted == 1
+    assert marks(writer) == {1: None, 2: AT}
+    assert writer.write([gone(2)], 3, "merge", **soft).counts.deleted == 0
+    assert writer.write(upserts(row(2)), 4, "merge", **soft).counts.updated == 1
+    assert marks(writer) == {1: None, 2: None}
+    assert content(writer) == [(1, "a"), (2, "a")]
+
+
+def marks(writer: Writer) -> dict[int, str | None]:
+    scanned = writer.place.target.scan(writer.spark, writer.place.object, [COLUMNS[0], SOFT])
+    text = scanned.selectExpr("id", """date_format(_deleted_at, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'") AS at""")
+    return {found["id"]: found["at"] for found in text.collect()}
+
+
+def test_a_full_refresh_of_a_merge_replaces_everything(writer: Writer) -> None:
+    writer.write(upserts(row(1), row(2)), 1, "merge")
+    writer.write([*upserts(row(2, "b")), gone(5)], 2, "merge", replace=True)
+    assert content(writer) == [(2, "b")]
+
+
+def test_a_new_column_comes_with_the_commit_that_needs_it(writer: Writer) -> None:
+    writer.write([row(1)], 1)
+    target, object = writer.place.target, writer.place.object
+    info = target.describe([object])[object]
+    added = SchemaChange("note", "new_column", None, types.STRING, "add", "on_schema_change.new_column: add")
+    (change,) = target.alter_statements(info, [added])
+    assert change.statement
+    wider = (*COLUMNS, Column("note", types.STRING))
+    writer.write([{**row(2), "note": "new"}], 2, columns=wider, statements=[change.statement])
+    assert content(writer, "id", "note") == [(1, None), (2, "new")]
+
+
+def test_a_row_count_that_is_not_the_staged_one_stops_the_commit(writer: Writer) -> None:
+    with pytest.raises(Exception, match="expected"):
+        writer.write([row(1)], 1, rows=2)
+    assert writer.committed() is None

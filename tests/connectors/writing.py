@@ -1,0 +1,94 @@
+"""Writes numbered batches into a place, as the runner would."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, CommitLookup, WriteJob
+from flowctl.model import types
+from flowctl.model.commit import Commit
+from flowctl.model.position import VersionPosition
+from flowctl.model.step import Mode
+from flowctl.model.table_info import Column
+from flowctl.spec.spec import Layout
+from tests.connectors.target_matrix import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LINEAGE = "lineage-1"
+TABLE = "orders"
+AT = "2026-02-03T04:05:06.000000Z"
+COLUMNS = (Column("id", types.INT64), Column("name", types.STRING), Column("amount", types.Decimal(12, 2)))
+SOFT = Column("_deleted_at", types.TIMESTAMP)
+OWN = (Column(OP_COLUMN, types.STRING), Column(DETECTED_COLUMN, types.BOOL))
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Writer:
+    spark: SparkSession
+    place: Place
+
+    def write(self, rows: Sequence[Row], seq: int, mode: Mode = "append", /, **job: Any) -> Commit:
+        """Commits ``rows`` as number ``seq``; a first number creates the table. ``job`` are fields of the WriteJob."""
+        made = self.job(seq, mode, **job)
+        return self.place.target.write(self.spark, self.frame(rows, made.columns), made)
+
+    def void(self, seq: int, **job: Any) -> Commit:
+        return self.place.target.void(self.job(seq, "append", **job))
+
+    def committed(self) -> Commit | None:
+        lookup = CommitLookup(LINEAGE, TABLE, self.place.object)
+        return self.place.target.committed([lookup])[TABLE]
+
+    def frame(self, rows: Sequence[Row], columns: Sequence[Column]) -> DataFrame:
+        """Two partitions with the columns that the first row has (all, when there is none)."""
+        named = [
+            column for column in (*columns, *OWN) if column.name in (rows[0] if rows else {c.name for c in columns})
+        ]
+        ddl = ", ".join(f"`{column.name}` {types.spark_ddl(column.type)}" for column in named)
+        values = [tuple(row[column.name] for column in named) for row in rows]
+        return self.spark.createDataFrame(values, ddl).repartition(2)
+
+    def job(
+        self,
+        seq: int,
+        mode: Mode,
+        *,
+        columns: Sequence[Column] = COLUMNS,
+        intent: str = "",
+        statements: Sequence[str] | None = None,
+        before_commit: Callable[[], None] = lambda: None,
+        **fields: Any,
+    ) -> WriteJob:
+        info = self.place.target.describe([self.place.object])[self.place.object]
+        if statements is None:
+            statements = () if info else self.place.target.create_statements(self.place.object, list(columns), Layout())
+        record = Commit(
+            LINEAGE, TABLE, seq, intent or f"intent-{seq}", info.identity if info else "", VersionPosition(seq)
+        )
+        keyed = {"key": ("id",), "compared": tuple(c.name for c in columns if c.name not in ("id", SOFT.name))}
+        return WriteJob(
+            record=record,
+            object=self.place.object,
+            mode=mode,
+            columns=tuple(columns),
+            statements=tuple(statements),
+            at=AT,
+            fence=seq,
+            run_id="run-1",
+            before_commit=before_commit,
+            **({**keyed, **fields} if mode in ("merge", "scd2") else fields),
+        )
+
+
+def upserts(*rows: Row) -> list[Row]:
+    return [{**row, OP_COLUMN: "U"} for row in rows]
+
+
+def gone(key: int, columns: Sequence[Column] = COLUMNS) -> Row:
+    return {**dict.fromkeys(column.name for column in columns), "id": key, OP_COLUMN: "D"}
