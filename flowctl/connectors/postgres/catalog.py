@@ -1,0 +1,187 @@
+"""What `pg_catalog` says about tables: one query for all of a connection, whatever their number.
+
+Joining the catalogs needs no privilege on the tables themselves, unlike `to_regclass` or `information_schema`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.postgres.types import NativeType, data_type, is_plain_text
+from flowctl.model import types
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+
+if TYPE_CHECKING:
+    import psycopg
+
+#: Plain, partitioned, materialized view, foreign; views ("v") are read when they are named, but no glob finds them.
+_TABLE_KINDS = ["r", "p", "m", "f"]
+
+
+def discover(connection: psycopg.Connection[Any], pattern: tuple[str, ...]) -> list[ObjectName]:
+    """Tables whose ``schema.name`` (or name on the search path) matches; partitions are read through their parent."""
+    schema, name = pattern if len(pattern) == 2 else (None, pattern[-1])
+    rows = connection.execute(
+        """
+        SELECT s.nspname, c.relname
+        FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+        WHERE c.relkind = ANY(%(kinds)s) AND NOT c.relispartition AND c.relname LIKE %(name)s
+          AND CASE WHEN %(schema)s::text IS NULL THEN pg_table_is_visible(c.oid) ELSE s.nspname LIKE %(schema)s END
+          AND s.nspname !~ '^pg_' AND s.nspname <> 'information_schema' AND c.relname !~ '^_flowctl_'
+        """,
+        {"kinds": _TABLE_KINDS, "name": _like(name), "schema": None if schema is None else _like(schema)},
+    ).fetchall()
+    return sorted(ObjectName((found,) if schema is None else (space, found)) for space, found in rows)
+
+
+def describe(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> dict[ObjectName, TableInfo | None]:
+    """Columns, key, identity and statistics of all ``objects``; None for those that are not there."""
+    system = system_identity(connection)
+    rows = connection.execute(
+        _DESCRIBE,
+        {
+            "schemas": [object.parts[0] if len(object.parts) == 2 else None for object in objects],
+            "names": [object.parts[-1] for object in objects],
+        },
+    ).fetchall()
+    found = {at: list(group) for at, group in itertools.groupby(rows, key=lambda row: row[0])}
+    return {
+        object: _table_info(object, system, found[at]) if at in found else None for at, object in enumerate(objects, 1)
+    }
+
+
+def describe_query(connection: psycopg.Connection[Any], query: str) -> TableInfo:
+    """The columns of a query, which is prepared but not run."""
+    described = connection.execute(f"SELECT * FROM ({query}\n) AS query LIMIT 0")
+    result, names = described.pgresult, described.description
+    assert result is not None and names is not None
+    rows = connection.execute(
+        _TYPES_OF_QUERY,
+        {
+            "oids": [result.ftype(at) for at in range(result.nfields)],
+            "typmods": [result.fmod(at) for at in range(result.nfields)],
+        },
+    ).fetchall()
+    columns = tuple(_column(name.name, False, facts) for name, (_, *facts) in zip(names, rows, strict=True))
+    (clock,) = _one(connection.execute("SELECT now()"))
+    return TableInfo(ObjectName(("(query)",)), columns, system_identity(connection), clock=clock)
+
+
+def system_identity(connection: psycopg.Connection[Any]) -> str:
+    """System identifier and database; without the privilege for the first, the database's OID and name alone."""
+    import psycopg
+
+    try:
+        (system,) = _one(connection.execute("SELECT system_identifier::text FROM pg_control_system()"))
+    except psycopg.errors.InsufficientPrivilege:
+        system = "unknown"
+    (oid,) = _one(connection.execute("SELECT oid::text FROM pg_database WHERE datname = current_database()"))
+    return f"pg:{system}/{oid}"
+
+
+def _one(cursor: psycopg.Cursor[Any]) -> tuple[Any, ...]:
+    row: tuple[Any, ...] | None = cursor.fetchone()
+    assert row is not None
+    return row
+
+
+def _like(glob: str) -> str:
+    escaped = glob.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return escaped.replace("*", "%").replace("?", "_")
+
+
+def _table_info(object: ObjectName, system: str, rows: list[tuple[Any, ...]]) -> TableInfo:
+    """``rows`` is one row per column, the table's own facts repeated in each; a table may have no columns."""
+    _, oid, kind, key, estimate, size, clock, *_ = rows[0]
+    of_columns = [row[7:] for row in rows if row[7] is not None]
+    return TableInfo(
+        object=object,
+        columns=tuple(_column(name, not_null, facts) for name, not_null, *facts in of_columns),
+        identity=f"{system}/{oid}",
+        primary_key=tuple(key or ()),
+        rows=RowEstimate(estimate, "stats" if estimate is not None else "unknown", size),
+        clock=clock,
+        extra={"kind": kind},
+    )
+
+
+def _column(name: str, not_null: bool, facts: Sequence[Any]) -> Column:
+    written, base, typmod, dimensions = facts
+    kind = data_type(NativeType(base, typmod, dimensions))
+    as_text = kind == types.STRING and not is_plain_text(NativeType(base, typmod, dimensions))
+    note = _NOTES.get(base, "") if as_text and dimensions == 0 else ""
+    return Column(name, kind, not not_null, written, as_text, note)
+
+
+_NOTES: Mapping[str, str] = {
+    "numeric": "no precision that a decimal can hold: read as text; `columns.types` gives one",
+    "time": "no time type in the target: read as text",
+    "timetz": "no time type in the target: read as text",
+}
+
+#: Every domain with what it stands for in the end; a domain's own modifier (``numeric(10,2)``) is the innermost one.
+_DOMAINS = """
+    domains(domain, base, typmod, dimensions, is_last) AS (
+        SELECT d.oid, d.typbasetype, d.typtypmod, d.typndims, b.typtype <> 'd'
+        FROM pg_type d JOIN pg_type b ON b.oid = d.typbasetype WHERE d.typtype = 'd'
+        UNION ALL
+        SELECT o.domain, d.typbasetype, d.typtypmod, d.typndims, b.typtype <> 'd'
+        FROM domains o JOIN pg_type d ON d.oid = o.base JOIN pg_type b ON b.oid = d.typbasetype WHERE NOT o.is_last
+    )
+"""
+#: From a type's OID and modifier (``t.type``, ``t.typmod``, ``t.dimensions``) to the facts of :class:`NativeType`.
+#: Arrays of domains count as arrays of text: their elements' own checks and modifiers are the domain's business.
+_FACTS = """
+    format_type(t.type, t.typmod),
+    CASE WHEN is_array THEN element.typname ELSE base.typname END,
+    coalesce(d.typmod, t.typmod),
+    CASE WHEN is_array THEN greatest(coalesce(d.dimensions, t.dimensions), 1) ELSE 0 END
+"""
+_FACTS_FROM = """
+    LEFT JOIN domains d ON d.domain = t.type AND d.is_last
+    LEFT JOIN pg_type base ON base.oid = coalesce(d.base, t.type)
+    LEFT JOIN pg_type element ON element.oid = base.typelem
+    LEFT JOIN LATERAL (SELECT base.typelem <> 0 AND base.typlen = -1 AND base.typcategory = 'A') a(is_array) ON true
+"""
+_DESCRIBE = f"""
+    WITH RECURSIVE {_DOMAINS},
+    wanted(schema, name, at) AS (
+        SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]) WITH ORDINALITY
+    ),
+    tables AS (
+        SELECT w.at, c.oid, c.relkind,
+            (SELECT array_agg(k.attname ORDER BY array_position(i.indkey::int2[], k.attnum))
+             FROM pg_index i JOIN pg_attribute k ON k.attrelid = i.indrelid AND k.attnum = ANY (i.indkey::int2[])
+             WHERE i.indrelid = c.oid AND i.indisprimary) AS key,
+            stored.tuples, stored.size
+        FROM wanted w
+        JOIN pg_class c ON c.relname = w.name AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+        JOIN pg_namespace s ON s.oid = c.relnamespace
+        LEFT JOIN LATERAL (
+            SELECT CASE WHEN bool_and(l.reltuples >= 0) THEN sum(l.reltuples)::bigint END,
+                sum(pg_table_size(l.oid))::bigint
+            FROM pg_class l
+            WHERE l.relkind IN ('r', 'm') AND (l.oid = c.oid OR c.relkind = 'p' AND l.oid IN (
+                SELECT p.relid FROM pg_partition_tree(c.oid) p WHERE p.isleaf))
+        ) stored(tuples, size) ON true
+        WHERE CASE WHEN w.schema IS NULL THEN pg_table_is_visible(c.oid) ELSE s.nspname = w.schema END
+    )
+    SELECT o.at, o.oid::text, o.relkind::text, o.key, o.tuples, o.size, now(), t.name, t.not_null, {_FACTS}
+    FROM tables o
+    LEFT JOIN LATERAL (
+        SELECT attname, attnotnull, atttypid, atttypmod, attndims, attnum
+        FROM pg_attribute WHERE attrelid = o.oid AND attnum > 0 AND NOT attisdropped
+    ) t(name, not_null, type, typmod, dimensions, number) ON true
+    {_FACTS_FROM}
+    ORDER BY o.at, t.number
+"""
+_TYPES_OF_QUERY = f"""
+    WITH RECURSIVE {_DOMAINS}
+    SELECT t.at, {_FACTS}
+    FROM unnest(%(oids)s::oid[], %(typmods)s::int[]) WITH ORDINALITY AS u(type, typmod, at)
+    CROSS JOIN LATERAL (SELECT u.type, u.typmod, 0, u.at) t(type, typmod, dimensions, at)
+    {_FACTS_FROM}
+    ORDER BY t.at
+"""

@@ -1,0 +1,150 @@
+"""One PostgreSQL database: how psycopg and Spark's JDBC reach it, and its errors in flowctl's words.
+
+Credentials go to JDBC as options, never into its URL: URLs are logged. Every session speaks one dialect of text
+(ISO dates, UTC, PostgreSQL intervals), so that what is read as text is canonical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from flowctl.errors import FlowctlError, TableError, TransientError
+
+if TYPE_CHECKING:
+    import psycopg
+
+#: Both for psycopg and, as `sessionInitStatement`, for every connection of Spark's executors.
+SESSION_SETTINGS: Mapping[str, str] = {
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "postgres",
+    "extra_float_digits": "1",
+    "standard_conforming_strings": "on",
+    "bytea_output": "hex",
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+}
+_CONNECT_SECONDS = "15"
+_TLS_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+_OWN_OPTIONS = ("host", "port", "database", "user", "password", *_TLS_OPTIONS)
+
+
+@dataclass(frozen=True)
+class Client:
+    """Where the database is and as whom; ``tls`` holds libpq's ``ssl…`` options, which JDBC's driver shares."""
+
+    host: str
+    port: int
+    database: str
+    user: str
+    password: str | None
+    tls: Mapping[str, str]
+
+    @contextmanager
+    def connect(self) -> Iterator[psycopg.Connection[Any]]:
+        """A psycopg connection in autocommit mode with the session's settings; every error of the driver inside the
+        block comes out as flowctl's."""
+        import psycopg
+
+        with translated(self), psycopg.connect(self._conninfo(), autocommit=True) as connection:
+            yield connection
+
+    def jdbc_url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"jdbc:postgresql://{host}:{self.port}/{quote(self.database, safe='')}"
+
+    def jdbc_properties(self) -> dict[str, str]:
+        """Connection properties of the JDBC driver, credentials among them."""
+        given = {"user": self.user, "password": self.password}
+        return {
+            "driver": "org.postgresql.Driver",
+            "ApplicationName": "flowctl",
+            "connectTimeout": _CONNECT_SECONDS,
+            "tcpKeepAlive": "true",
+            **{name: value for name, value in given.items() if value is not None},
+            **self.tls,
+        }
+
+    def _conninfo(self) -> str:
+        from psycopg.conninfo import make_conninfo
+
+        settings = " ".join(
+            f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in SESSION_SETTINGS.items()
+        )
+        given = {"host": self.host, "dbname": self.database, "user": self.user, "password": self.password}
+        return make_conninfo(
+            port=self.port,
+            connect_timeout=_CONNECT_SECONDS,
+            application_name="flowctl",
+            options=settings,
+            **{name: value for name, value in given.items() if value is not None},
+            **self.tls,
+        )
+
+
+def client(options: Mapping[str, Any]) -> Client:
+    """From a connection's options: a ``url`` (``postgresql://user:password@host:port/database?sslmode=…``), single
+    options, or both; a single option wins over the URL's part."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        parts = {name: str(value) for name, value in conninfo_to_dict(str(options.get("url", ""))).items()}
+    except psycopg.ProgrammingError as error:
+        raise FlowctlError("the connection's url is not a PostgreSQL URL", hint=_URL_HINT) from error
+    parts["database"] = parts.pop("dbname", "")
+    parts |= {name: str(options[name]) for name in _OWN_OPTIONS if options.get(name) is not None}
+    host = parts.get("host", "localhost")
+    if host.startswith("/") or "," in host:
+        raise FlowctlError("host must be one host reached by TCP: Spark's JDBC driver knows no other", hint=_URL_HINT)
+    user = parts.get("user", "postgres")
+    return Client(
+        host=host,
+        port=int(parts.get("port", "5432")),
+        database=parts["database"] or user,
+        user=user,
+        password=parts.get("password"),
+        tls={name: parts[name] for name in _TLS_OPTIONS if name in parts},
+    )
+
+
+_URL_HINT = "write postgresql://user:${secret:env:NAME}@host:5432/database"
+
+
+@contextmanager
+def translated(client: Client) -> Iterator[None]:
+    """psycopg's errors by what the runner does with them; the server's message is kept, its DETAIL (values) is not."""
+    import psycopg
+
+    try:
+        yield
+    except psycopg.Error as error:
+        raise from_driver(error, client) from error
+
+
+def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
+    place = f"{client.host}:{client.port}/{client.database}"
+    told = (error.diag.message_primary or str(error)).strip().splitlines()
+    message = f"PostgreSQL {place}: {told[-1] if told else type(error).__name__}"
+    state = error.sqlstate or ""
+    if any(phrase in message for phrase in _REFUSED) or state.startswith(("28", "3D")):
+        return TableError(message, hint="check user, password, database and pg_hba.conf of the connection")
+    if state.startswith("42501"):
+        return TableError(message, hint=f"GRANT what is missing to {client.user}")
+    if state.startswith(("08", "53", "57P", "40", "55P03", "25P03")) or _is_connection_failure(error, state):
+        return TransientError(message, hint="check that the server is up and can be reached")
+    return TableError(message, hint=f"SQLSTATE {state}" if state else "")
+
+
+def _is_connection_failure(error: psycopg.Error, state: str) -> bool:
+    """Failures to connect carry no SQLSTATE: libpq gives them as text only."""
+    import psycopg
+
+    return isinstance(error, psycopg.OperationalError) and not state
+
+
+_REFUSED = ("authentication failed", "no pg_hba.conf entry", "no password supplied", "does not exist")

@@ -1,0 +1,90 @@
+"""PostgreSQL's types as flowctl's, and back as DDL. The table is `semantics.md`'s (docs/types.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from flowctl.model import types
+from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
+
+
+@dataclass(frozen=True)
+class NativeType:
+    """One column's type after domains are resolved. ``name`` is `pg_type.typname` (an array's: its element's),
+    ``typmod`` as in `pg_attribute` (-1: none), ``dimensions`` 0 for no array; declared, which binds no value."""
+
+    name: str
+    typmod: int
+    dimensions: int = 0
+
+
+def data_type(native: NativeType) -> DataType:
+    """The type that carries every value of ``native`` exactly; text where there is no other."""
+    element = _numeric(native.typmod) if native.name == "numeric" else _KNOWN.get(native.name, types.STRING)
+    match native.dimensions:
+        case 0:
+            return element
+        case 1:
+            return Array(element)
+        case _:
+            return types.STRING
+
+
+def is_plain_text(native: NativeType) -> bool:
+    """Whether the value itself is text; of all other strings the canonical text is read (``::text``)."""
+    return native.dimensions == 0 and native.name in ("text", "varchar", "bpchar")
+
+
+def ddl(kind: DataType) -> str:
+    """The column type that :func:`data_type` reads back as ``kind``. ``int8`` has no counterpart: smallint holds it.
+    Structs (only files have them) become ``jsonb``."""
+    match kind:
+        case Scalar():
+            return _DDL[kind]
+        case Decimal(precision, scale):
+            return f"numeric({precision},{scale})"
+        case Array(Array() | Struct()) | Struct():
+            return "jsonb"
+        case Array(item):
+            return f"{ddl(item)}[]"
+        case _:
+            assert_never(kind)
+
+
+def _numeric(typmod: int) -> DataType:
+    """``typmod`` packs precision and (since 15, signed, 11 bits) scale; source: `numeric.c`, `numeric_typmod_scale`."""
+    if typmod < 4:
+        return types.STRING
+    packed = typmod - 4
+    precision, scale = packed >> 16 & 0xFFFF, ((packed & 0x7FF) ^ 0x400) - 0x400
+    return Decimal(precision, scale) if precision <= 38 and 0 <= scale <= precision else types.STRING
+
+
+_KNOWN: dict[str, DataType] = {
+    "bool": types.BOOL,
+    "int2": types.INT16,
+    "int4": types.INT32,
+    "int8": types.INT64,
+    "oid": types.INT64,
+    "float4": types.FLOAT,
+    "float8": types.DOUBLE,
+    "date": types.DATE,
+    "timestamp": types.TIMESTAMP_NTZ,
+    "timestamptz": types.TIMESTAMP,
+    "bytea": types.BINARY,
+}
+_DDL: dict[DataType, str] = {
+    types.BOOL: "boolean",
+    types.INT8: "smallint",
+    types.INT16: "smallint",
+    types.INT32: "integer",
+    types.INT64: "bigint",
+    types.FLOAT: "real",
+    types.DOUBLE: "double precision",
+    types.STRING: "text",
+    types.BINARY: "bytea",
+    types.DATE: "date",
+    types.TIMESTAMP_NTZ: "timestamp",
+    types.TIMESTAMP: "timestamptz",
+}

@@ -1,0 +1,21 @@
+"""How a value that cannot be carried exactly is refused inside Spark or a database: by a text that is found again.
+
+Expressions run on executors and servers, where flowctl's own exceptions do not exist. So they raise the system's own
+error around this text, and `run.failure` (or the connector's own context) makes a :class:`TableError` of it.
+"""
+
+from __future__ import annotations
+
+from flowctl.model import types
+from flowctl.model.types import DataType
+
+#: `flowctl.run.failure.VALUE_PREFIX`: message, then `` | ``, then hint.
+PREFIX = "flowctl value refused: "
+
+
+def refusal(column: str, native: str, kind: DataType) -> str:
+    """The text to raise for a value of ``column`` that is not exactly one of ``kind``; never the value itself."""
+    short = types.short(kind)
+    wanted = f"column {column} ({native})" if native else f"column {column}"
+    hint = f"mend the value, or read the column as text with `columns: {{types: {{{column}: string}}}}`"
+    return f"{PREFIX}{wanted} holds a value that is not exactly {short} | {hint}"
