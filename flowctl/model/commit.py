@@ -17,7 +17,8 @@ class Intent:
     """Written to state before anything is written to a target: number ``seq`` of this table belongs to this interval
     for ever. ``id`` is unique for each try that gets a number. ``at`` (RFC 3339) is the moment that fixes
     ``valid_from: now`` and detected deletions for every redo of this number. ``kind`` ``void`` is a number given up:
-    committed empty, so that a zombie of the old try cannot land."""
+    committed empty, so that a zombie of the old try cannot land. ``replaces``: the whole content is replaced, by every
+    redo too."""
 
     id: str
     seq: int
@@ -27,6 +28,7 @@ class Intent:
     run_id: str
     fence: int
     at: str
+    replaces: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -38,6 +40,7 @@ class Intent:
             "run_id": self.run_id,
             "fence": self.fence,
             "at": self.at,
+            "replaces": self.replaces,
         }
 
 
