@@ -1,0 +1,62 @@
+"""What was observed for one plan, as a frozen value, and the only reader of the world for planning.
+
+One metadata query per connection serves all its tables, one more asks how far they go; connections are asked in
+parallel. What cannot be reached stops its own tables and nothing else.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from flowctl.connectors.base import Capabilities, Head
+from flowctl.errors import FlowctlError
+from flowctl.model.commit import Commit
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.spec.spec import Layout
+from flowctl.state.document import StateDocument
+
+Estimate = Literal["none", "stats", "count"]
+PositionKind = Literal["cursor", "files", "none"]
+
+
+class TargetDdl(Protocol):
+    """The pure part of a target: what it can do, and the statements it would run."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]: ...
+
+    def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]: ...
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One table. ``source`` and ``target`` are None where there is no such object; SQL tables have no ``source`` and
+    no ``head``. ``positions`` is what the source's type offers. ``error`` is why the rest is missing."""
+
+    source: TableInfo | None = None
+    target: TableInfo | None = None
+    head: Head | None = None
+    commit: Commit | None = None
+    positions: PositionKind = "none"
+    error: FlowctlError | None = None
+
+
+@dataclass(frozen=True)
+class World:
+    """``at`` is our own clock, aware UTC. ``tables`` holds the selected tables by id, ``unexpanded`` the patterns
+    whose source could not be listed. ``ddl`` is by target connection."""
+
+    at: dt.datetime
+    state: StateDocument
+    tables: Mapping[str, Observed]
+    ddl: Mapping[str, TargetDdl]
+    unexpanded: Mapping[str, FlowctlError] = field(default_factory=dict)
+
+
+Clock = Callable[[], dt.datetime]

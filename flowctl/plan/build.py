@@ -1,0 +1,297 @@
+"""The plan: pure decisions over what was resolved and observed, one step per table in DAG order.
+
+For each table, in this order: what cannot go on (``stops``), what was begun and is finished first (recover), the
+columns (``shape``), the interval (``intervals``), the guards (``checks``).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import flowctl
+from flowctl.diagnostics import Mark
+from flowctl.model import position
+from flowctl.model.commit import Intent
+from flowctl.model.interval import Interval
+from flowctl.model.position import Position
+from flowctl.model.step import Plan, Step
+from flowctl.model.table_info import RowEstimate
+from flowctl.observe.world import Estimate, World
+from flowctl.plan import checks, intervals
+from flowctl.plan.case import Case, Stop
+from flowctl.plan.intervals import Finding, Idle, Refused, Work
+from flowctl.plan.shape import known_columns, refusal, shaped
+from flowctl.plan.stops import first_stop
+from flowctl.resolve.resolve import Resolved
+from flowctl.spec.names import pattern_ids
+from flowctl.spec.spec import Spec, TableSpec
+from flowctl.state.document import TableState
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What the command line asks for. ``select``, ``exclude`` are terms, ``full_refresh`` exact ids."""
+
+    select: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    full_refresh: tuple[str, ...] = ()
+    estimate: Estimate = "stats"
+
+
+def build(spec: Spec, resolved: Resolved, world: World, options: PlanOptions) -> Plan:
+    """One step for each selected table, in DAG order, then patterns that could not be listed and tables that the spec
+    no longer has."""
+    steps: dict[str, Step] = {}
+    for table in resolved.tables:
+        if table.id in resolved.selected:
+            steps[table.id] = step_for(case_of(spec, table, resolved, world, steps), world.at, options.estimate)
+    whole = not (options.select or options.exclude)
+    others = [*_unexpanded(spec, world), *(_removed(spec, resolved, world) if whole else ())]
+    return Plan(
+        flow=spec.flow,
+        lineage=world.state.lineage,
+        serial=world.state.serial,
+        spec_digest=spec.digest,
+        created_at=rfc3339(world.at),
+        flowctl=flowctl.__version__,
+        select=options.select,
+        steps=(*steps.values(), *others),
+    )
+
+
+def case_of(spec: Spec, table: TableSpec, resolved: Resolved, world: World, before: Mapping[str, Step]) -> Case:
+    """Everything known about ``table``; ``before`` holds the steps of the tables that run before it."""
+    needed = resolved.needs[table.id]
+    return Case(
+        table=table,
+        observed=world.tables[table.id],
+        state=world.state.table(table.id),
+        ddl=world.ddl.get(table.target.connection),
+        full_refresh=table.id in resolved.full_refresh,
+        upstream={other: before[other] for other in needed if other in before},
+        sequences={other: _sequence(other, before, world) for other in needed},
+        spec_path=spec.path,
+    )
+
+
+def step_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> Step:
+    """The table's step. Pure: the same case gives the same step."""
+    step = _blank(case)
+    if stop := first_stop(case):
+        return _stopped(step, case, stop)
+    if case.pending and (intent := case.state.intent):
+        return _recover(step, case, intent)
+    columns = known_columns(case)
+    step = replace(step, schema=None) if columns is None else shaped(step, case, columns)
+    if stop := refusal(step.schema or ()):
+        return _stopped(step, case, stop)
+    return _read(step, case, rfc3339(now), estimate)
+
+
+def rfc3339(at: dt.datetime) -> str:
+    return at.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def _blank(case: Case) -> Step:
+    table, target = case.table, case.observed.target
+    return Step(
+        id=table.id,
+        action="none",
+        reason="",
+        mark=table.mark,
+        source=str(table.source),
+        target=str(table.target),
+        mode=table.mode,
+        key=table.key,
+        seq=case.state.seq,
+        needs=tuple(sorted(case.upstream)),
+        via=checks.via(table),
+        target_exists=target is not None,
+        target_id=target.identity if target else "",
+        target_version=target.version if target else None,
+        definition=case.definition,
+        state_before=_state(case.state.seq, case.state.position),
+        state_after=_state(case.state.seq, case.state.position),
+    )
+
+
+def _stopped(step: Step, case: Case, stop: Stop) -> Step:
+    return replace(
+        step,
+        action="stop",
+        reason=stop.reason,
+        hint=stop.hint,
+        mark=case.table.mark_of(stop.path),
+        stopped_by=stop.by,
+        checks=stop.checks,
+        statements=(),
+    )
+
+
+def _recover(step: Step, case: Case, intent: Intent) -> Step:
+    """The begun number again, with its own interval; or, when the target carries it, only its record."""
+    commit = case.observed.commit
+    step = replace(
+        step,
+        action="recover",
+        seq=intent.seq,
+        interval=intent.interval,
+        definition=intent.definition,
+        state_after=_state(intent.seq, intent.interval.upper),
+    )
+    if commit is not None and (commit.seq, commit.intent_id) == (intent.seq, intent.id):
+        return replace(
+            step,
+            record_only=True,
+            reason=f"number {intent.seq} of run {intent.run_id} is committed: it is only recorded",
+            schema=(),
+        )
+    if refused := intervals.same_again(intent.interval, case.observed.head):
+        return _stopped(step, case, _as_stop(refused))
+    columns = known_columns(case)
+    step = replace(step, schema=None) if columns is None else shaped(step, case, columns)
+    if stop := refusal(step.schema or ()):
+        return _stopped(step, case, stop)
+    return replace(
+        step,
+        reason=f"finishes number {intent.seq} of the interrupted run {intent.run_id}",
+        checks=checks.checks(case, check_deletes=False),
+        write_full=case.table.mode == "truncate" or intent.replaces,
+    )
+
+
+def _read(step: Step, case: Case, now: str, estimate: Estimate) -> Step:
+    finding = _finding(case)
+    due = checks.deletes_due(case.table, case.state.deletes_checked_at, now) and step.target_exists
+    match finding:
+        case Refused():
+            return _stopped(step, case, _as_stop(finding))
+        case Idle(_, upper, notes) if due and upper is not None:
+            work = Work(_only_deletes(case, upper), "looks for deleted keys", notes)
+        case Idle(reason, _, notes):
+            later = ("schema changes are made with the next rows",) if step.statements and step.target_exists else ()
+            return replace(step, reason=reason, notes=(*notes, *later), statements=(), rows=_rows(case, None, estimate))
+        case Work():
+            work = finding
+    return _working(step, case, work, estimate, check_deletes=due)
+
+
+def _working(step: Step, case: Case, work: Work, estimate: Estimate, *, check_deletes: bool) -> Step:
+    guarded = checks.checks(case, check_deletes=check_deletes)
+    if stop := checks.failed(guarded):
+        return _stopped(replace(step, interval=work.interval), case, stop)
+    seq = max(case.state.next_seq, (case.observed.commit.seq if case.observed.commit else 0) + 1)
+    return replace(
+        step,
+        action="change" if step.target_exists else "create",
+        reason="full refresh" if case.full_refresh else work.reason,
+        seq=seq,
+        interval=work.interval,
+        rows=_rows(case, work, estimate),
+        checks=guarded,
+        write_full=case.replaces,
+        check_deletes=check_deletes,
+        notes=(*work.notes, *_giving_up(case), *_taking_over(case)),
+        state_after=_state(seq, work.interval.upper),
+    )
+
+
+def _finding(case: Case) -> Finding:
+    recorded = None if case.full_refresh else case.state.position
+    if case.is_sql:
+        waiting = sorted(table_id for table_id, seq in case.sequences.items() if seq == 0)
+        if waiting:
+            return Idle(f"{', '.join(waiting)} has no rows yet")
+        return intervals.find_upstream(case.sequences, recorded)
+    source, head = case.observed.source, case.observed.head
+    assert source is not None and head is not None, "stops has dealt with what was not observed"
+    return intervals.find(case.table, source, head, recorded, case.observed.positions)
+
+
+def _only_deletes(case: Case, upper: Position) -> Interval:
+    """Nothing new to read, but keys to compare: the interval from the position to itself."""
+    cursor = case.table.cursor
+    match upper:
+        case position.CursorPosition(at) if cursor is not None:
+            return Interval(upper, upper, cursor.column, read_from=at, lag_seconds=cursor.lag)
+        case _:
+            return Interval(upper, upper)
+
+
+def _rows(case: Case, work: Work | None, estimate: Estimate) -> RowEstimate:
+    if work is None or estimate == "none":
+        return RowEstimate(method="none")
+    return case.observed.head.rows if case.observed.head else RowEstimate()
+
+
+def _giving_up(case: Case) -> Iterator[str]:
+    intent = case.state.intent
+    if intent is not None:
+        yield f"number {intent.seq}, begun by run {intent.run_id}, is given up: it is committed as void first"
+
+
+def _taking_over(case: Case) -> Iterator[str]:
+    target = case.observed.target
+    if case.full_refresh and case.replaces and target is not None:
+        known = target.rows.value
+        rows = f" ({known:,} rows)" if known is not None else ""
+        yield f"destructive: replaces all that {case.table.target} holds now{rows}"
+    if case.full_refresh and case.table.mode == "scd2":
+        yield "reads all again; the history that is there stays"
+
+
+def _as_stop(refused: Refused) -> Stop:
+    return Stop(refused.reason, refused.hint, refused.path)
+
+
+def _state(seq: int, at: Position | None) -> dict[str, object]:
+    return {"seq": seq, "position": position.to_json(at) if at else None}
+
+
+def _sequence(table_id: str, before: Mapping[str, Step], world: World) -> int:
+    """The number that a table has once this plan is applied."""
+    return before[table_id].seq if table_id in before else world.state.table(table_id).seq
+
+
+def _unexpanded(spec: Spec, world: World) -> Iterator[Step]:
+    for table in spec.tables:
+        if error := world.unexpanded.get(table.id):
+            yield Step(
+                id=table.id,
+                action="stop",
+                reason=error.message,
+                hint=error.hint,
+                mark=table.mark_of("from"),
+                source=str(table.source),
+                target=str(table.target),
+                mode=table.mode,
+                stopped_by="error",
+            )
+
+
+def _removed(spec: Spec, resolved: Resolved, world: World) -> Iterator[Step]:
+    """Tables that state knows and the spec does not, unless a pattern that could not be listed may make them."""
+    there = {table.id for table in resolved.tables}
+    maybe = [pattern_ids(pattern) for pattern in world.unexpanded]
+    for table_id, state in sorted(world.state.tables.items()):
+        if table_id not in there and not state.forgotten and not any(matches(table_id) for matches in maybe):
+            yield _removed_step(spec, table_id, state)
+
+
+def _removed_step(spec: Spec, table_id: str, state: TableState) -> Step:
+    recorded = state.definition
+    return Step(
+        id=table_id,
+        action="removed",
+        reason="no longer in the spec; its target and state are left alone",
+        hint=f"`flowctl state reset {spec.path} {table_id}` forgets it",
+        mark=Mark(spec.path, 1),
+        source="",
+        target=str(recorded.get("to", "")),
+        mode=recorded.get("mode", "append"),
+        seq=state.seq,
+        state_before=_state(state.seq, state.position),
+        state_after=_state(state.seq, state.position),
+    )

@@ -1,0 +1,61 @@
+"""One table of the plan with everything that is known about it, and the ways in which a decision can stop it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flowctl.model.step import Check, Step, StoppedBy
+from flowctl.observe.world import Observed, TargetDdl
+from flowctl.plan.definition import definition
+from flowctl.spec.spec import SqlSource, TableSpec
+from flowctl.state.document import TableState
+
+
+@dataclass(frozen=True)
+class Case:
+    """``upstream`` holds, for each table that this one reads, its step in this plan; ``sequences`` the number that it
+    has once this plan is applied (0: never loaded). ``ddl`` is None only when the target was not observed."""
+
+    table: TableSpec
+    observed: Observed
+    state: TableState
+    ddl: TargetDdl | None
+    full_refresh: bool = False
+    upstream: Mapping[str, Step] = field(default_factory=dict)
+    sequences: Mapping[str, int] = field(default_factory=dict)
+    spec_path: str = ""
+
+    @property
+    def is_sql(self) -> bool:
+        return isinstance(self.table.source, SqlSource)
+
+    @property
+    def definition(self) -> dict[str, object]:
+        source = self.observed.source
+        return definition(self.table, source.identity if source else "")
+
+    @property
+    def pending(self) -> bool:
+        """Whether a begun number is to be finished before anything new."""
+        return self.state.intent is not None and not self.state.given_up and not self.full_refresh
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the target's whole content is replaced; scd2 keeps its history even in a full refresh."""
+        return self.table.mode == "truncate" or (self.full_refresh and self.table.mode in ("append", "merge"))
+
+    def command(self, words: str) -> str:
+        """``flowctl <words>`` about this spec and table, to be shown in a hint."""
+        return f"`flowctl {words.format(spec=self.spec_path, id=self.table.id)}`"
+
+
+@dataclass(frozen=True)
+class Stop:
+    """``path`` is the spec key behind it, for the place in the file."""
+
+    reason: str
+    hint: str
+    path: str = ""
+    by: StoppedBy = "policy"
+    checks: tuple[Check, ...] = ()

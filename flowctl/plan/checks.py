@@ -1,0 +1,86 @@
+"""Guards and expectations of one table: those that need no data are decided here, the rest before the commit."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from flowctl.connectors.base import Head
+from flowctl.model.position import NoPosition
+from flowctl.model.step import Check, Via
+from flowctl.model.table_info import RowEstimate
+from flowctl.plan.case import Case, Stop
+from flowctl.spec.spec import DetectFlag, DetectMissingKeys, TableSpec
+
+#: Expectations that need the whole batch, and so a staged one.
+_AGGREGATES = ("unique", "rows", "freshness")
+DEFAULT_MAX_DELETED = 0.1
+
+
+def checks(case: Case, *, check_deletes: bool) -> tuple[Check, ...]:
+    """In the order in which people write them; failed ones stop the table (:func:`failed`)."""
+    guard, empty = case.table.guard, is_empty(case.observed.head)
+    found: list[Check] = []
+    if case.replaces and not guard.allow_empty:
+        found.append(_decided("allow_empty", empty, "the source has no rows"))
+    if case.replaces and guard.max_shrink is not None:
+        found.append(Check(f"max_shrink {_percent(guard.max_shrink)}", "commit", "pending"))
+    if case.table.deletes is not None:
+        limit = DEFAULT_MAX_DELETED if guard.max_deleted is None else guard.max_deleted
+        trips = check_deletes and empty and case.observed.target is not None
+        found.append(_decided(f"max_deleted {_percent(limit)}", trips, "the source has no rows"))
+    if guard.max_quarantined is not None:
+        found.append(Check(f"max_quarantined {_percent(guard.max_quarantined)}", "commit", "pending"))
+    found.extend(Check(expected.name, "commit", "pending", expected.on_fail) for expected in case.table.expect)
+    return tuple(found)
+
+
+def failed(found: tuple[Check, ...]) -> Stop | None:
+    for check in found:
+        if check.result == "failed":
+            name = check.name.partition(" ")[0]
+            hint = f"Look at the source; if it is right so, change guard.{name}"
+            return Stop(f"guard {check.name}: {check.detail}", hint, f"guard.{name}", checks=found)
+    return None
+
+
+def is_empty(head: Head | None) -> bool:
+    """Whether the source is known to have no rows at all. Statistics do not decide."""
+    match head:
+        case None:
+            return False
+        case Head(None, _, _, has_null_cursor):
+            return not has_null_cursor
+        case Head(NoPosition(), RowEstimate(0, "count")):
+            return True
+        case _:
+            return False
+
+
+def via(table: TableSpec) -> Via:
+    """merge, scd2 and aggregate checks decide on a staged batch; everything else goes straight."""
+    if table.mode in ("merge", "scd2"):
+        return "staged"
+    guard = table.guard
+    aggregate = any(expected.kind in _AGGREGATES or expected.on_fail == "quarantine" for expected in table.expect)
+    limits = (guard.max_shrink, guard.max_deleted, guard.max_quarantined)
+    return "staged" if aggregate or any(limit is not None for limit in limits) else "direct"
+
+
+def deletes_due(table: TableSpec, checked_at: str | None, now: str) -> bool:
+    """Whether missing keys are looked for in this run; both times RFC 3339 in UTC."""
+    match table.deletes:
+        case DetectMissingKeys(every):
+            if every is None or checked_at is None:
+                return True
+            since = dt.datetime.fromisoformat(now) - dt.datetime.fromisoformat(checked_at)
+            return since.total_seconds() >= every
+        case DetectFlag() | None:
+            return False
+
+
+def _decided(name: str, fails: bool, detail: str) -> Check:
+    return Check(name, "plan", "failed", detail) if fails else Check(name, "commit", "pending")
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:g}%"

@@ -1,0 +1,73 @@
+"""What state records of a table's definition, to notice when the spec says something else."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, assert_never
+
+from flowctl.spec.spec import ColumnRules, ObjectSource, QuerySource, Source, SqlSource, TableSpec
+
+
+def definition(table: TableSpec, source_identity: str) -> dict[str, Any]:
+    """JSON-safe and canonical: equal definitions are equal mappings. ``source_identity`` tells the very system (and
+    object) from another of the same name. The target's id is recorded beside the definition, with its number."""
+    return {
+        "from": _source(table.source),
+        "source_identity": source_identity,
+        "to": str(table.target),
+        "mode": table.mode,
+        "key": list(table.key),
+        "cursor": table.cursor.column if table.cursor else None,
+        "where": table.where,
+        "columns": _columns(table.columns),
+    }
+
+
+def differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
+    """For people, one line per part that differs: ``mode: append → merge``."""
+    return tuple(_differences(recorded, wanted, ""))
+
+
+def _differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for name in sorted({*recorded, *wanted}):
+        before, after = recorded.get(name), wanted.get(name)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            yield from _differences(before, after, f"{prefix}{name}.")
+        elif before != after:
+            yield f"{prefix}{name}: {_text(before)} → {_text(after)}"
+
+
+def _text(part: Any) -> str:
+    match part:
+        case None | [] | "":
+            return "none"
+        case str():
+            return part
+        case _:
+            return json.dumps(part, ensure_ascii=False)
+
+
+def _source(source: Source) -> Any:
+    match source:
+        case ObjectSource(connection, parts):
+            return {"connection": connection, "object": list(parts)}
+        case QuerySource(connection, query):
+            return {"connection": connection, "query": query}
+        case SqlSource(sql):
+            return {"sql": sql}
+        case _:
+            assert_never(source)
+
+
+def _columns(rules: ColumnRules) -> dict[str, Any]:
+    """Only the rules that are written, so that a new kind of rule changes no recorded definition."""
+    written = {
+        "include": None if rules.include is None else list(rules.include),
+        "exclude": list(rules.exclude),
+        "rename": dict(rules.rename),
+        "types": dict(rules.types),
+        "mask": dict(rules.mask),
+        "add": dict(rules.add),
+    }
+    return {name: value for name, value in written.items() if value or (name == "include" and value is not None)}

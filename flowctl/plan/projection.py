@@ -1,0 +1,115 @@
+"""From source columns to target columns: what is read, how each column is made, what flowctl adds, what is compared.
+
+Pure: planning uses it for types and names, the runner for the Spark select; both get the same tuple.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from flowctl.model import types
+from flowctl.model.projection import ProjectedColumn
+from flowctl.model.table_info import Column
+from flowctl.model.types import DataType
+from flowctl.spec.spec import DetectFlag, TableSpec
+
+__all__ = ["ProjectedColumn", "compared_columns", "own_columns", "projection", "read_columns"]
+
+#: What scd2 keeps beside the source's columns, in this order. Event times of other types are cast to the instant.
+_VERSION_COLUMNS = (
+    Column("valid_from", types.TIMESTAMP),
+    Column("valid_to", types.TIMESTAMP),
+    Column("is_current", types.BOOL),
+    Column("row_hash", types.STRING),
+)
+_DELETED_AT = Column("_deleted_at", types.TIMESTAMP)
+
+
+def projection(
+    table: TableSpec, source_columns: Sequence[Column], recorded: Sequence[Column] = ()
+) -> tuple[ProjectedColumn, ...]:
+    """The columns to write, in the source's order, those of ``columns.add`` last; flowctl's own are not among them.
+
+    Types of added columns come from ``columns.types``, else from ``recorded`` (the target's columns of the last run);
+    an added column whose type is not known yet is left out: its type is known when the table has run once.
+    ``ValueError`` for a type text that is none.
+    """
+    copied = [_copied(table, column) for column in source_columns if is_taken(table, column.name)]
+    known = {column.name: column.type for column in recorded}
+    added = [
+        ProjectedColumn(Column(name, kind), f"({sql})")
+        for name, sql in table.columns.add.items()
+        if (kind := _added_type(table, name, known)) is not None
+    ]
+    return tuple(_marked(table, (*copied, *added)))
+
+
+def untyped(table: TableSpec, recorded: Sequence[Column]) -> tuple[str, ...]:
+    """Names of ``columns.add`` whose types are neither declared nor recorded."""
+    known = {column.name: column.type for column in recorded}
+    return tuple(name for name in table.columns.add if _added_type(table, name, known) is None)
+
+
+def read_columns(table: TableSpec, source_columns: Sequence[Column]) -> tuple[Column, ...]:
+    """What is read: the columns taken, and those that only steer (cursor, delete flag) though they are excluded."""
+    steering = {table.cursor.column if table.cursor else None}
+    if isinstance(table.deletes, DetectFlag):
+        steering.add(table.deletes.column)
+    wanted = (column for column in source_columns if is_taken(table, column.name) or column.name in steering)
+    return tuple(_delivered(table, column) for column in wanted)
+
+
+def _delivered(table: TableSpec, column: Column) -> Column:
+    """A column that shall become text is read as the source's own text, not cast from what it was mapped to. The
+    cursor keeps its type, in which it is ordered."""
+    declared = table.columns.types.get(column.name)
+    is_cursor = table.cursor is not None and table.cursor.column == column.name
+    if declared is None or is_cursor or column.type == types.STRING or types.parse(declared) != types.STRING:
+        return column
+    return replace(column, type=types.STRING, as_text=True, note="")
+
+
+def is_taken(table: TableSpec, name: str) -> bool:
+    included = table.columns.include is None or name in table.columns.include
+    return included and name not in table.columns.exclude
+
+
+def own_columns(table: TableSpec) -> Mapping[str, Column]:
+    """flowctl's own columns in this table's target, by name, in order."""
+    if table.mode == "scd2":
+        return {column.name: column for column in _VERSION_COLUMNS}
+    if table.mode == "merge" and table.deletes is not None and table.deletes.action == "soft":
+        return {_DELETED_AT.name: _DELETED_AT}
+    return {}
+
+
+def compared_columns(table: TableSpec, columns: Iterable[Column]) -> tuple[str, ...]:
+    """Names of those of ``columns`` whose change makes a row new. Keys identify, ignored columns were asked to be,
+    and what flowctl computes follows from the rest. The event time of scd2 says when, not what."""
+    apart = {*table.key, *table.compare_ignore, *table.columns.add, *own_columns(table)}
+    if table.mode == "scd2" and table.valid_from:
+        apart.add(table.valid_from)
+    return tuple(column.name for column in columns if column.name not in apart)
+
+
+def _copied(table: TableSpec, column: Column) -> ProjectedColumn:
+    name = table.columns.rename.get(column.name, column.name)
+    quoted = "`" + column.name.replace("`", "``") + "`"
+    if column.name in table.columns.mask:
+        masked = Column(name, types.STRING, column.nullable)
+        return ProjectedColumn(masked, f"sha2(CAST({quoted} AS STRING), 256)", column.name)
+    declared = table.columns.types.get(column.name)
+    kind = types.parse(declared) if declared else column.type
+    return ProjectedColumn(Column(name, kind, column.nullable), quoted, column.name)
+
+
+def _added_type(table: TableSpec, name: str, known: Mapping[str, DataType]) -> DataType | None:
+    declared = table.columns.types.get(name)
+    return types.parse(declared) if declared else known.get(name)
+
+
+def _marked(table: TableSpec, projected: Sequence[ProjectedColumn]) -> Iterable[ProjectedColumn]:
+    compared = set(compared_columns(table, [made.column for made in projected]))
+    for made in projected:
+        yield ProjectedColumn(made.column, made.expression, made.source, made.column.name in compared)

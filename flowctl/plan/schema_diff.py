@@ -1,0 +1,269 @@
+"""Three ways compared: source now, source and target as recorded in state, target now.
+
+Each difference gets an action, a class, the deciding policy and (from the target's connector) its statement. A
+difference whose action is ``fail`` stops the table. What somebody else did to the target is always shown as drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from flowctl.connectors.base import TargetCapabilities
+from flowctl.model import types
+from flowctl.model.projection import ProjectedColumn
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import Column
+from flowctl.model.types import is_wider, short
+from flowctl.plan.projection import own_columns
+from flowctl.spec.spec import TableSpec
+
+TEXT_SUFFIX = "__text"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What the last run left. ``wanted`` is the projection of the source as it was then, by name; both are empty when
+    nothing is recorded (first run, reset)."""
+
+    wanted: Mapping[str, Column]
+    target: Mapping[str, Column]
+
+
+@dataclass(frozen=True)
+class SchemaPlan:
+    """``projection`` is what to write, ``columns`` what the target has then, in its order."""
+
+    changes: tuple[SchemaChange, ...]
+    projection: tuple[ProjectedColumn, ...]
+    columns: tuple[Column, ...]
+
+
+def for_new_table(table: TableSpec, wanted: Sequence[ProjectedColumn], can: TargetCapabilities) -> SchemaPlan:
+    """The schema of a table that is not there yet: the projection, then flowctl's own columns. All may be null: a
+    source's NOT NULL may be dropped at any time, and ``expect`` checks what matters."""
+    projection = tuple(replace(made, column=replace(made.column, nullable=True)) for made in wanted)
+    columns = (*(made.column for made in projection), *own_columns(table).values())
+    return SchemaPlan(tuple(_bad_names(columns, can)), projection, columns)
+
+
+def compare(
+    table: TableSpec,
+    wanted: Sequence[ProjectedColumn],
+    target: Sequence[Column],
+    recorded: Recorded,
+    can: TargetCapabilities,
+    *,
+    replaces: bool,
+) -> SchemaPlan:
+    """The difference to an existing target. ``replaces``: its whole content is about to be replaced."""
+    there = {column.name: column for column in target}
+    own = own_columns(table)
+    drift = list(_drift(wanted, there, recorded, own, replaces=replaces))
+    lost = {change.column for change in drift if change.action == "fail" and change.new is None}
+    decided = [_decide(table, made, there, recorded, can) for made in wanted if made.column.name not in lost]
+    kept = _kept(table, [*wanted, *(outcome.made for outcome in decided)], there, recorded, own)
+    changes = [
+        *drift,
+        *(change for outcome in (*decided, *kept) for change in outcome.changes),
+        *_own_changes(own, there, lost),
+    ]
+    projection = [outcome.made for outcome in (*decided, *kept) if outcome.written]
+    columns = _in_target_order(there, projection, own)
+    return SchemaPlan((*changes, *_bad_names(columns, can)), _ordered(projection, columns), columns)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """One column decided: how it is written (or that it is not), and what must change for that."""
+
+    made: ProjectedColumn
+    changes: tuple[SchemaChange, ...] = ()
+    written: bool = True
+
+
+def _decide(
+    table: TableSpec,
+    made: ProjectedColumn,
+    there: Mapping[str, Column],
+    recorded: Recorded,
+    can: TargetCapabilities,
+) -> _Outcome:
+    now = there.get(made.column.name)
+    if now is None:
+        return _new(table, made, recorded)
+    if now.type == made.column.type or is_wider(now.type, made.column.type):
+        return _nullable(table, _typed(made, now), now)
+    if made.column.name + TEXT_SUFFIX in there:
+        return _Outcome(_as_text(made))
+    if recorded.wanted.get(made.column.name) == made.column and recorded.target.get(now.name) == now:
+        return _nullable(table, made, now)  # this target has its own way to keep the type
+    if is_wider(made.column.type, now.type) and can.widens(now.type, made.column.type):
+        return _wider(table, made, now)
+    return _other(table, made, now)
+
+
+def _new(table: TableSpec, made: ProjectedColumn, recorded: Recorded) -> _Outcome:
+    policy = table.on_schema_change.new_column
+    column = replace(made.column, nullable=True)
+    if policy == "ignore" and column.name in recorded.wanted:
+        return _Outcome(made, written=False)  # ignored before: nothing to tell
+    change = SchemaChange(
+        column.name, "new_column", None, column.type, policy, f"on_schema_change.new_column: {policy}"
+    )
+    return _Outcome(replace(made, column=column), (change,), written=policy == "add")
+
+
+def _wider(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
+    policy = table.on_schema_change.wider_type
+    change = SchemaChange(
+        now.name, "wider_type", now.type, made.column.type, policy, f"on_schema_change.wider_type: {policy}"
+    )
+    relaxed = _nullable(table, made, now)
+    return _Outcome(relaxed.made, (change, *relaxed.changes))
+
+
+def _other(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
+    policy = table.on_schema_change.other_type
+    rule = f"on_schema_change.other_type: {policy}"
+    note = "the target cannot widen this in place" if is_wider(made.column.type, now.type) else ""
+    if policy == "fail" or made.column.name in table.key:
+        note = note or ("a key column cannot become text" if policy == "text" else "")
+        failed = SchemaChange(now.name, "other_type", now.type, made.column.type, "fail", rule, note=note)
+        return _Outcome(made, (failed,))
+    text = _as_text(made)
+    change = SchemaChange(
+        text.column.name, "other_type", now.type, types.STRING, "text", rule,
+        note=f'"{now.name}" is {short(made.column.type)} now and null from now on',
+    )  # fmt: skip
+    return _Outcome(text, (change,))
+
+
+def _nullable(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
+    """The column keeps the target's nullability, unless the source may now send nulls."""
+    if now.nullable or not made.column.nullable:
+        return _Outcome(replace(made, column=replace(made.column, nullable=now.nullable)))
+    policy = table.on_schema_change.nullable
+    rule = f"on_schema_change.nullable: {policy}"
+    return _Outcome(made, (SchemaChange(now.name, "nullable", now.type, now.type, policy, rule, note="may be null"),))
+
+
+def _kept(
+    table: TableSpec,
+    taken: Iterable[ProjectedColumn],
+    there: Mapping[str, Column],
+    recorded: Recorded,
+    own: Mapping[str, Column],
+) -> list[_Outcome]:
+    """Columns of the target that the source does not fill: null from now on. What somebody else has added stays out
+    of the write altogether, so that updates leave it alone."""
+    filled = {made.column.name for made in taken} | {*own}
+    outcomes = []
+    for column in there.values():
+        foreign = bool(recorded.target) and column.name not in recorded.target
+        if column.name in filled or foreign:
+            continue
+        empty = ProjectedColumn(replace(column, nullable=True), "NULL")
+        outcomes.append(_Outcome(empty, tuple(_dropped(table, column, recorded))))
+    return outcomes
+
+
+def _dropped(table: TableSpec, column: Column, recorded: Recorded) -> Iterator[SchemaChange]:
+    if not recorded.wanted or column.name in recorded.wanted:
+        policy = table.on_schema_change.dropped_column
+        note = "null from now on" if policy == "keep" else "the column is gone from the source"
+        rule = f"on_schema_change.dropped_column: {policy}"
+        yield SchemaChange(column.name, "dropped_column", column.type, None, policy, rule, note=note)
+        if policy == "keep" and not column.nullable:
+            yield SchemaChange(column.name, "nullable", column.type, column.type, "relax", rule, note="may be null")
+
+
+def _own_changes(own: Mapping[str, Column], there: Mapping[str, Column], lost: set[str]) -> Iterator[SchemaChange]:
+    for column in own.values():
+        if column.name not in there and column.name not in lost:
+            yield SchemaChange(column.name, "new_column", None, column.type, "add", "deletes.action: soft")
+
+
+def _drift(
+    wanted: Sequence[ProjectedColumn],
+    there: Mapping[str, Column],
+    recorded: Recorded,
+    own: Mapping[str, Column],
+    *,
+    replaces: bool,
+) -> Iterator[SchemaChange]:
+    """What somebody else did to the target since the last run; nothing when nothing is recorded."""
+    if not recorded.target:
+        return
+    needed = {made.column.name for made in wanted} | {*own}
+    for name, before in recorded.target.items():
+        now = there.get(name)
+        if now is None:
+            fails = name in needed and not replaces
+            note = "dropped in the target by someone else" + ("; its values are lost" if fails else "")
+            yield _shown(name, before, None, note, fails=fails)
+        elif now.type != before.type:
+            yield _shown(name, before, now, "type changed in the target by someone else", fails=False)
+        elif before.nullable and not now.nullable:
+            yield _shown(name, before, now, "made not null in the target by someone else", fails=False)
+    for name, now in there.items():
+        if name not in recorded.target:
+            yield from _added_by_others(name, now, needed, replaces=replaces)
+
+
+def _added_by_others(name: str, now: Column, needed: set[str], *, replaces: bool) -> Iterator[SchemaChange]:
+    note = "added in the target by someone else"
+    if name in needed:
+        yield _shown(name, None, now, note, fails=False)
+    elif replaces:
+        yield _shown(name, None, now, f"{note}; replacing the content would lose it", fails=True)
+    elif not now.nullable:
+        yield _shown(name, None, now, f"{note}; not null, so the next write would fail", fails=True)
+    else:
+        yield _shown(name, None, now, f"{note}; left alone", fails=False)
+
+
+def _shown(name: str, before: Column | None, now: Column | None, note: str, *, fails: bool) -> SchemaChange:
+    old, new = before.type if before else None, now.type if now else None
+    return SchemaChange(
+        name, "drift", old, new, "fail" if fails else "show", "drift", "destructive" if fails else "safe", note=note
+    )
+
+
+def _typed(made: ProjectedColumn, now: Column) -> ProjectedColumn:
+    """The target's type may be the wider one: values are cast up."""
+    return replace(made, column=replace(made.column, type=now.type))
+
+
+def _as_text(made: ProjectedColumn) -> ProjectedColumn:
+    column = Column(made.column.name + TEXT_SUFFIX, types.STRING)
+    return replace(made, column=column, expression=f"CAST({made.expression} AS STRING)")
+
+
+def _in_target_order(
+    there: Mapping[str, Column], projection: Sequence[ProjectedColumn], own: Mapping[str, Column]
+) -> tuple[Column, ...]:
+    after = {made.column.name: made.column for made in projection} | dict(own)
+    old = [after[name] for name in there if name in after]
+    return (*old, *(column for name, column in after.items() if name not in there))
+
+
+def _ordered(projection: Sequence[ProjectedColumn], columns: Sequence[Column]) -> tuple[ProjectedColumn, ...]:
+    by_name = {made.column.name: made for made in projection}
+    return tuple(by_name[column.name] for column in columns if column.name in by_name)
+
+
+def _bad_names(columns: Sequence[Column], can: TargetCapabilities) -> Iterator[SchemaChange]:
+    """Names that the target refuses, and names that differ in case only."""
+    seen: dict[str, str] = {}
+    for column in columns:
+        earlier = seen.setdefault(column.name.lower(), column.name)
+        if (seen_twice := earlier != column.name) or columns.count(column) > 1:
+            note = f'collides with "{earlier}"' + (", which differs in case only" if seen_twice else "")
+            yield _refused(column, note)
+        elif reason := can.refuses_names(column.name):
+            yield _refused(column, reason)
+
+
+def _refused(column: Column, note: str) -> SchemaChange:
+    return SchemaChange(column.name, "new_column", None, column.type, "fail", "column names", note=note)

@@ -1,0 +1,150 @@
+"""The columns of one table's step: read, projected, compared with the target, and the DDL that closes the gap.
+
+Used by the plan, and by the runner for tables whose columns are known only when Spark has looked (``Step.schema`` is
+None): both come to the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from flowctl.connectors.base import TargetCapabilities
+from flowctl.model import types
+from flowctl.model.projection import ProjectedColumn
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.step import Step
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.observe.world import TargetDdl
+from flowctl.plan.case import Case, Stop
+from flowctl.plan.projection import projection, read_columns, untyped
+from flowctl.plan.schema_diff import Recorded, SchemaPlan, compare, for_new_table
+from flowctl.spec.spec import SqlSource
+from flowctl.sql.refs import output_names
+
+#: Actions that the target's DDL carries out.
+_ALTERING = ("add", "widen", "text", "relax", "enable")
+
+
+def known_columns(case: Case) -> tuple[Column, ...] | None:
+    """The source's columns as far as a plan can tell; None when they are known only when the table has run: a SQL
+    table neither recorded under this definition nor declared in ``columns.types``, or an untyped ``columns.add``."""
+    state, source = case.state, case.table.source
+    if untyped(case.table, recorded_target(case)):
+        return None
+    if not isinstance(source, SqlSource):
+        return case.observed.source.columns if case.observed.source else None
+    if state.schema and state.definition == case.definition:
+        return state.schema
+    return _declared(case, source)
+
+
+def shaped(step: Step, case: Case, source_columns: Sequence[Column]) -> Step:
+    """``step`` with its columns, projection, schema changes and statements. Changes that a policy refuses have the
+    action ``fail`` (:func:`refusal`); there are no statements then. ``ValueError`` for a type text that is none."""
+    wanted = projection(case.table, source_columns, recorded_target(case))
+    planned = _compared(case, wanted)
+    changes = _with_statements(case, planned.changes)
+    failed = any(change.action == "fail" for change in changes)
+    return replace(
+        step,
+        source_columns=read_columns(case.table, source_columns),
+        projection=planned.projection,
+        target_columns=planned.columns,
+        schema=changes,
+        statements=() if failed else _statements(case, planned, changes),
+    )
+
+
+def refusal(changes: Sequence[SchemaChange]) -> Stop | None:
+    """Why the schema stops the table, naming every refused column."""
+    refused = [change for change in changes if change.action == "fail"]
+    if not refused:
+        return None
+    reasons = "; ".join(f"{_rule(change)} — {_what(change)}" for change in refused)
+    return Stop(reasons, _way_on(refused[0]), refused[0].policy.partition(":")[0])
+
+
+def recorded_target(case: Case) -> tuple[Column, ...]:
+    """The target's columns as the last run left them, unless another definition was accepted since."""
+    return case.state.target_columns if case.state.definition else ()
+
+
+def _declared(case: Case, source: SqlSource) -> tuple[Column, ...] | None:
+    """The columns of a SQL table whose types are all declared."""
+    declared, names = case.table.columns.types, output_names(source.sql)
+    if names is None or any(name not in declared for name in names):
+        return None
+    return tuple(Column(name, types.parse(declared[name])) for name in names)
+
+
+def _compared(case: Case, wanted: Sequence[ProjectedColumn]) -> SchemaPlan:
+    target, can = case.observed.target, _capabilities(case)
+    if target is None:
+        return for_new_table(case.table, wanted, can)
+    before = projection(case.table, case.state.schema, case.state.target_columns) if case.state.schema else ()
+    recorded = Recorded(
+        wanted={made.column.name: made.column for made in before},
+        target={column.name: column for column in case.state.target_columns},
+    )
+    return compare(case.table, wanted, target.columns, recorded, can, replaces=case.replaces)
+
+
+def _ddl(case: Case) -> TargetDdl:
+    assert case.ddl is not None, "stops has dealt with targets that were not observed"
+    return case.ddl
+
+
+def _capabilities(case: Case) -> TargetCapabilities:
+    can = _ddl(case).capabilities.target
+    assert can is not None, "resolve has refused connections that are no targets"
+    return can
+
+
+def _with_statements(case: Case, changes: Sequence[SchemaChange]) -> tuple[SchemaChange, ...]:
+    """Every change with the target's own statement. A text column is an added one to the target."""
+    target = case.observed.target
+    if target is None:
+        return tuple(changes)
+    asked = [replace(change, action="add") if change.action == "text" else change for change in changes]
+    answered = _ddl(case).alter_statements(target, asked)
+    return tuple(
+        replace(answer, action=change.action) if change.action == "text" and answer.action == "add" else answer
+        for change, answer in zip(changes, answered, strict=True)
+    )
+
+
+def _statements(case: Case, planned: SchemaPlan, changes: Sequence[SchemaChange]) -> tuple[str, ...]:
+    if case.observed.target is None:
+        object = ObjectName(case.table.target.parts)
+        return tuple(_ddl(case).create_statements(object, planned.columns, case.table.layout))
+    return tuple(change.statement for change in changes if change.action in _ALTERING and change.statement)
+
+
+def _rule(change: SchemaChange) -> str:
+    return change.policy.removeprefix("on_schema_change.")
+
+
+def _what(change: SchemaChange) -> str:
+    match change.change:
+        case "dropped_column":
+            return f'column "{change.column}" is gone'
+        case "new_column" if not change.note:
+            return f'column "{change.column}" is new'
+        case "wider_type" | "other_type" if change.old and change.new:
+            text = f'column "{change.column}" is {types.short(change.new)}, was {types.short(change.old)}'
+            return text + (f" ({change.note})" if change.note else "")
+        case _:
+            return f'column "{change.column}" {change.note}'.rstrip()
+
+
+def _way_on(change: SchemaChange) -> str:
+    match change.change:
+        case "drift":
+            return "Undo it in the target, or take it over with `flowctl state adopt`"
+        case "new_column" if change.policy == "column names":
+            return "Rename or exclude it under `columns`"
+        case "other_type":
+            return "Declare its type under `columns.types`, or set the policy to text"
+        case _:
+            return "Change the policy under `on_schema_change`, or exclude the column"

@@ -1,0 +1,225 @@
+"""Reasons to stop a table before its interval is even looked at, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+
+from flowctl.errors import StoppedByPolicy
+from flowctl.model import types
+from flowctl.model.commit import Commit
+from flowctl.model.position import CursorPosition, FilesPosition, Position, describe
+from flowctl.plan.case import Case, Stop
+from flowctl.plan.definition import differences
+from flowctl.plan.projection import is_taken, own_columns
+
+Reason = Callable[[Case], Stop | None]
+
+
+def first_stop(case: Case) -> Stop | None:
+    """The first of :data:`REASONS` that holds."""
+    return next((stop for reason in REASONS if (stop := reason(case))), None)
+
+
+def _not_observed(case: Case) -> Stop | None:
+    error = case.observed.error
+    if error is None:
+        return None
+    return Stop(error.message, error.hint, "from", "policy" if isinstance(error, StoppedByPolicy) else "error")
+
+
+def _needs_a_stopped_table(case: Case) -> Stop | None:
+    for table_id, step in sorted(case.upstream.items()):
+        if step.action == "stop":
+            return Stop(f"needs {table_id}, which is stopped", f"Solve that of {table_id} first", "from", "dependency")
+    return None
+
+
+def _needs_an_empty_table(case: Case) -> Stop | None:
+    for table_id, seq in sorted(case.sequences.items()):
+        if seq == 0 and table_id not in case.upstream:
+            hint = f"Select it too: --select +{case.table.id}"
+            return Stop(f"needs {table_id}, which has never been loaded", hint, "from", "dependency")
+    return None
+
+
+def _no_source(case: Case) -> Stop | None:
+    if case.is_sql or case.observed.source is not None:
+        return None
+    return Stop(
+        f"{case.table.source} does not exist",
+        "Correct `from`, or let the connection's user see it",
+        "from",
+        "error",
+    )
+
+
+def _foreign_target(case: Case) -> Stop | None:
+    """A target that this flow has not made. A full refresh takes it over, except for scd2: there is no history in it
+    to keep."""
+    if case.observed.target is None or case.observed.commit is not None or _known(case):
+        return None
+    if case.full_refresh and case.table.mode != "scd2":
+        return None
+    adopt = case.command("state adopt {spec} {id}")
+    refresh = f"--full-refresh {case.table.id} to replace its content"
+    hint = f"{adopt} to take it over as it is" + ("" if case.table.mode == "scd2" else f", or {refresh}")
+    return Stop(f"{case.table.target} exists and was not made by this flow", hint, "to")
+
+
+def _target_moved(case: Case) -> Stop | None:
+    """The target's own record must be what state says: number, intent, and the very table."""
+    state, target, commit = case.state, case.observed.target, case.observed.commit
+    if case.full_refresh:
+        return None
+    adopt = case.command("state adopt {spec} {id}")
+    ways = f"{adopt} takes number and position from the target; --full-refresh {case.table.id} reads all again"
+    if target is None:
+        gone = not state.forgotten and (state.seq > 0 or state.target_id != "")
+        hint = f"Restore it, or --full-refresh {case.table.id} to make it anew"
+        return Stop(f"{case.table.target} is gone", hint, "to") if gone else None
+    if state.target_id and target.identity != state.target_id:
+        return Stop(f"{case.table.target} is another table than the one this flow has written", ways, "to")
+    if _agrees(case, commit):
+        return None
+    found = f"number {commit.seq}" if commit else "no number of this flow"
+    relation = "ahead of" if commit and commit.seq > state.seq else "behind" if _seq(commit) < state.seq else "not"
+    return Stop(f"the target carries {found}, {relation} the recorded number {state.seq}", ways, "to")
+
+
+def _definition_changed(case: Case) -> Stop | None:
+    pending = case.state.intent if case.pending else None
+    recorded = pending.definition if pending else case.state.definition
+    if case.full_refresh or not recorded or recorded == case.definition:
+        return None
+    what = "; ".join(differences(recorded, case.definition))
+    accept = case.command("state set {spec} {id} --accept-definition")
+    return Stop(
+        f"the definition changed: {what}",
+        f"--full-refresh {case.table.id} reads all again under it; {accept} goes on from here",
+    )
+
+
+def _appending_twice(case: Case) -> Stop | None:
+    """Position moved back (reset, rolled back, set): what append has written once it would write again."""
+    state, commit = case.state, case.observed.commit
+    if case.table.mode != "append" or case.full_refresh or case.pending or commit is None:
+        return None
+    if not _behind(state.position, commit.position):
+        return None
+    adopt = case.command("state adopt {spec} {id}")
+    return Stop(
+        f"state says {describe(state.position)}, the target has rows up to {describe(commit.position)}: "
+        "appending again would double them",
+        f"{adopt} takes the target's position; --full-refresh {case.table.id} replaces the content",
+        "mode",
+    )
+
+
+def _unknown_columns(case: Case) -> Stop | None:
+    """Columns that the spec names and neither the source has nor an earlier run has seen."""
+    source, table = case.observed.source, case.table
+    if source is None or case.state.schema:
+        return None
+    there = {column.name for column in source.columns}
+    for path, name in _named_columns(case):
+        if name not in there and not (path == "columns.types" and name in table.columns.add):
+            close = get_close_matches(name, sorted(there), 1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"It has {', '.join(sorted(there)[:10])}"
+            return Stop(f'{path}: "{name}" is no column of {table.source}', hint, path)
+    return None
+
+
+def _named_columns(case: Case) -> Iterator[tuple[str, str]]:
+    rules = case.table.columns
+    groups = (
+        ("columns.include", rules.include or ()),
+        ("columns.exclude", rules.exclude),
+        ("columns.rename", rules.rename),
+        ("columns.types", rules.types),
+        ("columns.mask", rules.mask),
+    )
+    for path, names in groups:
+        yield from ((path, name) for name in names)
+    if case.table.cursor:
+        yield "cursor.column", case.table.cursor.column
+
+
+def _key_is_not_read(case: Case) -> Stop | None:
+    """Keys and the event time are names in the target."""
+    source, table = case.observed.source, case.table
+    if source is None:
+        return None
+    taken = {table.columns.rename.get(column.name, column.name): column for column in source.columns
+             if is_taken(table, column.name)}  # fmt: skip
+    for name in table.key:
+        if name not in taken and name not in table.columns.add:
+            return Stop(f'the key column "{name}" is not among the target\'s columns', "Correct `key`", "key")
+    event = table.valid_from
+    if table.mode != "scd2" or event in (None, "now"):
+        return None
+    if event not in taken and event not in table.columns.add:
+        return Stop(f'valid_from: "{event}" is not among the target\'s columns', "Correct it", "scd2.valid_from")
+    if event in taken and taken[event].type not in (types.TIMESTAMP, types.TIMESTAMP_NTZ, types.DATE):
+        kind = types.short(taken[event].type)
+        return Stop(f'valid_from: "{event}" is {kind}, not a time', "Name a date or timestamp", "scd2.valid_from")
+    return None
+
+
+def _own_names_are_taken(case: Case) -> Stop | None:
+    source = case.observed.source
+    own = own_columns(case.table)
+    for column in source.columns if source else ():
+        name = case.table.columns.rename.get(column.name, column.name)
+        if name in own and is_taken(case.table, column.name):
+            hint = f"columns: {{rename: {{{column.name}: source_{column.name}}}}}"
+            return Stop(f'the source has a column "{column.name}", a name that flowctl needs itself', hint, "columns")
+    return None
+
+
+def _known(case: Case) -> bool:
+    """Whether state knows this target: committed, adopted, or just created by an interrupted run."""
+    state = case.state
+    return state.seq > 0 or state.target_id != "" or state.intent is not None
+
+
+def _agrees(case: Case, commit: Commit | None) -> bool:
+    state = case.state
+    found = (commit.seq, commit.intent_id) if commit else (0, "")
+    agreed = [(state.seq, state.intent_id)]
+    if state.intent is not None:  # it has landed, and only state does not know yet
+        agreed.append((state.intent.seq, state.intent.id))
+    return found in agreed
+
+
+def _seq(commit: Commit | None) -> int:
+    return commit.seq if commit else 0
+
+
+def _behind(recorded: Position | None, written: Position | None) -> bool:
+    match recorded, written:
+        case _, None:
+            return False
+        case CursorPosition(at), CursorPosition(reached):
+            return at.type == reached.type and at < reached
+        case FilesPosition(known), FilesPosition(read):
+            return bool(set(read) - set(known))
+        case None, CursorPosition() | FilesPosition():
+            return True
+        case _:
+            return False
+
+
+REASONS: tuple[Reason, ...] = (
+    _not_observed,
+    _needs_a_stopped_table,
+    _needs_an_empty_table,
+    _no_source,
+    _foreign_target,
+    _target_moved,
+    _definition_changed,
+    _appending_twice,
+    _unknown_columns,
+    _key_is_not_read,
+    _own_names_are_taken,
+)

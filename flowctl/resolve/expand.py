@@ -1,0 +1,154 @@
+"""Patterns become tables: one for each object that was found, placeholders filled in.
+
+Placeholders are ``${table}``, ``${schema}``, ``${connection}`` and ``${id}``; ``$${`` is a literal ``${``. For files
+``${table}`` is the file's name without its extensions and ``${schema}`` the folder it lies in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+from flowctl.diagnostics import Diagnostic, Mark
+from flowctl.model.table_info import ObjectName
+from flowctl.spec.names import is_pattern
+from flowctl.spec.spec import ObjectSource, TableSpec
+
+_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_PLACEHOLDER = re.compile(r"\$\$\{|\$\{(\w+)\}")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """``tables`` in the order of the file, those of one pattern by object name; ``diagnostics`` may hold errors."""
+
+    tables: tuple[TableSpec, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def expand(tables: Sequence[TableSpec], discovered: Mapping[str, Sequence[ObjectName]]) -> Expansion:
+    """Every table of the flow, complete.
+
+    ``discovered`` holds what each pattern's source matches, by the pattern's id. A made id that is also written
+    exactly belongs to the exact entry, which the loader has merged over the pattern key by key.
+    """
+    exact = {table.id for table in tables if not is_pattern(table.id)}
+    made: list[TableSpec] = []
+    found: list[Diagnostic] = []
+    for table in tables:
+        if not is_pattern(table.id):
+            made.append(_filled(table))
+        elif table.id in discovered:
+            matches = _matches(table, discovered[table.id])
+            found.extend(_nothing_matches(table, matches))
+            concrete = (_concrete(table, object) for object in matches)
+            made.extend(one for one in concrete if one.id not in exact)
+    return Expansion(tuple(made), (*found, *_bad_ids(made), *_repeated_ids(made)))
+
+
+def _matches(pattern: TableSpec, objects: Sequence[ObjectName]) -> list[ObjectName]:
+    return [object for object in objects if not any(_excluded(object, glob) for glob in pattern.exclude)]
+
+
+def _excluded(object: ObjectName, glob: str) -> bool:
+    return fnmatchcase(object.parts[-1], glob) or fnmatchcase(str(object), glob)
+
+
+def _nothing_matches(pattern: TableSpec, matches: Sequence[ObjectName]) -> Iterator[Diagnostic]:
+    if not matches:
+        yield Diagnostic(
+            f"{pattern.id}: {pattern.source} matches nothing",
+            "Check the pattern and what the connection's user may see",
+            pattern.mark_of("from"),
+            "pattern-matches-nothing",
+            "warning",
+        )
+
+
+def _concrete(pattern: TableSpec, object: ObjectName) -> TableSpec:
+    assert isinstance(pattern.source, ObjectSource)
+    source = ObjectSource(pattern.source.connection, object.parts)
+    names = _names(source)
+    table_id = substituted(pattern.id, names)
+    return substituted(replace(pattern, id=table_id, source=source), {**names, "id": table_id})
+
+
+def _filled(table: TableSpec) -> TableSpec:
+    names = _names(table.source) if isinstance(table.source, ObjectSource) else {}
+    return substituted(table, {**names, "id": table.id})
+
+
+def _names(source: ObjectSource) -> dict[str, str]:
+    *above, last = source.parts
+    folder, _, file = last.rpartition("/")
+    schema = above[-1] if above else folder.rpartition("/")[2]
+    table = file.partition(".")[0] if not above else last
+    return {"table": table, "schema": schema, "connection": source.connection}
+
+
+def substituted(value: T, names: Mapping[str, str]) -> T:
+    """The same value, a frozen dataclass and all below it, with placeholders filled in every text. Names that are
+    not given stay as they are: the loader has refused what is no placeholder at all."""
+    return _substituted(value, names)  # type: ignore[no-any-return]
+
+
+def _substituted(value: Any, names: Mapping[str, str]) -> Any:
+    match value:
+        case str():
+            return _PLACEHOLDER.sub(lambda found: _text(found, names), value) if "${" in value else value
+        case Mark():
+            return value
+        case tuple():
+            return tuple(_substituted(item, names) for item in value)
+        case Mapping():
+            return {key: _substituted(item, names) for key, item in value.items()}
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return _substituted_fields(value, names)
+        case _:
+            return value
+
+
+def _substituted_fields(value: Any, names: Mapping[str, str]) -> Any:
+    changed = {}
+    for field in fields(value):
+        before = getattr(value, field.name)
+        after = _substituted(before, names) if field.name != "marks" else before
+        if after is not before and after != before:
+            changed[field.name] = after
+    return replace(value, **changed) if changed else value
+
+
+def _text(found: re.Match[str], names: Mapping[str, str]) -> str:
+    if found[0] == "$${":
+        return "${"
+    return names.get(found[1], found[0])
+
+
+def _bad_ids(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
+    for table in tables:
+        if not _ID.fullmatch(table.id):
+            yield Diagnostic(
+                f"{table.source} gives the id {table.id!r}, which is not an id",
+                "Ids are letters, digits, `_`, `.` and `-`, and start with a letter or `_`. "
+                "Exclude the object and write an entry of its own for it",
+                table.mark,
+                "bad-id",
+            )
+
+
+def _repeated_ids(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
+    first: dict[str, TableSpec] = {}
+    for table in tables:
+        earlier = first.setdefault(table.id.lower(), table)
+        if earlier is not table:
+            yield Diagnostic(
+                f"{table.source} gives the id {table.id!r}, which {earlier.source} at {earlier.mark} gives too",
+                "Exclude one of them, or put ${schema} into the id",
+                table.mark,
+                "duplicate-id",
+            )

@@ -1,0 +1,54 @@
+"""Terms of ``--select`` and ``--exclude``: ``[+](id|glob)[+]``, with all upstream and all downstream tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from flowctl.errors import UsageError
+from flowctl.resolve.dag import Needs, downstream, reachable
+
+
+def selected(edges: Needs, select: Sequence[str], exclude: Sequence[str]) -> frozenset[str]:
+    """The ids that the run is about: those of ``select`` (all, when there is none) without those of ``exclude``.
+
+    :class:`UsageError` for a term that no table matches, and when nothing is left.
+    """
+    chosen = _union(edges, select, "--select") if select else frozenset(edges)
+    left = chosen - _union(edges, exclude, "--exclude")
+    if edges and not left:
+        raise UsageError("nothing is selected", hint="--exclude takes away all that --select gives")
+    return left
+
+
+def known(edges: Needs, ids: Sequence[str], option: str) -> frozenset[str]:
+    """``ids`` themselves; :class:`UsageError` for one that is no table (globs are not taken: they would be costly)."""
+    for table_id in ids:
+        if table_id not in edges:
+            raise _without_match(edges, table_id, option)
+    return frozenset(ids)
+
+
+def _union(edges: Needs, terms: Sequence[str], option: str) -> frozenset[str]:
+    return frozenset().union(*(_one_term(edges, term, option) for term in terms))
+
+
+def _one_term(edges: Needs, term: str, option: str) -> frozenset[str]:
+    glob = term.removeprefix("+").removesuffix("+")
+    matches = [table_id for table_id in edges if fnmatchcase(table_id, glob)]
+    if not matches:
+        raise _without_match(edges, term, option)
+    found = set(matches)
+    if term.startswith("+"):
+        found.update(*(reachable(table_id, edges) for table_id in matches))
+    if term.endswith("+"):
+        below = downstream(edges)
+        found.update(*(reachable(table_id, below) for table_id in matches))
+    return frozenset(found)
+
+
+def _without_match(edges: Needs, term: str, option: str) -> UsageError:
+    close = get_close_matches(term.strip("+"), list(edges), 1)
+    hint = f"Did you mean {close[0]!r}?" if close else "Terms are ids or globs: orders, +daily_*, customers+"
+    return UsageError(f"{option} {term}: no table matches", hint=hint)

@@ -1,0 +1,36 @@
+"""The tables a SQL table reads. The loader turns each ``ref('id')`` into the marker ``{{ref:id}}``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_MARKER = re.compile(r"\{\{ref:([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
+
+
+def referenced(sql: str) -> tuple[str, ...]:
+    """The ids that ``sql`` reads, sorted."""
+    return tuple(sorted(set(_MARKER.findall(sql))))
+
+
+def with_names(sql: str, names: Mapping[str, str]) -> str:
+    """``sql`` with each marker replaced by the name that Spark knows the table by; ``KeyError`` for a missing one."""
+    return _MARKER.sub(lambda marker: _quoted(names[marker[1]]), sql)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def output_names(sql: str) -> tuple[str, ...] | None:
+    """The names of the columns that ``sql`` gives, in order; None when only Spark can tell (``*``, unnamed
+    expressions, SQL that sqlglot does not know). Never its types: sqlglot infers decimals wrongly."""
+    import sqlglot
+    from sqlglot.errors import SqlglotError
+
+    try:
+        tree = sqlglot.parse_one(with_names(sql, {table: table for table in referenced(sql)}), dialect="spark")
+    except SqlglotError:
+        return None
+    names = tuple(getattr(tree, "named_selects", ()))
+    return names if names and all(name and name != "*" for name in names) else None
