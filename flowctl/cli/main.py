@@ -1,7 +1,81 @@
-"""The command line. One module per command; this one only gathers them."""
+"""The command line. One module per command, imported when it is called; errors become text and exit codes here."""
 
 from __future__ import annotations
 
+import importlib
+import sys
+from typing import Any
 
-def main() -> None:
-    raise SystemExit("not yet")
+import click
+
+from flowctl.cli import output
+from flowctl.errors import ExitCode, FlowctlError
+
+#: Command to one line about it, so that `flowctl --help` imports none of them.
+_COMMANDS = {
+    "validate": "Check specs offline and report all errors at once.",
+    "plan": "Show exactly what apply would do.",
+    "apply": "Print the plan and execute it.",
+    "state": "Show and change what the state store remembers.",
+    "runs": "Show the run history.",
+    "setup": "Fetch the jars, check their sums, build the JVM archive.",
+    "schema": "Print the JSON Schema for editors.",
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs one command and ends the process with its exit code."""
+    output.redact_standard_streams()
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Runs one command in this process; returns the exit code. Usage errors are 64, whatever click thinks."""
+    settings = output.OutputSettings()
+    try:
+        result = _group.main(arguments, prog_name="flowctl", standalone_mode=False, obj=settings)
+    except FlowctlError as error:
+        output.write_error(error, settings)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return ExitCode.USAGE
+    except click.Abort:
+        output.write_line("Aborted.")
+        return ExitCode.BROKEN
+    except BrokenPipeError:  # the reader of our output is gone; there is nobody to tell
+        sys.stdout = None
+        return ExitCode.OK
+    return result if isinstance(result, int) else ExitCode.OK
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"flowctl.cli.{cmd_name}").command
+        return output.output_options(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from flowctl.cli.version import version_lines
+
+        output.write_result("\n".join(version_lines()))
+        context.exit()
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show versions."
+)
+@click.option("--verbose", "-v", is_flag=True, expose_value=False, callback=output.keep_setting("verbose"), hidden=True)
+def _group(**settings: Any) -> None:
+    """Moves tables as a YAML spec says: validate it, plan the run, apply exactly that plan."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from flowctl.diagnostics import Mark
-from flowctl.spec.names import is_pattern
 from flowctl.spec.node import Node, plain, scalar_text
 from flowctl.spec.secrets import parse_secrets
 from flowctl.spec.spec import (
@@ -19,37 +18,32 @@ from flowctl.spec.spec import (
     Expectation,
     Guard,
     Layout,
-    ObjectSource,
-    QuerySource,
     ReadHints,
     SchemaPolicies,
     Source,
     SparkSettings,
-    SqlSource,
     StateLocation,
     TableSpec,
     TargetRef,
 )
-from flowctl.spec.template import fill_placeholders
 from flowctl.spec.units import fraction, seconds
 
 _CHECKS = ("not_null", "unique", "between", "in", "matches", "sql", "rows", "freshness")
 
 
 def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
-    """One table of a merged entry. Placeholders of an exact id are filled; a pattern keeps them for each match."""
-    fill = _keep if is_pattern(id) else _filler(id, source)
-    section = {key: child for key, child in node.entries.items() if key not in ("from", "to")}
+    """One table of a merged entry. Placeholders stay: they are filled when the source is looked at."""
 
     def get(key: str, default: Any) -> Any:
-        return _filled(plain(section[key]), fill) if key in section else default
+        return plain(node.entries[key]) if key in node.entries else default
 
+    expect = node.entries.get("expect")
     guard = {key: _guard_value(value) for key, value in get("guard", {}).items()}
     cursor, deletes = get("cursor", None), get("deletes", None)
     return TableSpec(
         id=id,
-        source=_filled_source(source, fill),
-        target=TargetRef(target.connection, tuple(map(fill, target.parts))),
+        source=source,
+        target=target,
         mode=get("mode", ""),
         mark=node.place,
         key=tuple(get("key", ())),
@@ -61,7 +55,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         where=get("where", None),
         read=ReadHints(**get("read", {})),
         layout=Layout(**{key: _frozen(value) for key, value in get("layout", {}).items()}),
-        expect=tuple(_expectation(entry, fill) for entry in section["expect"].items) if "expect" in section else (),
+        expect=tuple(map(_expectation, expect.items)) if expect else (),
         guard=Guard(**guard),
         valid_from=get("scd2", {}).get("valid_from"),
         format=get("format", {}),
@@ -98,49 +92,6 @@ def spark(node: Node | None) -> SparkSettings:
     return SparkSettings(url.text, settings) if url else SparkSettings(conf=settings)
 
 
-Fill = Callable[[str], str]
-
-
-def _keep(text: str) -> str:
-    return text
-
-
-def _filler(id: str, source: Source) -> Fill:
-    values = {"id": id}
-    match source:
-        case ObjectSource(connection, parts):
-            values |= {"connection": connection, "table": parts[-1]}
-            if len(parts) > 1:
-                values["schema"] = parts[-2]
-        case QuerySource(connection):
-            values["connection"] = connection
-        case SqlSource():
-            pass
-    return lambda text: fill_placeholders(text, values)
-
-
-def _filled(value: Any, fill: Fill) -> Any:
-    match value:
-        case str():
-            return fill(value)
-        case list():
-            return [_filled(item, fill) for item in value]
-        case dict():
-            return {key: _filled(item, fill) for key, item in value.items()}
-        case _:
-            return value
-
-
-def _filled_source(source: Source, fill: Fill) -> Source:
-    match source:
-        case ObjectSource(connection, parts, glob):
-            return ObjectSource(connection, tuple(map(fill, parts)), glob)
-        case QuerySource(connection, query):
-            return QuerySource(connection, fill(query))
-        case SqlSource(sql, refs):
-            return SqlSource(fill(sql), refs)
-
-
 def _cursor(written: Mapping[str, Any]) -> Cursor:
     given = dict(written)
     for key in ("lag", "delay"):
@@ -152,18 +103,20 @@ def _cursor(written: Mapping[str, Any]) -> Cursor:
 
 
 def _deletes(written: Mapping[str, Any]) -> Deletes:
-    given = {key: _frozen(value) for key, value in written.items() if key != "detect"}
+    given: dict[str, Any] = {key: _frozen(value) for key, value in written.items() if key != "detect"}
     if written["detect"] == "flag":
         return DetectFlag(**given)
-    return DetectMissingKeys(**{key: seconds(value) if key == "every" else value for key, value in given.items()})
+    if "every" in given:
+        given["every"] = seconds(given["every"])
+    return DetectMissingKeys(**given)
 
 
 def _columns(written: Mapping[str, Any]) -> ColumnRules:
     return ColumnRules(**{key: _frozen(value) for key, value in written.items()})
 
 
-def _expectation(entry: Node, fill: Fill) -> Expectation:
-    given = _filled(plain(entry), fill)
+def _expectation(entry: Node) -> Expectation:
+    given = plain(entry)
     kind = next(check for check in _CHECKS if check in given)
     argument = given[kind]
     match kind:

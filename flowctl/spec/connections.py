@@ -9,8 +9,8 @@ from flowctl.spec.messages import LATER_HINT
 from flowctl.spec.node import Node, leaves
 from flowctl.spec.references import ConnectionTypes
 from flowctl.spec.schema import Schema, check, connector_schema, connector_types, definition, later_types
-from flowctl.spec.secrets import LATER_PROVIDERS, PROVIDERS, parse_secrets, password_in_clear
-from flowctl.spec.spec import SecretRef, SecretText
+from flowctl.spec.secrets import LATER_PROVIDERS, PROVIDERS, password_in_clear, secret_references
+from flowctl.spec.spec import SecretRef
 from flowctl.spec.suggest import did_you_mean
 
 
@@ -41,9 +41,8 @@ def _type(node: Node, findings: Findings) -> str | None:
     if type in connector_types():
         return type
     if type in later_types():
-        findings.error(
-            written, f"connections of type {type} are not in this version", LATER_HINT, "not-in-this-version"
-        )
+        what = f"connections of type {type} are not in this version"
+        findings.error(written, what, LATER_HINT, "not-in-this-version")
     else:
         hint = did_you_mean(type, connector_types(), "There are: ")
         findings.error(written, f"there is no connection type `{type}`", hint, "unknown-connection-type")
@@ -55,10 +54,7 @@ def _check_secrets(node: Node, schema: Schema, label: str, findings: Findings) -
     properties = schema["properties"]
     for path, leaf in _texts(node):
         where = f"{label}.{path}"
-        parsed = parse_secrets(leaf.text)
-        references = (
-            [part for part in parsed.parts if isinstance(part, SecretRef)] if isinstance(parsed, SecretText) else []
-        )
+        references = secret_references(leaf.text)
         for reference in references:
             _check_reference(reference, leaf, findings)
         if properties.get(path, {}).get("writeOnly") and not references:
@@ -85,7 +81,7 @@ def _check_reference(reference: SecretRef, leaf: Node, findings: Findings) -> No
 def _check_no_secrets(node: Node, label: str, findings: Findings) -> None:
     for path, leaf in _texts(node):
         where = f"{label}.{path}" if path else label
-        if isinstance(parse_secrets(leaf.text), SecretText):
+        if secret_references(leaf.text):
             hint = "Secrets belong into `connections` and `storage`"
             findings.error(leaf, f"`{where}` cannot hold a secret", hint, "secret-reference")
         elif password_in_clear(leaf.text):

@@ -14,7 +14,7 @@ _TABLE_CHECKS = ("rows", "freshness")
 _CHECKS = (*_COLUMN_CHECKS, "sql", *_TABLE_CHECKS)
 
 
-def check_details(table: Node, label: str, findings: Findings) -> None:
+def check_details(table: Node, findings: Findings) -> None:
     """``table`` is a merged entry that the schemas accept."""
     expect = table.entries.get("expect")
     for entry in expect.items if expect else ():
@@ -27,11 +27,8 @@ def check_details(table: Node, label: str, findings: Findings) -> None:
 def _check_expectation(entry: Node, findings: Findings) -> None:
     given = [check for check in _CHECKS if check in entry.entries]
     if len(given) != 1:
-        what = (
-            f"an expectation has {' and '.join(f'`{name}`' for name in given)}"
-            if given
-            else "an expectation checks nothing"
-        )
+        named = " and ".join(f"`{name}`" for name in given)
+        what = f"an expectation has {named}" if given else "an expectation checks nothing"
         hint = "Write each check as an entry of its own" if given else f"Add one of {', '.join(_CHECKS)}"
         findings.error(entry, what, hint, "expectation")
         return
@@ -42,10 +39,8 @@ def _check_expectation(entry: Node, findings: Findings) -> None:
         findings.error(column.place, f"the expectation `{check}` takes no `column`", "Remove it", "unusable-key")
     on_fail = entry.entries.get("on_fail")
     if check in _TABLE_CHECKS and on_fail and on_fail.value == "quarantine":
-        hint = "Use on_fail: fail or warn"
-        findings.error(
-            on_fail, f"`{check}` looks at the whole table: there is no row to set aside", hint, "expectation"
-        )
+        what = f"`{check}` looks at the whole table: there is no row to set aside"
+        findings.error(on_fail, what, "Use on_fail: fail or warn", "expectation")
     bounds = entry.entries.get("between")
     if bounds and not _ordered([bound.value for bound in bounds.items]):
         hint = "Write the lower value first, both numbers or both text"

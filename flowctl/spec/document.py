@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from yaml.cyaml import CParser
+from yaml.cyaml import CParser  # type: ignore[attr-defined]
 
 from flowctl.diagnostics import Diagnostic, Mark
 from flowctl.spec.node import Node, Scalar
@@ -68,7 +68,7 @@ def plain_value(text: str) -> Scalar:
     return text
 
 
-class _Composer(CParser):  # type: ignore[misc]
+class _Composer(CParser):
     """libyaml's parser and composer with a resolver that decides nothing: values are typed in :class:`_Reading`."""
 
     def resolve(self, kind: type, value: Any, implicit: Any) -> str:
@@ -105,11 +105,13 @@ class _Reading:
                 items = [self.node(item) for item in found.value]
                 self._open.discard(id(found))
                 return Node(items, mark, key_mark)
-            case _:
+            case yaml.MappingNode():
                 self._open.add(id(found))
                 entries = self._entries(found)
                 self._open.discard(id(found))
                 return Node(entries, mark, key_mark)
+            case _:
+                raise TypeError(f"libyaml composed a {type(found).__name__}")
 
     def _entries(self, found: yaml.MappingNode) -> dict[str, Node]:
         entries: dict[str, Node] = {}

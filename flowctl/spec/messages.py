@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from flowctl.diagnostics import Diagnostic
 from flowctl.spec.node import Node, scalar_text
@@ -47,7 +47,7 @@ def diagnose(error: ValidationError, root: Node, label: str = "") -> Iterator[Di
         case "required" | "dependentRequired":
             yield from _missing(error, node, name)
         case _ if "propertyNames" in error.absolute_schema_path:
-            yield _bad_name(error, node, schema, name)
+            yield _bad_name(error, node, schema)
         case "enum" | "const":
             yield _unknown_value(error, node, schema, name)
         case "type":
@@ -76,13 +76,11 @@ def _unknown_keys(node: Node, schema: dict[str, Any], name: str) -> Iterator[Dia
 def _missing(error: ValidationError, node: Node, name: str) -> Iterator[Diagnostic]:
     """Each missing key is an error of its own in JSON Schema too, with the key only in its message."""
     key = error.message.split("'")[1]
-    if error.validator == "dependentRequired":
-        key = next(other for others in error.validator_value.values() for other in others if other not in node.entries)
     where = name or "the spec"
     yield Diagnostic(f"{where} has no `{key}`", f"Add `{key}: …`", node.place, "missing-key")
 
 
-def _bad_name(error: ValidationError, node: Node, schema: dict[str, Any], name: str) -> Diagnostic:
+def _bad_name(error: ValidationError, node: Node, schema: dict[str, Any]) -> Diagnostic:
     written = str(error.instance)
     what = f"`{written}` is no {schema.get('title', 'name')}"
     return Diagnostic(what, schema.get("x-expected", ""), node.entries[written].place, "bad-name")
@@ -95,7 +93,8 @@ def _unknown_value(error: ValidationError, node: Node, schema: dict[str, Any], n
 
 
 def _wrong_type(error: ValidationError, node: Node, schema: dict[str, Any], name: str) -> Diagnostic:
-    expected = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
+    limit: Any = error.validator_value
+    expected: list[str] = limit if isinstance(limit, list) else [limit]
     kinds = " or ".join(_KINDS[kind] for kind in expected)
     hint = _EXAMPLES.get(expected[0], "")
     if node.value is None:
@@ -114,7 +113,7 @@ def _wrong_form(error: ValidationError, node: Node, schema: dict[str, Any], name
 
 
 def _limit(error: ValidationError, name: str) -> tuple[str, str]:
-    limit = error.validator_value
+    limit: Any = error.validator_value
     match error.validator:
         case "minimum":
             return f"{name} is less than {limit}", f"Write {limit} or more"
@@ -123,7 +122,10 @@ def _limit(error: ValidationError, name: str) -> tuple[str, str]:
         case "minLength" | "minItems" | "minProperties" if limit == 1:
             return f"{name} is empty", "Write a value, or remove the key"
         case "minItems" | "maxItems":
-            return f"{name} has {len(error.instance)} entries, not {limit}", f"Write {limit}, as in [low, high]"
+            return (
+                f"{name} has {len(cast(list[Any], error.instance))} entries, not {limit}",
+                f"Write {limit}, as in [low, high]",
+            )
         case "maxLength":
             return f"{name} is longer than {limit}", f"Write {limit} character"
         case "uniqueItems":

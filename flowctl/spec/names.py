@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from flowctl.spec.spec import ObjectSource, Source
 from flowctl.spec.template import placeholders
 
 ObjectSyntax = Literal["dotted", "path"]
@@ -53,6 +54,19 @@ def pattern_ids(id: str) -> Callable[[str], Mapping[str, str] | None]:
 def is_pattern(id: str) -> bool:
     """Whether a table's id makes one table per match of its source."""
     return bool(placeholders(id))
+
+
+def placeholder_values(id: str, source: Source) -> dict[str, str]:
+    """What the placeholders of one table stand for, as far as its entry tells. For files ``${table}`` is the name
+    without extensions and ``${schema}`` the folder; a pattern's own are left open."""
+    values = {"id": id}
+    if isinstance(source, ObjectSource) and not is_pattern(id):
+        *above, last = source.parts
+        folder, _, file = last.rpartition("/")
+        values["connection"] = source.connection
+        values["table"] = last if above else file.partition(".")[0]
+        values["schema"] = above[-1] if above else folder.rpartition("/")[2]
+    return values
 
 
 def _dotted(text: str) -> tuple[tuple[str, ...], bool]:

@@ -47,6 +47,11 @@ def parse_secrets(text: str) -> str | SecretText:
     return SecretText((*parts, literal) if literal else tuple(parts))
 
 
+def secret_references(text: str) -> list[SecretRef]:
+    """The references in ``text``, in order."""
+    return [SecretRef(found[1], found[2]) for found in _REFERENCE.finditer(text) if found[0] != "$${"]
+
+
 def reveal(value: Any) -> Any:
     """``value`` with its references resolved; lists and maps are walked, everything else is returned as it is. Inside
     a URL each value is percent-encoded. Raises :class:`TableError` when a secret is not there."""

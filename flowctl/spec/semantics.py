@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from flowctl.diagnostics import Mark
 from flowctl.spec.findings import Findings
-from flowctl.spec.names import is_pattern, pattern_ids
+from flowctl.spec.names import is_pattern, pattern_ids, placeholder_values
 from flowctl.spec.node import Node
 from flowctl.spec.spec import SqlSource, TableSpec
 from flowctl.spec.suggest import did_you_mean
-from flowctl.spec.template import placeholders
+from flowctl.spec.template import fill_placeholders, placeholders
 
 
 def check_flow(entries: Mapping[str, Node], tables: Sequence[TableSpec], findings: Findings) -> None:
@@ -34,7 +34,8 @@ def _check_ids(entries: Mapping[str, Node], findings: Findings) -> None:
 def _check_targets(tables: Sequence[TableSpec], findings: Findings) -> None:
     seen: dict[tuple[str, ...], TableSpec] = {}
     for table in tables:
-        parts = tuple(part.replace("${id}", table.id) for part in table.target.parts)
+        values = placeholder_values(table.id, table.source)
+        parts = tuple(fill_placeholders(part, values) for part in table.target.parts)
         place = table.mark_of("to")
         if is_pattern(table.id) and not any(map(placeholders, parts)):
             hint = "Put ${table} or ${id} into `to`"

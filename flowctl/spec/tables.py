@@ -54,7 +54,7 @@ class _Checking:
         shape = check_table(self.node, self.label, *roles)
         self.findings.extend(shape)
         if not shape:
-            check_details(self.node, self.label, self.findings)
+            check_details(self.node, self.findings)
             if source:
                 self._check_pattern(source)
         if len(self.findings.diagnostics) > errors_before or source is None or target is None:
@@ -129,9 +129,8 @@ class _Checking:
         exclude = self.node.entries.get("exclude")
         if exclude and _own(exclude) and not is_glob:
             hint = "Remove it, or write a pattern in `from`"
-            self.findings.error(
-                exclude.place, "`exclude` has no meaning without a pattern in `from`", hint, "unusable-key"
-            )
+            what = "`exclude` has no meaning without a pattern in `from`"
+            self.findings.error(exclude.place, what, hint, "unusable-key")
 
 
 def _own(node: Node) -> bool:

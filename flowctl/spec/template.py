@@ -98,11 +98,8 @@ class _Rendering:
                 hint = did_you_mean(name[1], self.variables, "Add it to `vars`; there are: ")
                 return f"`vars.{name[1]}` is not defined", hint
             case UndefinedError() if name := re.match(r"'(\w+)' is undefined", str(error)):
-                hint = (
-                    f"Write `vars.{name[1]}`"
-                    if name[1] in self.variables
-                    else "The names are `vars` and, in SQL, `ref`"
-                )
+                known = name[1] in self.variables
+                hint = f"Write `vars.{name[1]}`" if known else "The names are `vars` and, in SQL, `ref`"
                 return f"`{name[1]}` is not defined", hint
             case _:
                 return f"the expression fails: {error}", "Check what stands between {{ and }}"
@@ -128,7 +125,7 @@ def _reference(table: str) -> str:
 
 
 def _no_reference(table: str) -> str:
-    raise ValueError("`ref()` works in `from: {sql: …}` only")
+    raise ValueError(f"`ref('{table}')` works in `from: {{sql: …}}` only")
 
 
 def fill_placeholders(text: str, values: Mapping[str, str], unknown: Callable[[str], None] | None = None) -> str:

@@ -16,7 +16,7 @@ def variables_of(root: Node, given: Mapping[str, str], findings: Findings) -> di
     """Every variable with its value. A given text becomes what YAML would make of it where the file's own value is no
     text: ``splits: 16`` and ``--var splits=8`` is the number 8."""
     written = root.get("vars")
-    declared = {name: node for name, node in (written.entries if written else {}).items()}
+    declared = written.entries if written else {}
     for name in given:
         if name not in declared:
             hint = did_you_mean(name, declared, "Declare it in `vars`; there are: ")

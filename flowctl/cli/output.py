@@ -1,0 +1,160 @@
+"""Everything the program says: results on stdout, the rest on stderr, all of it through the one redactor."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TextIO
+
+import click
+
+from flowctl.errors import FlowctlError, SpecError
+from flowctl.spec.secrets import REDACTOR
+
+Format = Literal["text", "json", "github"]
+
+
+@dataclass
+class OutputSettings:
+    """What ``--format``, ``--log-format`` and ``--verbose`` ask for, wherever on the command line they stand."""
+
+    format: Format = "text"
+    log_format: Literal["text", "json"] = "text"
+    verbose: bool = False
+
+
+def settings() -> OutputSettings:
+    """The settings of the command that is running."""
+    context = click.get_current_context(silent=True)
+    return context.ensure_object(OutputSettings) if context else OutputSettings()
+
+
+def write_result(text: str) -> None:
+    """One result on stdout, with a line break."""
+    click.echo(REDACTOR.redact(text))
+
+
+def write_json(document: Any) -> None:
+    """One JSON document on stdout."""
+    write_result(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def write_line(text: str) -> None:
+    """One line for people on stderr."""
+    click.echo(REDACTOR.redact(text), err=True)
+
+
+def write_error(error: FlowctlError, settings: OutputSettings) -> None:
+    """What went wrong, on stderr: every finding of an invalid spec, otherwise one line. With ``--verbose`` the trace
+    of its cause, with ``--log-format json`` a JSON object per line."""
+    if settings.log_format == "json":
+        for record in _records(error):
+            write_line(json.dumps(record, ensure_ascii=False))
+    elif isinstance(error, SpecError):
+        for found in error.diagnostics:
+            write_line(found.render())
+    else:
+        write_line(f"error: {error.describe()}")
+    if settings.verbose and not isinstance(error, SpecError):
+        import traceback
+
+        write_line("".join(traceback.format_exception(error)).rstrip())
+
+
+def redact_standard_streams() -> None:
+    """Puts the redactor in front of ``sys.stdout`` and ``sys.stderr``, for what libraries and loggers write. Child
+    processes write past it."""
+    sys.stdout = _Redacting(sys.stdout)
+    sys.stderr = _Redacting(sys.stderr)
+
+
+def output_options(command: click.Command) -> click.Command:
+    """Adds ``--format``, ``--log-format`` and ``--verbose`` to ``command`` (and to all commands below a group) where
+    it has none of its own; :func:`settings` holds what was given."""
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            output_options(child)
+        return command
+    own = {option for parameter in command.params for option in parameter.opts}
+    command.params += [option() for name, option in _OPTIONS.items() if name not in own]
+    return command
+
+
+class _Redacting:
+    """A text stream that redacts each piece written to it; everything else is the stream's own."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(REDACTOR.redact(text))
+        return len(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _records(error: FlowctlError) -> list[dict[str, Any]]:
+    if isinstance(error, SpecError):
+        return [
+            {
+                "level": found.severity,
+                "code": found.code,
+                "message": found.message,
+                "hint": found.hint,
+                "place": str(found.mark) if found.mark else None,
+            }
+            for found in error.diagnostics
+        ]
+    place = str(error.mark) if error.mark else None
+    return [{"level": "error", "message": error.message, "hint": error.hint, "place": place}]
+
+
+def keep_setting(name: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """A click callback that stores an option's value in :func:`settings`."""
+
+    def keep(context: click.Context, _: click.Parameter, value: Any) -> Any:
+        if value:
+            setattr(context.ensure_object(OutputSettings), name, value)
+        return value
+
+    return keep
+
+
+def _format_option() -> click.Option:
+    return click.Option(
+        ["--format"],
+        type=click.Choice(["text", "json"]),
+        expose_value=False,
+        callback=keep_setting("format"),
+        help="How the result is printed.  [default: text]",
+    )
+
+
+def _log_format_option() -> click.Option:
+    return click.Option(
+        ["--log-format"],
+        type=click.Choice(["text", "json"]),
+        expose_value=False,
+        callback=keep_setting("log_format"),
+        help="How logs and errors are printed.  [default: text]",
+    )
+
+
+def _verbose_option() -> click.Option:
+    return click.Option(
+        ["--verbose", "-v"],
+        is_flag=True,
+        expose_value=False,
+        callback=keep_setting("verbose"),
+        help="Say more; show the traces of errors.",
+    )
+
+
+_OPTIONS = {"--format": _format_option, "--log-format": _log_format_option, "--verbose": _verbose_option}

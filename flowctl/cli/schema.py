@@ -1,0 +1,14 @@
+"""`flowctl schema`: the JSON Schema that editors complete and check specs with."""
+
+from __future__ import annotations
+
+import click
+
+from flowctl.cli import output
+from flowctl.spec.editor import editor_schema
+
+
+@click.command("schema")
+def command() -> None:
+    """Print one self-contained JSON Schema of the spec."""
+    output.write_json(editor_schema())

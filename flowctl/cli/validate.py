@@ -1,0 +1,158 @@
+"""`flowctl validate`: every error of every spec at once, without a JVM, a driver or a connection (but `--connect`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from flowctl.cli import output
+from flowctl.cli.arguments import variables_option
+from flowctl.diagnostics import Diagnostic, in_order
+from flowctl.errors import ExitCode
+from flowctl.spec.load import Reading, read_spec
+from flowctl.spec.node import Node, leaves, plain, scalar_text
+
+#: The version of the JSON that ``--format json`` prints.
+FORMAT = 1
+
+
+@click.command("validate")
+@click.argument("spec_paths", metavar="SPEC...", nargs=-1, required=True, type=click.Path(dir_okay=False))
+@click.option("--connect", is_flag=True, help="Also check that objects and permissions are there.")
+@click.option("--resolved", is_flag=True, help="Print the effective spec with the origin of each value.")
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    show_default=True,
+    help="How the findings are printed; github annotates pull requests.",
+)
+@variables_option
+def command(
+    spec_paths: tuple[str, ...], connect: bool, resolved: bool, format: output.Format, variables: Mapping[str, str]
+) -> int:
+    """Check each SPEC on its own and report all errors at once."""
+    readings = {path: read_spec([path], variables) for path in spec_paths}
+    found = in_order(
+        diagnostic
+        for reading in readings.values()
+        for diagnostic in (*reading.diagnostics, *(_connected(reading) if connect else ()))
+    )
+    match format:
+        case "text":
+            _print_text(readings, found, resolved=resolved)
+        case "json":
+            output.write_json(_document(readings, found, resolved=resolved))
+        case "github":
+            for diagnostic in found:
+                output.write_result(_annotation(diagnostic))
+    return ExitCode.SPEC if any(diagnostic.severity == "error" for diagnostic in found) else ExitCode.OK
+
+
+def _connected(reading: Reading) -> Sequence[Diagnostic]:
+    if reading.spec is None:
+        return ()
+    from flowctl.observe.connect import check
+
+    return check(reading.spec)
+
+
+def _print_text(readings: Mapping[str, Reading], found: Sequence[Diagnostic], *, resolved: bool) -> None:
+    for reading in readings.values():
+        if resolved and reading.spec and reading.resolved:
+            output.write_result("\n".join(_resolved_lines(reading.resolved)))
+    for diagnostic in found:
+        output.write_line(diagnostic.render())
+    errors = sum(diagnostic.severity == "error" for diagnostic in found)
+    if errors:
+        output.write_line(f"{errors} error{'s' if errors > 1 else ''}")
+    elif not resolved:
+        for path, reading in readings.items():
+            if reading.spec:
+                tables = len(reading.spec.tables)
+                output.write_result(f"{path}: valid, {tables} table{'' if tables == 1 else 's'}")
+
+
+def _resolved_lines(node: Node, indent: str = "") -> list[str]:
+    """YAML, with ``# file:line`` and the layer (``defaults``, a pattern's id) after each value."""
+    lines: list[str] = []
+    for key, child in node.entries.items():
+        if child.entries:
+            lines += [f"{indent}{_quoted(key)}:", *_resolved_lines(child, indent + "  ")]
+        else:
+            lines.append(f"{indent}{_quoted(key)}: {_flow(plain(child))}  # {_origin(child)}")
+    return lines
+
+
+def _flow(value: Any) -> str:
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{_quoted(key)}: {_flow(item)}" for key, item in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_flow, value)) + "]"
+        case str():
+            return _quoted(value)
+        case _:
+            return scalar_text(value)
+
+
+def _quoted(text: str) -> str:
+    """Plain where every YAML reader takes it for the same text."""
+    import json
+    import re
+
+    return text if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*", text) and text not in _WORDS else json.dumps(text)
+
+
+_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
+
+
+def _origin(node: Node) -> str:
+    place = f"{node.mark.file}:{node.mark.line}"
+    return f"{place} ({node.origin})" if node.origin else place
+
+
+def _document(readings: Mapping[str, Reading], found: Sequence[Diagnostic], *, resolved: bool) -> dict[str, Any]:
+    specs = []
+    for path, reading in readings.items():
+        spec: dict[str, Any] = {"path": path, "valid": reading.spec is not None}
+        if reading.spec:
+            spec |= {"flow": reading.spec.flow, "tables": len(reading.spec.tables), "digest": reading.spec.digest}
+        if resolved and reading.spec and reading.resolved:
+            spec["resolved"] = [
+                {"path": name, "value": plain(leaf), "origin": _origin(leaf)} for name, leaf in leaves(reading.resolved)
+            ]
+        specs.append(spec)
+    return {"format": FORMAT, "specs": specs, "diagnostics": [_as_json(diagnostic) for diagnostic in found]}
+
+
+def _as_json(diagnostic: Diagnostic) -> dict[str, Any]:
+    mark = diagnostic.mark
+    return {
+        "severity": diagnostic.severity,
+        "code": diagnostic.code,
+        "message": diagnostic.message,
+        "hint": diagnostic.hint,
+        "file": mark.file if mark else None,
+        "line": mark.line if mark else None,
+        "column": mark.column if mark else None,
+    }
+
+
+def _annotation(diagnostic: Diagnostic) -> str:
+    """A GitHub workflow command; source: GitHub's reference, Workflow commands for GitHub Actions."""
+    mark = diagnostic.mark
+    place = f" file={_property(mark.file)},line={mark.line},col={mark.column}" if mark else ""
+    text = diagnostic.message + (f". {diagnostic.hint}" if diagnostic.hint else "")
+    return f"::{diagnostic.severity}{place}::{_escaped(text)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,39 @@
+"""One self-contained JSON Schema for editors, composed of the envelope and all connection types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flowctl.spec.schema import connector_schema, connector_types, schema_file
+
+
+def editor_schema() -> dict[str, Any]:
+    """The envelope, with each connection described by its ``type`` and each table by its ``mode``."""
+    envelope = dict(schema_file("flow.schema.json"))
+    definitions = dict(envelope["$defs"])
+    modes = definitions.pop("modes")
+    definitions |= {f"connection_{type}": _fragment(type) for type in connector_types()}
+    definitions |= {f"mode_{mode}": definition for mode, definition in modes.items()}
+    definitions["table"] = {**definitions["table"], "allOf": [_when("mode", mode, f"mode_{mode}") for mode in modes]}
+    connections = envelope["properties"]["connections"]
+    entry = {
+        **connections["additionalProperties"],
+        "properties": {"type": {"enum": list(connector_types()), "description": "Which kind of system this is."}},
+        "allOf": [_when("type", type, f"connection_{type}") for type in connector_types()],
+    }
+    tables = {**envelope["properties"]["tables"], "additionalProperties": {"$ref": "#/$defs/table"}}
+    properties = {
+        **envelope["properties"],
+        "connections": {**connections, "additionalProperties": entry},
+        "tables": tables,
+    }
+    return {**envelope, "properties": properties, "$defs": definitions}
+
+
+def _fragment(type: str) -> dict[str, Any]:
+    return {key: value for key, value in connector_schema(type).items() if key not in ("$schema", "$id", "$defs")}
+
+
+def _when(key: str, value: str, definition: str) -> dict[str, Any]:
+    condition = {"properties": {key: {"const": value}}, "required": [key]}
+    return {"if": condition, "then": {"$ref": f"#/$defs/{definition}"}}
