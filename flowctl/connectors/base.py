@@ -22,6 +22,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from flowctl.errors import TableError
 from flowctl.model.commit import Commit
 from flowctl.model.interval import Interval
 from flowctl.model.position import Position
@@ -102,12 +103,14 @@ class HeadRequest:
 class Head:
     """``position`` is None when there is nothing (an empty table, a null maximum). ``clock`` is the source's now,
     aware UTC. ``has_null_cursor`` is whether any row of the relation has a null cursor. For files the position lists
-    every file there now."""
+    every file there now. ``failure`` says why this one cannot be told (an infinite cursor, a missing privilege) while
+    the others of the same call can: it stops this table only."""
 
     position: Position | None
     rows: RowEstimate
     clock: dt.datetime | None = None
     has_null_cursor: bool = False
+    failure: TableError | None = None
 
 
 @dataclass(frozen=True)
