@@ -1,0 +1,229 @@
+"""Staging on real Spark: what becomes of source rows before a target sees them. The source is a frame."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowctl.connectors.base import ReadRequest
+from flowctl.diagnostics import Mark
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model import types
+from flowctl.model.commit import Intent
+from flowctl.model.interval import Interval
+from flowctl.model.position import CursorPosition, NoPosition
+from flowctl.model.step import Step
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.value import TypedValue
+from flowctl.plan.projection import own_columns, projection
+from flowctl.run.stage import StagedBatch, Staging, stage
+from flowctl.spec.spec import (
+    Cursor,
+    DetectFlag,
+    DetectMissingKeys,
+    Expectation,
+    Guard,
+    ObjectSource,
+    TableSpec,
+    TargetRef,
+)
+from flowctl.state.buffer import Buffer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MARK = Mark("flow.yaml", 1, 1)
+SOURCE = (
+    Column("id", types.INT32),
+    Column("note", types.STRING),
+    Column("gone", types.BOOL),
+    Column("at", types.TIMESTAMP),
+)
+TABLE = TableSpec(
+    id="orders",
+    source=ObjectSource("src", ("orders",)),
+    target=TargetRef("dst", ("orders",)),
+    mode="merge",
+    mark=MARK,
+    key=("id",),
+    cursor=Cursor("at"),
+    valid_from="at",
+)
+
+
+def day(number: int) -> dt.datetime:
+    return dt.datetime(2026, 1, number, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True)
+class FrameSnapshot:
+    """All rows, and those of ``interval`` above its lower bound."""
+
+    rows: DataFrame
+
+    def frame(self, request: ReadRequest) -> DataFrame:
+        frame = self.rows
+        if request.interval is not None and request.interval.read_from is not None:
+            frame = frame.where(f"at >= timestamp '{request.interval.read_from.text()}'")
+        return frame.select(*[column.name for column in request.columns])
+
+
+@dataclass(frozen=True)
+class FrameTarget:
+    """Only what staging asks of a target."""
+
+    rows: DataFrame
+
+    def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
+        return self.rows.select(*[column.name for column in columns])
+
+
+@dataclass(frozen=True)
+class Bench:
+    spark: SparkSession
+    buffer: Buffer
+
+    def stage(
+        self, table: TableSpec, rows: list[tuple[Any, ...]], target: DataFrame | None = None, **step: Any
+    ) -> StagedBatch:
+        made = projection(table, SOURCE)
+        own = own_columns(table)
+        planned = Step(
+            id=table.id,
+            action="change",
+            reason="",
+            mark=MARK,
+            source=str(table.source),
+            target=str(table.target),
+            mode=table.mode,
+            key=table.key,
+            source_columns=SOURCE,
+            target_columns=(*(part.column for part in made), *own.values()),
+            projection=made,
+            via="staged",
+            target_exists=target is not None,
+            write_full=table.mode == "truncate",
+        )
+        frame = self.spark.createDataFrame(rows, "id int, note string, gone boolean, at timestamp")
+        interval = step.pop("interval", Interval(None, NoPosition()))
+        intent = Intent("intent", 1, interval, {}, "", "run", 1, "2026-02-01T00:00:00.000000Z")
+        work = Staging(
+            self.spark,
+            FrameSnapshot(frame),
+            replace(planned, **step),
+            table,
+            intent,
+            FrameTarget(target) if target is not None else FrameTarget(frame),  # type: ignore[arg-type]
+            ObjectName(("orders",)),
+            self.buffer,
+        )
+        return stage(work)
+
+    def target(self, *keys: int) -> DataFrame:
+        return self.spark.createDataFrame([(key,) for key in keys], "id int")
+
+
+@pytest.fixture
+def bench(spark: SparkSession, tmp_path: Path) -> Bench:
+    return Bench(spark, Buffer(str(tmp_path), "run", {}))
+
+
+def rows_of(staged: StagedBatch, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in staged.frame.select(*columns).collect())
+
+
+def test_the_latest_row_of_a_key_stays(bench: Bench) -> None:
+    rows = [(1, "old", False, day(1)), (1, "new", False, day(2)), (2, "one", False, day(1)), (3, None, None, None)]
+    staged = bench.stage(TABLE, rows)
+    assert rows_of(staged, "id", "_flowctl_op") == [(1, "U"), (2, "U"), (3, "U")]
+    assert {row["note"] for row in staged.frame.where("id = 1").collect()} == {"new"}
+    assert staged.observed.rows == 3
+
+
+def test_ties_are_broken_the_same_way_in_every_order(bench: Bench) -> None:
+    rows = [(1, note, False, day(1)) for note in ("a", "b", "c", "d")]
+    first = rows_of(bench.stage(TABLE, rows), "id", "note")
+    assert rows_of(bench.stage(TABLE, rows[::-1]), "id", "note") == first
+
+
+def test_dedupe_fail_names_the_keys(bench: Bench) -> None:
+    rows = [(7, "a", False, day(1)), (7, "b", False, day(2)), (8, "c", False, day(1))]
+    with pytest.raises(TableError, match="1 keys come more than once.*id=7"):
+        bench.stage(replace(TABLE, dedupe="fail"), rows)
+
+
+def test_a_null_key_stops_the_table(bench: Bench) -> None:
+    with pytest.raises(TableError, match="1 rows have a null in id"):
+        bench.stage(TABLE, [(None, "a", False, day(1)), (1, "b", False, day(1))])
+
+
+def test_a_null_key_may_go_to_quarantine(bench: Bench) -> None:
+    check = Expectation("not_null", "id", None, "quarantine", MARK)
+    staged = bench.stage(replace(TABLE, expect=(check,)), [(None, "a", False, day(1)), (1, "b", False, day(1))])
+    assert rows_of(staged, "id") == [(1,)]
+    assert staged.aside is not None
+    assert [row["_flowctl_reason"] for row in staged.aside.collect()] == ["id: not_null"]
+    assert staged.observed.quarantined == 1
+
+
+def test_a_rejected_row_does_not_win_over_a_good_one(bench: Bench) -> None:
+    check = Expectation("in", "note", ("good",), "quarantine", MARK)
+    rows = [(1, "good", False, day(1)), (1, "bad", False, day(2))]
+    assert rows_of(bench.stage(replace(TABLE, expect=(check,)), rows), "id", "note") == [(1, "good")]
+
+
+def test_a_flag_makes_a_delete(bench: Bench) -> None:
+    table = replace(TABLE, deletes=DetectFlag("gone"), guard=Guard(max_deleted=1.0))
+    rows = [(1, "a", True, day(2)), (1, "a", False, day(1)), (2, "b", None, day(1))]
+    staged = bench.stage(table, rows, bench.spark.createDataFrame([(1, None)], "id int, _deleted_at timestamp"))
+    assert rows_of(staged, "id", "_flowctl_op") == [(1, "D"), (2, "U")]
+    assert staged.observed.deletes == 1
+
+
+def test_missing_keys_are_found_both_ways(bench: Bench) -> None:
+    """2 is gone from the source; 3 was lost behind the position and is read again; 4 is new and in the batch."""
+    table = replace(TABLE, deletes=DetectMissingKeys(action="hard"), guard=Guard(max_deleted=0.5))
+    rows = [(1, "a", False, day(1)), (3, "lost", False, day(1)), (4, "new", False, day(9))]
+    bound = TypedValue(types.TIMESTAMP, day(5))
+    interval = Interval(CursorPosition(bound), CursorPosition(bound), "at", read_from=bound)
+    staged = bench.stage(table, rows, bench.target(1, 2), check_deletes=True, interval=interval)
+    assert rows_of(staged, "id", "_flowctl_op") == [(2, "D"), (3, "U"), (4, "U")]
+
+
+def test_an_emptied_source_deletes_nothing(bench: Bench) -> None:
+    table = replace(TABLE, deletes=DetectMissingKeys(action="hard"), guard=Guard(max_deleted=1.0))
+    with pytest.raises(StoppedByPolicy, match="max_deleted"):
+        bench.stage(table, [], bench.target(1, 2), check_deletes=True)
+
+
+def test_scd2_keeps_every_event_of_a_key(bench: Bench) -> None:
+    table = replace(TABLE, mode="scd2")
+    rows = [(1, "a", False, day(1)), (1, "b", False, day(2)), (1, "c", False, day(2))]
+    staged = bench.stage(table, rows)
+    assert len(rows_of(staged, "id", "valid_from")) == 2
+    assert {"row_hash", "_flowctl_detected", "valid_from"} <= set(staged.frame.columns)
+
+
+def test_scd2_without_event_time_takes_the_moment_of_the_intent(bench: Bench) -> None:
+    staged = bench.stage(replace(TABLE, mode="scd2", valid_from="now"), [(1, "a", False, None)])
+    assert [str(row["t"]) for row in staged.frame.selectExpr("cast(valid_from as string) t").collect()] == [
+        "2026-02-01 00:00:00"
+    ]
+
+
+def test_violations_are_counted_for_warnings(bench: Bench) -> None:
+    checks = (
+        Expectation("between", "id", (1, 5), "warn", MARK),
+        Expectation("matches", "note", "^a+$", "warn", MARK),
+        Expectation("sql", None, "id % 2 = 1", "warn", MARK),
+        Expectation("unique", "note", None, "warn", MARK),
+    )
+    rows = [(1, "aa", False, day(1)), (9, "aa", False, day(1)), (4, None, False, day(1))]
+    staged = bench.stage(replace(TABLE, expect=checks), rows)
+    assert dict(staged.observed.violations) == {"id: between": 1, "note: matches": 0, "sql": 1, "note: unique": 2}
+    assert len(staged.warnings) == 3
