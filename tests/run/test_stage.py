@@ -153,7 +153,7 @@ def test_ties_are_broken_the_same_way_in_every_order(bench: Bench) -> None:
 
 def test_dedupe_fail_names_the_keys(bench: Bench) -> None:
     rows = [(7, "a", False, day(1)), (7, "b", False, day(2)), (8, "c", False, day(1))]
-    with pytest.raises(TableError, match="1 keys come more than once.*id=7"):
+    with pytest.raises(TableError, match=r"1 keys come more than once.*id=7"):
         bench.stage(replace(TABLE, dedupe="fail"), rows)
 
 
