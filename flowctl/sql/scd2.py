@@ -1,0 +1,245 @@
+"""History: what a batch changes in a table of versions, as one portable SELECT (`semantics.md`, "scd2, exactly").
+
+The table of versions alone cannot say what it should be after a late row: a row that was dropped because it equalled
+its predecessor may start a version once something arrives between the two. So every observation is kept in a sidecar,
+``<target>__observed``, and the versions of the keys a batch touches are derived from it anew.
+
+    batch      one row per (key, event time): the target's business columns, ``valid_from`` (the event time),
+               ``row_hash``, ``_flowctl_op`` (``U`` or ``D``) and ``_flowctl_detected``. A ``D`` row has only the key
+               and ``valid_from``
+    observed   key columns, ``_event_at``, ``row_hash`` (null when deleted), ``_deleted``, ``_detected``, ``_arrival``.
+               Only ever added to. ``_arrival`` is one number for all observations of a batch, higher than any before;
+               it is not the table's number in state, which starts again with a new lineage
+    target     the business columns, ``valid_from``, ``valid_to``, ``is_current``, ``row_hash``; a version is its key
+               and ``valid_from``
+
+The order in every target: insert :func:`observations` into the sidecar, then apply :func:`difference` (a SQL database
+keeps it in a temporary table and runs :func:`removal` and :func:`addition`; Delta runs one MERGE).
+
+Rules, each a CTE below: of the observations with one event time the latest arrival counts; a detected deletion does
+not count when a row with its event time or an earlier one arrived after it; an observation that equals its predecessor
+starts nothing; a deletion ends the version before it. What a version holds comes from the batch or from any version
+of the same key and hash: there always is one, because every run of equal observations starts with a version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import sqlglot
+
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.sql import dialects
+from flowctl.sql.dialects import Dialect
+
+VALID_FROM, VALID_TO, IS_CURRENT, ROW_HASH = "valid_from", "valid_to", "is_current", "row_hash"
+#: Column of the difference: ``put`` (this version is so now, whether it was there or not) or ``delete``.
+CHANGE_COLUMN = "_flowctl_change"
+EVENT_AT, DELETED, DETECTED, ARRIVAL = "_event_at", "_deleted", "_detected", "_arrival"
+OBSERVED_SUFFIX = "__observed"
+
+
+@dataclass(frozen=True)
+class Versioning:
+    """One batch of history. ``target``, ``batch`` and ``observed`` are name parts; ``columns`` all columns of the
+    target in order; ``arrival`` the batch's arrival number. ``operation`` and ``detected`` name the batch's columns.
+    ``now`` (a literal in the dialect) says that rows of this event time cannot be followed by earlier ones."""
+
+    target: tuple[str, ...]
+    batch: tuple[str, ...]
+    observed: tuple[str, ...]
+    columns: tuple[str, ...]
+    batch_columns: tuple[str, ...]
+    key: tuple[str, ...]
+    arrival: int
+    operation: str
+    detected: str
+    now: str | None = None
+
+
+def observed_columns(columns: Sequence[Column], key: Sequence[str]) -> tuple[Column, ...]:
+    """The sidecar's columns, for a target with ``columns``; a target may add its own."""
+    of = {column.name: column for column in columns}
+    return (
+        *(Column(name, of[name].type) for name in key),
+        Column(EVENT_AT, of[VALID_FROM].type),
+        Column(ROW_HASH, types.STRING),
+        Column(DELETED, types.BOOL),
+        Column(DETECTED, types.BOOL),
+        Column(ARRIVAL, types.INT64),
+    )
+
+
+def next_arrival(observed: tuple[str, ...], dialect: Dialect) -> str:
+    """SELECT of the next arrival number, for targets that insert observations in the same transaction."""
+    return _render(f"SELECT COALESCE(MAX({_q(ARRIVAL)}), 0) + 1 AS arrival FROM {_t(observed)}", dialect)
+
+
+def observations(change: Versioning, dialect: Dialect) -> str:
+    """SELECT of what the batch adds to the sidecar, in the order of :func:`observed_columns`.
+
+    Keys for which the batch says nothing new are left out: each of its rows is there already and counts, with nothing
+    since that its second arrival would cancel or restore; or is a row of ``now`` that equals the current version. So
+    a batch read again adds nothing, and a table read in full every day does not grow its sidecar every day.
+    """
+    detected = f"COALESCE(s.{_q(change.detected)}, FALSE)" if change.detected in change.batch_columns else "FALSE"
+    deleted = f"(s.{_q(change.operation)} = 'D')"
+    row_hash = f"CASE WHEN {deleted} THEN NULL ELSE s.{_q(ROW_HASH)} END"
+    return _render(
+        f"""
+        SELECT {_list("s", change.key)}, s.{_q(VALID_FROM)} AS {_q(EVENT_AT)}, {row_hash} AS {_q(ROW_HASH)},
+               {deleted} AS {_q(DELETED)}, {detected} AS {_q(DETECTED)}, {change.arrival} AS {_q(ARRIVAL)}
+        FROM {_t(change.batch)} AS s
+        JOIN (
+            SELECT DISTINCT {_list("s", change.key)} FROM {_t(change.batch)} AS s
+            WHERE NOT EXISTS (
+                SELECT 1 FROM {_t(change.observed)} AS o
+                WHERE {_equal("o", "s", change.key)} AND o.{_q(EVENT_AT)} = s.{_q(VALID_FROM)}
+                  AND o.{_q(DELETED)} = {deleted} AND o.{_q(DETECTED)} = {detected}
+                  AND COALESCE(o.{_q(ROW_HASH)}, '') = COALESCE({row_hash}, '')
+                  AND NOT EXISTS (
+                      SELECT 1 FROM {_t(change.observed)} AS p
+                      WHERE {_equal("p", "o", change.key)} AND p.{_q(ARRIVAL)} >= o.{_q(ARRIVAL)}
+                        AND ((p.{_q(EVENT_AT)} = o.{_q(EVENT_AT)} AND p.{_q(ARRIVAL)} > o.{_q(ARRIVAL)})
+                             OR (p.{_q(DETECTED)} AND p.{_q(EVENT_AT)} > o.{_q(EVENT_AT)})
+                             OR (o.{_q(DETECTED)} AND NOT p.{_q(DELETED)} AND p.{_q(EVENT_AT)} < o.{_q(EVENT_AT)}))))
+            {_unless_current(change, deleted)}
+        ) AS f ON {_equal("f", "s", change.key)}
+        """,
+        dialect,
+    )
+
+
+def _unless_current(change: Versioning, deleted: str) -> str:
+    if change.now is None:
+        return ""
+    return f"""
+        AND NOT EXISTS (
+            SELECT 1 FROM {_t(change.target)} AS t
+            WHERE {_equal("t", "s", change.key)} AND t.{_q(IS_CURRENT)} AND t.{_q(ROW_HASH)} = s.{_q(ROW_HASH)}
+              AND NOT {deleted} AND s.{_q(VALID_FROM)} = {change.now} AND t.{_q(VALID_FROM)} <= {change.now})
+    """
+
+
+def difference(change: Versioning, dialect: Dialect) -> str:
+    """SELECT of all columns of the target and :data:`CHANGE_COLUMN`: the versions that are new or end differently,
+    and those that are no longer. Versions that stay as they are do not appear. Read after the observations are in."""
+    key, k = _list("", change.key), change.key
+    by_key = f"PARTITION BY {key} ORDER BY {_q(EVENT_AT)}"
+    own = {VALID_FROM, VALID_TO, IS_CURRENT, ROW_HASH, *k}
+    values = ", ".join(
+        f"w.{_q(name)} AS {_q(name)}" if name in own else f"{_content(change, name)} AS {_q(name)}"
+        for name in change.columns
+    )
+    return _render(
+        f"""
+        WITH _flowctl_affected AS (
+            SELECT DISTINCT {key} FROM {_t(change.observed)} WHERE {_q(ARRIVAL)} = {change.arrival}
+        ), _flowctl_seen AS (
+            SELECT {_list("o", k)}, o.{_q(EVENT_AT)}, o.{_q(ROW_HASH)}, o.{_q(DELETED)}, o.{_q(DETECTED)},
+                   o.{_q(ARRIVAL)}
+            FROM {_t(change.observed)} AS o JOIN _flowctl_affected AS a ON {_equal("a", "o", k)}
+        ), _flowctl_ranked AS (
+            SELECT _flowctl_seen.*,
+                   ROW_NUMBER() OVER (PARTITION BY {key}, {_q(EVENT_AT)} ORDER BY {_q(ARRIVAL)} DESC) AS _place,
+                   MAX(CASE WHEN {_q(DELETED)} THEN 0 ELSE {_q(ARRIVAL)} END) OVER ({by_key}
+                       RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS _row_arrival
+            FROM _flowctl_seen
+        ), _flowctl_counting AS (
+            SELECT {key}, {_q(EVENT_AT)}, CASE WHEN {_q(DELETED)} THEN '' ELSE {_q(ROW_HASH)} END AS _state
+            FROM _flowctl_ranked
+            WHERE _place = 1 AND NOT ({_q(DETECTED)} AND _row_arrival > {_q(ARRIVAL)})
+        ), _flowctl_contents AS (
+            SELECT {_list("s", k)}, s.{_q(VALID_FROM)}, s.{_q(ROW_HASH)}, 1 AS _in_batch
+            FROM {_t(change.batch)} AS s WHERE s.{_q(change.operation)} = 'U'
+            UNION ALL
+            SELECT {_list("t", k)}, t.{_q(VALID_FROM)}, t.{_q(ROW_HASH)}, 0
+            FROM {_t(change.target)} AS t JOIN _flowctl_affected AS a ON {_equal("a", "t", k)}
+        ), _flowctl_known AS (
+            SELECT c.* FROM _flowctl_counting AS c
+            WHERE c._state = '' OR EXISTS (
+                SELECT 1 FROM _flowctl_contents AS h WHERE {_equal("h", "c", k)} AND h.{_q(ROW_HASH)} = c._state)
+        ), _flowctl_steps AS (
+            SELECT _flowctl_known.*, LAG(_state) OVER ({by_key}) AS _before FROM _flowctl_known
+        ), _flowctl_turns AS (
+            SELECT {key}, {_q(EVENT_AT)}, _state, LEAD({_q(EVENT_AT)}) OVER ({by_key}) AS _next
+            FROM _flowctl_steps WHERE _before IS NULL OR _before <> _state
+        ), _flowctl_versions AS (
+            SELECT {key}, {_q(EVENT_AT)} AS {_q(VALID_FROM)}, _next AS {_q(VALID_TO)},
+                   (_next IS NULL) AS {_q(IS_CURRENT)}, _state AS {_q(ROW_HASH)}
+            FROM _flowctl_turns WHERE _state <> ''
+        ), _flowctl_changed AS (
+            SELECT v.* FROM _flowctl_versions AS v
+            LEFT JOIN {_t(change.target)} AS t ON {_equal("t", "v", (*k, VALID_FROM))}
+            WHERE t.{_q(k[0])} IS NULL OR t.{_q(ROW_HASH)} <> v.{_q(ROW_HASH)}
+               OR t.{_q(VALID_TO)} IS DISTINCT FROM v.{_q(VALID_TO)}
+        ), _flowctl_filled AS (
+            SELECT v.*, h._in_batch, h.{_q(VALID_FROM)} AS _content_at,
+                   ROW_NUMBER() OVER (PARTITION BY {_list("v", k)}, v.{_q(VALID_FROM)}
+                       ORDER BY CASE WHEN h.{_q(VALID_FROM)} = v.{_q(VALID_FROM)} THEN 0 ELSE 1 END,
+                                h._in_batch, h.{_q(VALID_FROM)} DESC) AS _place
+            FROM _flowctl_changed AS v JOIN _flowctl_contents AS h ON {_equal("h", "v", (*k, ROW_HASH))}
+        )
+        SELECT {values}, 'put' AS {_q(CHANGE_COLUMN)}
+        FROM _flowctl_filled AS w
+        LEFT JOIN {_t(change.batch)} AS s ON {_equal("s", "w", k)} AND s.{_q(VALID_FROM)} = w._content_at
+            AND w._in_batch = 1 AND s.{_q(change.operation)} = 'U'
+        LEFT JOIN {_t(change.target)} AS t ON {_equal("t", "w", k)} AND t.{_q(VALID_FROM)} = w._content_at
+            AND w._in_batch = 0
+        WHERE w._place = 1
+        UNION ALL
+        SELECT {_list("t", change.columns)}, 'delete'
+        FROM {_t(change.target)} AS t
+        JOIN _flowctl_affected AS a ON {_equal("a", "t", k)}
+        LEFT JOIN _flowctl_versions AS v ON {_equal("v", "t", (*k, VALID_FROM))}
+        WHERE v.{_q(k[0])} IS NULL
+        """,
+        dialect,
+    )
+
+
+def _content(change: Versioning, name: str) -> str:
+    fresh = f"s.{_q(name)}" if name in change.batch_columns else "NULL"
+    return f"CASE WHEN w._in_batch = 1 THEN {fresh} ELSE t.{_q(name)} END"
+
+
+def removal(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
+    """DELETE of the versions that ``differences`` (a table holding :func:`difference`) deletes or puts anew."""
+    return _render(
+        f"""DELETE FROM {_t(change.target)} AS t WHERE EXISTS (
+            SELECT 1 FROM {_t(differences)} AS d WHERE {_equal("d", "t", (*change.key, VALID_FROM))})""",
+        dialect,
+    )
+
+
+def addition(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
+    """INSERT of the versions that ``differences`` puts."""
+    return _render(
+        f"""INSERT INTO {_t(change.target)} ({_list("", change.columns)})
+            SELECT {_list("d", change.columns)} FROM {_t(differences)} AS d WHERE d.{_q(CHANGE_COLUMN)} = 'put'""",
+        dialect,
+    )
+
+
+def _render(text: str, dialect: Dialect) -> str:
+    """The text is PostgreSQL's dialect; no types and no literals but short words stand in it."""
+    return sqlglot.transpile(text, read="postgres", write=dialect)[0]
+
+
+def _q(name: str) -> str:
+    return dialects.quoted(name, "postgres")
+
+
+def _t(parts: tuple[str, ...]) -> str:
+    return dialects.table(parts, "postgres")
+
+
+def _list(of: str, names: Iterable[str]) -> str:
+    return ", ".join(f"{of}.{_q(name)}" if of else _q(name) for name in names)
+
+
+def _equal(left: str, right: str, names: Iterable[str]) -> str:
+    """Plain equality: keys, event times and hashes of rows are never null here."""
+    return " AND ".join(f"{left}.{_q(name)} = {right}.{_q(name)}" for name in names)
