@@ -66,8 +66,7 @@ class TargetCapabilities:
 @dataclass(frozen=True)
 class Capabilities:
     """What one connector type can do, as ``CAPABILITIES`` of its module. ``extra`` is the pip extra that brings its
-    drivers, ``drivers`` the import
-    names to look for, ``jars`` the artifact names of ``ivy.xml`` that Spark needs for it."""
+    drivers, ``drivers`` the import names to look for, ``jars`` the sets of ``ivy.xml`` that Spark needs for it."""
 
     source: SourceCapabilities | None
     target: TargetCapabilities | None

@@ -18,15 +18,7 @@ CAPABILITIES = Capabilities(
     ),
     extra="delta",
     drivers=("deltalake",),
-    jars=(
-        "delta-spark_4.1_2.13",
-        "delta-storage",
-        "delta-kernel-api",
-        "delta-kernel-defaults",
-        "delta-kernel-unitycatalog",
-        "unitycatalog-client",
-        "unitycatalog-hadoop",
-    ),
+    jars=("delta",),
 )
 
 
