@@ -1,13 +1,9 @@
-"""What was observed for one plan, as a frozen value, and the only reader of the world for planning.
-
-One metadata query per connection serves all its tables, one more asks how far they go; connections are asked in
-parallel. What cannot be reached stops its own tables and nothing else.
-"""
+"""What was observed for one plan, as a frozen value."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -57,6 +53,3 @@ class World:
     tables: Mapping[str, Observed]
     ddl: Mapping[str, TargetDdl]
     unexpanded: Mapping[str, FlowctlError] = field(default_factory=dict)
-
-
-Clock = Callable[[], dt.datetime]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import flowctl
 from flowctl.diagnostics import Mark
@@ -18,6 +18,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import Position
 from flowctl.model.step import Plan, Step
 from flowctl.model.table_info import RowEstimate
+from flowctl.observe.observation import Request
 from flowctl.observe.world import Estimate, World
 from flowctl.plan import checks, intervals
 from flowctl.plan.case import Case, Stop
@@ -30,24 +31,14 @@ from flowctl.spec.spec import Spec, TableSpec
 from flowctl.state.document import TableState
 
 
-@dataclass(frozen=True)
-class PlanOptions:
-    """What the command line asks for. ``select``, ``exclude`` are terms, ``full_refresh`` exact ids."""
-
-    select: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    full_refresh: tuple[str, ...] = ()
-    estimate: Estimate = "stats"
-
-
-def build(spec: Spec, resolved: Resolved, world: World, options: PlanOptions) -> Plan:
+def build(spec: Spec, resolved: Resolved, world: World, request: Request) -> Plan:
     """One step for each selected table, in DAG order, then patterns that could not be listed and tables that the spec
     no longer has."""
     steps: dict[str, Step] = {}
     for table in resolved.tables:
         if table.id in resolved.selected:
-            steps[table.id] = step_for(case_of(spec, table, resolved, world, steps), world.at, options.estimate)
-    whole = not (options.select or options.exclude)
+            steps[table.id] = step_for(case_of(spec, table, resolved, world, steps), world.at, request.estimate)
+    whole = not (request.select or request.exclude)
     others = [*_unexpanded(spec, world), *(_removed(spec, resolved, world) if whole else ())]
     return Plan(
         flow=spec.flow,
@@ -56,7 +47,7 @@ def build(spec: Spec, resolved: Resolved, world: World, options: PlanOptions) ->
         spec_digest=spec.digest,
         created_at=rfc3339(world.at),
         flowctl=flowctl.__version__,
-        select=options.select,
+        select=request.select,
         steps=(*steps.values(), *others),
     )
 
@@ -83,8 +74,7 @@ def step_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> Step
         return _stopped(step, case, stop)
     if case.pending and (intent := case.state.intent):
         return _recover(step, case, intent)
-    columns = known_columns(case)
-    step = replace(step, schema=None) if columns is None else shaped(step, case, columns)
+    step = _with_columns(step, case)
     if stop := refusal(step.schema or ()):
         return _stopped(step, case, stop)
     return _read(step, case, rfc3339(now), estimate)
@@ -130,6 +120,14 @@ def _stopped(step: Step, case: Case, stop: Stop) -> Step:
     )
 
 
+def _with_columns(step: Step, case: Case) -> Step:
+    columns = known_columns(case)
+    if columns is not None:
+        return shaped(step, case, columns)
+    target = case.observed.target
+    return replace(step, schema=None, target_columns=target.columns if target else ())
+
+
 def _recover(step: Step, case: Case, intent: Intent) -> Step:
     """The begun number again, with its own interval; or, when the target carries it, only its record."""
     commit = case.observed.commit
@@ -150,8 +148,7 @@ def _recover(step: Step, case: Case, intent: Intent) -> Step:
         )
     if refused := intervals.same_again(intent.interval, case.observed.head):
         return _stopped(step, case, _as_stop(refused))
-    columns = known_columns(case)
-    step = replace(step, schema=None) if columns is None else shaped(step, case, columns)
+    step = _with_columns(step, case)
     if stop := refusal(step.schema or ()):
         return _stopped(step, case, stop)
     return replace(

@@ -1,0 +1,46 @@
+"""Options that `plan` and `apply` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+Command = Callable[..., Any]
+
+
+def plan_options(command: Command) -> Command:
+    """``--select``, ``--exclude``, ``--full-refresh``, ``--estimate``; :func:`chosen` gathers them."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def chosen(given: dict[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of ``PlanOptions`` out of a command's own, which keep the rest."""
+    return {name: given.pop(name) for name in ("select", "exclude", "full_refresh", "estimate")}
+
+
+_OPTIONS = (
+    click.option(
+        "--select",
+        metavar="TERM",
+        multiple=True,
+        help="Only these tables: an id or a glob, `+id` with all it needs, `id+` with all that needs it; repeatable.",
+    ),
+    click.option("--exclude", metavar="TERM", multiple=True, help="Not these tables; terms as for --select."),
+    click.option(
+        "--full-refresh",
+        metavar="ID",
+        multiple=True,
+        help="Read this table anew and replace its content (scd2 keeps its history); repeatable.",
+    ),
+    click.option(
+        "--estimate",
+        type=click.Choice(["none", "stats", "count"]),
+        default="stats",
+        show_default=True,
+        help="How rows are estimated: not at all, from the source's statistics, or counted.",
+    ),
+)

@@ -1,0 +1,65 @@
+"""`flowctl plan`: exactly what apply would do. Writes nothing but ``--out``, starts no JVM."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from flowctl.cli import output
+from flowctl.cli.arguments import spec_argument, variables_option
+from flowctl.cli.options import chosen, plan_options
+from flowctl.errors import ExitCode
+from flowctl.model.step import Plan
+
+
+@click.command("plan")
+@spec_argument
+@click.option("--out", type=click.Path(dir_okay=False), help="Save the plan, for `apply --plan`.")
+@click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when there is something to do.")
+@plan_options
+@variables_option
+def command(spec_path: str, out: str | None, detailed_exitcode: bool, variables: dict[str, str], **given: Any) -> int:
+    """Show exactly what apply would do: intervals, rows, schema changes, checks."""
+    from flowctl.plan.document import to_json
+    from flowctl.plan.planfile import save
+    from flowctl.plan.planning import PlanOptions, make_plan
+    from flowctl.spec.load import load_spec
+
+    planned = make_plan(load_spec([spec_path], variables), PlanOptions(**chosen(given)))
+    for warning in planned.warnings:
+        output.write_line(warning.render())
+    if out is not None:
+        save(planned.plan, Path(out))
+    if output.settings().format == "json":
+        output.write_json(to_json(planned.plan))
+    else:
+        show(planned.plan, spec_path, out)
+    return exit_code(planned.plan, detailed=detailed_exitcode)
+
+
+def show(plan: Plan, spec_path: str, out: str | None = None) -> None:
+    """The plan on stdout: with colours on a terminal, stable plain text otherwise."""
+    from flowctl.plan.render import to_rich, to_text
+
+    if not sys.stdout.isatty():
+        output.write_result(to_text(plan, spec_path, out))
+        return
+    from rich.console import Console
+
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    console.print(to_rich(plan, spec_path, out))
+
+
+def exit_code(plan: Plan, *, detailed: bool) -> int:
+    """The code that counts for a plan: 4 for what could not be observed, 6 for what a policy stops, 2 for changes."""
+    codes = [
+        ExitCode.TABLE if step.stopped_by == "error" else ExitCode.STOPPED
+        for step in plan.steps
+        if step.action == "stop"
+    ]
+    if detailed and plan.count("create", "change", "recover"):
+        codes.append(ExitCode.CHANGES)
+    return ExitCode.first(codes)

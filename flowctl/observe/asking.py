@@ -1,0 +1,77 @@
+"""Connections kept open while planning, and questions that answer for each thing they are asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from flowctl.connectors import registry
+from flowctl.connectors.base import Connector, OpenContext
+from flowctl.errors import FlowctlError, TransientError
+from flowctl.spec.spec import Spec
+
+#: Connections looked at at once: they wait for networks, not for this machine.
+_MOST_AT_ONCE = 16
+
+Key = TypeVar("Key")
+Answer = TypeVar("Answer")
+
+
+class Connections:
+    """The flow's connections, each opened when it is first needed and closed with the context. Threads must not share
+    one name."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self._context = OpenContext(spec.storage, str(Path(spec.path).absolute().parent))
+        self._stack = ExitStack()
+        self._opened: dict[str, Connector | FlowctlError] = {}
+
+    def __enter__(self) -> Connections:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def get(self, name: str) -> Connector:
+        """The open connection; the same error again when it could not be opened."""
+        if name not in self._opened:
+            try:
+                opening = registry.open(self._spec.connections[name], self._context)
+                self._opened[name] = self._stack.enter_context(opening)
+            except FlowctlError as error:
+                self._opened[name] = error
+        opened = self._opened[name]
+        if isinstance(opened, FlowctlError):
+            raise opened
+        return opened
+
+
+def in_parallel(work: Callable[[Key], Answer], keys: Iterable[Key]) -> dict[Key, Answer]:
+    """``work`` for each key, in threads; answers in the order of the keys."""
+    listed = list(keys)
+    if len(listed) < 2:
+        return {key: work(key) for key in listed}
+    with ThreadPoolExecutor(min(len(listed), _MOST_AT_ONCE), thread_name_prefix="observe") as pool:
+        return dict(zip(listed, pool.map(work, listed), strict=True))
+
+
+def each_answered(
+    ask: Callable[[Sequence[Key]], Mapping[Key, Answer]], keys: Sequence[Key]
+) -> dict[Key, Answer | FlowctlError]:
+    """One question for all ``keys``; only when that fails one for each, so that what is wrong with one of them does
+    not stop the others. A lost connection is not asked again."""
+    if not keys:
+        return {}
+    try:
+        return dict(ask(keys))
+    except FlowctlError as error:
+        if len(keys) == 1 or isinstance(error, TransientError):
+            return dict.fromkeys(keys, error)
+    return {key: answer for key in keys for answer in each_answered(ask, [key]).values()}

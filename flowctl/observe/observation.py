@@ -1,0 +1,195 @@
+"""Looks at state, sources and targets once, for one plan: the only reader of the world for planning.
+
+One metadata query per connection serves all its tables, one more asks how far they go; connections are asked in
+parallel. What cannot be reached stops its own tables and nothing else. Starts no Spark and writes nothing.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flowctl.connectors.base import CommitLookup, Head, HeadRequest, Relation, Source, Target
+from flowctl.errors import FlowctlError
+from flowctl.model.commit import Commit
+from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.model.value import TypedValue
+from flowctl.observe.asking import Connections, each_answered, in_parallel
+from flowctl.observe.bounds import read_from
+from flowctl.observe.relations import relation
+from flowctl.observe.world import Estimate, Observed, PositionKind, TargetDdl, World
+from flowctl.resolve.resolve import Resolved, resolve
+from flowctl.spec.names import is_pattern
+from flowctl.spec.spec import ObjectSource, Spec, SqlSource, TableSpec
+from flowctl.state.document import StateDocument
+from flowctl.state.location import open_flow
+from flowctl.state.store import StateStore
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the plan is to be about: terms, ids to be read anew, and how rows are estimated."""
+
+    select: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    full_refresh: tuple[str, ...] = ()
+    estimate: Estimate = "stats"
+
+
+def observe(spec: Spec, request: Request) -> tuple[World, Resolved]:
+    """The world as one plan needs it, and the tables it is about (patterns are resolved by looking).
+
+    :class:`SpecError` and :class:`UsageError` as :func:`resolve`; :class:`AbortRun` for unreadable state. What is
+    wrong with a connection or an object is in the world.
+    """
+    with Connections(spec) as connections:
+        listed = _listed(spec, connections)
+        objects = {id: found for id, found in listed.items() if not isinstance(found, FlowctlError)}
+        resolved = resolve(spec, objects, request.select, request.exclude, request.full_refresh)
+        state = StateStore(open_flow(spec)).read()
+        tables = [table for table in resolved.tables if table.id in resolved.selected]
+        looked = in_parallel(
+            lambda name: _Look(connections, name, state, resolved.full_refresh, request.estimate).at(tables),
+            _connections(tables),
+        )
+    world = World(
+        at=dt.datetime.now(dt.UTC),
+        state=state,
+        tables={table.id: _merged(table, looked) for table in tables},
+        ddl={name: seen.ddl for name, seen in looked.items() if seen.ddl is not None},
+        unexpanded={id: found for id, found in listed.items() if isinstance(found, FlowctlError)},
+    )
+    return world, resolved
+
+
+def _listed(spec: Spec, connections: Connections) -> dict[str, list[ObjectName] | FlowctlError]:
+    """What each pattern's source matches, by the pattern's id; patterns of one connection one after the other."""
+    patterns: dict[str, list[TableSpec]] = {}
+    for table in spec.tables:
+        if is_pattern(table.id) and isinstance(table.source, ObjectSource):
+            patterns.setdefault(table.source.connection, []).append(table)
+
+    def discovered(name: str) -> dict[str, list[ObjectName] | FlowctlError]:
+        return {table.id: _discovered(connections, table) for table in patterns[name]}
+
+    return {id: found for answers in in_parallel(discovered, patterns).values() for id, found in answers.items()}
+
+
+def _discovered(connections: Connections, table: TableSpec) -> list[ObjectName] | FlowctlError:
+    assert isinstance(table.source, ObjectSource)
+    try:
+        source = connections.get(table.source.connection).source
+        return source.discover(table.source.parts) if source else []
+    except FlowctlError as error:
+        return error
+
+
+def _connections(tables: Iterable[TableSpec]) -> list[str]:
+    names = {table.target.connection for table in tables}
+    names |= {table.source.connection for table in tables if not isinstance(table.source, SqlSource)}
+    return sorted(names)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What one connection said about the tables that read it and those that are written to it, by id."""
+
+    sources: dict[str, TableInfo | FlowctlError | None] = field(default_factory=dict)
+    heads: dict[str, Head | FlowctlError] = field(default_factory=dict)
+    targets: dict[str, TableInfo | FlowctlError | None] = field(default_factory=dict)
+    commits: dict[str, Commit | FlowctlError | None] = field(default_factory=dict)
+    positions: PositionKind = "none"
+    ddl: TargetDdl | None = None
+    error: FlowctlError | None = None
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One look at one connection."""
+
+    connections: Connections
+    name: str
+    state: StateDocument
+    full_refresh: frozenset[str]
+    estimate: Estimate
+
+    def at(self, tables: Sequence[TableSpec]) -> _Seen:
+        try:
+            connector = self.connections.get(self.name)
+        except FlowctlError as error:
+            return _Seen(error=error)
+        read = [table for table in tables if _reads(table, self.name)]
+        written = [table for table in tables if table.target.connection == self.name]
+        can = connector.source.capabilities.source if connector.source else None
+        seen = _Seen(positions=can.position if can else "none", ddl=connector.target)
+        if read and connector.source:
+            self._sources(connector.source, read, seen)
+        if written and connector.target:
+            self._targets(connector.target, written, seen)
+        return seen
+
+    def _sources(self, source: Source, tables: Sequence[TableSpec], seen: _Seen) -> None:
+        relations = {table.id: relation(table) for table in tables}
+        infos = each_answered(source.describe, list(dict.fromkeys(relations.values())))
+        seen.sources.update({id: infos[one] for id, one in relations.items()})
+        requests = {
+            table.id: self._head_request(table, relations[table.id], info)
+            for table in tables
+            if isinstance(info := seen.sources[table.id], TableInfo)
+        }
+        seen.heads.update(each_answered(lambda ids: source.heads({id: requests[id] for id in ids}), list(requests)))
+
+    def _head_request(self, table: TableSpec, read: Relation, info: TableInfo) -> HeadRequest:
+        cursor = table.cursor
+        column = info.column(cursor.column) if cursor else None
+        lower: TypedValue | None = None
+        if cursor is not None and column is not None:
+            position = None if table.id in self.full_refresh else self.state.table(table.id).position
+            try:
+                lower = read_from(cursor, column.type, position)
+            except (ValueError, ArithmeticError):
+                lower = None  # the plan stops the table and says why
+        delay = cursor.delay if cursor else None
+        return HeadRequest(read, info, column, lower, delay, self.estimate)
+
+    def _targets(self, target: Target, tables: Sequence[TableSpec], seen: _Seen) -> None:
+        objects = {table.id: ObjectName(table.target.parts) for table in tables}
+        infos = each_answered(target.describe, list(objects.values()))
+        seen.targets.update({id: infos[object] for id, object in objects.items()})
+        if self.state.serial == 0:
+            return  # a new lineage: nothing can carry a number of it
+        lookups = {
+            id: CommitLookup(self.state.lineage, id, object)
+            for id, object in objects.items()
+            if isinstance(seen.targets[id], TableInfo)
+        }
+        seen.commits.update(each_answered(lambda ids: target.committed([lookups[id] for id in ids]), list(lookups)))
+
+
+def _reads(table: TableSpec, connection: str) -> bool:
+    return not isinstance(table.source, SqlSource) and table.source.connection == connection
+
+
+def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
+    """One table, from what its source's and its target's connection said; the first error stops it."""
+    written = looked[table.target.connection]
+    read = _Seen() if isinstance(table.source, SqlSource) else looked[table.source.connection]
+    answers = (
+        read.error,
+        written.error,
+        source := read.sources.get(table.id),
+        head := read.heads.get(table.id),
+        target := written.targets.get(table.id),
+        commit := written.commits.get(table.id),
+    )
+    error = next((answer for answer in answers if isinstance(answer, FlowctlError)), None)
+    if error is not None:
+        return Observed(error=error)
+    return Observed(
+        source=source if isinstance(source, TableInfo) else None,
+        head=head if isinstance(head, Head) else None,
+        target=target if isinstance(target, TableInfo) else None,
+        commit=commit if isinstance(commit, Commit) else None,
+        positions=read.positions,
+    )

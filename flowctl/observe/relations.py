@@ -1,0 +1,22 @@
+"""What a table reads, in the words of its source's connector."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from flowctl.connectors.base import Relation
+from flowctl.model.table_info import ObjectName
+from flowctl.spec.spec import ObjectSource, QuerySource, SqlSource, TableSpec
+
+
+def relation(table: TableSpec) -> Relation:
+    """``ValueError`` for a SQL table: it reads other tables of the flow."""
+    match table.source:
+        case ObjectSource(_, parts):
+            return Relation(ObjectName(parts), None, table.where, table.format)
+        case QuerySource(_, query):
+            return Relation(None, query, table.where, table.format)
+        case SqlSource():
+            raise ValueError(f"{table.id} reads no connection")
+        case _:
+            assert_never(table.source)

@@ -1,0 +1,76 @@
+"""A plan in a file: written by `plan --out`, executed by `apply --plan`, refused when the world has moved."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from flowctl.errors import StalePlan, UsageError
+from flowctl.model.step import Plan, Step
+from flowctl.observe.world import Observed, World
+from flowctl.plan.document import from_json, to_json
+from flowctl.spec.spec import Spec
+
+
+def save(plan: Plan, path: Path) -> None:
+    """Writes the plan, whole or not at all. :class:`UsageError` when the file cannot be written."""
+    text = json.dumps(to_json(plan), indent=2, ensure_ascii=False) + "\n"
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", hint="Choose another --out") from error
+
+
+def load(path: Path) -> Plan:
+    """The saved plan. :class:`UsageError` when there is none in the file."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}", hint="Make one with `flowctl plan --out`"
+        ) from error
+    except ValueError as error:
+        raise UsageError(f"{path} is not a plan: {error}", hint="Make one with `flowctl plan --out`") from error
+    if not isinstance(document, dict) or "steps" not in document:
+        raise UsageError(f"{path} is not a plan", hint="Make one with `flowctl plan --out`")
+    return from_json(document)
+
+
+def check_fresh(plan: Plan, spec: Spec, world: World) -> None:
+    """:class:`StalePlan` when the spec, the state or a target is not what ``plan`` was made from."""
+    if plan.flow != spec.flow or plan.spec_digest != spec.digest:
+        raise _stale("the spec (or a variable) has changed since the plan was made")
+    if plan.serial != world.state.serial:
+        raise _stale(f"state is at serial {world.state.serial}, the plan was made at {plan.serial}")
+    if plan.serial and plan.lineage != world.state.lineage:  # a flow that never ran has no lineage yet
+        raise _stale("the state is another one: it was lost and begun anew")
+    for step in plan.steps:
+        if step.action in ("create", "change", "recover"):
+            _check_target(step, world.tables.get(step.id))
+
+
+def _check_target(step: Step, seen: Observed | None) -> None:
+    if seen is None:
+        raise _stale(f"{step.id}: the table is no longer there")
+    if seen.error is not None:
+        raise seen.error
+    target = seen.target
+    found = (target.identity, target.version) if target else ("", None)
+    if found == (step.target_id, step.target_version):
+        return
+    if target is None:
+        what = "is gone"
+    elif not step.target_exists:
+        what = "exists now"
+    elif target.identity != step.target_id:
+        what = "is another table now"
+    else:
+        what = f"is at version {target.version}, the plan was made at {step.target_version}"
+    raise _stale(f"{step.id}: the target {step.target} {what}")
+
+
+def _stale(reason: str) -> StalePlan:
+    return StalePlan(f"the saved plan is stale: {reason}", hint="Make a new one with `flowctl plan --out`")

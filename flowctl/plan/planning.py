@@ -1,0 +1,34 @@
+"""From a spec to a plan: look, then decide. Shared by `plan` and `apply`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flowctl.diagnostics import Diagnostic
+from flowctl.model.step import Plan
+from flowctl.observe.observation import Request as PlanOptions
+from flowctl.observe.observation import observe
+from flowctl.observe.world import World
+from flowctl.plan.build import build
+from flowctl.spec.spec import Spec, TableSpec
+
+__all__ = ["PlanOptions", "Planned", "make_plan"]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The plan, the world it was made from, and every table of the flow by id, patterns expanded."""
+
+    plan: Plan
+    world: World
+    tables: Mapping[str, TableSpec]
+    warnings: tuple[Diagnostic, ...] = ()
+
+
+def make_plan(spec: Spec, options: PlanOptions) -> Planned:
+    """Reads the world once and plans. Writes nothing, starts no Spark. :class:`SpecError` and :class:`UsageError` when
+    the tables do not fit together or a term matches nothing; what is wrong with one table is in its step."""
+    world, resolved = observe(spec, options)
+    plan = build(spec, resolved, world, options)
+    return Planned(plan, world, {table.id: table for table in resolved.tables}, resolved.warnings)
