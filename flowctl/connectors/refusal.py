@@ -6,6 +6,9 @@ error around this text, and `run.failure` (or the connector's own context) makes
 
 from __future__ import annotations
 
+import re
+
+from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.types import DataType
 
@@ -19,3 +22,15 @@ def refusal(column: str, native: str, kind: DataType) -> str:
     wanted = f"column {column} ({native})" if native else f"column {column}"
     hint = f"mend the value, or read the column as text with `columns: {{types: {{{column}: string}}}}`"
     return f"{PREFIX}{wanted} holds a value that is not exactly {short} | {hint}"
+
+
+def refused(text: str) -> TableError | None:
+    """The error that such a text stands for, wherever it stands in ``text``."""
+    found = _OWN.search(text)
+    if found is None:
+        return None
+    message, _, hint = found[1].partition(" | ")
+    return TableError(message, hint=hint)
+
+
+_OWN = re.compile(re.escape(PREFIX) + r"(.*? \| .*?`.*?`)")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import ModuleType
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.errors import FlowctlError
+from flowctl.spec import secrets
 from flowctl.spec.spec import Connection
 
 
@@ -23,7 +25,8 @@ def open(connection: Connection, context: OpenContext) -> AbstractContextManager
     Called only by observe and run."""
     package = _package(connection.type)
     _require_drivers(connection.type, package.CAPABILITIES)
-    opened: AbstractContextManager[Connector] = package.connect(connection, context)
+    revealed = replace(connection, options=secrets.reveal(connection.options))
+    opened: AbstractContextManager[Connector] = package.connect(revealed, context)
     return opened
 
 

@@ -29,20 +29,20 @@ SESSION_SETTINGS: Mapping[str, str] = {
     "idle_in_transaction_session_timeout": "0",
 }
 _CONNECT_SECONDS = "15"
-_TLS_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
-_OWN_OPTIONS = ("host", "port", "database", "user", "password", *_TLS_OPTIONS)
+_OWN_OPTIONS = ("host", "port", "database", "user", "password", "sslmode")
 
 
 @dataclass(frozen=True)
 class Client:
-    """Where the database is and as whom; ``tls`` holds libpq's ``ssl…`` options, which JDBC's driver shares."""
+    """Where the database is and as whom; ``parameters`` are libpq's other ones, of which JDBC's driver shares
+    those for TLS (``ssl…``)."""
 
     host: str
     port: int
     database: str
     user: str
     password: str | None
-    tls: Mapping[str, str]
+    parameters: Mapping[str, str]
 
     @contextmanager
     def connect(self) -> Iterator[psycopg.Connection[Any]]:
@@ -66,7 +66,7 @@ class Client:
             "connectTimeout": _CONNECT_SECONDS,
             "tcpKeepAlive": "true",
             **{name: value for name, value in given.items() if value is not None},
-            **self.tls,
+            **{name: value for name, value in self.parameters.items() if name.startswith("ssl")},
         }
 
     def _conninfo(self) -> str:
@@ -75,20 +75,23 @@ class Client:
         settings = " ".join(
             f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in SESSION_SETTINGS.items()
         )
-        given = {"host": self.host, "dbname": self.database, "user": self.user, "password": self.password}
-        return make_conninfo(
-            port=self.port,
-            connect_timeout=_CONNECT_SECONDS,
-            application_name="flowctl",
-            options=settings,
-            **{name: value for name, value in given.items() if value is not None},
-            **self.tls,
-        )
+        given = {
+            "connect_timeout": _CONNECT_SECONDS,
+            "application_name": "flowctl",
+            **self.parameters,
+            "host": self.host,
+            "port": str(self.port),
+            "dbname": self.database,
+            "user": self.user,
+            "password": self.password,
+            "options": f"{settings} {self.parameters.get('options', '')}".strip(),
+        }
+        return make_conninfo(**{name: value for name, value in given.items() if value is not None})
 
 
 def client(options: Mapping[str, Any]) -> Client:
     """From a connection's options: a ``url`` (``postgresql://user:password@host:port/database?sslmode=…``), single
-    options, or both; a single option wins over the URL's part."""
+    options, or both; a single option wins over the URL's part. ``options`` holds more libpq parameters."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
@@ -97,18 +100,19 @@ def client(options: Mapping[str, Any]) -> Client:
     except psycopg.ProgrammingError as error:
         raise FlowctlError("the connection's url is not a PostgreSQL URL", hint=_URL_HINT) from error
     parts["database"] = parts.pop("dbname", "")
+    parts |= {name: str(value) for name, value in options.get("options", {}).items()}
     parts |= {name: str(options[name]) for name in _OWN_OPTIONS if options.get(name) is not None}
-    host = parts.get("host", "localhost")
+    host = parts.pop("host", "localhost")
     if host.startswith("/") or "," in host:
         raise FlowctlError("host must be one host reached by TCP: Spark's JDBC driver knows no other", hint=_URL_HINT)
-    user = parts.get("user", "postgres")
+    user = parts.pop("user", "postgres")
     return Client(
         host=host,
-        port=int(parts.get("port", "5432")),
-        database=parts["database"] or user,
+        port=int(parts.pop("port", "5432")),
+        database=parts.pop("database") or user,
         user=user,
-        password=parts.get("password"),
-        tls={name: parts[name] for name in _TLS_OPTIONS if name in parts},
+        password=parts.pop("password", None),
+        parameters=parts,
     )
 
 

@@ -1,0 +1,139 @@
+"""Cursor bounds and heads in PostgreSQL's SQL. Bounds are literals with type and offset: JDBC has no parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+from flowctl.connectors.base import Head, HeadRequest, Relation
+from flowctl.connectors.postgres.columns import quoted, text_literal
+from flowctl.connectors.postgres.types import ddl
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model import types
+from flowctl.model.interval import Interval
+from flowctl.model.position import CursorPosition, NoPosition
+from flowctl.model.table_info import Column, RowEstimate, TableInfo
+from flowctl.model.types import DataType
+from flowctl.model.value import TypedValue, from_text
+
+
+def from_clause(relation: Relation, *conditions: str) -> str:
+    """What stands after FROM: the object or the wrapped query, the spec's ``where`` and ``conditions``."""
+    if relation.object is not None:
+        base = ".".join(quoted(part) for part in relation.object.parts)
+    else:
+        base = f"({bare_query(relation)}\n) AS query"  # the line break ends a trailing comment
+    tests = [f"({relation.where}\n)"] if relation.where else []
+    tests += [f"({condition})" for condition in conditions if condition]
+    return base + (" WHERE " + " AND ".join(tests) if tests else "")
+
+
+def bare_query(relation: Relation) -> str:
+    return (relation.query or "").strip().rstrip(";")
+
+
+def between(interval: Interval | None, info: TableInfo) -> str:
+    """The interval's rows; empty when it has no cursor."""
+    if interval is None or interval.cursor_column is None:
+        return ""
+    cursor = _found(info, interval.cursor_column)
+    bounds = [(">=", interval.read_from), ("<=", interval.read_to)]
+    tests = [_bound(cursor, operator, bound) for operator, bound in bounds if bound is not None]
+    name = quoted(cursor.name)
+    if interval.include_null:
+        return f"{' AND '.join(tests)} OR {name} IS NULL" if tests else ""
+    return " AND ".join(tests) or f"{name} IS NOT NULL"
+
+
+def head_query(request: HeadRequest) -> str:
+    """One row: the greatest cursor as exact text, whether any is null, the row count, the clock; nulls where the
+    request does not ask. ``TableError`` for a cursor that has no order of its own."""
+    cursor, relation = request.cursor, request.relation
+    newest, has_null, counted = "NULL::text", "false", "NULL::bigint"
+    if cursor is not None:
+        ordered = _ordered(_found(request.info, cursor.name), cursor.type)
+        newest = f"(SELECT max({ordered})::text FROM {from_clause(relation, _until(request, cursor, ordered))})"
+        has_null = f"EXISTS (SELECT FROM {from_clause(relation, f'{quoted(cursor.name)} IS NULL')})"
+    if request.estimate == "count":
+        lower = _bound(_found(request.info, cursor.name), ">=", request.lower) if cursor and request.lower else ""
+        counted = f"(SELECT count(*) FROM {from_clause(relation, lower)})"
+    return f"SELECT {newest}, {has_null}, {counted}, now()"
+
+
+def head(request: HeadRequest, row: Sequence[Any]) -> Head:
+    """What a row of :func:`head_query` says."""
+    newest, has_null, counted, clock = row
+    rows = _estimate(request, counted)
+    if request.cursor is None:
+        return Head(NoPosition(), rows, clock)
+    if newest is None:
+        return Head(None, rows, clock, has_null)
+    try:
+        at = from_text(request.cursor.type, newest)
+    except (ValueError, ArithmeticError):
+        return Head(None, rows, clock, has_null, _unusable(request.cursor, newest))
+    if newest in ("Infinity", "-Infinity", "NaN"):
+        return Head(None, rows, clock, has_null, _unusable(request.cursor, newest))
+    return Head(CursorPosition(at), rows, clock, has_null)
+
+
+def _unusable(cursor: Column, newest: str) -> StoppedByPolicy:
+    return StoppedByPolicy(
+        f"the greatest value of cursor column {cursor.name} ({cursor.native}) is {newest}: it would freeze the table",
+        hint=f'mend that row, or leave it out: `where: "{cursor.name} < ..."`',
+    )
+
+
+def _estimate(request: HeadRequest, counted: int | None) -> RowEstimate:
+    match request.estimate:
+        case "none":
+            return RowEstimate(method="none")
+        case "count":
+            return RowEstimate(counted, "count")
+        case "stats":
+            whole = request.lower is None and request.relation.where is None
+            return request.info.rows if whole else RowEstimate()
+        case _:
+            assert_never(request.estimate)
+
+
+def _found(info: TableInfo, name: str) -> Column:
+    column = info.column(name)
+    if column is None:
+        raise TableError(f"{info.object} has no column {name}", hint="check `cursor.column`")
+    return column
+
+
+def _ordered(found: Column, kind: DataType) -> str:
+    """The column in the order of ``kind``, the type that the cursor has in flowctl: text in C collation."""
+    name = quoted(found.name)
+    is_number = found.native.startswith("numeric")
+    if kind == types.STRING:
+        if is_number:
+            raise TableError(
+                f"cursor column {found.name} ({found.native}) is read as text, in which 10 comes before 9",
+                hint=f"give it a precision: `columns: {{types: {{{found.name}: 'decimal(38,0)'}}}}`",
+            )
+        return f'({name}::text COLLATE "C")'
+    return name if found.type != types.STRING or is_number else f"{name}::text::{ddl(kind)}"
+
+
+def _bound(found: Column, operator: str, bound: TypedValue) -> str:
+    return f"{_ordered(found, bound.type)} {operator} {_literal(bound)}"
+
+
+def _literal(bound: TypedValue) -> str:
+    """With its type, and timestamps with their offset: no setting of a session changes what it means."""
+    text = bound.text().replace("Z", "+00") if bound.type == types.TIMESTAMP else bound.text()
+    return f"{text_literal(text)}::{ddl(bound.type)}"
+
+
+def _until(request: HeadRequest, cursor: Column, ordered: str) -> str:
+    if request.delay is None:
+        return ""
+    if cursor.type not in (types.TIMESTAMP, types.TIMESTAMP_NTZ, types.DATE):
+        raise TableError(
+            f"cursor.delay needs a cursor that tells time, but {cursor.name} is {types.short(cursor.type)}",
+            hint="remove `delay`, or choose a timestamp column",
+        )
+    return f"{ordered} <= (now() - interval '{request.delay} seconds')::{ddl(cursor.type)}"

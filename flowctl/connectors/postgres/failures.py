@@ -1,0 +1,79 @@
+"""What went wrong inside Spark while it read from PostgreSQL, by name: the JDBC driver names no column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flowctl.connectors.base import Relation
+from flowctl.connectors.postgres.client import Client
+from flowctl.connectors.postgres.columns import quoted, text_literal
+from flowctl.connectors.postgres.conditions import from_clause
+from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST, HeldSnapshot
+from flowctl.connectors.refusal import refusal, refused
+from flowctl.errors import FlowctlError, TableError, TransientError
+from flowctl.model import types
+from flowctl.model.table_info import Column, TableInfo
+from flowctl.model.types import Decimal
+
+
+@contextmanager
+def named(client: Client, held: HeldSnapshot, relation: Relation, info: TableInfo) -> Iterator[None]:
+    """Errors of the block by what is known of them here; all others as they are. Must end before ``held`` does."""
+    try:
+        yield
+    except FlowctlError:
+        raise
+    except Exception as error:
+        told = _told(str(error), client, held, relation, info)
+        if told is None:
+            raise
+        raise told from error
+
+
+def _told(text: str, client: Client, held: HeldSnapshot, relation: Relation, info: TableInfo) -> FlowctlError | None:
+    if "canceling statement due to lock timeout" in text:
+        return TransientError(
+            f"somebody waits to change {info.object} (TRUNCATE, ALTER TABLE), and the read cannot pass them",
+            hint="it starts again once they are done",
+        )
+    if SNAPSHOT_LOST in text or "invalid snapshot identifier" in text:
+        return TransientError(f"the snapshot of {info.object} was lost with its connection", hint="it starts again")
+    if any(sign in text for sign in _SIGNS_OF_INFINITY):
+        return _not_finite(client, held, relation, info)
+    if "invalid input syntax for type" in text and (own := refused(text)):
+        return own
+    if "invalid input syntax for type" in text or "out of range for type" in text or "numeric field overflow" in text:
+        return TableError(
+            f"a value of {info.object} does not fit the type that `columns.types` gives its column",
+            hint="mend the value, or give another type",
+        )
+    return None
+
+
+_SIGNS_OF_INFINITY = ("Bad value for type BigDecimal", "cannot subtract infinite dates", "bigint out of range")
+
+
+def _not_finite(client: Client, held: HeldSnapshot, relation: Relation, info: TableInfo) -> FlowctlError | None:
+    """Looks for the column, in the same snapshot: only now, so that reading stays quick."""
+    suspects = [(column, test) for column in info.columns if (test := _is_not_finite(column))]
+    if not suspects:
+        return None
+    with client.connect() as connection:
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        connection.execute(f"SET TRANSACTION SNAPSHOT {text_literal(held.id)}")
+        tests = ", ".join(f"bool_or({test})" for _, test in suspects)
+        row = connection.execute(f"SELECT {tests} FROM {from_clause(relation)}").fetchone()
+    found = [column for (column, _), hit in zip(suspects, row or (), strict=True) if hit]
+    return refused(refusal(found[0].name, found[0].native, found[0].type)) if found else None
+
+
+def _is_not_finite(column: Column) -> str:
+    name = quoted(column.name)
+    match column.type:
+        case Decimal():
+            return f"{name} = 'NaN'"
+        case types.DATE | types.TIMESTAMP | types.TIMESTAMP_NTZ:
+            return f"NOT isfinite({name})"
+        case _:
+            return ""

@@ -1,0 +1,94 @@
+"""PostgreSQL as a direct source: metadata through psycopg, rows through Spark's JDBC source in one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.base import Capabilities, Head, HeadRequest, Relation, Snapshot
+from flowctl.connectors.postgres import catalog
+from flowctl.connectors.postgres.client import Client, from_driver
+from flowctl.connectors.postgres.conditions import bare_query, head, head_query
+from flowctl.connectors.postgres.failures import named
+from flowctl.connectors.postgres.reading import PostgresSnapshot
+from flowctl.connectors.postgres.snapshot import hold_snapshot
+from flowctl.errors import TableError
+from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
+from flowctl.spec.spec import ReadHints
+
+if TYPE_CHECKING:
+    import psycopg
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class PostgresSource:
+    """A :class:`flowctl.connectors.base.DirectSource`. A table's identity is system, database and OID: a table made
+    anew under its old name is another one, a promoted replica's is the same."""
+
+    client: Client
+    capabilities: Capabilities
+
+    def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
+        """Tables, partitioned tables, materialized views and foreign tables; views only by their name."""
+        with self.client.connect() as connection:
+            return catalog.discover(connection, pattern)
+
+    def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
+        objects = list(dict.fromkeys(relation.object for relation in relations if relation.object is not None))
+        with self.client.connect() as connection:
+            infos = catalog.describe(connection, objects) if objects else {}
+            return {
+                relation: infos[relation.object]
+                if relation.object is not None
+                else catalog.describe_query(connection, bare_query(relation))
+                for relation in relations
+            }
+
+    def heads(self, requests: Mapping[str, HeadRequest]) -> Mapping[str, Head]:
+        """One statement for all; when it fails, one for each, so that only the culprits do."""
+        import psycopg
+
+        queries: dict[str, str] = {}
+        failed: dict[str, Head] = {}
+        for name, request in requests.items():
+            try:
+                queries[name] = head_query(request)
+            except TableError as error:
+                failed[name] = Head(None, RowEstimate(), failure=error)
+        if not queries:
+            return failed
+        with self.client.connect() as connection:
+            together = "\nUNION ALL ".join(
+                f"SELECT {at}, * FROM ({query}) AS h" for at, query in enumerate(queries.values())
+            )
+            try:
+                rows = {row[0]: row[1:] for row in connection.execute(together).fetchall()}
+                return failed | {name: head(requests[name], rows[at]) for at, name in enumerate(queries)}
+            except psycopg.Error:
+                return failed | {name: self._head_alone(connection, requests[name]) for name in queries}
+
+    def _head_alone(self, connection: psycopg.Connection[Any], request: HeadRequest) -> Head:
+        import psycopg
+
+        try:
+            row = connection.execute(head_query(request)).fetchone()
+        except psycopg.Error as error:
+            told = from_driver(error, self.client)
+            if not isinstance(told, TableError):
+                raise
+            return Head(None, RowEstimate(), failure=told)
+        assert row is not None
+        return head(request, row)
+
+    @contextmanager
+    def snapshot(
+        self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
+    ) -> Iterator[Snapshot]:
+        with (
+            hold_snapshot(self.client, relation, info.extra.get("kind")) as held,
+            named(self.client, held, relation, info),
+        ):
+            yield PostgresSnapshot(spark, self.client, held, relation, info, hints)
