@@ -8,6 +8,7 @@ what has begun can be committed. Spark Connect (``sc://``): a client; the server
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -155,7 +156,7 @@ def _launched(conf: Mapping[str, str], scratch: Path, *, verbose: bool) -> Itera
             )
         except PySparkRuntimeError as error:
             raise EngineFailed(
-                f"Spark's JVM did not start: {_tail(log, 8) or error}", hint="Run again with --verbose to see all of it"
+                f"Spark's JVM did not start: {_cause(log) or error}", hint="Run again with --verbose to see all of it"
             ) from error
     try:
         yield gateway, log
@@ -295,6 +296,14 @@ def _require_extensions(spark: SparkSession, jar_sets: Collection[str]) -> None:
             hint="Start it with Delta's jars, spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
             "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
         )
+
+
+def _cause(file: Path | None) -> str:
+    """What went wrong, out of a log that may end in a page of help."""
+    told = [
+        line.strip() for line in _tail(file, 200).splitlines() if re.search(r"\b(Error|ERROR|\w*Exception)\b", line)
+    ]
+    return " | ".join(told[:3]) or _tail(file, 5)
 
 
 def _tail(file: Path | None, lines: int) -> str:

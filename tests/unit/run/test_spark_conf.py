@@ -1,0 +1,129 @@
+"""Which settings Spark gets, by machine, size and place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flowctl.run.spark_conf import INVARIANTS, Machine, Size, conf_for, local_cores, session_conf
+from flowctl.spec.spec import SparkSettings
+
+GIB = 1024**3
+MACHINE = Machine(cores=8, memory=32 * GIB)
+DELTA = Path("/jars/delta-spark_4.1_2.13-4.4.0.jar")
+JDBC = Path("/jars/postgresql-42.7.8.jar")
+
+
+def conf(url: str = "local[*]", size: Size = "small", machine: Machine = MACHINE, **own: str) -> dict[str, str]:
+    settings = SparkSettings(url, {name.replace("_", "."): value for name, value in own.items()})
+    return conf_for(settings, size, machine, [DELTA, JDBC], Path("/scratch"))
+
+
+def test_small_starts_fast_and_large_runs_fast() -> None:
+    small, large = conf(size="small"), conf(size="large")
+    assert "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" in small["spark.driver.extraJavaOptions"]
+    assert small["spark.sql.codegen.factoryMode"] == "NO_CODEGEN"
+    assert small["spark.sql.codegen.wholeStage"] == "false"
+    assert small["spark.databricks.delta.snapshotPartitions"] == "2"
+    assert "-XX:+UseParallelGC" in large["spark.driver.extraJavaOptions"]
+    assert "TieredStopAtLevel" not in large["spark.driver.extraJavaOptions"]
+    assert not any(name.startswith("spark.sql.codegen") for name in large)
+    assert large["spark.databricks.delta.snapshotPartitions"] == "8"
+
+
+@pytest.mark.parametrize(
+    ("url", "size", "memory", "expected"),
+    [
+        ("local[*]", "small", 32 * GIB, "2048m"),
+        ("local[*]", "small", 4 * GIB, "1024m"),
+        ("local[*]", "small", 1 * GIB, "768m"),
+        ("local[*]", "large", 24 * GIB, "12288m"),
+        ("local[*]", "large", 512 * GIB, "30720m"),
+        ("spark://m:7077", "large", 512 * GIB, "4096m"),
+    ],
+)
+def test_driver_memory_follows_the_machine(url: str, size: Size, memory: int, expected: str) -> None:
+    assert conf(url, size, Machine(8, memory))["spark.driver.memory"] == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "cores"),
+    [("local", 1), ("local[3]", 3), ("local[*]", 8), ("local[4, 2]", 4), ("local[*,3]", 8)],
+)
+def test_local_shuffles_into_as_many_parts_as_there_are_slots(url: str, cores: int) -> None:
+    assert local_cores(url, MACHINE) == cores
+    assert conf(url)["spark.sql.shuffle.partitions"] == str(cores)
+
+
+def test_local_driver_listens_on_loopback_only() -> None:
+    assert conf()["spark.driver.bindAddress"] == conf()["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.host" not in conf("spark://m:7077")
+
+
+@pytest.mark.parametrize("url", ["spark://m:7077", "yarn", "k8s://https://m:443"])
+def test_a_cluster_gets_the_jars_from_the_driver(url: str) -> None:
+    found = conf(url)
+    assert found["spark.jars"] == f"file://{DELTA},file://{JDBC}"
+    assert found["spark.driver.extraClassPath"] == f"{DELTA}:{JDBC}"
+    assert found["spark.submit.deployMode"] == "client"
+    assert "spark.jars" not in conf("local[2]")
+
+
+@pytest.mark.parametrize("url", ["local[*]", "spark://m:7077"])
+def test_tables_share_the_slots_fairly(url: str) -> None:
+    found = conf(url)
+    assert found["spark.scheduler.mode"] == "FAIR"
+    assert Path(found["spark.scheduler.allocation.file"].removeprefix("file://")).is_file()
+
+
+def test_the_spec_wins_over_what_was_chosen_but_not_over_what_keeps_values_exact() -> None:
+    found = conf(
+        spark_driver_memory="3g",
+        spark_sql_shuffle_partitions="50",
+        spark_sql_ansi_enabled="false",
+        spark_ui_enabled="true",
+    )
+    assert found["spark.driver.memory"] == "3g"
+    assert found["spark.sql.shuffle.partitions"] == "50"
+    assert found["spark.ui.enabled"] == "true"
+    assert found["spark.sql.ansi.enabled"] == "true"
+
+
+@pytest.mark.parametrize("url", ["local[*]", "spark://m:7077", "sc://h:15002"])
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_every_session_is_exact(url: str, size: Size) -> None:
+    found = session_conf(SparkSettings(url), size, with_delta=True)
+    assert found.items() >= INVARIANTS.items()
+
+
+def test_lists_of_both_are_joined() -> None:
+    settings = SparkSettings(
+        "spark://m:7077",
+        {
+            "spark.driver.extraClassPath": "/own.jar",
+            "spark.jars": "/own2.jar",
+            "spark.driver.extraJavaOptions": "-Dmine=1",
+            "spark.sql.extensions": "org.Mine",
+        },
+    )
+    found = conf_for(settings, "large", MACHINE, [DELTA], Path("/scratch"))
+    assert found["spark.driver.extraClassPath"] == f"{DELTA}:/own.jar"
+    assert found["spark.jars"] == f"file://{DELTA},/own2.jar"
+    assert found["spark.driver.extraJavaOptions"].endswith("-Dmine=1")
+    assert found["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension,org.Mine"
+
+
+def test_without_deltas_jar_nothing_speaks_of_delta_classes() -> None:
+    found = conf_for(SparkSettings(), "large", MACHINE, [JDBC], Path("/scratch"))
+    assert "spark.sql.extensions" not in found
+    assert "spark.sql.catalog.spark_catalog" not in found
+
+
+def test_the_archive_is_used_when_there_is_one() -> None:
+    found = conf_for(SparkSettings(), "small", MACHINE, [DELTA], Path("/scratch"), Path("/home/a b/x.jsa"))
+    assert '"-XX:SharedArchiveFile=/home/a b/x.jsa" -Xshare:auto' in found["spark.driver.extraJavaOptions"]
+
+
+def test_the_jvm_never_speaks_on_standard_output() -> None:
+    assert "-Xlog:disable -Xlog:all=error:stderr" in conf()["spark.driver.extraJavaOptions"]
