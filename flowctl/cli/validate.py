@@ -12,7 +12,7 @@ from flowctl.cli.arguments import variables_option
 from flowctl.diagnostics import Diagnostic, in_order
 from flowctl.errors import ExitCode
 from flowctl.spec.load import Reading, read_spec
-from flowctl.spec.node import Node, leaves, plain, scalar_text
+from flowctl.spec.node import Node, flow_text, leaves, plain
 
 #: The version of the JSON that ``--format json`` prints.
 FORMAT = 1
@@ -81,33 +81,10 @@ def _resolved_lines(node: Node, indent: str = "") -> list[str]:
     lines: list[str] = []
     for key, child in node.entries.items():
         if child.entries:
-            lines += [f"{indent}{_quoted(key)}:", *_resolved_lines(child, indent + "  ")]
+            lines += [f"{indent}{flow_text(key)}:", *_resolved_lines(child, indent + "  ")]
         else:
-            lines.append(f"{indent}{_quoted(key)}: {_flow(plain(child))}  # {_origin(child)}")
+            lines.append(f"{indent}{flow_text(key)}: {flow_text(plain(child))}  # {_origin(child)}")
     return lines
-
-
-def _flow(value: Any) -> str:
-    match value:
-        case dict():
-            return "{" + ", ".join(f"{_quoted(key)}: {_flow(item)}" for key, item in value.items()) + "}"
-        case list():
-            return "[" + ", ".join(map(_flow, value)) + "]"
-        case str():
-            return _quoted(value)
-        case _:
-            return scalar_text(value)
-
-
-def _quoted(text: str) -> str:
-    """Plain where every YAML reader takes it for the same text."""
-    import json
-    import re
-
-    return text if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*", text) and text not in _WORDS else json.dumps(text)
-
-
-_WORDS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def _origin(node: Node) -> str:

@@ -68,6 +68,11 @@ def plain_value(text: str) -> Scalar:
     return text
 
 
+def _is_plain(scalar: yaml.ScalarNode) -> bool:
+    """Whether it stands without quotes; libyaml says so with None or nothing."""
+    return not scalar.style
+
+
 class _Composer(CParser):
     """libyaml's parser and composer with a resolver that decides nothing: values are typed in :class:`_Reading`."""
 
@@ -99,13 +104,16 @@ class _Reading:
         match found:
             case yaml.ScalarNode():
                 value = str(found.value)
-                return Node(plain_value(value) if found.style in (None, "") else value, mark, key_mark)
+                return Node(plain_value(value) if _is_plain(found) else value, mark, key_mark)
             case yaml.SequenceNode():
                 self._open.add(id(found))
                 items = [self.node(item) for item in found.value]
                 self._open.discard(id(found))
                 return Node(items, mark, key_mark)
             case yaml.MappingNode():
+                if any(not isinstance(key, yaml.ScalarNode) for key, _ in found.value):
+                    self._error("an unquoted value holds {{ … }}", _QUOTE_BRACES, mark, "yaml-unquoted")
+                    return Node("", mark, key_mark)
                 self._open.add(id(found))
                 entries = self._entries(found)
                 self._open.discard(id(found))
@@ -117,11 +125,8 @@ class _Reading:
         entries: dict[str, Node] = {}
         for key, value in found.value:
             mark = self._mark(key)
-            if not isinstance(key, yaml.ScalarNode):
-                self._error("a key must be text", _QUOTE_BRACES, mark, "yaml-key")
-                continue
             name = str(key.value)
-            if name == "<<" and key.style is None:
+            if name == "<<" and _is_plain(key):
                 self._error(
                     "merge keys (`<<`) are not part of YAML 1.2",
                     "Put what tables share into `defaults`",

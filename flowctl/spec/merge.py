@@ -40,9 +40,9 @@ def _effective(id: str, node: Node, defaults: Node | None, patterns: Sequence[_P
         for pattern in patterns:
             if inherited := _made_by(pattern, id, node):
                 layers.append(with_origin(inherited, pattern.id))
-    merged = replace(node, value={})
+    merged = Node({}, node.mark)
     for layer in [*layers, node]:
-        merged = replace(merged, value=_merged(merged, layer).value)
+        merged = _merged(merged, layer)
     return merged
 
 
@@ -56,14 +56,16 @@ def _merged(under: Node, over: Node) -> Node:
         elif key not in _WHOLE and below is not None and isinstance(below.value, dict) and isinstance(node.value, dict):
             entries[key] = _merged(below, node)
         else:
-            entries[key] = _pruned(node) if isinstance(node.value, dict) else node
-    return replace(over, value=entries)
+            entries[key] = _pruned(node)
+    return Node(entries, over.mark, over.key_mark, over.origin)
 
 
 def _pruned(node: Node) -> Node:
     """A map without its nulls, which had nothing to remove."""
-    entries = {key: _pruned(child) for key, child in node.entries.items() if child.value is not None}
-    return replace(node, value=entries) if isinstance(node.value, dict) else node
+    if not isinstance(node.value, dict):
+        return node
+    entries = {key: _pruned(child) for key, child in node.value.items() if child.value is not None}
+    return Node(entries, node.mark, node.key_mark, node.origin)
 
 
 def _made_by(pattern: _Pattern, id: str, exact: Node) -> Node | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from flowctl.diagnostics import Diagnostic
-from flowctl.spec.node import Node, scalar_text
+from flowctl.spec.node import Node, flow_text, scalar_text
 from flowctl.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -31,9 +31,10 @@ _EXAMPLES = {
 }
 
 
-def diagnose(error: ValidationError, root: Node, label: str = "") -> Iterator[Diagnostic]:
-    """``error`` was found in the plain values of ``root``; ``label`` names ``root`` in messages. One JSON Schema error
-    may be several findings: it names all unknown keys of a map at once."""
+def diagnose(error: ValidationError, root: Node, label: str = "", using: str = "") -> Iterator[Diagnostic]:
+    """``error`` was found in the plain values of ``root``; ``label`` names ``root`` in messages, ``using`` says under
+    which condition the schema holds (``with mode merge``). One JSON Schema error may be several findings: it names all
+    unknown keys of a map at once."""
     path = list(error.absolute_path)
     node = root.at(path)
     name = _name(label, path)
@@ -45,11 +46,11 @@ def diagnose(error: ValidationError, root: Node, label: str = "") -> Iterator[Di
         case "additionalProperties":
             yield from _unknown_keys(node, schema, name)
         case "required" | "dependentRequired":
-            yield from _missing(error, node, name)
+            yield from _missing(error, node, schema, name, using)
         case _ if "propertyNames" in error.absolute_schema_path:
             yield _bad_name(error, node, schema)
         case "enum" | "const":
-            yield _unknown_value(error, node, schema, name)
+            yield _unknown_value(error, node, schema, name, using)
         case "type":
             yield _wrong_type(error, node, schema, name)
         case "pattern":
@@ -73,11 +74,12 @@ def _unknown_keys(node: Node, schema: dict[str, Any], name: str) -> Iterator[Dia
             yield Diagnostic(f"unknown key `{key}`{where}", hint, child.place, "unknown-key")
 
 
-def _missing(error: ValidationError, node: Node, name: str) -> Iterator[Diagnostic]:
+def _missing(error: ValidationError, node: Node, schema: dict[str, Any], name: str, using: str) -> Iterator[Diagnostic]:
     """Each missing key is an error of its own in JSON Schema too, with the key only in its message."""
     key = error.message.split("'")[1]
-    where = name or "the spec"
-    yield Diagnostic(f"{where} has no `{key}`", f"Add `{key}: …`", node.place, "missing-key")
+    examples = schema.get("properties", {}).get(key, {}).get("examples", ["…"])
+    what = f"{name or 'the spec'} has no `{key}`" + (f", needed {using}" if using else "")
+    yield Diagnostic(what, f"Add `{key}: {flow_text(examples[0])}`", node.place, "missing-key")
 
 
 def _bad_name(error: ValidationError, node: Node, schema: dict[str, Any]) -> Diagnostic:
@@ -86,17 +88,18 @@ def _bad_name(error: ValidationError, node: Node, schema: dict[str, Any]) -> Dia
     return Diagnostic(what, schema.get("x-expected", ""), node.entries[written].place, "bad-name")
 
 
-def _unknown_value(error: ValidationError, node: Node, schema: dict[str, Any], name: str) -> Diagnostic:
+def _unknown_value(error: ValidationError, node: Node, schema: dict[str, Any], name: str, using: str) -> Diagnostic:
     allowed = [scalar_text(value) for value in schema.get("enum", [schema.get("const")])]
     hint = did_you_mean(_text(error.instance), allowed, "Use one of: " if len(allowed) > 1 else "Write ")
-    return Diagnostic(f"{name} cannot be {_shown(error.instance)}", hint, node.mark, "unknown-value")
+    what = f"{name} cannot be {_shown(error.instance)}" + (f" {using}" if using else "")
+    return Diagnostic(what, hint, node.mark, "unknown-value")
 
 
 def _wrong_type(error: ValidationError, node: Node, schema: dict[str, Any], name: str) -> Diagnostic:
     limit: Any = error.validator_value
     expected: list[str] = limit if isinstance(limit, list) else [limit]
     kinds = " or ".join(_KINDS[kind] for kind in expected)
-    hint = _EXAMPLES.get(expected[0], "")
+    hint = schema.get("x-expected") or _EXAMPLES.get(expected[0], "")
     if node.value is None:
         hint = f"Write a value, or remove the key. {hint}"
     shown = "a plain value" if schema.get("writeOnly") else _shown(error.instance)

@@ -98,7 +98,7 @@ def _path(text: str) -> str:
     if "://" in text or text.startswith("/"):
         raise ValueError(f"`{text}` is not relative to the connection's path")
     if ".." in text.split("/"):
-        raise ValueError(f"`{text}` leaves the connection's path with ..")
+        raise ValueError(f"`{text}` leaves the connection's path")
     path = text.strip("/")
     if not path:
         raise ValueError("the path is empty")

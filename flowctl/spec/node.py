@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -72,6 +74,26 @@ def scalar_text(value: Scalar) -> str:
             return "true" if value else "false"
         case _:
             return str(value)
+
+
+def flow_text(value: Any) -> str:
+    """Plain values as YAML's flow style writes them, on one line."""
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{flow_text(key)}: {flow_text(item)}" for key, item in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(flow_text, value)) + "]"
+        case str():
+            return (
+                value if _PLAIN.fullmatch(value) and value not in _NOT_TEXT else json.dumps(value, ensure_ascii=False)
+            )
+        case _:
+            return scalar_text(value)
+
+
+#: Texts that need no quotes in any YAML reader, 1.1 or 1.2.
+_PLAIN = re.compile(r"[A-Za-z_…][A-Za-z0-9_./-]*(:[A-Za-z_][A-Za-z0-9_./-]*)?")
+_NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def plain(node: Node) -> Any:

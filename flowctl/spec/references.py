@@ -8,7 +8,7 @@ from typing import cast
 from flowctl.spec.findings import Findings
 from flowctl.spec.names import ObjectSyntax, object_parts, split_reference
 from flowctl.spec.node import Node
-from flowctl.spec.schema import connector_schema, object_syntax, role
+from flowctl.spec.schema import object_syntax, role
 from flowctl.spec.spec import ObjectSource, QuerySource, Source, SqlSource, TargetRef
 from flowctl.spec.suggest import did_you_mean
 from flowctl.spec.template import REF_MARKER
@@ -46,9 +46,9 @@ def source_of(node: Node, connections: ConnectionTypes, findings: Findings) -> S
     if given == ["query"]:
         type = _source_type(connection_node, connection_node.text, connections, findings)
         if type and object_syntax(type) == "path":
-            title = connector_schema(type)["title"]
+            what = f"`{connection_node.text}` ({type}) takes no queries"
             hint = "Write `path`, or a table with `from: {sql: …}` over it"
-            findings.error(text.place, f"{title} takes no queries", hint, "no-queries")
+            findings.error(text.place, what, hint, "no-queries")
             return None
         return QuerySource(connection_node.text, text.text) if type else None
     return _object_source(text, connection_node.text, text.text, connections, findings, at=connection_node)
@@ -101,7 +101,7 @@ def _source_type(node: Node, connection: str, connections: ConnectionTypes, find
     type = _known_type(node, connection, connections, findings)
     if type is None or role(type, "source") is not None:
         return type
-    what = f"reading from {connector_schema(type)['title']} (`{connection}`) is not in this version"
+    what = f"reading from `{connection}` ({type}) is not in this version"
     hint = "A table of this flow is read by `from: {sql: …}` with {{ ref('id') }}"
     findings.error(node, what, hint, "not-in-this-version")
     return None

@@ -18,7 +18,7 @@ from flowctl.spec.messages import diagnose
 from flowctl.spec.node import Node, plain
 
 if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
+    from jsonschema import Draft202012Validator, ValidationError
 
 Schema = Mapping[str, Any]
 
@@ -84,13 +84,17 @@ def check(node: Node, schema_name: str, label: str = "") -> list[Diagnostic]:
     return [found for error in errors for found in diagnose(error, node, label)]
 
 
-def check_table(node: Node, label: str, *roles: str) -> list[Diagnostic]:
-    """What the schema of tables says of a merged entry in these roles: ``mode:merge``, ``source:postgres``, … Roles
-    forbid keys (``false``): :func:`forbidden` tells which, and they are to be removed before."""
+def check_table(node: Node, label: str, roles: Mapping[str, str]) -> list[Diagnostic]:
+    """What the schema of tables says of a merged entry in these roles (``mode:merge``, ``source:postgres``, …), each
+    with its words for messages. Roles forbid keys (``false``): :func:`forbidden` tells which, and they are to be
+    removed before."""
     value = plain(node)
-    errors = [*_validator("table").iter_errors(value)]
-    errors += [error for name in roles for error in _validator(name).iter_errors(value)]
-    return [found for error in errors for found in diagnose(error, node, label)]
+    return [
+        found
+        for name, using in {"table": "", **roles}.items()
+        for error in _table_errors(name, value)
+        for found in diagnose(error, node, label, using)
+    ]
 
 
 @cache
@@ -106,6 +110,19 @@ def modes_with(path: str) -> list[str]:
     return [mode for mode in modes if own.isdisjoint(forbidden(f"mode:{mode}"))]
 
 
+def _table_errors(name: str, value: Mapping[str, Any]) -> Iterator[ValidationError]:
+    """Tables of one flow say many things alike; a value that was once accepted under a key is not checked again."""
+    fresh = {key: item for key, item in value.items() if (name, key, repr(item)) not in _ACCEPTED}
+    errors = list(_validator(name).iter_errors(fresh))
+    if not errors:
+        _ACCEPTED.update((name, key, repr(item)) for key, item in fresh.items())
+    yield from errors
+    yield from _validator(f"{name} keys").iter_errors(value)
+
+
+_ACCEPTED: set[tuple[str, str, str]] = set()
+
+
 @cache
 def _validator(name: str) -> Draft202012Validator:
     from jsonschema import Draft202012Validator
@@ -113,12 +130,22 @@ def _validator(name: str) -> Draft202012Validator:
     match name:
         case "flow":
             return Draft202012Validator({key: value for key, value in flow_schema().items() if key != "$defs"})
-        case "table":
-            return Draft202012Validator({**definition("table"), "required": ["from", "to", "mode"]})
-        case _ if ":" in name or name == "sql_source":
-            return Draft202012Validator(_role_schema(name))
+        case "table keys":
+            return Draft202012Validator(_needing(["from", "to", "mode"]))
+        case _ if name.endswith(" keys"):
+            return Draft202012Validator(_needing(_role_schema(name.removesuffix(" keys")).get("required", [])))
+        case "table" | "sql_source":
+            return Draft202012Validator(definition(name))
+        case _ if ":" in name:
+            return Draft202012Validator({"properties": _role_schema(name).get("properties", {})})
         case _:
             return Draft202012Validator(connector_schema(name))
+
+
+def _needing(keys: Sequence[str]) -> Schema:
+    """Only that these keys are there; the examples are for the message."""
+    known = definition("table")["properties"]
+    return {"required": keys, "properties": {key: {"examples": known[key]["examples"]} for key in keys}}
 
 
 def _role_schema(name: str) -> Schema:

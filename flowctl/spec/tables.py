@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from flowctl.spec import build
 from flowctl.spec.details import check_details
 from flowctl.spec.findings import Findings
-from flowctl.spec.messages import LATER_HINT
 from flowctl.spec.names import is_pattern
 from flowctl.spec.node import Node, leaves, without
 from flowctl.spec.references import ConnectionTypes, source_of, target_of
@@ -51,12 +50,14 @@ class _Checking:
         roles = self._roles(source, target)
         for role_name, using in roles.items():
             self._drop_unusable(role_name, using)
-        shape = check_table(self.node, self.label, *roles)
+        shape = check_table(self.node, self.label, roles)
         self.findings.extend(shape)
-        if not shape:
-            check_details(self.node, self.findings)
-            if source:
-                self._check_pattern(source)
+        details = Findings()
+        check_details(self.node, details)
+        broken = {found.mark for found in shape}
+        self.findings.extend(found for found in details.diagnostics if found.mark not in broken)
+        if source:
+            self._check_pattern(source)
         if len(self.findings.diagnostics) > errors_before or source is None or target is None:
             return None
         return build.table(self.id, self.node, source, target)
@@ -82,24 +83,25 @@ class _Checking:
                 pass
             case _:
                 type = self.connections[source.connection]
-                roles[f"source:{type}"] = f"when reading from {connector_schema(str(type))['title']}"
+                roles[f"source:{type}"] = f"when reading from `{source.connection}` ({type})"
         type = self.connections[target.connection] if target else None
         if target and type and self._can_write(type, target.connection, mode):
-            roles[f"target:{type}"] = f"when writing to {connector_schema(type)['title']}"
+            roles[f"target:{type}"] = f"when writing to `{target.connection}` ({type})"
         return roles
 
     def _can_write(self, type: str, connection: str, mode: Node | None) -> bool:
-        title = connector_schema(type)["title"]
         target = connector_schema(type)["$defs"].get("target", {})
+        able = [other for other in connector_types() if role(other, "target")]
         if mode and mode.text in definition("modes") and mode.text not in target_modes(type):
-            able = [other for other in connector_types() if role(other, "target") and mode.text in target_modes(other)]
-            hint = target.get("x-instead", f"Connections that can: {', '.join(able)}")
-            what = f"{title} (`{connection}`) cannot take mode {mode.text}"
+            others = [other for other in able if mode.text in target_modes(other)]
+            hint = target.get("x-instead", f"Types that can: {', '.join(others)}")
+            what = f"`{connection}` ({type}) cannot take mode {mode.text}"
             self.findings.error(mode, what, hint, "mode-of-target")
             return False
         if role(type, "target") is None:
-            what = f"writing to {title} (`{connection}`) is not in this version"
-            self.findings.error(self.node.entries["to"], what, LATER_HINT, "not-in-this-version")
+            what = f"writing to `{connection}` ({type}) is not in this version"
+            hint = f"Write to a connection of type {', '.join(able)}"
+            self.findings.error(self.node.entries["to"], what, hint, "not-in-this-version")
             return False
         return True
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 REF_MARKER = re.compile(r"\{\{ref:([^}]*)\}\}")
 _EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _STATEMENT = re.compile(r"\{[%#]")
+#: What nearly all expressions are; filled without Jinja2, whose import and compiling a small spec would feel.
+_SIMPLE = re.compile(r"\{\{ *(?:vars\.([A-Za-z_]\w*)|ref\('([^'{}]*)'\)) *\}\}")
 _LONE = re.compile(r"\s*\{\{-?(.*?)-?\}\}\s*", re.DOTALL)
 
 
@@ -71,12 +73,22 @@ class _Rendering:
         return self._filled[text, in_sql]
 
     def _evaluated(self, text: str, *, in_sql: bool) -> Scalar:
+        if not "".join(_SIMPLE.split(text)[::3]).count("{{") and self._knows_all(text, in_sql=in_sql):
+            return self._substituted(text)
         environment = self._environment or self._start()
         names = {"vars": self.variables, "ref": _reference if in_sql else _no_reference}
         if (lone := _LONE.fullmatch(text)) and "{{" not in lone[1] and "}}" not in lone[1]:
             value = environment.compile_expression(lone[1], undefined_to_none=False)(**names)
             return _scalar(value)
         return environment.from_string(text).render(**names)
+
+    def _knows_all(self, text: str, *, in_sql: bool) -> bool:
+        return all(variable in self.variables if variable else in_sql for variable, _ in _SIMPLE.findall(text))
+
+    def _substituted(self, text: str) -> Scalar:
+        if (lone := _SIMPLE.fullmatch(text.strip())) and lone[1]:
+            return self.variables[lone[1]]
+        return _SIMPLE.sub(lambda one: _text(self.variables[one[1]]) if one[1] else _reference(one[2]), text)
 
     def _start(self) -> SandboxedEnvironment:
         """Jinja2 is imported when the first expression needs it: it costs a small spec a tenth of its time."""
@@ -92,6 +104,8 @@ class _Rendering:
         from jinja2 import TemplateSyntaxError, UndefinedError
 
         match error:
+            case _RefOutsideSql():
+                return str(error), "Make a table with `from: {sql: …}`, and say it there"
             case TemplateSyntaxError():
                 return f"the expression cannot be read: {error.message}", "Check what stands between {{ and }}"
             case UndefinedError() if name := re.search(r"has no attribute '(\w+)'", str(error)):
@@ -103,6 +117,11 @@ class _Rendering:
                 return f"`{name[1]}` is not defined", hint
             case _:
                 return f"the expression fails: {error}", "Check what stands between {{ and }}"
+
+
+def _text(value: Scalar) -> str:
+    """As Jinja2 writes it."""
+    return str(value)
 
 
 def _scalar(value: Any) -> Scalar:
@@ -125,7 +144,11 @@ def _reference(table: str) -> str:
 
 
 def _no_reference(table: str) -> str:
-    raise ValueError(f"`ref('{table}')` works in `from: {{sql: …}}` only")
+    raise _RefOutsideSql(f"`ref('{table}')` works in `from: {{sql: …}}` only")
+
+
+class _RefOutsideSql(ValueError):
+    pass
 
 
 def fill_placeholders(text: str, values: Mapping[str, str], unknown: Callable[[str], None] | None = None) -> str:
