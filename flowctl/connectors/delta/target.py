@@ -87,10 +87,12 @@ class DeltaTarget:
     def put_aside(
         self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
     ) -> None:
-        history.replace_rows_of_number(spark, self._location(object), frame, columns, job, "quarantine")
+        history.put_aside(spark, self._location(object), frame, columns, job)
 
     def lease_folder(self, object: ObjectName) -> str:
-        return f"{self._location(object).url}/_flowctl/lease"
+        # Not inside the table's folder: for Delta's catalog a path that exists is a table, and CREATE then does nothing.
+        folder, _, name = self._location(object).url.rpartition("/")
+        return f"{folder}/_flowctl/lease/{name}"
 
     def _location(self, object: ObjectName) -> TableLocation:
         return location_of(self._root, object, self._storage)
@@ -133,9 +135,7 @@ def _statement(
     elif job.mode == "append":
         sql = statements.insert(table, view, job.columns, present)
     else:
-        bounds = batch.key_bounds(frame, job)
-        deleted_at = job.at if job.soft_deletes else None
-        sql = statements.merge(table, view, job.columns, present, job.key, job.compared, bounds, deleted_at)
+        sql = statements.merge(location, view, job, present, batch.key_bounds(frame, job))
     return lambda: spark.sql(sql).collect()
 
 
