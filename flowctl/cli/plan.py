@@ -40,8 +40,9 @@ def command(spec_path: str, out: str | None, detailed_exitcode: bool, variables:
     return exit_code(planned.plan, detailed=detailed_exitcode)
 
 
-def show(plan: Plan, spec_path: str, out: str | None = None) -> None:
-    """The plan on stdout: with colours on a terminal, stable plain text otherwise."""
+def show(plan: Plan, spec_path: str | None, out: str | None = None) -> None:
+    """The plan on stdout: with colours on a terminal, stable plain text otherwise. Without ``spec_path`` it is about
+    to be executed and does not say how."""
     from flowctl.plan.render import to_rich, to_text
 
     if not sys.stdout.isatty():

@@ -40,12 +40,13 @@ class Piece:
 Line = tuple[Piece, ...]
 
 
-def to_text(plan: Plan, spec_path: str, out: str | None = None) -> str:
-    """Plain text without a line break at the end. ``out`` is where the plan was saved."""
+def to_text(plan: Plan, spec_path: str | None, out: str | None = None) -> str:
+    """Plain text without a line break at the end. ``out`` is where the plan was saved; without ``spec_path`` the last
+    line, which says how to apply it, is left out."""
     return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines(plan, spec_path, out))
 
 
-def to_rich(plan: Plan, spec_path: str, out: str | None = None) -> Text:
+def to_rich(plan: Plan, spec_path: str | None, out: str | None = None) -> Text:
     """The same text with colours, for a terminal."""
     from rich.text import Text
 
@@ -58,7 +59,7 @@ def to_rich(plan: Plan, spec_path: str, out: str | None = None) -> Text:
     return text
 
 
-def lines(plan: Plan, spec_path: str, out: str | None = None) -> Iterator[Line]:
+def lines(plan: Plan, spec_path: str | None, out: str | None = None) -> Iterator[Line]:
     """The whole plan, line by line. Tables with nothing to do and nothing to say are only counted."""
     yield (
         Piece(plan.flow, "bold"),
@@ -71,8 +72,9 @@ def lines(plan: Plan, spec_path: str, out: str | None = None) -> Iterator[Line]:
     for step in shown:
         yield ()
         yield from _step(step, width, objects)
-    yield ()
-    yield (Piece(_ending(plan, spec_path, out)),)
+    if spec_path is not None:
+        yield ()
+        yield (Piece(_ending(plan, spec_path, out)),)
 
 
 def _is_shown(step: Step) -> bool:

@@ -50,12 +50,12 @@ class ApplyRequest:
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended. ``outcomes`` is empty when the plan was not approved."""
+    """How a run ended. ``record`` is what the run history keeps; None when the plan was not approved."""
 
     run_id: str
     plan: Plan
-    outcomes: tuple[TableOutcome, ...]
     exit_code: int
+    record: RunRecord | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def apply(spec: Spec, request: ApplyRequest, audience: Audience) -> RunResult:
     with Lease.acquire(blobs, run_id=run_id, lock_timeout=request.lock_timeout) as lease:
         planned = _planned(spec, request)
         if not audience.approve(planned.plan):
-            return RunResult(run_id, planned.plan, (), ExitCode.OK)
+            return RunResult(run_id, planned.plan, ExitCode.OK)
         run = _Run(spec, request, audience, planned, blobs, lease, run_id)
         return run.finish()
 
@@ -84,7 +84,8 @@ def _planned(spec: Spec, request: ApplyRequest) -> Planned:
     if request.plan_file is None:
         return make_plan(spec, request.options)
     saved = load(request.plan_file)
-    planned = make_plan(spec, replace(request.options, select=saved.select))
+    ids = tuple(step.id for step in saved.steps if step.action in RUNNABLE)
+    planned = make_plan(spec, PlanOptions(select=ids, estimate="none"))
     check_fresh(saved, spec, planned.world)
     return replace(planned, plan=saved)
 
@@ -109,8 +110,8 @@ class _Run:
             self._record(started, (), error.exit_code, self.planned.world.state.serial, error)
             raise
         code = exit_code(outcomes)
-        self._record(started, outcomes, code, serial, None)
-        return RunResult(self.run_id, plan, outcomes, code)
+        record = self._record(started, outcomes, code, serial, None)
+        return RunResult(self.run_id, plan, code, record)
 
     def _execute(self) -> tuple[tuple[TableOutcome, ...], int]:
         plan, document = self.planned.plan, self.planned.world.state
@@ -149,26 +150,25 @@ class _Run:
         code: int,
         serial: int,
         error: FlowctlError | None,
-    ) -> None:
+    ) -> RunRecord:
         plan = self.planned.plan
-        put_run(
-            self.blobs,
-            RunRecord(
-                id=self.run_id,
-                flow=plan.flow,
-                lineage=plan.lineage,
-                spec_digest=plan.spec_digest,
-                started_at=_rfc3339(started),
-                finished_at=_rfc3339(dt.datetime.now(dt.UTC)),
-                exit_code=code,
-                serial_before=plan.serial,
-                serial_after=serial,
-                plan=plan_json(plan),
-                tables=tuple(_table_run(outcome) for outcome in outcomes),
-                versions=_versions(),
-                error=_run_error(error) if error else None,
-            ),
+        record = RunRecord(
+            id=self.run_id,
+            flow=plan.flow,
+            lineage=plan.lineage,
+            spec_digest=plan.spec_digest,
+            started_at=_rfc3339(started),
+            finished_at=_rfc3339(dt.datetime.now(dt.UTC)),
+            exit_code=code,
+            serial_before=plan.serial,
+            serial_after=serial,
+            plan=plan_json(plan),
+            tables=tuple(_table_run(outcome) for outcome in outcomes),
+            versions=_versions(),
+            error=_run_error(error) if error else None,
         )
+        put_run(self.blobs, record)
+        return record
 
 
 def exit_code(outcomes: tuple[TableOutcome, ...]) -> int:

@@ -1,0 +1,118 @@
+"""`flowctl apply`: prints the plan, then executes exactly it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flowctl.cli import output
+from flowctl.cli.arguments import spec_argument, variables_option
+from flowctl.cli.options import chosen, plan_options
+from flowctl.cli.plan import show
+
+if TYPE_CHECKING:
+    from flowctl.model.step import Plan
+    from flowctl.run.apply import RunResult
+    from flowctl.run.events import Listener
+
+
+@click.command("apply")
+@spec_argument
+@click.option(
+    "--plan", "plan_file", type=click.Path(dir_okay=False), help="Execute this saved plan; refused when it is stale."
+)
+@click.option("--confirm", is_flag=True, help="Ask before anything is changed.")
+@click.option("--parallel", type=click.IntRange(1, 64), metavar="N", help="Tables at once.  [default: by the machine]")
+@click.option(
+    "--lock-timeout", default="0s", show_default=True, metavar="DURATION", help="How long to wait for another run."
+)
+@plan_options
+@variables_option
+def command(
+    spec_path: str,
+    plan_file: str | None,
+    confirm: bool,
+    parallel: int | None,
+    lock_timeout: str,
+    variables: dict[str, str],
+    **given: Any,
+) -> int:
+    """Print the plan and execute it: exactly that, exactly once."""
+    from flowctl.plan.planning import PlanOptions
+    from flowctl.run.apply import ApplyRequest, Audience, apply
+    from flowctl.spec.load import load_spec
+
+    settings = output.settings()
+    as_json = settings.format == "json"
+    options = PlanOptions(**chosen(given))
+    _refuse_terms_beside_plan(plan_file, options)
+    request = ApplyRequest(
+        options=options,
+        plan_file=Path(plan_file) if plan_file else None,
+        parallel=parallel,
+        lock_timeout=_seconds(lock_timeout),
+        verbose=settings.verbose,
+    )
+
+    def approve(plan: Plan) -> bool:
+        if not as_json:
+            show(plan, None)
+        if not confirm or not plan.count("create", "change", "recover"):
+            return True
+        return click.confirm("Apply this?", err=True)
+
+    spec = load_spec([spec_path], variables)
+    with _listener(settings) as listener:
+        result = apply(spec, request, Audience(approve, listener, output.write_line))
+    _conclude(result, as_json=as_json)
+    return result.exit_code
+
+
+@contextmanager
+def _listener(settings: output.OutputSettings) -> Iterator[Listener]:
+    from flowctl.cli import progress
+
+    if settings.log_format == "json":
+        yield progress.json_lines(output.write_line)
+    elif sys.stderr.isatty() and not settings.verbose:
+        from rich.console import Console
+
+        with progress.bars(Console(stderr=True), output.write_line, settings.verbose) as listener:
+            yield listener
+    else:
+        yield progress.plain_lines(output.write_line, settings.verbose)
+
+
+def _conclude(result: RunResult, *, as_json: bool) -> None:
+    """What the run came to: one line, or the run's record as JSON."""
+    if as_json:
+        output.write_json(result.record.to_json() if result.record else {"run": None})
+        return
+    if result.record is None:
+        output.write_result("Nothing was changed.")
+        return
+    done = [result.record.count(outcome) for outcome in ("committed", "unchanged", "failed", "stopped", "skipped")]
+    words = ("committed", "up to date", "failed", "stopped", "skipped")
+    counted = ", ".join(f"{number} {word}" for number, word in zip(done, words, strict=True) if number)
+    output.write_result(f"run {result.run_id}: {counted or 'nothing to do'}")
+
+
+def _refuse_terms_beside_plan(plan_file: str | None, options: Any) -> None:
+    if plan_file and (options.select or options.exclude or options.full_refresh):
+        raise click.UsageError(
+            "--plan executes what was saved: --select, --exclude and --full-refresh belong to `plan`"
+        )
+
+
+def _seconds(text: str) -> float:
+    from flowctl.spec.units import seconds
+
+    try:
+        return seconds(text)
+    except (ValueError, KeyError) as error:
+        raise click.BadParameter(f"{text!r} is no duration such as 30s or 10m", param_hint="--lock-timeout") from error
