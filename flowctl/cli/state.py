@@ -1,0 +1,294 @@
+"""`flowctl state`: what the state store remembers, and changes to it, each shown as a diff and asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flowctl.cli import output
+from flowctl.cli.arguments import spec_argument, variables_option
+from flowctl.errors import ExitCode, StoppedByPolicy, UsageError
+
+if TYPE_CHECKING:
+    from flowctl.observe.world import Observed
+    from flowctl.spec.spec import Spec, TableSpec
+    from flowctl.state.document import StateDocument, TableState
+
+#: The version of the JSON that ``--format json`` prints.
+FORMAT = 1
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@click.group("state")
+def command() -> None:
+    """Show and change what the state store remembers. Numbers only rise; no version is ever lost."""
+
+
+@command.command("list")
+@spec_argument
+@variables_option
+def list_tables(spec_path: str, variables: Mapping[str, str]) -> int:
+    """All tables: number, position, last run, what is begun."""
+    from flowctl.model.position import describe
+    from flowctl.state import codec
+
+    spec, document = _read(spec_path, variables)
+    if output.settings().format == "json":
+        output.write_json(_document(spec, document, tables=codec.to_json(document)["tables"]))
+        return ExitCode.OK
+    output.write_result(f"{spec.flow}  serial {document.serial}  lineage {document.lineage}")
+    for table_id, table in sorted(document.tables.items()):
+        output.write_result(f"{table_id:<24}  #{table.seq:<6} {describe(table.position):<34} {_remark(table)}".rstrip())
+    return ExitCode.OK
+
+
+@command.command("show")
+@spec_argument
+@click.argument("table_id", metavar="ID")
+@variables_option
+def show(spec_path: str, table_id: str, variables: Mapping[str, str]) -> int:
+    """Everything recorded of one table, as JSON."""
+    from flowctl.state import codec
+
+    spec, document = _read(spec_path, variables)
+    table = _known(document, table_id)
+    output.write_json(_document(spec, document, id=table_id, table=codec.table_to_json(table)))
+    return ExitCode.OK
+
+
+@command.command("set")
+@spec_argument
+@click.argument("table_id", metavar="ID")
+@click.option("--position", help="A cursor's value, `beginning`, `full`, or JSON as `state show` prints it.")
+@click.option("--accept-definition", is_flag=True, help="Go on from here with what the spec says now.")
+@yes_option
+@variables_option
+def set_table(
+    spec_path: str,
+    table_id: str,
+    position: str | None,
+    accept_definition: bool,
+    yes: bool,
+    variables: Mapping[str, str],
+) -> int:
+    """Change where a table goes on from; its number stays. Rows at the position itself are read again."""
+    from flowctl.state import changes
+    from flowctl.state import document as documents
+
+    if position is None and not accept_definition:
+        raise UsageError("nothing to set", hint="Give --position, --accept-definition or both")
+
+    def changed(_: Spec, document: StateDocument) -> StateDocument:
+        table = _known(document, table_id)
+        if position is not None:
+            document = documents.with_position(document, table_id, changes.position_from_text(position, table))
+        return documents.with_definition_accepted(document, table_id) if accept_definition else document
+
+    return _change(spec_path, variables, "set", changed, yes=yes)
+
+
+@command.command("reset")
+@spec_argument
+@click.argument("table_ids", metavar="ID...", nargs=-1, required=True)
+@yes_option
+@variables_option
+def reset(spec_path: str, table_ids: tuple[str, ...], yes: bool, variables: Mapping[str, str]) -> int:
+    """Forget tables, all but their numbers: the next run reads them from the beginning. Touches no target."""
+    from flowctl.state import document as documents
+
+    def changed(_: Spec, document: StateDocument) -> StateDocument:
+        for table_id in table_ids:
+            _known(document, table_id)
+            document = documents.reset(document, table_id)
+        return document
+
+    return _change(spec_path, variables, "reset", changed, yes=yes)
+
+
+@command.command("adopt")
+@spec_argument
+@click.argument("table_id", metavar="ID")
+@click.option("--position", help="Where to go on from, when the target has no record of it; as for `state set`.")
+@yes_option
+@variables_option
+def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variables: Mapping[str, str]) -> int:
+    """Take number, position and schema from the target as it is. Touches no data."""
+    from flowctl.state import changes
+    from flowctl.state import document as documents
+
+    def changed(spec: Spec, document: StateDocument) -> StateDocument:
+        table, observed = _observed(spec, table_id)
+        if observed.target is None:
+            raise StoppedByPolicy(f"{table.target} is not there", hint="The next run creates it", mark=table.mark)
+        column = observed.source.column(table.cursor.column) if observed.source and table.cursor else None
+        given = (
+            changes.position_from_text(position, document.table(table_id), column.type if column else None)
+            if position is not None
+            else None
+        )
+        return documents.adopt(document, table_id, observed.target, observed.commit, given)
+
+    return _change(spec_path, variables, "adopt", changed, yes=yes)
+
+
+@command.command("history")
+@spec_argument
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The newest so many.")
+@variables_option
+def history(spec_path: str, limit: int, variables: Mapping[str, str]) -> int:
+    """The kept versions of the state, newest first, with what each changed."""
+    from flowctl.state.changes import differences
+
+    spec, store = _store(spec_path, variables)
+    kept = store.history()
+    versions: list[dict[str, Any]] = []
+    for version, older in list(zip(kept, [*kept[1:], None], strict=True))[:limit]:
+        document = store.read_serial(version.serial)
+        before = store.read_serial(older.serial) if older else None
+        versions.append(
+            {
+                "serial": version.serial,
+                "modified": version.modified.isoformat(timespec="seconds").replace("+00:00", "Z"),
+                "bytes": version.size,
+                "writer": document.write_id.rpartition("/")[0],
+                "changed": sorted({found.table for found in differences(before, document)}) if before else None,
+            }
+        )
+    if output.settings().format == "json":
+        output.write_json({"format": FORMAT, "flow": spec.flow, "versions": versions})
+    else:
+        for entry in versions:
+            changed = ", ".join(entry["changed"] or ())
+            output.write_result(f"{entry['serial']:>6}  {entry['modified']}  {entry['writer']:<24}  {changed}".rstrip())
+    return ExitCode.OK
+
+
+@command.command("rollback")
+@spec_argument
+@click.option("--to", "serial", type=click.IntRange(min=1), required=True, help="A serial that `state history` lists.")
+@yes_option
+@variables_option
+def rollback(spec_path: str, serial: int, yes: bool, variables: Mapping[str, str]) -> int:
+    """Write a new version with an older one's positions, definitions and schemas. Numbers do not fall."""
+    from flowctl.state import document as documents
+    from flowctl.state.location import open_flow
+    from flowctl.state.store import StateStore
+
+    def changed(spec: Spec, document: StateDocument) -> StateDocument:
+        return documents.rolled_back(document, StateStore(open_flow(spec)).read_serial(serial))
+
+    return _change(spec_path, variables, "rollback", changed, yes=yes)
+
+
+@command.command("unlock")
+@spec_argument
+@yes_option
+@variables_option
+def unlock(spec_path: str, yes: bool, variables: Mapping[str, str]) -> int:
+    """Release the lease in its holder's place. Only when the holder is surely dead and its Spark job with it."""
+    from flowctl.spec.load import load_spec
+    from flowctl.state import lease
+    from flowctl.state.location import open_flow
+
+    spec = load_spec([spec_path], variables)
+    blobs = open_flow(spec)
+    held = lease.current(blobs)
+    if held is None or held.released:
+        _say_unlocked(spec, None)
+        return ExitCode.OK
+    output.write_line(f"- held by {held.describe()}")
+    _ask("Release it?", yes=yes)
+    lease.break_lease(blobs)
+    _say_unlocked(spec, held.describe())
+    return ExitCode.OK
+
+
+def _change(
+    spec_path: str,
+    variables: Mapping[str, str],
+    verb: str,
+    changed: Callable[[Spec, StateDocument], StateDocument],
+    *,
+    yes: bool,
+) -> int:
+    """One change under the lease: shown, asked for, written as the next number."""
+    from flowctl.state.changes import differences, render
+    from flowctl.state.lease import Lease
+
+    spec, store = _store(spec_path, variables)
+    with Lease.acquire(store.blobs, run_id=f"state {verb}") as lease:
+        before = store.read()
+        after = changed(spec, before)
+        found = differences(before, after)
+        for line in render(found):
+            output.write_line(line)
+        if found:
+            _ask("Write this?", yes=yes)
+            lease.check()
+            after = store.write(after)
+    if output.settings().format == "json":
+        shown = [difference.to_json() for difference in found]
+        output.write_json(_document(spec, after, serial_before=before.serial, changes=shown))
+    else:
+        output.write_result(f"serial {before.serial} → {after.serial}" if found else "Nothing to change.")
+    return ExitCode.OK
+
+
+def _ask(question: str, *, yes: bool) -> None:
+    if not yes:
+        click.confirm(question, abort=True, err=True)
+
+
+def _say_unlocked(spec: Spec, holder: str | None) -> None:
+    if output.settings().format == "json":
+        output.write_json({"format": FORMAT, "flow": spec.flow, "released": holder})
+    else:
+        output.write_result("Released." if holder else "Nobody holds it.")
+
+
+def _store(spec_path: str, variables: Mapping[str, str]) -> tuple[Spec, Any]:
+    from flowctl.spec.load import load_spec
+    from flowctl.state.location import open_flow
+    from flowctl.state.store import StateStore
+
+    spec = load_spec([spec_path], variables)
+    return spec, StateStore(open_flow(spec))
+
+
+def _read(spec_path: str, variables: Mapping[str, str]) -> tuple[Spec, StateDocument]:
+    spec, store = _store(spec_path, variables)
+    return spec, store.read()
+
+
+def _known(document: StateDocument, table_id: str) -> TableState:
+    if table_id in document.tables:
+        return document.tables[table_id]
+    known = ", ".join(sorted(document.tables)[:10]) or "none"
+    raise UsageError(f"state has no table {table_id!r}", hint=f"Known are: {known}")
+
+
+def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed]:
+    """The table (of a pattern, too) and what its source and target say now."""
+    from flowctl.observe.observation import Request, observe
+
+    world, resolved = observe(spec, Request(select=(table_id,), estimate="none"))
+    observed = world.tables.get(table_id)
+    if observed is None:
+        raise UsageError(f"{table_id!r} is not the id of one table")
+    if observed.error is not None:
+        raise observed.error
+    return next(table for table in resolved.tables if table.id == table_id), observed
+
+
+def _document(spec: Spec, document: StateDocument, **more: Any) -> dict[str, Any]:
+    return {"format": FORMAT, "flow": spec.flow, "lineage": document.lineage, "serial": document.serial, **more}
+
+
+def _remark(table: TableState) -> str:
+    if table.intent is not None:
+        fate = "to be given up" if table.given_up else f"begun by run {table.intent.run_id}"
+        return f"number {table.intent.seq} {fate}"
+    return "forgotten" if table.forgotten else f"run {table.last_run}" if table.last_run else ""

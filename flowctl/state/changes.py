@@ -1,0 +1,118 @@
+"""What one document changes in another, field by field, and positions as people write them: for `flowctl state`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from flowctl.errors import UsageError
+from flowctl.model import position as positions
+from flowctl.model import value
+from flowctl.model.position import CursorPosition, NoPosition, Position, VersionPosition
+from flowctl.model.types import DataType
+from flowctl.state import codec
+from flowctl.state.document import StateDocument, TableState
+
+#: In the order they are shown.
+FIELDS = (
+    "seq", "highest", "intent_id", "position", "definition", "schema", "target_columns", "target_id",
+    "target_version", "deletes_checked_at", "last_run", "intent", "given_up",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One field of one table. ``before`` and ``after`` are JSON as the codec writes it; ``text`` is for people."""
+
+    table: str
+    field: str
+    before: Any
+    after: Any
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"table": self.table, "field": self.field, "before": self.before, "after": self.after}
+
+
+def differences(before: StateDocument, after: StateDocument) -> list[Difference]:
+    """By table id, then in the order of :data:`FIELDS`."""
+    return [
+        difference
+        for table_id in sorted({*before.tables, *after.tables})
+        for difference in _of_table(table_id, before.table(table_id), after.table(table_id))
+    ]
+
+
+def render(found: list[Difference]) -> list[str]:
+    """Lines for people: each table once, its fields below it."""
+    lines: list[str] = []
+    for at, difference in enumerate(found):
+        if at == 0 or found[at - 1].table != difference.table:
+            lines.append(f"~ {difference.table}")
+        lines.append(f"    {difference.field.replace('_', ' '):<18}  {difference.text}")
+    return lines
+
+
+def position_from_text(text: str, table: TableState, cursor_type: DataType | None = None) -> Position | None:
+    """``beginning``; ``full`` for a source that is always read in full; JSON as `state show` prints it; or a cursor's
+    or version's plain value, of the type recorded for the table (or ``cursor_type``). :class:`UsageError` otherwise."""
+    try:
+        if text.lstrip().startswith("{"):
+            return positions.from_json(json.loads(text))
+        match text, table.position:
+            case "beginning", _:
+                return None
+            case "full", _:
+                return NoPosition()
+            case _, CursorPosition(at):
+                return CursorPosition(value.from_text(at.type, text))
+            case _, VersionPosition():
+                return VersionPosition(int(text))
+    except (ValueError, KeyError, TypeError, ArithmeticError) as cause:
+        raise UsageError(f"{text!r} is no position of this table: {cause}", hint=_WAYS) from cause
+    known = cursor_type or _recorded_cursor_type(table)
+    if known is None:
+        raise UsageError(f"{text!r}: the type of this table's position is not known", hint=_WAYS)
+    return position_from_text(json.dumps({"kind": "cursor", "type": str(known), "value": text}), table)
+
+
+_WAYS = (
+    "Write `beginning`, `full`, the cursor's value, or JSON as `flowctl state show` prints it, such as "
+    '{"kind": "cursor", "type": "timestamp[us, tz=UTC]", "value": "2026-01-01T00:00:00Z"}'
+)
+
+
+def _recorded_cursor_type(table: TableState) -> DataType | None:
+    cursor = table.definition.get("cursor")
+    return next((column.type for column in table.schema if column.name == cursor), None)
+
+
+def _of_table(table_id: str, before: TableState, after: TableState) -> list[Difference]:
+    old, new = codec.table_to_json(before), codec.table_to_json(after)
+    return [
+        Difference(table_id, field, old.get(field), new.get(field), _text(field, before, after))
+        for field in FIELDS
+        if old.get(field) != new.get(field)
+    ]
+
+
+def _text(field: str, before: TableState, after: TableState) -> str:
+    return f"{_described(field, before)} → {_described(field, after)}"
+
+
+def _described(field: str, table: TableState) -> str:
+    match field:
+        case "position":
+            return positions.describe(table.position)
+        case "definition":
+            return "recorded" if table.definition else "as the next plan finds it"
+        case "schema" | "target_columns":
+            return f"{len(getattr(table, field))} columns"
+        case "intent":
+            return f"number {table.intent.seq} of run {table.intent.run_id}" if table.intent else "none"
+        case "given_up":
+            return "to be given up" if table.given_up else "to be finished"
+        case _:
+            known = getattr(table, field)
+            return "none" if known in (None, "") else str(known)
