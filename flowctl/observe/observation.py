@@ -180,6 +180,7 @@ def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
         written.error,
         source := read.sources.get(table.id),
         head := read.heads.get(table.id),
+        head.failure if isinstance(head, Head) else None,
         target := written.targets.get(table.id),
         commit := written.commits.get(table.id),
     )

@@ -1,0 +1,368 @@
+"""Which step a table gets, for every state that it and its target can be in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flowctl.diagnostics import Mark
+from flowctl.errors import StoppedByPolicy, TransientError
+from flowctl.model import types
+from flowctl.model.interval import Interval
+from flowctl.model.position import FilesPosition, FileStamp, NoPosition, UpstreamPosition
+from flowctl.model.table_info import Column, RowEstimate
+from flowctl.observe.observation import Request
+from flowctl.plan.build import build
+from flowctl.resolve.resolve import Resolved
+from flowctl.spec.spec import ColumnRules, Cursor, DetectMissingKeys, Expectation, Guard
+from tests.unit.plan.worlds import (
+    MARK,
+    ORDERS,
+    at,
+    committed,
+    cursor,
+    flow,
+    head,
+    intent,
+    observed,
+    plan,
+    recorded,
+    source,
+    sql_table,
+    step,
+    table,
+    target,
+    world,
+)  # fmt: skip
+
+OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
+REFRESH = Request(full_refresh=("orders",))
+
+
+def unchanged_target(position=OLD):
+    return {"target": target(), "commit": committed(position=position)}
+
+
+def test_first_run_creates_and_reads_from_the_beginning():
+    made = step(table(), observed(head(NEW)))
+    assert (made.action, made.seq, made.reason, made.write_full) == ("create", 1, "first run", False)
+    assert made.interval == Interval(None, NEW, "updated_at")
+    assert made.statements and made.statements[0].startswith("CREATE TABLE")
+    assert made.state_after == {"seq": 1, "position": {"kind": "cursor", **NEW.at.to_json()}}
+
+
+def test_first_run_starts_at_cursor_start():
+    made = step(table(cursor=Cursor("updated_at", start="2020-01-01T00:00:00Z")), observed(head(NEW)))
+    assert made.interval.read_from == at("2020-01-01T00:00:00Z")
+
+
+def test_new_rows_are_read_from_the_recorded_position():
+    made = step(table(), observed(head(NEW), **unchanged_target()), recorded(table(), OLD))
+    assert (made.action, made.seq, made.via) == ("change", 4, "staged")
+    assert made.interval == Interval(OLD, NEW, "updated_at", read_from=OLD.at)
+    assert (made.schema, made.statements) == ((), ())
+
+
+def test_nothing_new_is_nothing_to_do():
+    made = step(table(), observed(head(OLD), **unchanged_target()), recorded(table(), OLD))
+    assert (made.action, made.reason, made.seq, made.interval) == ("none", "no new rows", 3, None)
+
+
+def test_a_table_without_a_position_always_has_work():
+    spec = table(mode="truncate")
+    made = step(spec, observed(head(NoPosition()), **unchanged_target(NoPosition())), recorded(spec, NoPosition()))
+    assert (made.action, made.reason, made.write_full, made.via) == ("change", "always reads in full", True, "direct")
+
+
+def test_foreign_target_stops_and_names_both_ways_on():
+    made = step(table(), observed(head(NEW), target=target()))
+    assert (made.action, made.stopped_by) == ("stop", "policy")
+    assert made.reason == "lake:orders exists and was not made by this flow"
+    assert "state adopt" in made.hint and "--full-refresh orders" in made.hint
+
+
+def test_foreign_target_is_replaced_by_a_full_refresh_and_said_to_be_destructive():
+    made = step(table(), observed(head(NEW), target=target()), request=REFRESH)
+    assert (made.action, made.write_full, made.seq) == ("change", True, 1)
+    assert made.notes == ("destructive: replaces all that lake:orders holds now (1,000 rows)",)
+
+
+def test_scd2_never_takes_over_a_foreign_target():
+    spec = table(mode="scd2", key=("id",), valid_from="updated_at")
+    made = step(spec, observed(head(NoPosition()), target=target()), request=REFRESH)
+    assert made.action == "stop" and "--full-refresh" not in made.hint
+
+
+def test_an_adopted_target_is_gone_on_with():
+    state = recorded(table(), None, seq=0, intent_id="", definition={}, schema=(), highest=0)
+    made = step(table(), observed(head(NEW), target=target()), state)
+    assert (made.action, made.seq) == ("change", 1)
+
+
+@pytest.mark.parametrize(
+    ("commit", "found"),
+    [
+        pytest.param(committed(5, "i5"), "number 5, ahead of", id="ahead"),
+        pytest.param(committed(2, "i2"), "number 2, behind", id="behind"),
+        pytest.param(None, "no number of this flow, behind", id="restored"),
+        pytest.param(committed(3, "other"), "number 3, not", id="another-intent"),
+    ],
+)
+def test_a_target_that_disagrees_with_state_stops(commit, found):
+    made = step(table(), observed(head(NEW), target=target(), commit=commit), recorded(table(), OLD))
+    assert made.action == "stop"
+    assert made.reason == f"the target carries {found} the recorded number 3"
+    assert "state adopt" in made.hint
+
+
+def test_another_table_of_the_same_name_stops():
+    made = step(table(), observed(head(NEW), target=target(identity="delta-2")), recorded(table(), OLD))
+    assert made.reason == "lake:orders is another table than the one this flow has written"
+
+
+def test_a_dropped_target_stops_unless_it_is_to_be_made_anew():
+    seen = observed(head(NEW))
+    assert step(table(), seen, recorded(table(), OLD)).reason == "lake:orders is gone"
+    anew = step(table(), seen, recorded(table(), OLD), REFRESH)
+    assert (anew.action, anew.seq, anew.interval.lower) == ("create", 4, None)
+
+
+@pytest.mark.parametrize("ahead", [None, 7])
+def test_a_full_refresh_changes_the_position_and_never_the_number(ahead):
+    commit = committed(ahead, "other") if ahead else committed(position=OLD)
+    made = step(table(), observed(head(NEW), target=target(), commit=commit), recorded(table(), OLD), REFRESH)
+    assert (made.action, made.seq, made.write_full) == ("change", (ahead or 3) + 1, True)
+    assert made.interval.lower is None
+
+
+def test_a_changed_definition_stops_and_names_both_ways_on():
+    before = table(mode="append")
+    made = step(table(), observed(head(NEW), **unchanged_target()), recorded(before, OLD))
+    assert made.reason == 'the definition changed: cursor: none → updated_at; key: none → ["id"]; mode: append → merge'
+    assert "--full-refresh orders" in made.hint and "--accept-definition" in made.hint
+    refreshed = step(table(), observed(head(NEW), **unchanged_target()), recorded(before, OLD), REFRESH)
+    assert refreshed.action == "change"
+
+
+def test_a_source_of_the_same_name_in_another_database_is_a_changed_definition():
+    made = step(
+        table(), observed(head(NEW), source(identity="postgres:8/1"), **unchanged_target()), recorded(table(), OLD)
+    )
+    assert made.reason == "the definition changed: source_identity: postgres:7/16384 → postgres:8/1"
+
+
+def test_a_begun_number_is_finished_with_its_own_interval():
+    begun = Interval(OLD, cursor("2026-11-20T01:00:00Z"), "updated_at", read_from=OLD.at)
+    state = recorded(table(), OLD, intent=intent(table(), begun), highest=4)
+    made = step(table(), observed(head(NEW), **unchanged_target()), state)
+    assert (made.action, made.seq, made.interval, made.record_only) == ("recover", 4, begun, False)
+
+
+def test_a_begun_number_that_has_landed_is_only_recorded():
+    begun = Interval(OLD, NEW, "updated_at")
+    state = recorded(table(), OLD, intent=intent(table(), begun), highest=4)
+    made = step(table(), observed(head(NEW), target=target(version=8), commit=committed(4, "i4", NEW)), state)
+    assert (made.action, made.seq, made.record_only) == ("recover", 4, True)
+
+
+def test_the_first_number_ever_is_finished_though_its_target_was_only_created():
+    state = recorded(table(), None, seq=0, intent_id="", definition={}, target_id="", highest=1,
+                     intent=intent(table(), Interval(None, NEW, "updated_at"), seq=1, target_id=""))  # fmt: skip
+    made = step(table(), observed(head(NEW), target=target()), state)
+    assert (made.action, made.seq) == ("recover", 1)
+
+
+def test_a_begun_full_refresh_replaces_when_it_is_finished():
+    begun = intent(table(), Interval(None, NEW, "updated_at"), replaces=True)
+    made = step(table(), observed(head(NEW), **unchanged_target()), recorded(table(), OLD, intent=begun, highest=4))
+    assert (made.action, made.write_full) == ("recover", True)
+
+
+def test_a_begun_number_of_another_definition_stops():
+    begun = intent(table(mode="append"), Interval(OLD, NEW, "updated_at"))
+    made = step(table(), observed(head(NEW), **unchanged_target()), recorded(table(), OLD, intent=begun, highest=4))
+    assert made.action == "stop" and made.reason.startswith("the definition changed")
+
+
+def test_a_begun_interval_whose_files_are_gone_stops():
+    spec = table(mode="append")
+    files = FilesPosition((FileStamp("a.csv", 1, "t1"), FileStamp("b.csv", 1, "t2")))
+    begun = intent(spec, Interval(FilesPosition(files.files[:1]), files))
+    state = recorded(spec, FilesPosition(files.files[:1]), intent=begun, highest=4)
+    there = head(FilesPosition(files.files[:1]))
+    commit = committed(position=FilesPosition(files.files[:1]))
+    made = step(spec, observed(there, target=target(), commit=commit, positions="files"), state)
+    assert made.reason == "the interrupted run read b.csv, gone or changed since"
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_a_number_that_was_given_up_is_void_and_the_next_one_starts(landed):
+    state = recorded(table(), OLD, intent=intent(table(), Interval(OLD, NEW)), given_up=True, highest=4)
+    commit = committed(4, "i4", NEW) if landed else committed(position=OLD)
+    made = step(table(), observed(head(NEW), target=target(), commit=commit), state)
+    assert (made.action, made.seq) == ("change", 5)
+    assert made.notes[0].startswith("number 4, begun by run 20261119T221004-1, is given up")
+
+
+@pytest.mark.parametrize("position", [cursor("2026-11-01T00:00:00Z"), None])
+def test_append_never_goes_back_behind_what_the_target_has(position):
+    spec = table(mode="append", cursor=Cursor("updated_at"))
+    made = step(spec, observed(head(NEW), **unchanged_target()), recorded(spec, position))
+    assert made.action == "stop" and made.reason.endswith("appending again would double them")
+
+
+def test_merge_may_go_back():
+    made = step(table(), observed(head(NEW), **unchanged_target()), recorded(table(), cursor("2026-11-01T00:00:00Z")))
+    assert made.action == "change"
+
+
+@pytest.mark.parametrize(
+    ("error", "by"),
+    [(TransientError("pg cannot be reached"), "error"), (StoppedByPolicy("infinite cursor"), "policy")],
+)
+def test_what_cannot_be_observed_stops_its_table_and_what_needs_it(error, by):
+    orders, other, daily = table(), table("other"), sql_table("daily", "orders")
+    seen = {"orders": observed(error=error), "other": observed(head(NEW)), "daily": observed(source=None)}
+    steps = {made.id: made for made in plan(world(seen), orders, other, daily).steps}
+    assert {id: made.action for id, made in steps.items()} == {"orders": "stop", "other": "create", "daily": "stop"}
+    assert (steps["orders"].reason, steps["orders"].stopped_by) == (error.message, by)
+    assert (steps["daily"].reason, steps["daily"].stopped_by) == ("needs orders, which is stopped", "dependency")
+
+
+def test_a_missing_object_is_an_error_of_its_table():
+    made = step(table(), observed(source=None))
+    assert (made.action, made.stopped_by, made.reason) == ("stop", "error", "pg:public.orders does not exist")
+
+
+def test_a_table_that_left_the_spec_is_shown_unless_only_some_are_selected():
+    seen = world({"orders": observed(head(NEW))}, {"gone": recorded(table("gone"), OLD)})
+    assert [(made.id, made.action) for made in plan(seen, table()).steps] == [("orders", "create"), ("gone", "removed")]
+    assert len(plan(seen, table(), request=Request(select=("orders",))).steps) == 1
+
+
+def test_a_pattern_that_cannot_be_listed_stops_alone_and_removes_nothing():
+    states = {"raw_a": recorded(table("raw_a"), OLD), "gone": recorded(table("gone"), OLD)}
+    pattern = table("raw_${table}", mode="truncate")
+    seen = world({"orders": observed(head(NEW))}, states, unexpanded={pattern.id: TransientError("no route")})
+    made = build(flow(table(), pattern), Resolved((table(),), {"orders": ()}, frozenset({"orders"})), seen, Request())
+    assert [(one.id, one.action) for one in made.steps] == [
+        ("orders", "create"),
+        ("raw_${table}", "stop"),
+        ("gone", "removed"),
+    ]
+
+
+def test_sql_tables_follow_the_numbers_of_what_they_read():
+    orders, daily = table(), sql_table("daily", "orders")
+    states = {"orders": recorded(orders, OLD), "daily": recorded(daily, UpstreamPosition((("orders", 3),)))}
+    downstream = observed(None, None, target(), committed(3, "i3", table="daily"))
+
+    def made(orders_head):
+        seen = {"orders": observed(head(orders_head), **unchanged_target()), "daily": downstream}
+        return plan(world(seen, states), orders, daily).steps[1]
+
+    assert (made(OLD).action, made(OLD).reason) == ("none", "nothing changed upstream")
+    assert (made(NEW).action, made(NEW).reason, made(NEW).needs) == ("change", "orders changed", ("orders",))
+    assert made(NEW).interval.upper == UpstreamPosition((("orders", 4),))
+
+
+def test_a_sql_table_over_one_that_was_never_loaded_and_is_not_selected_stops():
+    made = plan(world({"daily": observed(source=None)}), table(), sql_table("daily", "orders"),
+                request=Request(select=("daily",))).steps[0]  # fmt: skip
+    assert (made.action, made.hint) == ("stop", "Select it too: --select +daily")
+
+
+def test_a_sql_table_waits_for_the_first_rows_of_what_it_reads():
+    seen = {"orders": observed(head(None, rows=0)), "daily": observed(source=None)}
+    steps = plan(world(seen), table(), sql_table("daily", "orders")).steps
+    assert [(made.action, made.reason) for made in steps] == [
+        ("none", "the source has no rows"),
+        ("none", "orders has no rows yet"),
+    ]
+
+
+def test_types_of_sql_tables_are_known_when_declared_or_recorded():
+    once = sql_table("daily", columns=ColumnRules(types={"one": "bigint"}))
+    seen = observed(None, None)
+    assert step(once, seen).target_columns == (Column("one", types.INT64),)
+    assert step(sql_table("daily"), seen).schema is None
+
+
+@pytest.mark.parametrize(
+    ("checked_at", "action"),
+    [(None, "change"), ("2026-11-19T05:00:00.000000Z", "change"), ("2026-11-20T05:00:00.000000Z", "none")],
+)
+def test_missing_keys_are_looked_for_when_it_is_time(checked_at, action):
+    spec = table(deletes=DetectMissingKeys(every=86400))
+    state = recorded(
+        spec,
+        OLD,
+        deletes_checked_at=checked_at,
+        target_columns=(*target().columns, Column("_deleted_at", types.TIMESTAMP)),
+    )
+    kept = target((*ORDERS, Column("_deleted_at", types.TIMESTAMP)))
+    made = step(spec, observed(head(OLD), target=kept, commit=committed(position=OLD)), state)
+    assert (made.action, made.check_deletes) == (action, action == "change")
+
+
+def test_an_empty_source_trips_max_deleted_before_anything_is_read():
+    spec = table(deletes=DetectMissingKeys(action="hard"))
+    made = step(spec, observed(head(None, rows=0), **unchanged_target()), recorded(spec, OLD))
+    assert (made.action, made.reason) == ("stop", "guard max_deleted 10%: the source has no rows")
+
+
+@pytest.mark.parametrize(("rows", "action"), [(RowEstimate(0, "count"), "stop"), (RowEstimate(0, "stats"), "change")])
+def test_allow_empty_is_decided_by_a_count_and_never_by_statistics(rows, action):
+    spec = table(mode="truncate", guard=Guard(allow_empty=False))
+    seen = observed(replace(head(NoPosition()), rows=rows), **unchanged_target(NoPosition()))
+    made = step(spec, seen, recorded(spec, NoPosition()))
+    assert made.action == action
+    assert [(check.name, check.at) for check in made.checks] == [
+        ("allow_empty", "plan" if action == "stop" else "commit")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keys", "via"),
+    [
+        ({}, "direct"),
+        ({"guard": Guard(allow_empty=False)}, "direct"),
+        ({"guard": Guard(max_shrink=0.5)}, "staged"),
+        ({"expect": (Expectation("not_null", "id", None, "fail", MARK),)}, "direct"),
+        ({"expect": (Expectation("not_null", "id", None, "quarantine", MARK),)}, "staged"),
+        ({"expect": (Expectation("rows", None, {"min": 1}, "warn", MARK),)}, "staged"),
+        ({"expect": (Expectation("unique", "id", None, "fail", MARK),)}, "staged"),
+    ],
+)
+def test_only_aggregate_checks_need_a_staged_batch(keys, via):
+    assert step(table(mode="truncate", **keys), observed(head(NoPosition()))).via == via
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"columns": ColumnRules(exclude=("sssn",))}, 'columns.exclude: "sssn" is no column of pg:public.orders'),
+        ({"cursor": Cursor("changed")}, 'cursor.column: "changed" is no column of pg:public.orders'),
+        ({"key": ("order_id",)}, 'the key column "order_id" is not among the target\'s columns'),
+        ({"columns": ColumnRules(exclude=("id",))}, 'the key column "id" is not among the target\'s columns'),
+        ({"mode": "scd2", "key": ("id",), "valid_from": "amount"}, 'valid_from: "amount" is decimal(12,2), not a time'),
+    ],
+)
+def test_names_that_the_source_does_not_have_stop_the_first_run(keys, reason):
+    made = step(table(**keys), observed(head(NEW)))
+    assert (made.action, made.reason) == ("stop", reason)
+
+
+def test_the_place_of_a_stop_is_the_line_behind_it():
+    line = Mark("spec.yaml", 52, 7)
+    made = step(table(key=("nope",), marks={"key": line}), observed(head(NEW)))
+    assert made.mark == line
+
+
+def test_idle_tables_keep_their_schema_changes_for_the_next_rows():
+    wider = source((*ORDERS, Column("discount", types.Decimal(12, 2))))
+    made = step(table(), observed(head(OLD), wider, **unchanged_target()), recorded(table(), OLD))
+    assert (made.action, made.statements) == ("none", ())
+    assert [change.column for change in made.schema] == ["discount"]
+    assert made.notes == ("schema changes are made with the next rows",)

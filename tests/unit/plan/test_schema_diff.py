@@ -1,0 +1,242 @@
+"""Every difference between source, record and target, under every policy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flowctl.connectors.sqlite import CAPABILITIES as SQLITE
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.observe.observation import Request
+from flowctl.plan.projection import projection
+from flowctl.plan.schema_diff import Recorded, compare
+from flowctl.spec.spec import ColumnRules, DetectFlag, SchemaPolicies
+from tests.unit.plan.worlds import (
+    AMOUNT,
+    ID,
+    ORDERS,
+    UPDATED_AT,
+    committed,
+    cursor,
+    head,
+    observed,
+    recorded,
+    source,
+    step,
+    table,
+    target,
+)  # fmt: skip
+
+OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
+VAT = Column("vat", types.INT32)
+ONLY = Request(full_refresh=("orders",))
+
+
+def differing(now=ORDERS, *, there=None, before=ORDERS, left=None, request=None, **keys):
+    """The step when the source has ``now`` and had ``before``, the target has ``there`` and was left with ``left``."""
+    spec = table(**keys)
+    there = target(there or before)
+    state = recorded(spec, OLD, schema=tuple(before), target_columns=target(left or before).columns)
+    seen = observed(head(NEW), source(now), there, committed(position=OLD))
+    return step(spec, seen, state, request or Request())
+
+
+def told(made):
+    return [(change.column, change.change, change.action) for change in made.schema]
+
+
+def columns(made):
+    return {column.name: types.short(column.type) for column in made.target_columns}
+
+
+@pytest.mark.parametrize(
+    ("policy", "action", "statement"),
+    [
+        ("add", "add", "ALTER TABLE orders ADD COLUMNS (vat INT)"),
+        ("ignore", "ignore", ""),
+        ("fail", "fail", ""),
+    ],
+)
+def test_new_column(policy, action, statement):
+    made = differing((*ORDERS, VAT), on_schema_change=SchemaPolicies(new_column=policy))
+    assert told(made) == [("vat", "new_column", action)]
+    assert made.schema[0].statement == statement
+    assert made.schema[0].policy == f"on_schema_change.new_column: {policy}"
+    assert ("vat" in columns(made)) == (policy == "add")
+    assert made.action == ("stop" if policy == "fail" else "change")
+
+
+def test_a_column_that_was_ignored_is_not_told_again():
+    made = differing((*ORDERS, VAT), before=(*ORDERS, VAT), there=ORDERS, left=ORDERS,
+                     on_schema_change=SchemaPolicies(new_column="ignore"))  # fmt: skip
+    assert told(made) == [] and "vat" not in columns(made)
+
+
+def test_a_column_that_was_ignored_is_added_when_the_policy_says_so():
+    made = differing((*ORDERS, VAT), before=(*ORDERS, VAT), there=ORDERS, left=ORDERS)
+    assert told(made) == [("vat", "new_column", "add")]
+
+
+@pytest.mark.parametrize(("policy", "action"), [("widen", "widen"), ("fail", "fail")])
+def test_wider_type(policy, action):
+    made = differing(
+        (*ORDERS, replace(VAT, type=types.INT64)),
+        before=(*ORDERS, VAT),
+        on_schema_change=SchemaPolicies(wider_type=policy),
+    )
+    assert told(made) == [("vat", "wider_type", action)]
+    if policy == "widen":
+        assert made.statements == ("ALTER TABLE orders ALTER COLUMN vat TYPE BIGINT",)
+        assert columns(made)["vat"] == "bigint"
+
+
+def test_a_wider_type_that_the_target_cannot_take_is_another_type():
+    spec = table()
+    wanted = projection(spec, (*ORDERS, replace(VAT, type=types.INT64)))
+    before = {column.name: column for column in (*ORDERS, VAT)}
+    planned = compare(spec, wanted, (*ORDERS, VAT), Recorded(before, before), SQLITE.target, replaces=False)
+    assert [(change.change, change.action, change.note) for change in planned.changes] == [
+        ("other_type", "fail", "the target cannot widen this in place")
+    ]
+
+
+def test_a_narrower_type_fits_and_is_cast_up():
+    made = differing((*ORDERS, VAT), before=(*ORDERS, replace(VAT, type=types.INT64)))
+    assert told(made) == [] and columns(made)["vat"] == "bigint"
+
+
+def test_other_type_fails_by_default():
+    made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT))
+    assert made.action == "stop"
+    assert made.reason == 'other_type: fail — column "vat" is string, was int'
+
+
+def test_other_type_as_text_goes_into_a_column_of_its_own_from_then_on():
+    now, policy = (*ORDERS, replace(VAT, type=types.DOUBLE)), SchemaPolicies(other_type="text")
+    made = differing(now, before=(*ORDERS, VAT), on_schema_change=policy)
+    assert told(made) == [("vat__text", "other_type", "text")]
+    assert made.statements == ("ALTER TABLE orders ADD COLUMNS (vat__text STRING)",)
+    made_of = {part.column.name: part.expression for part in made.projection}
+    assert made_of["vat"] == "NULL" and made_of["vat__text"] == "CAST(`vat` AS STRING)"
+
+    later = differing(now, before=now, there=made.target_columns, left=made.target_columns, on_schema_change=policy)
+    assert told(later) == [] and [part.expression for part in later.projection] == list(made_of.values())
+
+
+def test_a_key_never_becomes_text():
+    made = differing(
+        (replace(ID, type=types.STRING), AMOUNT, UPDATED_AT), on_schema_change=SchemaPolicies(other_type="text")
+    )
+    assert made.action == "stop" and "a key column cannot become text" in made.reason
+
+
+@pytest.mark.parametrize(("policy", "action"), [("keep", "change"), ("fail", "stop")])
+def test_dropped_column(policy, action):
+    made = differing(before=(*ORDERS, VAT), on_schema_change=SchemaPolicies(dropped_column=policy))
+    assert made.action == action
+    assert told(made) == [("vat", "dropped_column", policy)]
+    if policy == "fail":
+        assert made.reason == 'dropped_column: fail — column "vat" is gone'
+    else:
+        assert made.projection[-1].expression == "NULL" and made.statements == ()
+
+
+def test_a_dropped_column_is_told_once():
+    made = differing(before=ORDERS, there=(*ORDERS, VAT), left=(*ORDERS, VAT))
+    assert told(made) == [] and columns(made)["vat"] == "int"
+
+
+@pytest.mark.parametrize(("policy", "action"), [("relax", "change"), ("fail", "stop")])
+def test_source_may_send_nulls_that_the_target_refuses(policy, action):
+    spec = table(on_schema_change=SchemaPolicies(nullable=policy))
+    strict = replace(target(), columns=(ID, replace(AMOUNT, nullable=False), UPDATED_AT))
+    state = recorded(spec, OLD, target_columns=strict.columns)
+    made = step(spec, observed(head(NEW), source(), strict, committed(position=OLD)), state)
+    assert (made.action, told(made)) == (action, [("amount", "nullable", policy)])
+
+
+def test_drift_that_does_no_harm_is_shown_and_left_alone():
+    made = differing(there=(*ORDERS, Column("remark", types.STRING)))
+    assert made.action == "change" and told(made) == [("remark", "drift", "show")]
+    assert "remark" not in columns(made)
+
+
+@pytest.mark.parametrize(
+    ("there", "keys", "reason"),
+    [
+        pytest.param(
+            (ID, UPDATED_AT), {},
+            'column "amount" dropped in the target by someone else; its values are lost', id="dropped",
+        ),
+        pytest.param(
+            (*ORDERS, Column("remark", types.STRING)), {"mode": "truncate"},
+            'column "remark" added in the target by someone else; replacing the content would lose it', id="added",
+        ),
+    ],
+)  # fmt: skip
+def test_drift_that_the_next_write_would_fail_on_or_lose_stops(there, keys, reason):
+    made = differing(there=there, **keys)
+    assert made.action == "stop" and made.reason == f"drift — {reason}"
+
+
+def test_a_column_that_someone_else_has_widened_is_shown():
+    made = differing((*ORDERS, VAT), before=(*ORDERS, VAT), there=(*ORDERS, replace(VAT, type=types.INT64)))
+    assert made.action == "change" and told(made) == [("vat", "drift", "show")]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("AMOUNT", 'collides with "amount", which differs in case only'), ("a b", None)],
+)
+def test_names_that_collide_or_that_the_target_refuses_stop(name, reason):
+    made = differing((*ORDERS, Column(name, types.STRING)))
+    assert made.action == "stop" and made.schema[-1].policy == "column names"
+    assert reason is None or reason in made.reason
+
+
+def test_soft_deletes_add_their_column_whatever_the_policies():
+    made = differing(
+        (*ORDERS, Column("is_deleted", types.BOOL)),
+        before=(*ORDERS, Column("is_deleted", types.BOOL)),
+        deletes=DetectFlag("is_deleted"),
+        on_schema_change=SchemaPolicies(new_column="fail"),
+    )
+    assert told(made) == [("_deleted_at", "new_column", "add")]
+
+
+def test_scd2_adds_its_own_columns_and_compares_neither_key_nor_event_time():
+    spec = table(mode="scd2", key=("id",), valid_from="updated_at")
+    made = step(spec, observed(head(NEW)))
+    assert list(columns(made)) == ["id", "amount", "updated_at", "valid_from", "valid_to", "is_current", "row_hash"]
+    assert [part.column.name for part in made.projection if part.compared] == ["amount"]
+
+
+def test_column_rules_shape_what_is_read_and_written():
+    rules = ColumnRules(
+        exclude=("updated_at",),
+        rename={"amount": "total"},
+        types={"amount": "decimal(18,2)", "month": "date"},
+        mask={"email": "sha256"},
+        add={"month": "date_trunc('month', updated_at)", "later": "now()"},
+    )
+    spec = table(columns=rules)
+    parts = projection(spec, (*ORDERS, Column("email", types.STRING)))
+    assert [(part.column.name, types.short(part.column.type), part.expression) for part in parts] == [
+        ("id", "bigint", "`id`"),
+        ("total", "decimal(18,2)", "`amount`"),
+        ("email", "string", "sha2(CAST(`email` AS STRING), 256)"),
+        ("month", "date", "(date_trunc('month', updated_at))"),
+    ]
+    made = step(spec, observed(head(NEW), source((*ORDERS, Column("email", types.STRING)))))
+    assert made.schema is None, "`later` has a type only when Spark has looked"
+
+
+def test_the_same_source_again_is_no_difference_whatever_the_target_made_of_it():
+    spec, tags = table(), Column("tags", types.Array(types.STRING))
+    wanted = projection(spec, (*ORDERS, tags))
+    left = {column.name: column for column in (*ORDERS, replace(tags, type=types.STRING))}
+    before = Recorded({part.column.name: part.column for part in wanted}, left)
+    planned = compare(spec, wanted, tuple(left.values()), before, SQLITE.target, replaces=False)
+    assert planned.changes == ()

@@ -1,0 +1,218 @@
+"""Hand-made worlds: small specs, what was observed of them, and the plan that follows.
+
+The target can do what Delta can; its statements are written out here, so that these tests hold the plan and not the
+text of a connector.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flowctl.connectors.base import Capabilities, Head
+from flowctl.connectors.delta import CAPABILITIES
+from flowctl.diagnostics import Mark
+from flowctl.errors import FlowctlError
+from flowctl.model import types
+from flowctl.model.commit import Commit, Intent
+from flowctl.model.interval import Interval
+from flowctl.model.position import CursorPosition, NoPosition, Position
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.step import Plan, Step
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.types import DataType
+from flowctl.model.value import TypedValue, from_text
+from flowctl.observe.observation import Request
+from flowctl.observe.world import Observed, PositionKind, World
+from flowctl.plan.build import build
+from flowctl.plan.definition import definition
+from flowctl.resolve import dag, select
+from flowctl.resolve.resolve import Resolved
+from flowctl.spec.spec import (
+    Connection,
+    Cursor,
+    Layout,
+    ObjectSource,
+    SparkSettings,
+    Spec,
+    SqlSource,
+    StateLocation,
+    TableSpec,
+    TargetRef,
+)
+from flowctl.state.document import StateDocument, TableState
+
+NOW = dt.datetime(2026, 11, 20, 6, 20, tzinfo=dt.UTC)
+LINEAGE = "0123456789abcdef0123456789abcdef"
+MARK = Mark("spec.yaml", 48, 3)
+
+ID = Column("id", types.INT64, nullable=False)
+AMOUNT = Column("amount", types.Decimal(12, 2))
+UPDATED_AT = Column("updated_at", types.TIMESTAMP)
+ORDERS = (ID, AMOUNT, UPDATED_AT)
+
+
+@dataclass(frozen=True)
+class LakeDdl:
+    """The pure part of a target."""
+
+    capabilities: Capabilities = CAPABILITIES
+
+    def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
+        listed = ", ".join(f"{column.name} {types.spark_ddl(column.type)}" for column in columns)
+        return [f"CREATE TABLE {object} ({listed})"]
+
+    def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
+        return [replace(change, statement=_statement(str(info.object), change)) for change in changes]
+
+
+def _statement(name: str, change: SchemaChange) -> str:
+    kind = types.spark_ddl(change.new) if change.new else ""
+    match change.action:
+        case "add":
+            return f"ALTER TABLE {name} ADD COLUMNS ({change.column} {kind})"
+        case "widen":
+            return f"ALTER TABLE {name} ALTER COLUMN {change.column} TYPE {kind}"
+        case "relax":
+            return f"ALTER TABLE {name} ALTER COLUMN {change.column} DROP NOT NULL"
+        case _:
+            return ""
+
+
+LAKE = LakeDdl()
+
+
+def at(text: str, kind: DataType = types.TIMESTAMP) -> TypedValue:
+    return from_text(kind, text)
+
+
+def cursor(text: str) -> CursorPosition:
+    return CursorPosition(at(text))
+
+
+EVERYTHING = Request()
+
+
+def table(id: str = "orders", **keys: Any) -> TableSpec:
+    """A merge of ``pg:public.<id>`` into ``lake:<id>`` by cursor, unless ``keys`` say otherwise."""
+    merge = {"key": ("id",), "cursor": Cursor("updated_at")} if keys.get("mode", "merge") == "merge" else {}
+    given: dict[str, Any] = {
+        "source": ObjectSource("pg", ("public", id)),
+        "target": TargetRef("lake", (id,)),
+        "mode": "merge",
+        "mark": MARK,
+        **merge,
+        **keys,
+    }
+    return TableSpec(id=id, **given)
+
+
+def sql_table(id: str, *refs: str, **keys: Any) -> TableSpec:
+    sql = "SELECT 1 AS one" + "".join(f" FROM {{{{ref:{ref}}}}}" for ref in refs)
+    return table(id, **{"source": SqlSource(sql, tuple(sorted(refs))), "mode": "truncate", **keys})
+
+
+def source(columns: Sequence[Column] = ORDERS, identity: str = "postgres:7/16384") -> TableInfo:
+    return TableInfo(ObjectName(("public", "orders")), tuple(columns), identity, clock=NOW)
+
+
+def target(columns: Sequence[Column] = ORDERS, identity: str = "delta-1", version: int = 7) -> TableInfo:
+    extra = {"properties": {"delta.enableTypeWidening": "true"}}
+    columns = tuple(Column(column.name, column.type) for column in columns)
+    rows = RowEstimate(1000, "count")
+    return TableInfo(ObjectName(("orders",)), columns, identity, version=version, rows=rows, extra=extra)
+
+
+SOURCE = source()
+
+
+def head(position: Position | None = None, rows: int | None = 15204, **keys: Any) -> Head:
+    estimate = RowEstimate(rows, "count", 1_900_000) if rows is not None else RowEstimate()
+    return Head(position, estimate, NOW, **keys)
+
+
+def committed(seq: int = 3, intent_id: str = "i3", position: Position | None = None, **keys: Any) -> Commit:
+    return Commit(LINEAGE, keys.pop("table", "orders"), seq, intent_id, keys.pop("target_id", "delta-1"), position)
+
+
+def recorded(spec: TableSpec, position: Position | None, **keys: Any) -> TableState:
+    """What three runs leave that found the source and the target as :func:`source` and :func:`target` show them."""
+    given: dict[str, Any] = {
+        "seq": 3,
+        "intent_id": "i3",
+        "position": position,
+        "definition": definition(spec, "" if isinstance(spec.source, SqlSource) else source().identity),
+        "schema": ORDERS,
+        "target_columns": target().columns,
+        "target_id": "delta-1",
+        "target_version": 7,
+        "highest": 3,
+        **keys,
+    }
+    return TableState(**given)
+
+
+def intent(spec: TableSpec, interval: Interval, **keys: Any) -> Intent:
+    given: dict[str, Any] = {
+        "id": "i4",
+        "seq": 4,
+        "definition": definition(spec, source().identity),
+        "target_id": "delta-1",
+        "run_id": "20261119T221004-1",
+        "fence": 9,
+        "at": "2026-11-19T22:10:04.000000Z",
+        **keys,
+    }
+    return Intent(interval=interval, **given)
+
+
+def observed(
+    head: Head | None = None,
+    source: TableInfo | None = SOURCE,
+    target: TableInfo | None = None,
+    commit: Commit | None = None,
+    positions: PositionKind = "cursor",
+    error: FlowctlError | None = None,
+) -> Observed:
+    return Observed(source, target, head or Head(NoPosition(), RowEstimate()), commit, positions, error)
+
+
+def flow(*tables: TableSpec) -> Spec:
+    connections = {
+        "pg": Connection("pg", "postgres", {}, MARK),
+        "lake": Connection("lake", "delta", {"path": "s3://lake"}, MARK),
+    }
+    return Spec(
+        flow="shop",
+        state=StateLocation("s3://lake/_flowctl"),
+        connections=connections,
+        storage={},
+        spark=SparkSettings(),
+        tables=tables,
+        digest="d" * 64,
+        path="spec.yaml",
+    )
+
+
+def world(
+    tables: Mapping[str, Observed], states: Mapping[str, TableState] | None = None, serial: int = 41, **keys: Any
+) -> World:
+    document = StateDocument(LINEAGE, serial if states else 0, tables=states or {})
+    return World(NOW, document, tables, {"lake": LAKE}, **keys)
+
+
+def plan(seen: World, *tables: TableSpec, request: Request = EVERYTHING) -> Plan:
+    spec = flow(*tables)
+    ordered = dag.in_order(tables)
+    edges = dag.needs(ordered)
+    chosen = select.selected(edges, request.select, request.exclude)
+    resolved = Resolved(ordered, edges, chosen, frozenset(request.full_refresh))
+    return build(spec, resolved, seen, request)
+
+
+def step(spec: TableSpec, seen: Observed, state: TableState | None = None, request: Request = EVERYTHING) -> Step:
+    """The one step of a plan over one table."""
+    states = {spec.id: state} if state else None
+    return plan(world({spec.id: seen}, states), spec, request=request).steps[0]
