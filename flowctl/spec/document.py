@@ -47,7 +47,8 @@ def parse_document(text: str, shown: str) -> tuple[Node | None, list[Diagnostic]
         return None, [_syntax_error(error, text, shown)]
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        what = f"the character U+{ord(str(error.character)):04X} is not allowed in YAML"
+        code = error.character if isinstance(error.character, int) else ord(error.character)
+        what = f"the character U+{code:04X} is not allowed in YAML"
         return None, [Diagnostic(what, "Remove it", Mark(shown, line), "yaml-syntax")]
     if root is None:
         return None, [Diagnostic("the file is empty", "Start with `version: 1`", Mark(shown, 1), "empty-file")]
