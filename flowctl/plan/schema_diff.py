@@ -62,7 +62,7 @@ def compare(
     drift = list(_drift(wanted, there, recorded, own, replaces=replaces))
     lost = {change.column for change in drift if change.action == "fail" and change.new is None}
     decided = [_decide(table, made, there, recorded, can) for made in wanted if made.column.name not in lost]
-    kept = _kept(table, [*wanted, *(outcome.made for outcome in decided)], there, recorded, own)
+    kept = _kept(table, [outcome.made for outcome in decided], there, recorded, own)
     changes = [
         *drift,
         *(change for outcome in (*decided, *kept) for change in outcome.changes),
@@ -164,7 +164,8 @@ def _kept(
         if column.name in filled or foreign:
             continue
         empty = ProjectedColumn(replace(column, nullable=True), "NULL")
-        outcomes.append(_Outcome(empty, tuple(_dropped(table, column, recorded))))
+        goes_on_as_text = column.name + TEXT_SUFFIX in filled
+        outcomes.append(_Outcome(empty, () if goes_on_as_text else tuple(_dropped(table, column, recorded))))
     return outcomes
 
 

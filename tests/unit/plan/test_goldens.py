@@ -1,0 +1,161 @@
+"""Plans as people and programs read them: `tests/golden/plan/<name>.{txt,json}`, and plans that come back from JSON.
+
+`FLOWCTL_UPDATE_GOLDEN=1` writes the files anew; look at the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from flowctl.diagnostics import Mark
+from flowctl.errors import TransientError
+from flowctl.model import types
+from flowctl.model.interval import Interval
+from flowctl.model.position import FilesPosition, FileStamp, NoPosition, UpstreamPosition
+from flowctl.model.step import Plan
+from flowctl.model.table_info import Column, RowEstimate
+from flowctl.observe.observation import Request
+from flowctl.plan.document import from_json, to_json
+from flowctl.plan.render import to_rich, to_text
+from flowctl.spec.spec import Cursor, DetectMissingKeys, Expectation, Guard, ObjectSource, SchemaPolicies
+from tests.unit.plan.worlds import (
+    MARK,
+    ORDERS,
+    committed,
+    cursor,
+    head,
+    intent,
+    observed,
+    plan,
+    recorded,
+    source,
+    sql_table,
+    table,
+    target,
+    world,
+)  # fmt: skip
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT / "tests" / "golden" / "plan"
+OLD, NEW = cursor("2026-11-19T22:10:04.120000Z"), cursor("2026-11-20T06:15:33.001000Z")
+DISCOUNT = Column("discount", types.Decimal(12, 2))
+VAT = Column("vat", types.INT32)
+
+
+def first_run() -> Plan:
+    files = FilesPosition((FileStamp("invoices/a.csv", 120, "t1"), FileStamp("invoices/b.csv", 80, "t2")))
+    orders = table(cursor=Cursor("updated_at", start="2020-01-01T00:00:00Z"))
+    customers = table("customers", mode="scd2", key=("id",), valid_from="updated_at", expect=(
+        Expectation("not_null", "id", None, "fail", MARK), Expectation("rows", None, {"min": 1}, "warn", MARK),
+    ))  # fmt: skip
+    invoices = table("invoices", mode="append", source=ObjectSource("files", ("invoices/*.csv",), is_glob=True))
+    seen = {
+        "orders": observed(head(NEW)),
+        "customers": observed(replace(head(NoPosition()), rows=RowEstimate(150_000, "stats"))),
+        "invoices": observed(head(files, rows=None), positions="files"),
+        "daily": observed(source=None),
+    }
+    return plan(world(seen), orders, customers, invoices, sql_table("daily", "orders"))
+
+
+def second_run() -> Plan:
+    orders = table(
+        cursor=Cursor("updated_at", lag=900),
+        deletes=DetectMissingKeys(every=86400, action="hard"),
+        guard=Guard(max_deleted=0.05),
+    )
+    invoices = table("invoices", mode="append", on_schema_change=SchemaPolicies(dropped_column="fail"))
+    daily, quiet, lost = sql_table("daily", "orders"), table("quiet"), table("lost")
+    states = {
+        "orders": recorded(orders, OLD, deletes_checked_at="2026-11-18T00:00:00.000000Z"),
+        "invoices": recorded(
+            invoices, NoPosition(), schema=(*ORDERS, VAT), target_columns=target((*ORDERS, VAT)).columns
+        ),
+        "daily": recorded(daily, UpstreamPosition((("orders", 3),)), schema=(VAT,), target_columns=(VAT,)),
+        "quiet": recorded(quiet, OLD),
+        "lost": recorded(lost, OLD),
+        "former": recorded(table("former"), OLD),
+    }
+    seen = {
+        "orders": observed(head(NEW), source((*ORDERS, DISCOUNT)), target(), committed(position=OLD)),
+        "invoices": observed(
+            head(NoPosition()), source(), target((*ORDERS, VAT)), committed(table="invoices", position=NoPosition())
+        ),
+        "daily": observed(None, None, target((VAT,)), committed(table="daily")),
+        "quiet": observed(head(OLD), target=target(), commit=committed(table="quiet", position=OLD)),
+        "lost": observed(error=TransientError("pg: connection refused (db:5432)", hint="Is the server up?")),
+    }
+    tables = (orders, replace(invoices, marks={"on_schema_change": Mark("spec.yaml", 61, 5)}), daily, quiet, lost)
+    return plan(world(seen, states), *tables)
+
+
+def nothing_to_do() -> Plan:
+    seen = {"orders": observed(head(OLD), target=target(), commit=committed(position=OLD))}
+    return plan(world(seen, {"orders": recorded(table(), OLD)}), table())
+
+
+def interrupted_and_refreshed() -> Plan:
+    begun = Interval(OLD, NEW, "updated_at", read_from=OLD.at)
+    landed, pending, anew, adopted = (table(id) for id in ("landed", "pending", "anew", "adopted"))
+    drifted = target((*ORDERS, Column("remark", types.STRING)))
+    states = {
+        "landed": recorded(landed, OLD, intent=intent(landed, begun), highest=4),
+        "pending": recorded(pending, OLD, intent=intent(pending, begun), highest=4),
+        "anew": recorded(anew, OLD, intent=intent(anew, begun), highest=4),
+    }
+    seen = {
+        "landed": observed(head(NEW), target=target(version=8), commit=committed(4, "i4", NEW, table="landed")),
+        "pending": observed(head(NEW), target=drifted, commit=committed(table="pending", position=OLD)),
+        "anew": observed(head(NEW), target=target(), commit=committed(table="anew", position=OLD)),
+        "adopted": observed(head(NEW), target=target()),
+    }
+    return plan(world(seen, states), landed, pending, anew, adopted, request=Request(full_refresh=("anew",)))
+
+
+PLANS = {plan.__name__: plan for plan in (first_run, second_run, nothing_to_do, interrupted_and_refreshed)}
+
+
+def held(path: Path, found: str) -> None:
+    if os.environ.get("FLOWCTL_UPDATE_GOLDEN"):
+        path.write_text(found, encoding="utf-8")
+    assert found == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_text(name):
+    held(GOLDEN / f"{name}.txt", to_text(PLANS[name](), "spec.yaml", "plan.json") + "\n")
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_json(name):
+    held(GOLDEN / f"{name}.json", json.dumps(to_json(PLANS[name]()), indent=2, ensure_ascii=False) + "\n")
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_json_is_as_published(name):
+    schema = json.loads((ROOT / "schemas" / "plan.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(to_json(PLANS[name]()), schema)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_saved_plan_is_the_very_same_plan(name):
+    made = PLANS[name]()
+    assert from_json(json.loads(json.dumps(to_json(made)))) == made
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_terminal_shows_the_same_text(name):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, color_system=None, soft_wrap=True, highlight=False)
+    console.print(to_rich(PLANS[name](), "spec.yaml"))
+    shown = [line.rstrip() for line in screen.getvalue().rstrip("\n").split("\n")]
+    assert "\n".join(shown) == to_text(PLANS[name](), "spec.yaml")
