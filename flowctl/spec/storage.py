@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flowctl.spec.secrets import reveal
+
 Storage = Mapping[str, Mapping[str, Any]]
 
 
@@ -113,8 +115,6 @@ _PROVIDER = {
 
 
 def _revealed(url: str, storage: Storage) -> dict[str, str]:
-    from flowctl.spec.secrets import reveal
-
     return {key: str(reveal(value)) for key, value in credentials(url, storage).items()}
 
 
