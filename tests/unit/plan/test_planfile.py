@@ -1,0 +1,81 @@
+"""A saved plan is refused when the spec, the state or a target is not what it was made from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flowctl.errors import StalePlan, UsageError
+from flowctl.plan.planfile import check_fresh, load, save
+from tests.unit.plan.worlds import committed, cursor, flow, head, observed, plan, recorded, table, target, world
+
+OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
+
+
+THERE = target()
+
+
+def seen(there=THERE):
+    return observed(head(NEW), target=there, commit=committed(position=OLD))
+
+
+def first_and_later():
+    states = {"orders": recorded(table(), OLD)}
+    return world({"orders": seen(), "new": observed(head(NEW))}, states)
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "plan.json"
+    save(plan(first_and_later(), table(), table("new")), path)
+    return load(path)
+
+
+def test_it_comes_back_as_it_was_and_is_fresh_in_the_same_world(saved):
+    assert saved == plan(first_and_later(), table(), table("new"))
+    check_fresh(saved, flow(), first_and_later())
+
+
+def moved_state(**keys):
+    before = first_and_later()
+    return replace(before, state=replace(before.state, **keys))
+
+
+def moved_target(id, there):
+    before = first_and_later()
+    return replace(before, tables={**before.tables, id: seen(there)})
+
+
+@pytest.mark.parametrize(
+    ("now", "reason"),
+    [
+        (moved_state(serial=42), "state is at serial 42, the plan was made at 41"),
+        (moved_state(lineage="f" * 32), "the state is another one"),
+        (moved_target("orders", target(version=8)), "is at version 8, the plan was made at 7"),
+        (moved_target("orders", target(identity="delta-2")), "orders: the target lake:orders is another table now"),
+        (moved_target("orders", None), "orders: the target lake:orders is gone"),
+        (moved_target("new", target()), "new: the target lake:new exists now"),
+    ],
+)
+def test_a_world_that_moved_makes_it_stale(saved, now, reason):
+    with pytest.raises(StalePlan, match=reason):
+        check_fresh(saved, flow(), now)
+
+
+def test_a_changed_spec_makes_it_stale(saved):
+    with pytest.raises(StalePlan, match="the spec"):
+        check_fresh(saved, replace(flow(), digest="e" * 64), first_and_later())
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}"])
+def test_a_file_without_a_plan_is_refused(tmp_path, text):
+    (tmp_path / "plan.json").write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match="is not a plan"):
+        load(tmp_path / "plan.json")
+
+
+def test_a_plan_of_another_format_is_refused(tmp_path):
+    (tmp_path / "plan.json").write_text('{"format": 2, "steps": []}', encoding="utf-8")
+    with pytest.raises(StalePlan, match="format 2"):
+        load(tmp_path / "plan.json")

@@ -1,0 +1,188 @@
+"""From entries to tables: patterns, edges, selection, capabilities."""
+
+from __future__ import annotations
+
+import operator
+
+import pytest
+
+from flowctl.connectors.base import Capabilities, SourceCapabilities, TargetCapabilities
+from flowctl.diagnostics import Mark
+from flowctl.errors import UsageError
+from flowctl.model.table_info import ObjectName
+from flowctl.resolve import capabilities, dag
+from flowctl.resolve.expand import expand
+from flowctl.resolve.select import known, selected
+from flowctl.spec.spec import (
+    ColumnRules,
+    Connection,
+    Cursor,
+    ObjectSource,
+    QuerySource,
+    SqlSource,
+    TableSpec,
+    TargetRef,
+)  # fmt: skip
+
+MARK = Mark("spec.yaml", 10, 3)
+
+
+def entry(id, source=None, **keys):
+    given = {
+        "source": source or ObjectSource("pg", ("public", id)),
+        "target": TargetRef("lake", ("${id}",)),
+        "mode": "truncate",
+        "mark": MARK,
+        **keys,
+    }
+    return TableSpec(id=id, **given)
+
+
+def pattern(id="raw_${table}", **keys):
+    return entry(id, ObjectSource("pg", ("public", "*"), is_glob=True), **keys)
+
+
+def objects(*names, schema="public"):
+    return [ObjectName((schema, name)) for name in names]
+
+
+def made(expansion):
+    return {table.id: table for table in expansion.tables}
+
+
+def messages(found):
+    return [finding.message for finding in found]
+
+
+def test_a_pattern_makes_one_table_per_object_with_its_placeholders_filled_in():
+    spec = pattern(where="'${schema}.${table}' <> '$${id}'", columns=ColumnRules(add={"source": "'${connection}'"}))
+    tables = made(expand([spec], {spec.id: objects("a", "b")}))
+    assert list(tables) == ["raw_a", "raw_b"]
+    assert tables["raw_a"].source == ObjectSource("pg", ("public", "a"))
+    assert tables["raw_a"].target == TargetRef("lake", ("raw_a",))
+    assert tables["raw_a"].where == "'public.a' <> '${id}'"
+    assert tables["raw_a"].columns.add == {"source": "'pg'"}
+
+
+def test_files_give_their_name_without_extensions_and_their_folder():
+    spec = entry("${schema}_${table}", ObjectSource("files", ("in/*",), is_glob=True))
+    assert list(made(expand([spec], {spec.id: [ObjectName(("in/day/sales.csv.gz",))]}))) == ["day_sales"]
+
+
+def test_excluded_objects_and_exact_entries_are_left_out():
+    spec, exact = pattern(exclude=("tmp_*", "public.secret")), entry("raw_orders", mode="append")
+    tables = made(expand([spec, exact], {spec.id: objects("a", "orders", "secret", "tmp_1")}))
+    assert list(tables) == ["raw_a", "raw_orders"]
+    assert tables["raw_orders"].mode == "append"
+
+
+def test_a_pattern_that_could_not_be_listed_makes_nothing_and_says_nothing():
+    assert expand([pattern()], {}) == expand([], {})
+
+
+def test_bad_and_repeated_ids_name_the_object_and_both_places():
+    first, second = pattern(), pattern("raw_${table}", mark=Mark("more.yaml", 4, 3))
+    found = expand([first], {first.id: objects("line items")}).diagnostics
+    assert messages(found) == ["pg:public.line items gives the id 'raw_line items', which is not an id"]
+    twice = expand([first, second], {first.id: objects("A", "a")}).diagnostics
+    assert "pg:public.a gives the id 'raw_a', which pg:public.A at spec.yaml:10:3 gives too" in messages(twice)
+
+
+def test_a_pattern_without_a_match_is_a_warning():
+    (found,) = expand([pattern()], {"raw_${table}": []}).diagnostics
+    assert (found.severity, found.code) == ("warning", "pattern-matches-nothing")
+
+
+def sql(id, *refs):
+    return entry(id, SqlSource("", tuple(sorted(refs))))
+
+
+def test_order_is_by_edges_and_then_by_id():
+    tables = [sql("a", "z"), entry("z"), sql("b", "a", "z"), entry("c")]
+    assert [table.id for table in dag.in_order(tables)] == ["c", "z", "a", "b"]
+
+
+def test_a_cycle_is_told_once_with_its_path():
+    tables = [sql("a", "b"), sql("b", "c"), sql("c", "a"), sql("d", "a"), sql("e", "e")]
+    assert messages(dag.cycles(tables)) == ["a reads itself: a → b → c → a", "e reads itself: e → e"]
+
+
+def test_an_unknown_reference_gets_a_suggestion():
+    (found,) = dag.unknown_references([sql("daily", "ordrs"), entry("orders")])
+    assert (found.message, found.hint) == ("daily: ref('ordrs') names no table of this flow", "Did you mean 'orders'?")
+
+
+#: raw → clean → daily, weekly; other stands alone.
+EDGES = dag.needs([entry("raw"), sql("clean", "raw"), sql("daily", "clean"), sql("weekly", "clean"), entry("other")])
+
+
+@pytest.mark.parametrize(
+    ("select", "exclude", "chosen"),
+    [
+        ([], [], {"raw", "clean", "daily", "weekly", "other"}),
+        (["daily"], [], {"daily"}),
+        (["*ly"], [], {"daily", "weekly"}),
+        (["+daily"], [], {"raw", "clean", "daily"}),
+        (["clean+"], [], {"clean", "daily", "weekly"}),
+        (["+clean+"], [], {"raw", "clean", "daily", "weekly"}),
+        (["daily", "other"], [], {"daily", "other"}),
+        ([], ["clean+"], {"raw", "other"}),
+        (["+daily"], ["raw"], {"clean", "daily"}),
+    ],
+)
+def test_selection(select, exclude, chosen):
+    assert selected(EDGES, select, exclude) == chosen
+
+
+@pytest.mark.parametrize(("select", "exclude"), [(["dayly"], []), ([], ["nope*"]), (["daily"], ["daily"])])
+def test_a_term_without_a_match_is_a_usage_error(select, exclude):
+    with pytest.raises(UsageError):
+        selected(EDGES, select, exclude)
+
+
+def test_full_refresh_takes_exact_ids_only():
+    assert known(EDGES, ["daily"], "--full-refresh") == {"daily"}
+    with pytest.raises(UsageError, match=r"--full-refresh \*: no table matches"):
+        known(EDGES, ["*"], "--full-refresh")
+
+
+TYPES = {
+    "postgres": Capabilities(
+        SourceCapabilities("direct", "cursor", queries=True),
+        TargetCapabilities(frozenset({"append", "truncate", "merge", "scd2"}), operator.is_),
+    ),
+    "files": Capabilities(
+        SourceCapabilities("direct", "files"), TargetCapabilities(frozenset({"append", "truncate"}), operator.is_)
+    ),
+    "delta": Capabilities(None, TargetCapabilities(frozenset({"append", "truncate", "merge", "scd2"}), operator.is_)),
+}
+CONNECTIONS = {
+    name: Connection(name, kind, {}, MARK) for name, kind in [("pg", "postgres"), ("files", "files"), ("lake", "delta")]
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "message", "hint"),
+    [
+        (entry("a"), None, None),
+        (
+            entry("a", mode="merge", target=TargetRef("files", ("a",))),
+            "a: files targets (files) cannot do mode merge",
+            "Use one that can: lake, pg",
+        ),
+        (
+            entry("a", ObjectSource("lake", ("a",))),
+            "a: lake is of type delta, which cannot be read from",
+            "Read from another one",
+        ),
+        (entry("a", QuerySource("files", "SELECT 1")), "a: files takes no queries", "Name a table or a path"),
+        (
+            entry("a", ObjectSource("files", ("a",)), cursor=Cursor("at")),
+            "a: files has no cursor columns",
+            "Leave `cursor` out: it keeps its own position",
+        ),
+    ],
+)
+def test_what_connectors_cannot_do_is_refused_with_a_way_on(table, message, hint):
+    found = list(capabilities.check([table], CONNECTIONS, TYPES.__getitem__))
+    assert [(finding.message, finding.hint) for finding in found] == ([(message, hint)] if message else [])
