@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from flowctl.spec.schema import connector_schema, connector_types, schema_file
 
 
 def editor_schema() -> dict[str, Any]:
-    """The envelope, with each connection described by its ``type`` and each table by its ``mode``."""
+    """The envelope, with each connection described by its ``type`` and each table by its ``mode``.
+
+    An editor sees one entry at a time, without what it inherits: nothing is required of a table, and null, which
+    removes what was inherited, is allowed for each key.
+    """
     envelope = dict(schema_file("flow.schema.json"))
     definitions = dict(envelope["$defs"])
     modes = definitions.pop("modes")
     definitions |= {f"connection_{type}": _fragment(type) for type in connector_types()}
-    definitions |= {f"mode_{mode}": definition for mode, definition in modes.items()}
-    definitions["table"] = {**definitions["table"], "allOf": [_when("mode", mode, f"mode_{mode}") for mode in modes]}
+    definitions |= {f"mode_{mode}": {"properties": definition["properties"]} for mode, definition in modes.items()}
+    definitions["table"] = {
+        **_nullable(definitions["table"]),
+        "allOf": [_when("mode", mode, f"mode_{mode}") for mode in modes],
+    }
     connections = envelope["properties"]["connections"]
     entry = {
         **connections["additionalProperties"],
@@ -32,6 +40,21 @@ def editor_schema() -> dict[str, Any]:
 
 def _fragment(type: str) -> dict[str, Any]:
     return {key: value for key, value in connector_schema(type).items() if key not in ("$schema", "$id", "$defs")}
+
+
+def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The same map, null allowed for each key at every depth."""
+    properties = {
+        key: {"anyOf": [_nullable(child) if "properties" in child else child, {"type": "null"}]}
+        for key, child in schema["properties"].items()
+    }
+    described = {key: {**_annotations(schema["properties"][key]), **child} for key, child in properties.items()}
+    return {**schema, "properties": described}
+
+
+def _annotations(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """What editors show; it stands outside `anyOf`, where they look for it."""
+    return {key: schema[key] for key in ("description", "default") if key in schema}
 
 
 def _when(key: str, value: str, definition: str) -> dict[str, Any]:

@@ -137,7 +137,9 @@ def _validator(name: str) -> Draft202012Validator:
         case "table" | "sql_source":
             return Draft202012Validator(definition(name))
         case _ if ":" in name:
-            return Draft202012Validator({"properties": _role_schema(name).get("properties", {})})
+            properties = _role_schema(name).get("properties", {})
+            # a target's modes are data for a better message than an enum's: see `target_modes`
+            return Draft202012Validator({"properties": {key: properties[key] for key in properties if key != "mode"}})
         case _:
             return Draft202012Validator(connector_schema(name))
 
