@@ -56,11 +56,14 @@ class SourceCapabilities:
 @dataclass(frozen=True)
 class TargetCapabilities:
     """``widens``: column type changes done in place, as (old, new) tests. ``position_of_columns`` is where new
-    columns go. ``refuses_names`` says why a column name cannot be one, or returns None."""
+    columns go. ``refuses_names`` says why a column name cannot be one, or returns None. ``stores`` is the type that
+    ``describe`` gives for a column made with a type, where it is not the same (an int8 that becomes a smallint):
+    such a column is no drift."""
 
     modes: frozenset[Mode]
     widens: Callable[[DataType, DataType], bool]
     refuses_names: Callable[[str], str | None] = lambda name: None
+    stores: Callable[[DataType], DataType] = lambda kind: kind
 
 
 @dataclass(frozen=True)
