@@ -23,6 +23,7 @@ from flowctl.observe.world import Estimate, World
 from flowctl.plan import checks, intervals
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.intervals import Finding, Idle, Refused, Work
+from flowctl.plan.projection import read_columns
 from flowctl.plan.shape import known_columns, refusal, shaped
 from flowctl.plan.stops import first_stop
 from flowctl.resolve.resolve import Resolved
@@ -144,7 +145,8 @@ def _recover(step: Step, case: Case, intent: Intent) -> Step:
             step,
             record_only=True,
             reason=f"number {intent.seq} of run {intent.run_id} is committed: it is only recorded",
-            schema=(),
+            source_columns=read_columns(case.table, known_columns(case) or ()),
+            target_columns=case.observed.target.columns if case.observed.target else (),
         )
     if refused := intervals.same_again(intent.interval, case.observed.head):
         return _stopped(step, case, _as_stop(refused))

@@ -59,7 +59,7 @@ def compare(
     """The difference to an existing target. ``replaces``: its whole content is about to be replaced."""
     there = {column.name: column for column in target}
     own = own_columns(table)
-    drift = list(_drift(wanted, there, recorded, own, replaces=replaces))
+    drift = list(_drift(wanted, there, recorded, own, can, replaces=replaces))
     lost = {change.column for change in drift if change.action == "fail" and change.new is None}
     decided = [_decide(table, made, there, recorded, can) for made in wanted if made.column.name not in lost]
     kept = _kept(table, [outcome.made for outcome in decided], there, recorded, own)
@@ -92,6 +92,8 @@ def _decide(
     now = there.get(made.column.name)
     if now is None:
         return _new(table, made, recorded)
+    if now.type == can.stores(made.column.type):
+        return _nullable(table, made, now)
     if now.type == made.column.type or is_wider(now.type, made.column.type):
         return _nullable(table, _typed(made, now), now)
     if made.column.name + TEXT_SUFFIX in there:
@@ -141,6 +143,8 @@ def _other(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
 
 def _nullable(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
     """The column keeps the target's nullability, unless the source may now send nulls."""
+    if made.column.nullable == now.nullable:
+        return _Outcome(made)
     if now.nullable or not made.column.nullable:
         return _Outcome(replace(made, column=replace(made.column, nullable=now.nullable)))
     policy = table.on_schema_change.nullable
@@ -190,6 +194,7 @@ def _drift(
     there: Mapping[str, Column],
     recorded: Recorded,
     own: Mapping[str, Column],
+    can: TargetCapabilities,
     *,
     replaces: bool,
 ) -> Iterator[SchemaChange]:
@@ -203,7 +208,7 @@ def _drift(
             fails = name in needed and not replaces
             note = "dropped in the target by someone else" + ("; its values are lost" if fails else "")
             yield _shown(name, before, None, note, fails=fails)
-        elif now.type != before.type:
+        elif now.type not in (before.type, can.stores(before.type)):
             yield _shown(name, before, now, "type changed in the target by someone else", fails=False)
         elif before.nullable and not now.nullable:
             yield _shown(name, before, now, "made not null in the target by someone else", fails=False)
@@ -258,10 +263,12 @@ def _bad_names(columns: Sequence[Column], can: TargetCapabilities) -> Iterator[S
     """Names that the target refuses, and names that differ in case only."""
     seen: dict[str, str] = {}
     for column in columns:
-        earlier = seen.setdefault(column.name.lower(), column.name)
-        if (seen_twice := earlier != column.name) or columns.count(column) > 1:
-            note = f'collides with "{earlier}"' + (", which differs in case only" if seen_twice else "")
-            yield _refused(column, note)
+        earlier = seen.get(column.name.lower())
+        seen[column.name.lower()] = column.name
+        if earlier is not None:
+            yield _refused(
+                column, f'collides with "{earlier}"' + (", which differs in case only" * (earlier != column.name))
+            )
         elif reason := can.refuses_names(column.name):
             yield _refused(column, reason)
 

@@ -240,3 +240,16 @@ def test_the_same_source_again_is_no_difference_whatever_the_target_made_of_it()
     before = Recorded({part.column.name: part.column for part in wanted}, left)
     planned = compare(spec, wanted, tuple(left.values()), before, SQLITE.target, replaces=False)
     assert planned.changes == ()
+
+
+def test_a_type_that_the_target_stores_as_another_is_neither_drift_nor_a_change():
+    def stores(kind):
+        return types.INT16 if kind == types.INT8 else kind
+
+    wanted = projection(table(), (Column("id", types.INT8),))
+    left = {"id": wanted[0].column}
+    there = (Column("id", types.INT16),)
+    planned = compare(
+        table(), wanted, there, Recorded(left, left), replace(SQLITE.target, stores=stores), replaces=False
+    )
+    assert planned.changes == () and planned.columns == (wanted[0].column,)
