@@ -38,7 +38,6 @@ from flowctl.spec.spec import SparkSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_STOP_SECONDS = 10.0
 _CONNECT_SECONDS = 10.0
 _CONNECT_PORT = 15002
 
@@ -96,59 +95,52 @@ def open_engine(
     *,
     verbose: bool = False,
     say: Callable[[str], None] | None = None,
+    stop_seconds: float = 10.0,
 ) -> Iterator[Engine]:
     """Starts (or reaches) Spark and ends it again, interrupting what still runs. ``jar_sets`` are those of
     ``CAPABILITIES.jars``; ``storage_conf`` are Spark settings with credentials (``spark.hadoop.…``), kept off every
-    command line. Raises :class:`EngineFailed`, :class:`java.JavaMissing`, :class:`jars.JarsMissing`."""
+    command line. ``verbose`` passes the JVM's own output on to standard error; ``say`` gets what there is to say about
+    jars; ``stop_seconds`` is what the JVM gets for ending by itself. Raises :class:`EngineFailed`,
+    :class:`java.JavaMissing`, :class:`jars.JarsMissing`."""
     if is_connect(settings.url):
         with _connect(settings, jar_sets, storage_conf, size) as engine:
             yield engine
-    else:
+        return
+    found = java.find()
+    class_path, class_data = archive.class_path_for(found, jars.ensure(jar_sets, say))
+    with tempfile.TemporaryDirectory(prefix="flowctl-spark-", ignore_cleanup_errors=True) as scratch:
+        conf = conf_for(settings, size, this_machine(), class_path, Path(scratch), class_data)
+        log = None if verbose else Path(scratch, "spark.log")
         with (
-            tempfile.TemporaryDirectory(prefix="flowctl-spark-", ignore_cleanup_errors=True) as scratch,
-            _classic(settings, jar_sets, storage_conf, size, Path(scratch), verbose=verbose, say=say) as engine,
+            _environment(_driver_environment(found, settings.url)),
+            _launched(conf, log, stop_seconds) as gateway,
+            _classic(gateway, {**conf, **storage_conf}, log) as engine,
         ):
             yield engine
 
 
 @contextmanager
-def _classic(
-    settings: SparkSettings,
-    jar_sets: Collection[str],
-    storage_conf: Mapping[str, str],
-    size: Size,
-    scratch: Path,
-    *,
-    verbose: bool,
-    say: Callable[[str], None] | None,
-) -> Iterator[Engine]:
-    found = java.find()
-    class_path, class_data = archive.class_path_for(found, jars.ensure(jar_sets, say))
-    conf = conf_for(settings, size, this_machine(), class_path, scratch, class_data)
-    environment = _environment(_driver_environment(found, settings.url))
-    with environment, _launched(conf, scratch, verbose=verbose) as (gateway, log):
-        spark = _application(gateway, {**conf, **storage_conf})
-        engine = Engine(spark, is_connect=False, log=log, _new_session=spark.newSession)
-        try:
-            yield engine
-        finally:
-            # A JVM that died has nothing left to interrupt or stop, and the error that tells so is on its way.
-            with suppress(Exception):
-                engine.interrupt_all()
-            with suppress(Exception):
-                spark.stop()
+def _classic(gateway: Any, conf: Mapping[str, str], log: Path | None) -> Iterator[Engine]:
+    spark = _application(gateway, conf)
+    engine = Engine(spark, is_connect=False, log=log, _new_session=spark.newSession)
+    try:
+        yield engine
+    finally:
+        # A JVM that died has nothing left to interrupt or stop, and the error that tells so is on its way.
+        with suppress(Exception):
+            engine.interrupt_all()
+        with suppress(Exception):
+            spark.stop()
 
 
 @contextmanager
-def _launched(conf: Mapping[str, str], scratch: Path, *, verbose: bool) -> Iterator[tuple[Any, Path | None]]:
-    """A JVM with these settings and py4j's gateway to it; ended, by force if it must be, with the context."""
+def _launched(conf: Mapping[str, str], log: Path | None, stop_seconds: float) -> Iterator[Any]:
+    """A JVM with these settings, as py4j's gateway to it; ended, by force if it must be, with the context."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
-    log = None if verbose else scratch / "spark.log"
-    with (log or Path(os.devnull)).open("wb") as file:
-        out = sys.__stderr__ if verbose else file
+    with _output(log) as out:
         try:
             gateway = launch_gateway(
                 SparkConf(loadDefaults=False).setAll(list(conf.items())),
@@ -159,14 +151,35 @@ def _launched(conf: Mapping[str, str], scratch: Path, *, verbose: bool) -> Itera
                 f"Spark's JVM did not start: {_cause(log) or error}", hint="Run again with --verbose to see all of it"
             ) from error
     try:
-        yield gateway, log
+        yield gateway
     finally:
         with suppress(Exception):
             gateway.shutdown()
-        _end(gateway.proc)
+        _end(gateway.proc, stop_seconds)
         # pyspark keeps the gateway for good; the next engine of this process gets a JVM with its own settings.
         SparkContext._gateway = None
         SparkContext._jvm = None
+
+
+@contextmanager
+def _output(log: Path | None) -> Iterator[int]:
+    """Where the JVM writes to: the log, or a pipe whose lines go to our own standard error and its redactor."""
+    if log is not None:
+        with log.open("wb") as file:
+            yield file.fileno()
+        return
+    reads, writes = os.pipe()
+    threading.Thread(target=_pass_on, args=(reads,), daemon=True).start()
+    try:
+        yield writes
+    finally:
+        os.close(writes)
+
+
+def _pass_on(reads: int) -> None:
+    with open(reads, errors="replace") as lines:
+        for line in lines:
+            sys.stderr.write(line)
 
 
 def _application(gateway: Any, conf: Mapping[str, str]) -> SparkSession:
@@ -190,12 +203,12 @@ def _application(gateway: Any, conf: Mapping[str, str]) -> SparkSession:
     return SparkSession(context)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
     """The JVM ends by itself when the pipe to its standard input closes."""
     if process.stdin is not None:
         process.stdin.close()
     try:
-        process.wait(_STOP_SECONDS)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

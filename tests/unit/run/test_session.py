@@ -102,6 +102,19 @@ def test_a_killed_python_leaves_no_jvm_and_the_groups_sigterm_spares_it(tmp_path
     assert eventually_gone(jvm)
 
 
+def test_verbose_passes_the_jvms_words_on_to_standard_error_only(tmp_path: Path) -> None:
+    ran = run(
+        """
+        settings = SparkSettings("local[1]", {"spark.driver.memory": "700m"})
+        with open_engine(settings, [], {}, "small", verbose=True) as engine:
+            assert engine.log is None
+        """,
+        tmp_path,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "")
+    assert "incubator" in ran.stderr
+
+
 def test_what_still_runs_is_interrupted_at_the_end(tmp_path: Path) -> None:
     ran = run(
         """

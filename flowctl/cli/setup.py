@@ -1,0 +1,33 @@
+"""`flowctl setup`: everything a first run would have to fetch or build, ahead of it and once per machine."""
+
+from __future__ import annotations
+
+import click
+
+from flowctl.cli import output
+
+
+@click.command("setup")
+@click.option("--no-archive", is_flag=True, help="Fetch the jars only; starting Spark then takes longer.")
+def command(no_archive: bool) -> int:
+    """Fetch the jars, check their sums, build the JVM's class-data archive.
+
+    Does nothing that is done already. Everything goes to FLOWCTL_HOME, or the platform's cache folder.
+    """
+    from flowctl.run import archive, jars, java
+
+    found = java.find()
+    jars.ensure(jars.sets(), output.write_line)
+    folder = jars.home()
+    if not no_archive and not archive.file_for(found, archive.all_jars()).is_file():
+        from flowctl.run.training import build_archive
+
+        output.write_line("Building the class-data archive (once, half a minute) …")
+        build_archive()
+    kept = {"home": str(folder), "java": found.version, "jars": len(archive.all_jars()), "archive": not no_archive}
+    if output.settings().format == "json":
+        output.write_json({"format": 1, **kept})
+    else:
+        archived = "without a class-data archive" if no_archive else "class-data archive built"
+        output.write_result(f"Ready: Java {found.version}, {kept['jars']} jars in {folder}, {archived}")
+    return 0
