@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,6 +46,23 @@ def load_spec(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Spec
 
 def read_spec(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
     """As :func:`load_spec`, without raising."""
+    with _no_garbage_collection():
+        return _read(paths, variables)
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Nearly all that a load makes lives on; walking it again and again took a quarter of the time for 500 tables."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
     findings = Findings()
     root = gather([Path(path) for path in paths], findings)
     if root is None:
