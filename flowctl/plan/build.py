@@ -74,7 +74,7 @@ def step_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> Step
     if stop := first_stop(case):
         return _stopped(step, case, stop)
     if case.pending and (intent := case.state.intent):
-        return _recover(step, case, intent)
+        return _recover(step, case, intent, rfc3339(now))
     step = _with_columns(step, case)
     if stop := refusal(step.schema or ()):
         return _stopped(step, case, stop)
@@ -129,8 +129,9 @@ def _with_columns(step: Step, case: Case) -> Step:
     return replace(step, schema=None, target_columns=target.columns if target else ())
 
 
-def _recover(step: Step, case: Case, intent: Intent) -> Step:
-    """The begun number again, with its own interval; or, when the target carries it, only its record."""
+def _recover(step: Step, case: Case, intent: Intent, now: str) -> Step:
+    """The begun number again, with its own interval; or, when the target carries it, only its record. Keys that are
+    due to be compared are compared now: that is no part of the interval."""
     commit = case.observed.commit
     step = replace(
         step,
@@ -153,10 +154,12 @@ def _recover(step: Step, case: Case, intent: Intent) -> Step:
     step = _with_columns(step, case)
     if stop := refusal(step.schema or ()):
         return _stopped(step, case, stop)
+    due = checks.deletes_due(case.table, case.state.deletes_checked_at, now) and step.target_exists
     return replace(
         step,
         reason=f"finishes number {intent.seq} of the interrupted run {intent.run_id}",
-        checks=checks.checks(case, check_deletes=False),
+        checks=checks.checks(case, check_deletes=due),
+        check_deletes=due,
         write_full=case.table.mode == "truncate" or intent.replaces,
     )
 

@@ -61,7 +61,7 @@ def via(table: TableSpec) -> Via:
     if table.mode in ("merge", "scd2"):
         return "staged"
     guard = table.guard
-    aggregate = any(expected.kind in _AGGREGATES or expected.on_fail == "quarantine" for expected in table.expect)
+    aggregate = any(expected.kind in _AGGREGATES or expected.on_fail != "fail" for expected in table.expect)
     limits = (guard.max_shrink, guard.max_deleted, guard.max_quarantined)
     return "staged" if aggregate or any(limit is not None for limit in limits) else "direct"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.plan.checks import DEFAULT_MAX_DELETED
 from flowctl.run.failure import CHECK_PREFIX
 from flowctl.run.spark_types import named
 from flowctl.spec.spec import DetectMissingKeys, Expectation, TableSpec
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 #: Staged column: why the row goes to quarantine; null for rows of the batch.
 REASON_COLUMN = "_flowctl_reason"
 ROW_KINDS = ("not_null", "between", "in", "matches", "sql")
-DEFAULT_MAX_DELETED = 0.1
 MEND = "Mend the rows in the source, or set on_fail: quarantine or warn"
 
 

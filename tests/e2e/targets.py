@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tests.e2e.flows import Row, delta_rows, postgres_rows, sqlite_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Kind = Literal["delta", "sqlite", "postgres"]
 KINDS: tuple[Kind, ...] = ("delta", "sqlite", "postgres")
@@ -21,13 +24,14 @@ class TargetPlace:
     connection: str
     object: str
     location: str
+    spark: SparkSession
 
     def rows(self, columns: Sequence[str]) -> list[Row]:
         """The table's rows, as text where the three systems show one value differently."""
         names = ", ".join(f'"{name}"' for name in columns)
         match self.kind:
             case "delta":
-                found = delta_rows(Path(self.location) / self.object, columns)
+                found = delta_rows(self.spark, Path(self.location) / self.object, columns)
             case "sqlite":
                 found = sqlite_rows(Path(self.location), f'SELECT {names} FROM "{self.object}"')
             case "postgres":
@@ -35,15 +39,15 @@ class TargetPlace:
         return sorted((tuple(_plain(value) for value in row) for row in found), key=repr)
 
 
-def place(kind: Kind, folder: Path, postgres_url: str) -> TargetPlace:
+def place(kind: Kind, folder: Path, postgres_url: str, spark: SparkSession) -> TargetPlace:
     match kind:
         case "delta":
-            return TargetPlace(kind, "{type: delta, path: lake}", "orders", str(folder / "lake"))
+            return TargetPlace(kind, "{type: delta, path: lake}", "orders", str(folder / "lake"), spark)
         case "sqlite":
-            return TargetPlace(kind, "{type: sqlite, path: target.db}", "orders", str(folder / "target.db"))
+            return TargetPlace(kind, "{type: sqlite, path: target.db}", "orders", str(folder / "target.db"), spark)
         case "postgres":
             secret = postgres_url.replace("etl-secret", "${secret:env:PG_PASSWORD}")
-            return TargetPlace(kind, f'{{type: postgres, url: "{secret}"}}', "public.orders", postgres_url)
+            return TargetPlace(kind, f'{{type: postgres, url: "{secret}"}}', "public.orders", postgres_url, spark)
 
 
 def _plain(value: object) -> object:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from flowctl.crashpoints import POINTS
 from tests.e2e.flows import Flow, Row, sqlite_rows, sqlite_script
 from tests.e2e.targets import KINDS, Kind, TargetPlace, place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MODES = {
     "append": "mode: append, cursor: {column: updated_at}",
@@ -91,17 +95,17 @@ def walk_the_protocol(flow: Flow, mode: str, target: TargetPlace, spark: str) ->
 
 @pytest.mark.parametrize(("kind", "mode"), [("delta", "merge"), ("postgres", "append"), ("sqlite", "scd2")])
 def test_a_killed_client_of_a_connect_server_loses_and_doubles_nothing(
-    kind: Kind, mode: str, tmp_path: Path, postgres_database: str, connect_server: str
+    kind: Kind, mode: str, tmp_path: Path, postgres_database: str, connect_server: str, spark: SparkSession
 ) -> None:
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database), connect_server)
+    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database, spark), connect_server)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_apply_loses_and_doubles_nothing(
-    kind: Kind, mode: str, tmp_path: Path, postgres_database: str
+    kind: Kind, mode: str, tmp_path: Path, postgres_database: str, spark: SparkSession
 ) -> None:
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database), "local[2]")
+    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database, spark), "local[2]")

@@ -1,0 +1,162 @@
+"""apply as a user meets it: a second run, two at once, a broken table beside healthy ones, saved plans, signals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
+
+ORDERS = """
+CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT, amount DECIMAL(12,2), updated_at TIMESTAMP NOT NULL);
+INSERT INTO orders VALUES (1, 'first', '1.10', '2026-01-01 00:00:00'), (2, NULL, '2.20', '2026-01-02 00:00:00');
+CREATE TABLE lines (id INTEGER PRIMARY KEY, order_id INTEGER);
+INSERT INTO lines VALUES (1, 1), (2, 1), (3, 2);
+"""
+HEAD = """
+version: 1
+flow: shop
+state: state
+spark: {url: "local[2]"}
+connections:
+  src: {type: sqlite, path: source.db}
+  dst: {type: sqlite, path: target.db}
+tables:
+"""
+MERGED = HEAD + "  orders: {from: src:orders, to: dst:orders, mode: merge, key: [id], cursor: {column: updated_at}}\n"
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> Flow:
+    sqlite_script(tmp_path / "source.db", ORDERS)
+    return Flow(tmp_path)
+
+
+def target(flow: Flow, query: str) -> list[tuple[object, ...]]:
+    return sqlite_rows(flow.folder / "target.db", query)
+
+
+def test_a_second_run_finds_nothing_to_do_and_starts_no_jvm(flow: Flow) -> None:
+    flow.write(MERGED)
+    flow.apply(expect=0)
+    again = flow.apply(expect=0, env={"JAVA_HOME": "/nonexistent", "PATH": "/nonexistent"})
+    assert "up to date" in again.out
+    assert target(flow, "SELECT id, note, amount FROM orders") == [(1, "first", "1.10"), (2, None, "2.20")]
+
+    history = flow.run("runs", "flow.yaml", "--format", "json", expect=0).json()
+    assert len(history["runs"]) == 2
+
+
+def test_two_at_once_one_runs_and_one_says_who_holds_the_lease(flow: Flow) -> None:
+    flow.write(MERGED)
+    both = [flow.start("apply", "flow.yaml") for _ in range(2)]
+    ended = [(process.communicate(timeout=300), process.returncode) for process in both]
+    assert sorted(code for _, code in ended) == [0, 5]
+    loser = next(err for (_, err), code in ended if code == 5)
+    assert f"process {next(p.pid for p in both if p.returncode == 0)} on " in loser
+    assert len(target(flow, "SELECT id FROM orders")) == 2
+
+
+def test_a_broken_table_stops_its_dependents_and_nobody_else(flow: Flow) -> None:
+    sqlite_script(flow.folder / "source.db", "CREATE TABLE bad (n INTEGER); INSERT INTO bad VALUES ('no number')")
+    flow.write(
+        HEAD
+        + """
+  bad: {from: src:bad, to: dst:bad, mode: truncate}
+  orders: {from: src:orders, to: dst:orders, mode: truncate}
+  after_bad: {from: {sql: "SELECT n FROM {{ ref('bad') }}"}, to: dst:after_bad, mode: truncate}
+  totals:
+    from: {sql: "SELECT count(*) AS orders, sum(amount) AS amount FROM {{ ref('orders') }}"}
+    to: dst:totals
+    mode: truncate
+"""
+    )
+    done = flow.apply(expect=4)
+    assert "bad" in done.err and "rowid 1" in done.err and "flow.yaml:" in done.err
+    assert target(flow, "SELECT * FROM totals") == [(2, "3.30")]
+    record = flow.run("runs", "flow.yaml", "--format", "json", expect=0).json()["runs"][0]
+    detail = flow.run("runs", "flow.yaml", record["id"], "--format", "json", expect=0).json()
+    assert {table["id"]: table["outcome"] for table in detail["tables"]} == {
+        "bad": "failed",
+        "after_bad": "skipped",
+        "orders": "committed",
+        "totals": "committed",
+    }
+    # Nothing was written for the failed ones: the next plan is an ordinary one.
+    assert flow.actions()["bad"] == "create"
+
+
+def test_expectations_quarantine_and_guards(flow: Flow) -> None:
+    flow.write(
+        HEAD
+        + """
+  strict: {from: src:orders, to: dst:strict, mode: truncate, expect: [{column: note, not_null: true}]}
+  sieved:
+    from: src:orders
+    to: dst:sieved
+    mode: merge
+    key: [id]
+    cursor: {column: updated_at}
+    expect: [{column: note, not_null: true, on_fail: quarantine}, {rows: {min: 5}, on_fail: warn}]
+  shrinking: {from: src:orders, to: dst:shrinking, mode: truncate, guard: {max_shrink: 10%}}
+"""
+    )
+    first = flow.apply(expect=4)
+    assert "note: not_null" in first.err and "at least 5 expected" in first.err
+    assert target(flow, "SELECT id FROM sieved") == [(1,)]
+    assert target(flow, "SELECT id, _reason, _seq FROM sieved__quarantine") == [("2", "note: not_null", 1)]
+    assert target(flow, "SELECT name FROM sqlite_master WHERE name = 'strict'") in ([], [("strict",)])
+
+    sqlite_script(flow.folder / "source.db", "DELETE FROM orders WHERE id = 2")
+    second = flow.apply("--select", "shrinking", expect=6)
+    assert "2 rows would become 1" in second.err
+    assert len(target(flow, "SELECT id FROM shrinking")) == 2
+
+
+def test_a_saved_plan_is_executed_as_it_is_or_refused(flow: Flow) -> None:
+    flow.write(MERGED)
+    flow.run("plan", "flow.yaml", "--out", "plan.json", expect=0)
+    sqlite_script(flow.folder / "source.db", "INSERT INTO orders VALUES (3, 'late', '3', '2026-01-03 00:00:00')")
+    flow.apply("--plan", "plan.json", expect=0)
+    # A merge reads everything above its position in one snapshot, but records only what was planned.
+    state = json.loads((flow.folder / "state/shop/state/2.json").read_text())
+    assert state["tables"]["orders"]["position"]["value"].startswith("2026-01-02")
+    stale = flow.apply("--plan", "plan.json", expect=1)
+    assert "serial" in stale.err or "state" in stale.err
+    flow.apply(expect=0)
+    assert len(target(flow, "SELECT id FROM orders")) == 3
+
+
+def test_sigterm_ends_the_run_in_order(flow: Flow) -> None:
+    flow.write(MERGED)
+    process = flow.start("apply", "flow.yaml")
+    time.sleep(2.5)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode in (0, 4), out + err
+    # The lease was released: nobody has to wait for it.
+    flow.apply(expect=0)
+    assert len(target(flow, "SELECT id FROM orders")) == 2
+
+
+def test_no_secret_reaches_any_output(flow: Flow, postgres_database: str) -> None:
+    url = postgres_database.replace("etl-secret", "${secret:env:PG_PASSWORD}")
+    flow.write(
+        HEAD.replace("dst: {type: sqlite, path: target.db}", f'dst: {{type: postgres, url: "{url}"}}')
+        + "  orders: {from: src:orders, to: dst:public.orders, mode: truncate}\n"
+        + "  nothing: {from: dst:public.nothing, to: dst:public.copy, mode: truncate}\n"
+    )
+    env = {"PG_PASSWORD": "etl-secret"}
+    outputs = [
+        flow.run("plan", "flow.yaml", "--out", "plan.json", env=env),
+        flow.apply("--verbose", env=env, expect=4),
+        flow.apply("--format", "json", "--log-format", "json", env=env, expect=4),
+        flow.apply(env={"PG_PASSWORD": "wrong-secret"}, expect=4),
+    ]
+    texts = [done.out + done.err for done in outputs]
+    texts += [file.read_text() for file in flow.folder.rglob("*.json")]
+    assert not [text for text in texts if "etl-secret" in text or "wrong-secret" in text]
