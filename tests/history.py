@@ -7,6 +7,7 @@ versions come out.
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -76,3 +77,19 @@ def histories(moments: int = 8, length: int = 6) -> st.SearchStrategy[list[Batch
         )
 
     return st.lists(_batches(moments), min_size=1, max_size=length).flatmap(with_replays)
+
+
+def random_histories(count: int, seed: int, moments: int = 8, length: int = 6) -> list[list[Batch]]:
+    """As :func:`histories`, many at once, for engines on which one statement is slow: each becomes a key of its own."""
+    dice = random.Random(seed)
+
+    def batch() -> Batch:
+        times = dice.sample(range(1, moments + 1), dice.randint(0, 4))
+        return tuple(dice.choice([*(Observation(at, state) for state in "ABC"), Observation(at, None),
+                                  Observation(at, None, detected=True)]) for at in times)  # fmt: skip
+
+    made = []
+    for _ in range(count):
+        batches = [batch() for _ in range(dice.randint(1, length))]
+        made.append([again for one in batches for again in (one,) * dice.choice((1, 1, 2))])
+    return made

@@ -12,6 +12,8 @@ from flowctl.connectors.delta import statements
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Decimal
+from flowctl.sql import dialects
+from flowctl.sql.difference import KeyBounds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,17 +25,20 @@ _LONGEST_TEXT = 200
 
 @contextmanager
 def view_of(frame: DataFrame) -> Iterator[str]:
-    """A temporary view of the batch, under a name of its own: classic and Connect both know it in SQL. A batch
-    without operations has rows only."""
-    from pyspark.sql import functions as f
-
+    """A temporary view of ``frame``, under a name of its own: classic and Connect both know it in SQL."""
     name = f"flowctl_{uuid.uuid4().hex}"
-    complete = frame if OP_COLUMN in frame.columns else frame.withColumn(OP_COLUMN, f.lit("U"))
-    complete.createOrReplaceTempView(name)
+    frame.createOrReplaceTempView(name)
     try:
         yield name
     finally:
         frame.sparkSession.catalog.dropTempView(name)
+
+
+def with_operations(frame: DataFrame) -> DataFrame:
+    """A batch that names no operations has rows only."""
+    from pyspark.sql import functions as f
+
+    return frame if OP_COLUMN in frame.columns else frame.withColumn(OP_COLUMN, f.lit("U"))
 
 
 def selected(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
@@ -50,20 +55,28 @@ def selected(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     )
 
 
-def key_bounds(frame: DataFrame, job: WriteJob) -> list[str]:
+def key_bounds(frame: DataFrame, job: WriteJob) -> KeyBounds:
     """Literal bounds of the batch's keys, from one aggregate over the staged segments; none for an empty batch."""
     from pyspark.sql import functions as f
 
     keys = [column for column in job.columns if column.name in job.key and _is_bounded(column)]
     if not keys:
-        return []
+        return KeyBounds()
     ends = [end(statements.quoted(column.name)).cast("string") for column in keys for end in (f.min, f.max)]
     row = frame.agg(*ends).collect()[0]
-    found = {column.name: (row[2 * at], row[2 * at + 1]) for at, column in enumerate(keys)}
-    usable = {name: ends for name, ends in found.items() if None not in ends and max(map(len, ends)) <= _LONGEST_TEXT}
-    lows = {name: low for name, (low, _) in usable.items()}
-    highs = {name: high for name, (_, high) in usable.items()}
-    return statements.key_bounds(keys, lows, highs)
+    found = {column: (row[2 * at], row[2 * at + 1]) for at, column in enumerate(keys)}
+    return KeyBounds(
+        {
+            column.name: (_literal(low, column), _literal(high, column))
+            for column, (low, high) in found.items()
+            if low is not None and max(len(low), len(high)) <= _LONGEST_TEXT
+        }
+    )
+
+
+def _literal(text: str, column: Column) -> str:
+    plain = dialects.text(text, "spark")
+    return plain if column.type == types.STRING else f"CAST({plain} AS {types.spark_ddl(column.type)})"
 
 
 def _is_bounded(column: Column) -> bool:

@@ -1,5 +1,158 @@
-"""placeholder"""
+"""scd2 on Delta: two tables, so two commits, and only the second one counts.
+
+First the observations go into the sidecar, then one MERGE derives the versions under the job's number. A try that
+dies between the two leaves observations whose rows were never written, so each try replaces every observation of this
+lineage above the last number that was committed with data; a void number does not move that bound.
+
+The sidecar has numbers of its own: Delta's version that the write will make. A zombie of an older try has an older
+one, which Delta then skips. That number is also the observations' arrival: it rises over lineages and restores too.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, WriteJob
+from flowctl.connectors.delta import batch, log, statements, transaction
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.errors import StateConflict, TransientError
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.spec.spec import Layout
+from flowctl.sql import dialects, scd2
+from flowctl.sql.scd2 import Versioning
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Whose try an observation belongs to.
+_LINEAGE, _NUMBER = Column("_lineage", types.STRING), Column("_seq", types.INT64)
 
 
-def commit(*a): ...
-def replace_rows_of_number(*a): ...
+def commit(spark: SparkSession, location: TableLocation, frame: DataFrame, job: WriteJob) -> LoggedCommit:
+    """Writes one batch of history and returns the commit of the versions."""
+    observed = location.beside(scd2.OBSERVED_SUFFIX)
+    with (
+        batch.view_of(batch.with_operations(frame)) as rows,
+        # a MERGE whose source names its target by path does not resolve (Delta 4.4.0); through a view it does
+        batch.view_of(_content(spark, location)) as versions,
+    ):
+        arrival = _observe(spark, location, observed, rows, versions, job)
+        with batch.view_of(_content(spark, observed)) as seen:
+            change = _versioning(spark, rows, versions, seen, arrival, job)
+            bounds = batch.key_bounds(frame, job)
+            sql = statements.apply_difference(location.identifier, scd2.difference(change, "spark"), job, bounds)
+            app = log.app_id(job.record.lineage, job.record.table)
+            write = _ready(spark, sql)
+            return transaction.commit(spark, location, app, job.record.record(), write, job.before_commit)
+
+
+def _observe(
+    spark: SparkSession, location: TableLocation, observed: TableLocation, rows: str, versions: str, job: WriteJob
+) -> int:
+    """Makes the batch's observations the only uncommitted ones of this lineage; returns their arrival."""
+    columns = (*scd2.observed_columns(job.columns, job.key), _LINEAGE, _NUMBER)
+    spark.sql(statements.create_table(observed.identifier, columns, Layout())).collect()
+    lineage = dialects.text(job.record.lineage, "spark")
+    open_tries = f"{_LINEAGE.name} = {lineage} AND {_NUMBER.name} > {_last_data_number(location, job)}"
+    listed = ", ".join(statements.quoted(column.name) for column in columns[:-2])
+    with batch.view_of(_content(spark, observed).where(f"NOT ({open_tries})")) as settled:
+
+        def statement(arrival: int) -> str:
+            new = scd2.observations(_versioning(spark, rows, versions, settled, arrival, job), "spark")
+            return (
+                f"INSERT INTO {observed.identifier} REPLACE WHERE {open_tries} "
+                f"SELECT {listed}, {lineage}, CAST({job.record.seq} AS BIGINT) FROM ({new})"
+            )
+
+        return _replace(spark, observed, statement, job, "observed")
+
+
+def _content(spark: SparkSession, location: TableLocation) -> DataFrame:
+    return spark.read.format("delta").load(location.spark_path)
+
+
+def _last_data_number(location: TableLocation, job: WriteJob) -> int:
+    table = log.open_table(location)
+    app = log.app_id(job.record.lineage, job.record.table)
+    return log.data_number(log.newest_record(location, table, app) if table is not None else None)
+
+
+def _versioning(
+    spark: SparkSession, rows: str, versions: str, observed: str, arrival: int, job: WriteJob
+) -> Versioning:
+    return Versioning(
+        target=(versions,),
+        batch=(rows,),
+        observed=(observed,),
+        columns=tuple(column.name for column in job.columns),
+        batch_columns=tuple(spark.table(rows).columns),
+        key=job.key,
+        arrival=arrival,
+        operation=OP_COLUMN,
+        detected=DETECTED_COLUMN,
+        now=dialects.moment(job.at, "spark") if job.at else None,
+    )
+
+
+def put_aside(
+    spark: SparkSession, location: TableLocation, frame: DataFrame, columns: Sequence[Column], job: WriteJob
+) -> None:
+    """Makes ``frame`` the only rows of its table with ``_seq`` of this job's number."""
+    spark.sql(statements.create_table(location.identifier, columns, Layout())).collect()
+    _add_missing(spark, location, columns)
+    names = ", ".join(statements.quoted(column.name) for column in _in_table_order(location, columns))
+    with batch.view_of(frame) as view:
+        sql = f"INSERT INTO {location.identifier} REPLACE WHERE _seq = {job.record.seq} SELECT {names} FROM {view}"
+        _replace(spark, location, lambda number: sql, job, "quarantine")
+
+
+def _add_missing(spark: SparkSession, location: TableLocation, columns: Sequence[Column]) -> None:
+    have = _columns(location)
+    for column in columns:
+        if column.name not in have:
+            kind = types.spark_ddl(column.type)
+            spark.sql(
+                f"ALTER TABLE {location.identifier} ADD COLUMNS ({statements.quoted(column.name)} {kind})"
+            ).collect()
+
+
+def _in_table_order(location: TableLocation, columns: Sequence[Column]) -> list[Column]:
+    """REPLACE WHERE takes no column list, so the SELECT is in the table's own order."""
+    have = _columns(location)
+    return sorted(columns, key=lambda column: have.index(column.name))
+
+
+def _columns(location: TableLocation) -> list[str]:
+    table = log.open_table(location)
+    return [field.name for field in table.schema().fields] if table is not None else []
+
+
+def _replace(
+    spark: SparkSession, location: TableLocation, statement: Callable[[int], str], job: WriteJob, purpose: str
+) -> int:
+    """Runs a statement that replaces what an earlier try left in a side table; returns the number it got there.
+
+    It must run again under the same intent, so its number is not the job's: it is the version the side table gets.
+    """
+    table = log.open_table(location)
+    number = table.version() + 1 if table is not None else 0
+    app = f"{log.app_id(job.record.lineage, job.record.table)}:{purpose}"
+    record = {
+        **job.record.record(),
+        "app": app,
+        "seq": number,
+        "intent_id": f"{job.record.intent_id}/{uuid.uuid4().hex}",
+    }
+    try:
+        transaction.commit(spark, location, app, record, _ready(spark, statement(number)), job.before_commit)
+    except StateConflict as conflict:
+        raise TransientError(f"another try wrote {location.url} at the same moment") from conflict
+    return number
+
+
+def _ready(spark: SparkSession, sql: str) -> Callable[[], object]:
+    return lambda: spark.sql(sql).collect()

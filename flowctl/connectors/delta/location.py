@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flowctl.model.table_info import ObjectName
 from flowctl.spec import storage
 from flowctl.spec.storage import Storage
+from flowctl.sql import dialects
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -36,7 +37,11 @@ class TableLocation:
     @property
     def identifier(self) -> str:
         """The table in Spark SQL, without a catalog entry."""
-        return f"delta.`{self.spark_path.replace('`', '``')}`"
+        return dialects.table(self.parts, "spark")
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        return ("delta", self.spark_path)
 
     def beside(self, suffix: str) -> TableLocation:
         """The table of the same name with ``suffix``, in the same folder."""

@@ -128,6 +128,13 @@ def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Logge
     return LoggedCommit(-1, Commit(lineage, name, number, "", str(table.metadata().id), None).record(), {})
 
 
+def data_number(logged: LoggedCommit | None) -> int:
+    """The last number up to ``logged`` that was committed with data; 0 when there is none. Voids carry it along."""
+    if logged is None:
+        return 0
+    return int(logged.record.get("data_seq", 0) if logged.record["void"] else logged.record["seq"])
+
+
 def _app_of(record: Mapping[str, Any]) -> str:
     return str(record.get("app", app_id(record["lineage"], record["table"])))
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from flowctl.connectors.base import OP_COLUMN
+from flowctl.connectors.base import OP_COLUMN, WriteJob
+from flowctl.connectors.delta.location import TableLocation
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
+from flowctl.sql import dialects
+from flowctl.sql.difference import KeyBounds, Upsert, merge_statement
+from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
 
-SOFT_DELETE_COLUMN = "_deleted_at"
 TYPE_WIDENING = "delta.enableTypeWidening"
 DELETION_VECTORS = "delta.enableDeletionVectors"
 
@@ -60,7 +63,8 @@ def altered(table: str, change: SchemaChange, has_type_widening: bool) -> Schema
 
 
 def insert(table: str, view: str, columns: Sequence[Column], present: Sequence[str]) -> str:
-    return f"INSERT INTO {table} ({_names(c.name for c in columns)}) SELECT {_values(columns, present)} FROM {view}"
+    names = _names(column.name for column in columns)
+    return f"INSERT INTO {table} ({names}) SELECT {_values(columns, present)} FROM {view}"
 
 
 def overwrite(table: str, view: str, columns: Sequence[Column], present: Sequence[str]) -> str:
@@ -69,51 +73,30 @@ def overwrite(table: str, view: str, columns: Sequence[Column], present: Sequenc
     )
 
 
-def merge(
-    table: str,
-    view: str,
-    columns: Sequence[Column],
-    present: Sequence[str],
-    key: Sequence[str],
-    compared: Sequence[str],
-    bounds: Sequence[str],
-    deleted_at: str | None,
-) -> str:
-    """Upserts and deletes in one statement; a row equal in all ``compared`` columns is left alone.
+def merge(table: TableLocation, view: str, job: WriteJob, batch_columns: Sequence[str], bounds: KeyBounds) -> str:
+    """Upserts and deletes in one statement (:mod:`flowctl.sql.difference`); unchanged rows are left alone.
 
-    ``bounds`` are literal conditions on the target's key columns that hold for the whole batch: they let Delta skip
-    files. There are none on other columns: a row that moves to another partition would not be found, and become two.
-    ``deleted_at`` is a timestamp's text for soft deletes, None for hard ones.
+    ``bounds`` let Delta skip files. There are none on other columns than the key's: a row that moves to another
+    partition would not be found, and become two.
     """
-    changed = [f"NOT (t.{quoted(name)} <=> s.{quoted(name)})" for name in compared]
-    gone = "DELETE"
-    alive = ""
-    if deleted_at is not None:
-        marker = f"t.{quoted(SOFT_DELETE_COLUMN)}"
-        gone = f"UPDATE SET {marker} = TIMESTAMP '{deleted_at}'"
-        alive = f" AND {marker} IS NULL"
-        changed.append(f"{marker} IS NOT NULL")
-    filled = [column for column in columns if column.name not in key]
-    names = [column.name for column in columns]
-    on = " AND ".join([f"t.{quoted(name)} = s.{quoted(name)}" for name in key] + list(bounds))
-    update = ", ".join(f"t.{quoted(column.name)} = {_value(column, present, 's.')}" for column in filled)
-    clauses = [f"WHEN MATCHED AND s.{OP_COLUMN} = 'D'{alive} THEN {gone}"]
-    if filled and changed:
-        condition = " OR ".join(changed)
-        clauses.append(f"WHEN MATCHED AND s.{OP_COLUMN} = 'U' AND ({condition}) THEN UPDATE SET {update}")
-    values = ", ".join(_value(column, present, "s.") for column in columns)
-    clauses.append(f"WHEN NOT MATCHED AND s.{OP_COLUMN} = 'U' THEN INSERT ({_names(names)}) VALUES ({values})")
-    return f"MERGE INTO {table} AS t USING {view} AS s ON {on} " + " ".join(clauses)
+    change = Upsert(
+        target=table.parts,
+        batch=(view,),
+        columns=tuple(column.name for column in job.columns),
+        batch_columns=tuple(batch_columns),
+        key=job.key,
+        compared=job.compared,
+        operation=OP_COLUMN,
+        deleted_at=job.at if job.soft_deletes else None,
+    )
+    return merge_statement(change, bounds)
 
 
-def apply_difference(
-    table: str, difference: str, columns: Sequence[Column], key: Sequence[str], bounds: Sequence[str]
-) -> str:
+def apply_difference(table: str, difference: str, job: WriteJob, bounds: KeyBounds) -> str:
     """Applies the rows of :mod:`flowctl.sql.scd2`'s difference: a version is its key and ``valid_from``."""
-    from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
-
-    names = [column.name for column in columns]
-    on = " AND ".join([f"t.{quoted(name)} = s.{quoted(name)}" for name in (*key, VALID_FROM)] + list(bounds))
+    key, names = job.key, [column.name for column in job.columns]
+    within = [f"t.{quoted(name)} BETWEEN {low} AND {high}" for name, (low, high) in bounds.by_column.items()]
+    on = " AND ".join([f"t.{quoted(name)} = s.{quoted(name)}" for name in (*key, VALID_FROM)] + within)
     update = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in names if name not in (*key, VALID_FROM))
     values = ", ".join(f"s.{quoted(name)}" for name in names)
     return (
@@ -124,34 +107,17 @@ def apply_difference(
     )
 
 
-def key_bounds(key: Sequence[Column], lows: Mapping[str, str], highs: Mapping[str, str]) -> list[str]:
-    """``t.k BETWEEN low AND high`` for each key column whose bounds are known as text."""
-    return [
-        f"t.{quoted(column.name)} BETWEEN {_bound(lows[column.name], column)} AND {_bound(highs[column.name], column)}"
-        for column in key
-        if column.name in lows
-    ]
-
-
-def _bound(text: str, column: Column) -> str:
-    literal = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return literal if column.type == types.STRING else f"CAST({literal} AS {types.spark_ddl(column.type)})"
-
-
 def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return dialects.quoted(name, "spark")
 
 
-def _names(names: Sequence[str] | object) -> str:
-    return ", ".join(quoted(str(name)) for name in names)  # type: ignore[attr-defined]
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(quoted(name) for name in names)
 
 
 def _values(columns: Sequence[Column], present: Sequence[str]) -> str:
-    return ", ".join(_value(column, present, "") for column in columns)
-
-
-def _value(column: Column, present: Sequence[str], of: str) -> str:
     """A column that the batch does not have (gone from the source, flowctl's own) is null."""
-    if column.name in present:
-        return f"{of}{quoted(column.name)}"
-    return f"CAST(NULL AS {types.spark_ddl(column.type)})"
+    return ", ".join(
+        quoted(column.name) if column.name in present else f"CAST(NULL AS {types.spark_ddl(column.type)})"
+        for column in columns
+    )

@@ -90,7 +90,7 @@ class DeltaTarget:
         history.put_aside(spark, self._location(object), frame, columns, job)
 
     def lease_folder(self, object: ObjectName) -> str:
-        # Not inside the table's folder: for Delta's catalog a path that exists is a table, and CREATE then does nothing.
+        # Not inside the table's folder: for Delta's catalog a path that exists is a table: CREATE would do nothing.
         folder, _, name = self._location(object).url.rpartition("/")
         return f"{folder}/_flowctl/lease/{name}"
 
@@ -118,7 +118,7 @@ def _commit(spark: SparkSession, location: TableLocation, frame: DataFrame, job:
     app = log.app_id(job.record.lineage, job.record.table)
     if job.mode == "scd2":
         return history.commit(spark, location, frame, job)
-    with batch.view_of(frame) as view:
+    with batch.view_of(batch.with_operations(frame)) as view:
         write = _statement(spark, location, frame, view, job)
         return transaction.commit(spark, location, app, job.record.record(), write, job.before_commit)
 

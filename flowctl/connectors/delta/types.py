@@ -45,12 +45,12 @@ def _column(field: Mapping[str, Any]) -> Column:
         return Column(field["name"], types.STRING, field["nullable"], native, as_text=True, note=str(error))
 
 
-def _data_type(written: str | Mapping[str, Any]) -> DataType:
+def _data_type(written: Any) -> DataType:
     match written:
-        case str() if written in _SIMPLE:
-            return _SIMPLE[written]
-        case str() if written.startswith("decimal("):
-            return types.parse(written)
+        case str() as name if name in _SIMPLE:
+            return _SIMPLE[str(name)]
+        case str() as name if name.startswith("decimal("):
+            return types.parse(str(name))
         case {"type": "array", "elementType": item}:
             return Array(_data_type(item))
         case {"type": "struct", "fields": fields}:

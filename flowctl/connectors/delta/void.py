@@ -31,11 +31,13 @@ from flowctl.spec.storage import local_path, scheme
 
 #: Features that ask nothing of a commit without data. Others (a catalog that owns the commits) do, or are unknown.
 _HARMLESS = frozenset(
-    "appendOnly invariants checkConstraints generatedColumns identityColumns changeDataFeed columnMapping "
-    "deletionVectors rowTracking timestampNtz typeWidening typeWidening-preview domainMetadata v2Checkpoint "
-    "clustering vacuumProtocolCheck variantType variantType-preview allowColumnDefaults icebergCompatV1 "
-    "icebergCompatV2 checkpointProtection".split()
-)
+    {
+        "appendOnly", "invariants", "checkConstraints", "generatedColumns", "identityColumns", "changeDataFeed",
+        "columnMapping", "deletionVectors", "rowTracking", "timestampNtz", "typeWidening", "typeWidening-preview",
+        "domainMetadata", "v2Checkpoint", "clustering", "vacuumProtocolCheck", "variantType", "variantType-preview",
+        "allowColumnDefaults", "icebergCompatV1", "icebergCompatV2", "checkpointProtection",
+    }
+)  # fmt: skip
 _TRIES = 10
 
 
@@ -43,13 +45,15 @@ def commit(location: TableLocation, app: str, job: WriteJob) -> LoggedCommit:
     """Commits ``job.record`` empty under its number; :class:`TransientError` when other writers keep winning."""
     for _ in range(_TRIES):
         table = log.open_table(location)
+        before = log.newest_record(location, table, app) if table is not None else None
         if table is None:
             target_id, version = str(uuid.uuid4()), 0
             setup = [_protocol(job), _metadata(job, target_id)]
         else:
             target_id, version, setup = str(table.metadata().id), table.version() + 1, []
             _check_features(location, [*(table.protocol().writer_features or ())])
-        record = {**replace(job.record, target_id=target_id, void=True).record()}
+        given_up = replace(job.record, target_id=target_id, void=True)
+        record = {**given_up.record(), "data_seq": log.data_number(before)}
         actions = [_commit_info(record), *setup, _transaction(app, job.record.seq)]
         if _create(location, version, actions):
             return LoggedCommit(version, record, {})

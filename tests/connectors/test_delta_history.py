@@ -1,0 +1,170 @@
+"""scd2 on Delta: the definition for many histories at once (each a key of its own), and tries that died half-way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowctl.connectors import delta
+from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, OpenContext, Target, WriteJob
+from flowctl.diagnostics import Mark
+from flowctl.model import types
+from flowctl.model.commit import Commit
+from flowctl.model.position import NoPosition
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.spec.spec import Connection, Layout
+from tests.history import Batch, Observation, Version, random_histories, versions
+from tests.unit.sql.test_scd2 import CASES, missing, row
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = (
+    Column("id", types.INT64),
+    Column("part", types.STRING),
+    Column("state", types.STRING),
+    Column("valid_from", types.TIMESTAMP),
+    Column("valid_to", types.TIMESTAMP),
+    Column("is_current", types.BOOL),
+    Column("row_hash", types.STRING),
+)
+BATCH = f"id BIGINT, part STRING, state STRING, second INT, {OP_COLUMN} STRING, {DETECTED_COLUMN} BOOLEAN"
+
+
+@dataclass
+class History:
+    """A history table on Delta; event times are seconds of 1970."""
+
+    spark: SparkSession
+    target: Target
+    object: ObjectName = ObjectName(("people history",))
+    lineage: str = "first"
+    seq: int = field(default=0)
+
+    def write(
+        self,
+        rows: Sequence[tuple[int, Observation]],
+        before_commit: Callable[[], None] = lambda: None,
+        intent: str = "",
+    ) -> Commit:
+        return self.target.write(self.spark, self.frame(rows), self.job(before_commit, intent))
+
+    def frame(self, rows: Sequence[tuple[int, Observation]]):
+        values = [(key, "x", seen.state, seen.at, "U" if seen.state else "D", seen.detected) for key, seen in rows]
+        return self.spark.createDataFrame(values, BATCH).selectExpr(
+            "id", "part", "state", "timestamp_seconds(second) AS valid_from",
+            "sha2(state, 256) AS row_hash", OP_COLUMN, DETECTED_COLUMN,
+        )  # fmt: skip
+
+    def job(self, before_commit: Callable[[], None] = lambda: None, intent: str = "") -> WriteJob:
+        info = self.target.describe([self.object])[self.object]
+        self.seq += 1
+        return WriteJob(
+            record=Commit(
+                self.lineage, "people", self.seq, intent or f"intent {self.seq}", info.identity if info else "",
+                NoPosition(),
+            ),
+            object=self.object,
+            mode="scd2",
+            columns=COLUMNS,
+            key=("id", "part"),
+            compared=("state",),
+            statements=() if info else tuple(self.target.create_statements(self.object, COLUMNS, Layout())),
+            at="2027-01-01T00:00:00.000000Z",
+            before_commit=before_commit,
+        )  # fmt: skip
+
+    def versions(self) -> dict[int, list[Version]]:
+        found: dict[int, list[Version]] = {}
+        table = self.target.scan(self.spark, self.object, COLUMNS)
+        for line in table.selectExpr(
+            "id", "unix_seconds(valid_from) AS valid_from", "unix_seconds(valid_to) AS valid_to", "state", "is_current",
+            "row_hash = sha2(state, 256) AS own",
+        ).orderBy("id", "valid_from").collect():  # fmt: skip
+            assert line["is_current"] == (line["valid_to"] is None) and line["own"]
+            found.setdefault(line["id"], []).append(Version(line["valid_from"], line["valid_to"], line["state"]))
+        return found
+
+
+@pytest.fixture
+def history(spark: SparkSession, tmp_path: Path):
+    connection = Connection("lake", "delta", {"path": "lake"}, Mark("spec.yaml", 1))
+    with delta.connect(connection, OpenContext(base_dir=str(tmp_path))) as connector:
+        assert connector.target is not None
+        yield History(spark, connector.target)
+
+
+def write_in_step(history: History, histories: dict[int, list[Batch]]) -> None:
+    """The first batches of all keys as one batch, then the second ones, …"""
+    for number in range(max(map(len, histories.values()))):
+        history.write(
+            [(key, seen) for key, batches in histories.items() for seen in (batches[number : number + 1] or [()])[0]]
+        )
+
+
+def expected(histories: dict[int, list[Batch]]) -> dict[int, list[Version]]:
+    made = {key: versions(batches) for key, batches in histories.items()}
+    return {key: found for key, found in made.items() if found}
+
+
+def test_random_histories_and_every_named_case(history: History) -> None:
+    histories = dict(enumerate([*(batches for batches, _ in CASES.values()), *random_histories(300, seed=4)]))
+    write_in_step(history, histories)
+    assert history.versions() == expected(histories)
+
+
+def test_a_batch_written_again_touches_nothing(history: History) -> None:
+    batch = [(key, row(1, "A")) for key in range(20)]
+    assert history.write(batch).counts.inserted == 20
+    again = history.write(batch).counts
+    assert (again.inserted, again.updated, again.deleted) == (0, 0, 0)
+
+
+class Died(Exception):
+    pass
+
+
+def test_observations_of_a_try_that_died_do_not_count(history: History) -> None:
+    """The second try reads other rows than the first one, whose contents were never written."""
+    history.write([(1, row(1, "A"))])
+    calls = []
+
+    def dies_before_the_merge() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise Died
+
+    with pytest.raises(Died):
+        history.write([(1, row(3, "lost")), (2, row(3, "lost"))], dies_before_the_merge)
+    history.seq -= 1
+    history.write([(1, row(5, "B"))])
+    assert history.versions() == {1: [Version(1, 5, "A"), Version(5, None, "B")]}
+
+
+def test_observations_of_a_voided_number_do_not_count(history: History) -> None:
+    history.write([(1, row(1, "A"))])
+    calls = []
+
+    def dies_before_the_merge() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise Died
+
+    with pytest.raises(Died):
+        history.write([(1, missing(4))], dies_before_the_merge)
+    history.seq -= 1
+    history.target.void(history.job(intent="given up"))
+    history.write([(1, row(1, "A"))])
+    assert history.versions() == {1: [Version(1, None, "A")]}
+
+
+def test_a_new_lineage_keeps_the_observations_of_the_old_one(history: History) -> None:
+    history.write([(1, row(1, "A"))])
+    history.write([(1, row(5, "A"))])
+    history.lineage, history.seq = "second", 0
+    history.write([(1, row(3, "B"))])
+    assert history.versions() == {1: [Version(1, 3, "A"), Version(3, 5, "B"), Version(5, None, "A")]}
