@@ -10,16 +10,20 @@ The connector brings a :class:`Transaction` that is already open, and the staged
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, assert_never
 
-from flowctl.connectors.base import OP_COLUMN, CommitLookup, WriteJob
-from flowctl.errors import StateConflict, TableError
+from flowctl.connectors import refusal
+from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, WriteJob
+from flowctl.errors import FlowctlError, StateConflict, TableError
 from flowctl.model.commit import Commit, RowCounts, commit_from_record
-from flowctl.sql import dialects
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.sql import dialects, scd2
 from flowctl.sql.dialects import Dialect
-from flowctl.sql.difference import Upsert, addition, difference, removal
+from flowctl.sql.difference import Upsert, apply_statements, difference
+from flowctl.sql.scd2 import Versioning
 
 COMMITS = "_flowctl_commits"
 #: Records kept for each table; older numbers are refused by the newest one alone.
@@ -128,18 +132,23 @@ def newest_commit(tx: Transaction, commits: tuple[str, ...], lineage: str, table
         f' WHERE lineage = {tx.marker} AND "table" = {tx.marker} ORDER BY seq DESC LIMIT 1',
         [lineage, table],
     )
-    return _commit(found[0]) if found else None
+    return commit_of(found[0]) if found else None
 
 
-def newest_of(rows: Sequence[tuple[Any, ...]], lookups: Sequence[CommitLookup]) -> dict[str, Commit | None]:
-    """The newest commit of each lookup among ``rows`` (with :data:`COMMIT_COLUMNS`), by table id."""
-    newest: dict[tuple[str, str], Commit] = {}
-    for row in rows:
-        commit = _commit(row)
-        known = newest.get((commit.lineage, commit.table))
-        if known is None or known.seq < commit.seq:
-            newest[commit.lineage, commit.table] = commit
-    return {lookup.table: newest.get((lookup.lineage, lookup.table)) for lookup in lookups}
+def commit_of(row: Sequence[Any]) -> Commit:
+    """The commit that a row of :data:`COMMIT_COLUMNS` holds."""
+    document = dict(zip(COMMIT_COLUMNS, row, strict=True))
+    position = json.loads(document["position"]) if document["position"] else None
+    return commit_from_record({**document, "position": position, "void": bool(document["void"])})
+
+
+def observed_columns(job: WriteJob) -> Sequence[Column]:
+    """Columns of the sidecar that a history needs beside it; none for other modes."""
+    return scd2.observed_columns(job.columns, job.key) if job.mode == "scd2" else ()
+
+
+def observed_name(object: ObjectName) -> ObjectName:
+    return ObjectName((*object.parts[:-1], object.parts[-1] + scd2.OBSERVED_SUFFIX))
 
 
 def apply_change(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
@@ -186,8 +195,8 @@ def _merge(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
     tx.execute(f"CREATE TEMPORARY TABLE {_DIFFERENCE} AS {difference(change, tx.dialect)}")
     counted = dict(tx.fetch(f"SELECT _action, count(*) FROM {_DIFFERENCE} GROUP BY _action"))
     if counted:
-        tx.execute(removal(change, (_DIFFERENCE,), tx.dialect))
-        tx.execute(addition(change, (_DIFFERENCE,), tx.dialect))
+        for statement in apply_statements(change, (_DIFFERENCE,), tx.dialect):
+            tx.execute(statement)
     tx.execute(f"DROP TABLE {_DIFFERENCE}")
     return RowCounts(
         read=staged.rows,
@@ -198,7 +207,45 @@ def _merge(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
 
 
 def _versions(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
-    raise TableError("scd2 is not there yet", hint="")
+    """Observations and versions in one transaction, so the sidecar never knows more than the table."""
+    observed = observed_name(job.object).parts
+    names = ", ".join(dialects.quoted(column.name, tx.dialect) for column in observed_columns(job))
+    ((arrival,),) = tx.fetch(scd2.next_arrival(observed, tx.dialect))
+    change = Versioning(
+        target=job.object.parts,
+        batch=staged.table,
+        observed=observed,
+        columns=tuple(column.name for column in job.columns),
+        batch_columns=staged.columns,
+        key=job.key,
+        arrival=arrival,
+        operation=OP_COLUMN,
+        detected=DETECTED_COLUMN,
+        now=dialects.moment(job.at, tx.dialect) if job.at else None,
+    )
+    added = scd2.observations(change, tx.dialect)
+    tx.execute(f"INSERT INTO {dialects.table(observed, tx.dialect)} ({names}) {added}")
+    tx.execute(f"CREATE TEMPORARY TABLE {_DIFFERENCE} AS {scd2.difference(change, tx.dialect)}")
+    removed = tx.execute(scd2.removal(change, (_DIFFERENCE,), tx.dialect))
+    written = tx.execute(scd2.addition(change, (_DIFFERENCE,), tx.dialect))
+    ((deleted,),) = tx.fetch(f"SELECT count(*) FROM {_DIFFERENCE} WHERE {scd2.CHANGE_COLUMN} = 'delete'")
+    tx.execute(f"DROP TABLE {_DIFFERENCE}")
+    updated = removed - deleted
+    return RowCounts(read=staged.rows, inserted=written - updated, updated=updated, deleted=deleted)
+
+
+@contextmanager
+def named_refusals() -> Iterator[None]:
+    """A value that an executor refused comes out of Spark as an error that names its column."""
+    try:
+        yield
+    except FlowctlError:
+        raise
+    except Exception as error:
+        told = refusal.refused(str(error))
+        if told is None:
+            raise
+        raise told from error
 
 
 def verify_total(job: WriteJob, rows: int) -> None:
@@ -210,10 +257,6 @@ def verify_total(job: WriteJob, rows: int) -> None:
         )
 
 
-def with_counts(commit: Commit, counts: RowCounts) -> Commit:
-    return replace(commit, counts=counts)
-
-
 def _names(tx: Transaction) -> str:
     return ", ".join(dialects.quoted(name, tx.dialect) for name in COMMIT_COLUMNS)
 
@@ -221,9 +264,3 @@ def _names(tx: Transaction) -> str:
 def _position(record: Commit) -> str | None:
     position = record.record()["position"]
     return json.dumps(position) if position is not None else None
-
-
-def _commit(row: tuple[Any, ...]) -> Commit:
-    document = dict(zip(COMMIT_COLUMNS, row, strict=True))
-    position = json.loads(document["position"]) if document["position"] else None
-    return commit_from_record({**document, "position": position, "void": bool(document["void"])})

@@ -9,8 +9,9 @@ key is gone). Against the target ``t`` every row of the batch is one of
     D, key there and not soft-deleted                 delete (or ``_deleted_at`` is set)
     anything else                                     left out, nothing is rewritten
 
-Nulls are equal to each other and to nothing else. SQL databases apply it by DELETE and INSERT inside one transaction,
-Spark by one MERGE with the same conditions. Types come from the tables; nothing here names one.
+Nulls are equal to each other and to nothing else. SQL databases apply it by DELETE, UPDATE and INSERT inside one
+transaction, Spark by one MERGE with the same conditions. It is UPDATE and not a DELETE with an INSERT, because columns
+that somebody else has added to the target are left alone. Types come from the tables; nothing here names one.
 """
 
 from __future__ import annotations
@@ -62,25 +63,38 @@ def difference(change: Upsert, dialect: Dialect) -> str:
     )
 
 
-def removal(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> str:
-    """DELETE of what ``differences`` (a table holding :func:`difference`) updates or deletes."""
+def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> list[str]:
+    """What makes the target as ``differences``, a table holding :func:`difference`, says; in this order."""
+    return [statement.sql(dialect) for statement in (*_deletion(change, differences), *_writing(change, differences))]
+
+
+def _deletion(change: Upsert, differences: tuple[str, ...]) -> list[exp.Expr]:
+    """Soft deletes delete nothing; their mark is an update."""
+    if change.deleted_at is not None:
+        return []
     matching = (
         exp.select(exp.Literal.number(1))
         .from_(_aliased(differences, "d"))
-        .where(_keys_match(change, "d", "t"), _column("d", ACTION).isin("update", "delete"))
+        .where(_keys_match(change, "d", "t"), _column("d", ACTION).eq("delete"))
     )
-    return exp.delete(_aliased(change.target, "t"), where=exp.Exists(this=matching)).sql(dialect)
+    return [exp.delete(_aliased(change.target, "t"), where=exp.Exists(this=matching))]
 
 
-def addition(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> str:
-    """INSERT of the new rows, the new state of updated ones, and soft-deleted ones with their mark."""
-    written = ("insert", "update") if change.deleted_at is None else ("insert", "update", "delete")
+def _writing(change: Upsert, differences: tuple[str, ...]) -> list[exp.Expr]:
+    updated = ("update",) if change.deleted_at is None else ("update", "delete")
+    values = [name for name in change.columns if name not in change.key]
+    update = exp.Update(
+        this=_aliased(change.target, "t"),
+        expressions=[exp.EQ(this=_name(name), expression=_column("d", name)) for name in values],
+        where=exp.Where(this=exp.and_(_keys_match(change, "d", "t"), _column("d", ACTION).isin(*updated))),
+    ).from_(_aliased(differences, "d"))
     rows = (
         exp.select(*(_column("d", name) for name in change.columns))
         .from_(_aliased(differences, "d"))
-        .where(_column("d", ACTION).isin(*written))
+        .where(_column("d", ACTION).eq("insert"))
     )
-    return exp.insert(rows, _table(change.target), columns=[_name(name) for name in change.columns]).sql(dialect)
+    insert = exp.insert(rows, _table(change.target), columns=[_name(name) for name in change.columns])
+    return [update, insert] if values else [insert]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from flowctl.connectors.refusal import PREFIX
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -18,8 +19,6 @@ from flowctl.model.types import Array, DataType, Decimal, Struct
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
-
-_REFUSED = "flowctl value refused: "
 
 
 def storable(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
@@ -86,7 +85,7 @@ def _in_calendar(value: SparkColumn, column: Column, text: SparkColumn) -> Spark
 def _unless(refused: SparkColumn, column: Column, why: str, value: SparkColumn) -> SparkColumn:
     from pyspark.sql import functions as f
 
-    message = f'{_REFUSED}column "{column.name}" ({types.short(column.type)}): {why} | Cast it, or filter it with where'
+    message = f'{PREFIX}column "{column.name}" ({types.short(column.type)}): {why} | leave such rows out with `where`'
     return f.when(refused, f.raise_error(f.lit(message))).otherwise(value)
 
 

@@ -109,7 +109,8 @@ class SqliteTarget:
             return sql_commit.already_committed(newest, job.record)
         columns = _staged_columns(frame, job)
         folder = self._scratch().folder(f"mirror-{job.record.table}-{job.record.seq}")
-        storable(frame, columns).write.mode("overwrite").parquet(folder.url)
+        with sql_commit.named_refusals():
+            storable(frame, columns).write.mode("overwrite").parquet(folder.url)
         with self._open("rwc") as connection:
             staged = _load(connection, folder.batches(), columns)
             sql_commit.verify_total(job, staged.rows)
@@ -126,7 +127,8 @@ class SqliteTarget:
         from flowctl.connectors.sqlite.storable import storable
 
         folder = self._scratch().folder(f"aside-{job.record.table}-{job.record.seq}")
-        storable(frame, columns).write.mode("overwrite").parquet(folder.url)
+        with sql_commit.named_refusals():
+            storable(frame, columns).write.mode("overwrite").parquet(folder.url)
         names = ", ".join(quoted(column.name) for column in columns)
         table = quoted(object.parts[-1])
         with self._open("rwc") as connection:
@@ -148,7 +150,7 @@ class SqliteTarget:
             if standing is not None:
                 return standing
             if staged is not None:
-                _run(connection, job.statements)
+                _run(connection, [*job.statements, *_sidecar(connection, job)])
                 counts = sql_commit.apply_change(tx, job, staged)
             job.before_commit()
             crashpoints.reached("in_commit", job.record.table)
@@ -214,6 +216,13 @@ def _immediate(connection: sqlite3.Connection) -> Iterator[None]:
 def _run(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
     for statement in statements:
         connection.execute(statement)
+
+
+def _sidecar(connection: sqlite3.Connection, job: WriteJob) -> list[str]:
+    observed = sql_commit.observed_name(job.object)
+    if job.mode != "scd2" or _has_table(connection, observed.parts[-1]):
+        return []
+    return ddl.create_statements(observed, sql_commit.observed_columns(job))
 
 
 def _load(connection: sqlite3.Connection, batches: Iterator[Any], columns: Sequence[Column]) -> Staged:

@@ -1,0 +1,93 @@
+"""Where a PostgreSQL target keeps its numbers: ``_flowctl_commits`` in the schema of the tables it speaks of, so that
+a dump, a restore or a drop of the schema takes both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors import sql_commit
+from flowctl.connectors.base import CommitLookup
+from flowctl.connectors.postgres import ddl
+from flowctl.connectors.sql_commit import COMMIT_COLUMNS, COMMITS
+from flowctl.model.commit import Commit
+from flowctl.model.table_info import ObjectName
+from flowctl.sql.dialects import Dialect
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+@dataclass(frozen=True)
+class PostgresTransaction:
+    """A :class:`flowctl.connectors.sql_commit.Transaction`; statements without parameters may hold ``%``."""
+
+    connection: psycopg.Connection[Any]
+    dialect: Dialect = "postgres"
+    marker: str = "%s"
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
+        return self.connection.execute(statement, parameters or None).rowcount
+
+    def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self.connection.execute(statement, parameters or None).fetchall()
+
+
+def schema_of(connection: psycopg.Connection[Any], object: ObjectName) -> str:
+    """The object's schema; a bare name is made in the first schema of the search path."""
+    if len(object.parts) > 1:
+        return object.parts[-2]
+    row = connection.execute("SELECT current_schema()").fetchone()
+    return str(row[0]) if row else "public"
+
+
+def newest(connection: psycopg.Connection[Any], lookups: Sequence[CommitLookup]) -> dict[str, Commit | None]:
+    """The newest commit of each table; one query whatever their number, after one that finds the commit tables."""
+    by_schema: dict[str, list[CommitLookup]] = {}
+    for lookup in lookups:
+        by_schema.setdefault(schema_of(connection, lookup.object), []).append(lookup)
+    there = _schemas_with_commits(connection, list(by_schema))
+    found: dict[str, Commit | None] = {lookup.table: None for lookup in lookups}
+    if there:
+        queries = " UNION ALL ".join(_query(schema) for schema in there)
+        asked = {schema: by_schema[schema] for schema in there}
+        for row in connection.execute(queries, _parameters(asked)).fetchall():
+            commit = sql_commit.commit_of(row)
+            found[commit.table] = commit
+    return found
+
+
+def ensure_table(connection: psycopg.Connection[Any], schema: str) -> None:
+    """Makes ``_flowctl_commits`` when it is not there. IF NOT EXISTS alone fails when two sessions run it at once."""
+    if _schemas_with_commits(connection, [schema]):
+        return
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('_flowctl_commits'))")
+        connection.execute(sql_commit.commits_statement((schema, COMMITS), "postgres"))
+
+
+def _schemas_with_commits(connection: psycopg.Connection[Any], schemas: Sequence[str]) -> list[str]:
+    rows = connection.execute(
+        "SELECT s.nspname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace"
+        " WHERE c.relname = %s AND c.relkind = 'r' AND s.nspname = ANY (%s)",
+        [COMMITS, list(schemas)],
+    ).fetchall()
+    return sorted(name for (name,) in rows)
+
+
+def _query(schema: str) -> str:
+    names = ", ".join(f"c.{ddl.quoted(name)}" for name in COMMIT_COLUMNS)
+    return (
+        f"SELECT {names} FROM unnest(%s::text[], %s::text[]) AS w (lineage, id) CROSS JOIN LATERAL ("
+        f'SELECT * FROM {ddl.table((schema, COMMITS))} AS k WHERE k.lineage = w.lineage AND k."table" = w.id'
+        " ORDER BY k.seq DESC LIMIT 1) AS c"
+    )
+
+
+def _parameters(asked: Mapping[str, Sequence[CommitLookup]]) -> list[list[str]]:
+    return [
+        values
+        for lookups in asked.values()
+        for values in ([lookup.lineage for lookup in lookups], [lookup.table for lookup in lookups])
+    ]

@@ -1,0 +1,155 @@
+"""Executors write a frame into a staging table: Arrow batches as CSV through COPY, exact or refused by name.
+
+PostgreSQL's CSV tells null (nothing) from the empty string (``""``), and takes quotes, backslashes and newlines as they
+are. Every row carries (part, attempt): a task that is tried again copies its rows a second time, and only the attempt
+that Spark counts is accepted. Spark's result is one report row for each part, nothing else reaches the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.refusal import PREFIX
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import Array, DataType, Struct
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+PART, ATTEMPT = "_flowctl_part", "_flowctl_attempt"
+_REPORT = "part INT, attempt BIGINT, rows BIGINT"
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """One part of the frame: the attempt that counts, and how many rows it has copied and committed."""
+
+    part: int
+    attempt: int
+    rows: int
+
+
+def copy_frame(frame: DataFrame, columns: Sequence[Column], conninfo: str, stage: str) -> list[Accepted]:
+    """Copies ``frame`` into the table ``stage`` (SQL name); ``conninfo`` travels inside the function, so that no plan
+    and no log shows the credentials in it."""
+    names = [column.name for column in columns]
+    reports = _copyable(frame, columns).mapInArrow(_copier(conninfo, stage, names, PREFIX), _REPORT).collect()
+    return [Accepted(report["part"], report["attempt"], report["rows"]) for report in reports]
+
+
+def _copyable(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """Types that Arrow writes into CSV as PostgreSQL reads them; the others as the text of a literal."""
+    from pyspark.sql import functions as f
+
+    def named(column: Column) -> SparkColumn:
+        value = f.col("`" + column.name.replace("`", "``") + "`").cast(types.spark_ddl(column.type))
+        return _text(value, column.type).alias(column.name)
+
+    return frame.select(*[named(column) for column in columns])
+
+
+def _text(value: SparkColumn, kind: DataType) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    match kind:
+        case types.BINARY:
+            return f.concat(f.lit("\\x"), f.hex(value))
+        case Array(Array() | Struct()) | Struct():
+            return f.to_json(value)
+        case Array(item):
+            elements = f.transform(value, lambda each: f.coalesce(_element(each, item), f.lit("NULL")))
+            return f.concat(f.lit("{"), f.array_join(elements, ","), f.lit("}"))
+        case _:
+            return value
+
+
+def _element(value: SparkColumn, kind: DataType) -> SparkColumn:
+    """One element of an array literal, quoted; sessions run in UTC, so that is what a zoned timestamp's text is in."""
+    from pyspark.sql import functions as f
+
+    text = _text(value, kind).cast("string")
+    if kind == types.TIMESTAMP:
+        text = f.concat(text, f.lit("Z"))
+    escaped = f.replace(f.replace(text, f.lit("\\"), f.lit("\\\\")), f.lit('"'), f.lit('\\"'))
+    return f.concat(f.lit('"'), escaped, f.lit('"'))
+
+
+def _copier(
+    conninfo: str, stage: str, names: Sequence[str], prefix: str
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that runs on executors, where there is psycopg and pyarrow but perhaps no flowctl: it is pickled
+    by value because it is made here, and so must use nothing of this module."""
+
+    def copy(batches: Iterator[Any]) -> Iterator[Any]:
+        import psycopg
+        import pyarrow as pa
+        from psycopg import sql
+        from pyspark import TaskContext
+
+        context: Any = TaskContext.get()
+        part, attempt = context.partitionId(), context.taskAttemptId()
+        listed = sql.SQL(", ").join(map(sql.Identifier, ("_flowctl_part", "_flowctl_attempt", *names)))
+        statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')").format(sql.SQL(stage), listed)
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        rows = 0
+        if first is not None:
+            try:
+                with psycopg.connect(conninfo) as connection, connection.cursor().copy(statement) as stream:
+                    stream.write(as_csv(first, part, attempt))
+                    rows += first.num_rows
+                    for batch in filled:
+                        stream.write(as_csv(batch, part, attempt))
+                        rows += batch.num_rows
+            except psycopg.Error as error:
+                raise RuntimeError(told(error)) from None  # the driver's own text holds the value
+        yield pa.RecordBatch.from_pydict(
+            {
+                "part": pa.array([part], pa.int32()),
+                "attempt": pa.array([attempt], pa.int64()),
+                "rows": pa.array([rows], pa.int64()),
+            }
+        )
+
+    def as_csv(batch: Any, part: int, attempt: int) -> bytes:
+        import pyarrow as pa
+        import pyarrow.csv as csv
+
+        # (part, attempt) come first: a row can then never start with the two characters that end a COPY.
+        whole = pa.RecordBatch.from_arrays(
+            [pa.repeat(part, batch.num_rows), pa.repeat(attempt, batch.num_rows), *batch.columns],
+            names=["part", "attempt", *names],
+        )
+        sink = pa.BufferOutputStream()
+        csv.write_csv(whole, sink, csv.WriteOptions(include_header=False))
+        text: bytes = sink.getvalue().to_pybytes()
+        if b"\0" in text:
+            raise RuntimeError(refusal(with_nul(batch), "PostgreSQL's text holds no NUL character"))
+        return text
+
+    def with_nul(batch: Any) -> str:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        texts = [(name, values) for name, values in zip(names, batch.columns) if pa.types.is_string(values.type)]  # noqa: B905
+        found = [name for name, values in texts if pc.any(pc.match_substring(values, "\0")).as_py()]
+        return found[0] if found else "?"
+
+    def told(error: Any) -> str:
+        context = error.diag.context or ""
+        column = next((name for name in names if f", column {name}:" in context or context.endswith(f" {name}")), None)
+        if error.sqlstate is None:  # the connection was lost or never made: libpq's text, which holds no row
+            return str(error)
+        if column is None:
+            return f"SQLSTATE {error.sqlstate}: {error.diag.message_primary}"
+        return refusal(column, f"PostgreSQL refuses a value of it (SQLSTATE {error.sqlstate})")
+
+    def refusal(column: str, why: str) -> str:
+        return f'{prefix}column "{column}": {why} | mend the value, or leave such rows out with `where`'
+
+    return copy

@@ -1,0 +1,100 @@
+"""Staging tables: what executors have copied, until one transaction takes it.
+
+One for each try, UNLOGGED (a server that crashes empties it, and the counts then say so), named by table, fence and
+intent: a zombie of an older try fills another one. What died with its owner is dropped by the next fence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.base import WriteJob
+from flowctl.connectors.postgres import ddl
+from flowctl.connectors.postgres import types as native
+from flowctl.connectors.postgres.client import Client
+from flowctl.connectors.postgres.copying import ATTEMPT, PART, Accepted
+from flowctl.errors import FlowctlError, TransientError
+from flowctl.model.table_info import Column, TableInfo
+
+if TYPE_CHECKING:
+    import psycopg
+
+_PREFIX = "_flowctl_stage_"
+
+
+@contextmanager
+def stage_table(
+    client: Client, schema: str, job: WriteJob, columns: Sequence[Column], there: TableInfo | None
+) -> Iterator[tuple[str, str]]:
+    """A new staging table (schema, name) for ``columns``, dropped at the end; leftovers of older fences go first."""
+    family = _family(job)
+    name = f"{family}{job.fence}_{_hash(job.record.intent_id)[:8]}{secrets.token_hex(2)}"
+    listed = ", ".join(f"{ddl.quoted(column.name)} {_type(column, there)}" for column in columns)
+    with client.connect() as connection:
+        for leftover in _leftovers(connection, schema, family, job.fence):
+            _drop(connection, schema, leftover)
+        connection.execute(
+            f"CREATE UNLOGGED TABLE {ddl.table((schema, name))}"
+            f" ({PART} integer NOT NULL, {ATTEMPT} bigint NOT NULL{', ' if listed else ''}{listed})"
+        )
+    try:
+        yield schema, name
+    finally:
+        with contextlib.suppress(FlowctlError), client.connect() as connection:  # else the next fence drops it
+            _drop(connection, schema, name)
+
+
+def accept(connection: psycopg.Connection[Any], stage: tuple[str, str], accepted: Sequence[Accepted]) -> int:
+    """Leaves only the attempts that Spark counted in ``stage`` and returns the number of rows.
+    :class:`TransientError` when a part has not the rows that its task has reported."""
+    table = ddl.table(stage)
+    counted = connection.execute(f"SELECT {PART}, {ATTEMPT}, count(*) FROM {table} GROUP BY {PART}, {ATTEMPT}")
+    found = {(part, attempt): rows for part, attempt, rows in counted.fetchall()}
+    wanted = {(report.part, report.attempt): report.rows for report in accepted if report.rows}
+    if any(found.get(key) != rows for key, rows in wanted.items()):
+        raise TransientError(
+            f"staged rows are gone from {table}: has the server been restarted?", hint="the batch is staged again"
+        )
+    for part, attempt in found.keys() - wanted.keys():
+        connection.execute(f"DELETE FROM {table} WHERE {PART} = %s AND {ATTEMPT} = %s", [part, attempt])
+    connection.execute(f"ANALYZE {table}")
+    return sum(wanted.values())
+
+
+def _type(column: Column, there: TableInfo | None) -> str:
+    """The target's own type where the column is there already with the type to write: a ``uuid`` or ``varchar(20)``
+    then refuses what it cannot hold while rows are copied, which names the column."""
+    now = there.column(column.name) if there else None
+    return now.native if now is not None and now.native and now.type == column.type else native.ddl(column.type)
+
+
+def _leftovers(connection: psycopg.Connection[Any], schema: str, family: str, fence: int) -> list[str]:
+    rows = connection.execute(
+        "SELECT c.relname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace"
+        " WHERE s.nspname = %s AND c.relkind = 'r' AND starts_with(c.relname, %s)",
+        [schema, family],
+    ).fetchall()
+    return [name for (name,) in rows if int(name.removeprefix(family).partition("_")[0]) < fence]
+
+
+def _drop(connection: psycopg.Connection[Any], schema: str, name: str) -> None:
+    """A zombie that is still copying into it keeps it; it stays for a later fence."""
+    import psycopg
+
+    connection.execute("SET lock_timeout = '2s'")
+    with contextlib.suppress(psycopg.errors.LockNotAvailable):
+        connection.execute(f"DROP TABLE IF EXISTS {ddl.table((schema, name))}")
+    connection.execute("RESET lock_timeout")
+
+
+def _family(job: WriteJob) -> str:
+    return f"{_PREFIX}{_hash(f'{job.record.lineage}/{job.record.table}')[:12]}_"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

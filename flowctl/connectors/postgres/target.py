@@ -1,0 +1,208 @@
+"""PostgreSQL as a target: executors COPY into a staging table, one transaction commits the change and its number.
+
+A table's id is system, database and OID, as for sources: a table dropped and made again under its name is another one,
+and so is the same table in a restored database. A table that is not there yet gets its id in the transaction that makes
+it; until then the intent has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from flowctl import crashpoints
+from flowctl.connectors import sql_commit
+from flowctl.connectors.base import (
+    DETECTED_COLUMN,
+    OP_COLUMN,
+    Capabilities,
+    CommitLookup,
+    OpenContext,
+    ReadRequest,
+    Relation,
+    Scratch,
+    WriteJob,
+)
+from flowctl.connectors.postgres import catalog, commits, ddl
+from flowctl.connectors.postgres.client import Client
+from flowctl.connectors.postgres.commits import PostgresTransaction
+from flowctl.connectors.postgres.copying import Accepted, copy_frame
+from flowctl.connectors.postgres.staging import accept, stage_table
+from flowctl.connectors.sql_commit import COMMITS, Staged
+from flowctl.errors import FlowctlError, StateConflict, TableError, TransientError
+from flowctl.model import types
+from flowctl.model.commit import Commit, RowCounts
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.spec.spec import Layout, ReadHints
+
+if TYPE_CHECKING:
+    import psycopg
+    from pyspark.sql import DataFrame, SparkSession
+
+#: How long the final transaction waits for somebody else's lock on the table before it is tried again.
+_LOCK_TIMEOUT = "60s"
+
+
+@dataclass(frozen=True)
+class PostgresTarget:
+    """A :class:`flowctl.connectors.base.Target` over one database."""
+
+    client: Client
+    context: OpenContext
+    capabilities: Capabilities
+
+    def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
+        with self.client.connect() as connection:
+            return catalog.describe(connection, objects)
+
+    def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
+        with self.client.connect() as connection:
+            return commits.newest(connection, lookups)
+
+    def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
+        return ddl.create_statements(object, columns)
+
+    def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
+        return ddl.alter_statements(info, changes)
+
+    def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
+        """Read through the buffer: the rows are of one moment, however often and however late they are used."""
+        from flowctl.connectors.postgres.source import PostgresSource
+
+        relation = Relation(object)
+        source = PostgresSource(self.client, self.capabilities)
+        info = source.describe([relation])[relation]
+        if info is None:
+            raise TableError(f"there is no table {object}", hint="Run the table that makes it first")
+        folder = self._scratch().folder(f"scan-{object}")
+        with source.snapshot(spark, relation, info, ReadHints()) as snapshot:
+            snapshot.frame(ReadRequest(tuple(columns))).write.mode("overwrite").parquet(folder.url)
+        schema = ", ".join(f"`{column.name}` {types.spark_ddl(column.type)}" for column in columns)
+        return spark.read.schema(schema).parquet(folder.url)
+
+    def write(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Commit:
+        with self.client.connect() as connection:
+            newest = _newest(connection, job)
+            if newest is not None and newest.seq >= job.record.seq:
+                return sql_commit.already_committed(newest, job.record)
+            schema = commits.schema_of(connection, job.object)
+            there = catalog.describe(connection, [job.object])[job.object]
+        columns = _staged_columns(frame, job)
+        with stage_table(self.client, schema, job, columns, there) as stage:
+            with sql_commit.named_refusals():
+                accepted = copy_frame(frame, columns, self.client.conninfo(), ddl.table(stage))
+            sql_commit.verify_total(job, sum(report.rows for report in accepted))
+            names = tuple(column.name for column in columns)
+            return self._committed_or_asked(job, _Copied(stage, names, tuple(accepted)))
+
+    def void(self, job: WriteJob) -> Commit:
+        """Waits for a transaction of the same number that is still open: what it did stands, or is undone."""
+        return self._committed_or_asked(job, None)
+
+    def put_aside(
+        self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
+    ) -> None:
+        """See :class:`flowctl.connectors.base.QuarantineTarget`."""
+        with self.client.connect() as connection:
+            schema = commits.schema_of(connection, object)
+        aside = replace(job, record=replace(job.record, table=f"{job.record.table}/quarantine"))
+        with stage_table(self.client, schema, aside, columns, None) as stage:
+            accepted = copy_frame(frame, columns, self.client.conninfo(), ddl.table(stage))
+            names = ", ".join(ddl.quoted(column.name) for column in columns)
+            table = ddl.table(object.parts)
+            with self.client.connect() as connection, connection.transaction():
+                accept(connection, stage, accepted)
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({ddl.listed(columns)})")
+                connection.execute(f"DELETE FROM {table} WHERE _seq = %s", [job.record.seq])
+                connection.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {ddl.table(stage)}")
+
+    def _committed_or_asked(self, job: WriteJob, copied: _Copied | None) -> Commit:
+        """After an error the commit may have happened all the same, so the target is asked before anybody retries.
+        A transaction still in flight is found by the retry: its own insert of the number waits for it."""
+        try:
+            return self._commit(job, copied)
+        except StateConflict:
+            raise
+        except (FlowctlError, OSError):
+            newest = self._newest_or_none(job)
+            if newest is None or (newest.seq, newest.intent_id) != (job.record.seq, job.record.intent_id):
+                raise
+            return newest
+
+    def _newest_or_none(self, job: WriteJob) -> Commit | None:
+        try:
+            with self.client.connect() as connection:
+                return _newest(connection, job)
+        except TransientError:
+            return None  # the first error says more
+
+    def _commit(self, job: WriteJob, copied: _Copied | None) -> Commit:
+        """The final transaction; without ``copied`` it commits the number empty."""
+        counts = RowCounts()
+        with self.client.connect() as connection:
+            schema = commits.schema_of(connection, job.object)
+            commits.ensure_table(connection, schema)
+            record_table = (schema, COMMITS)
+            tx = PostgresTransaction(connection)
+            with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+                standing = sql_commit.claim(tx, record_table, job.record, job.at)
+                if standing is not None:
+                    return standing
+                if copied is not None:
+                    staged = Staged(copied.stage, copied.columns, accept(connection, copied.stage, copied.accepted))
+                    sql_commit.name_target(tx, record_table, _prepared(connection, job))
+                    counts = sql_commit.apply_change(tx, job, staged)
+                job.before_commit()
+                crashpoints.reached("in_commit", job.record.table)
+            newest = _newest(connection, job)
+        if newest is None:
+            raise StateConflict(f"{job.object}: the commit just made is gone", hint="Who drops tables here?")
+        return replace(sql_commit.already_committed(newest, job.record), counts=counts)
+
+    def _scratch(self) -> Scratch:
+        if self.context.scratch is None:
+            raise FlowctlError("a PostgreSQL target was opened without a buffer", hint="Only apply can read it")
+        return self.context.scratch
+
+
+@dataclass(frozen=True)
+class _Copied:
+    """What executors have put into the staging table."""
+
+    stage: tuple[str, str]
+    columns: tuple[str, ...]
+    accepted: tuple[Accepted, ...]
+
+
+def _prepared(connection: psycopg.Connection[Any], job: WriteJob) -> Commit:
+    """Runs the DDL and keeps other writers out (readers go on); returns the record with the table's id in it."""
+    before = catalog.describe(connection, [job.object])[job.object]
+    if before is not None:
+        sql_commit.identified(job.record, before.identity)
+    for statement in job.statements:
+        connection.execute(statement)
+    if job.mode == "scd2":
+        observed = ddl.table(sql_commit.observed_name(job.object).parts)
+        listed = ddl.listed(sql_commit.observed_columns(job))
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {observed} ({listed})")
+    if job.mode != "append":
+        connection.execute(f"LOCK TABLE {ddl.table(job.object.parts)} IN SHARE ROW EXCLUSIVE MODE")
+    now = catalog.describe(connection, [job.object])[job.object]
+    if now is None:
+        raise TableError(f"there is no table {job.object}", hint="It was dropped since the plan was made; plan again")
+    return sql_commit.identified(job.record, now.identity)
+
+
+def _newest(connection: psycopg.Connection[Any], job: WriteJob) -> Commit | None:
+    lookup = CommitLookup(job.record.lineage, job.record.table, job.object)
+    return commits.newest(connection, [lookup])[job.record.table]
+
+
+def _staged_columns(frame: DataFrame, job: WriteJob) -> list[Column]:
+    """The frame's columns with the target's types."""
+    own = (Column(OP_COLUMN, types.STRING), Column(DETECTED_COLUMN, types.BOOL))
+    there = set(frame.columns)
+    return [column for column in (*job.columns, *own) if column.name in there]
