@@ -123,13 +123,16 @@ def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variab
         table, observed = _observed(spec, table_id)
         if observed.target is None:
             raise StoppedByPolicy(f"{table.target} is not there", hint="The next run creates it", mark=table.mark)
-        column = observed.source.column(table.cursor.column) if observed.source and table.cursor else None
-        given = (
-            changes.position_from_text(position, document.table(table_id), column.type if column else None)
-            if position is not None
-            else None
-        )
-        return documents.adopt(document, table_id, observed.target, observed.commit, given)
+        before = document.table(table_id)
+        adopted = documents.adopt(document, table_id, observed.target, observed.commit)
+        if position is not None:
+            column = observed.source.column(table.cursor.column) if observed.source and table.cursor else None
+            given = changes.position_from_text(position, before, column.type if column else None)
+            return documents.with_position(adopted, table_id, given)
+        if table.mode == "append" and adopted.table(table_id).position is None:
+            hint = "Give --position: what lies below it is not read; `beginning` reads all"
+            raise UsageError(f"{table.target} does not say how far it has come", hint=hint)
+        return adopted
 
     return _change(spec_path, variables, "adopt", changed, yes=yes)
 

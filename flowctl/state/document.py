@@ -156,14 +156,11 @@ def reset(document: StateDocument, table_id: str) -> StateDocument:
     return _with_tables(document, {table_id: _only_number(document.table(table_id))})
 
 
-def adopt(
-    document: StateDocument, table_id: str, info: TableInfo, commit: Commit | None, position: Position | None
-) -> StateDocument:
-    """``state adopt``: number and position as the target has them (``commit`` None: it has no record of this
-    lineage), ``position`` where given. Numbers still rise from the highest ever used."""
+def adopt(document: StateDocument, table_id: str, info: TableInfo, commit: Commit | None) -> StateDocument:
+    """``state adopt``: number and position as the target has them; ``commit`` None: it has no record of this lineage,
+    and the position stays. Numbers still rise from the highest ever used."""
     before = document.table(table_id)
     landed = commit is not None and before.intent is not None and commit.intent_id == before.intent.id
-    recorded = position or (commit.position if commit and not commit.void else before.position)
     return _with_tables(
         document,
         {
@@ -171,7 +168,7 @@ def adopt(
                 before,
                 seq=commit.seq if commit else 0,
                 intent_id=commit.intent_id if commit else "",
-                position=recorded,
+                position=commit.position if commit and not commit.void else before.position,
                 definition={},
                 target_columns=info.columns,
                 target_id=info.identity,
