@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext, SourceCapabilities
+from flowctl.connectors.postgres.ddl import TARGET_CAPABILITIES
 from flowctl.spec.spec import Connection
 
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(kind="direct", position="cursor", queries=True),
-    target=None,
+    target=TARGET_CAPABILITIES,
     extra="postgres",
     drivers=("psycopg",),
     jars=("postgresql",),
@@ -22,5 +23,9 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
     """Opens nothing yet: source and target connect when they are asked."""
     from flowctl.connectors.postgres.client import client
     from flowctl.connectors.postgres.source import PostgresSource
+    from flowctl.connectors.postgres.target import PostgresTarget
 
-    yield Connector(source=PostgresSource(client(connection.options), CAPABILITIES))
+    database = client(connection.options)
+    yield Connector(
+        source=PostgresSource(database, CAPABILITIES), target=PostgresTarget(database, context, CAPABILITIES)
+    )

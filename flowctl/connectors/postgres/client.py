@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -41,7 +41,7 @@ class Client:
     port: int
     database: str
     user: str
-    password: str | None
+    password: str | None = field(repr=False)
     parameters: Mapping[str, str]
 
     @contextmanager
@@ -50,7 +50,7 @@ class Client:
         block comes out as flowctl's."""
         import psycopg
 
-        with translated(self), psycopg.connect(self._conninfo(), autocommit=True) as connection:
+        with translated(self), psycopg.connect(self.conninfo(), autocommit=True) as connection:
             yield connection
 
     def jdbc_url(self) -> str:
@@ -69,7 +69,7 @@ class Client:
             **{name: value for name, value in self.parameters.items() if name.startswith("ssl")},
         }
 
-    def _conninfo(self) -> str:
+    def conninfo(self) -> str:
         from psycopg.conninfo import make_conninfo
 
         settings = " ".join(
