@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flowctl.connectors.base import CommitLookup, Head, HeadRequest, Relation, Source, Target
-from flowctl.errors import FlowctlError
+from flowctl.errors import FlowctlError, UsageError
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.model.value import TypedValue
@@ -45,8 +45,7 @@ def observe(spec: Spec, request: Request) -> tuple[World, Resolved]:
     """
     with Connections(spec) as connections:
         listed = _listed(spec, connections)
-        objects = {id: found for id, found in listed.items() if not isinstance(found, FlowctlError)}
-        resolved = resolve(spec, objects, request.select, request.exclude, request.full_refresh)
+        resolved = _resolved(spec, request, listed)
         state = StateStore(open_flow(spec)).read()
         tables = [table for table in resolved.tables if table.id in resolved.selected]
         looked = in_parallel(
@@ -61,6 +60,15 @@ def observe(spec: Spec, request: Request) -> tuple[World, Resolved]:
         unexpanded={id: found for id, found in listed.items() if isinstance(found, FlowctlError)},
     )
     return world, resolved
+
+
+def _resolved(spec: Spec, request: Request, listed: Mapping[str, list[ObjectName] | FlowctlError]) -> Resolved:
+    objects = {id: found for id, found in listed.items() if not isinstance(found, FlowctlError)}
+    try:
+        return resolve(spec, objects, request.select, request.exclude, request.full_refresh)
+    except UsageError as error:
+        failed = next((found for found in listed.values() if isinstance(found, FlowctlError)), None)
+        raise (failed or error) from error  # the term may well mean a table that could not be listed
 
 
 def _listed(spec: Spec, connections: Connections) -> dict[str, list[ObjectName] | FlowctlError]:

@@ -12,6 +12,7 @@ from flowctl.model.position import CursorPosition, FilesPosition, Position, desc
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.definition import differences
 from flowctl.plan.projection import is_taken, own_columns
+from flowctl.spec.spec import SqlSource
 
 Reason = Callable[[Case], Stop | None]
 
@@ -32,6 +33,14 @@ def _needs_a_stopped_table(case: Case) -> Stop | None:
     for table_id, step in sorted(case.upstream.items()):
         if step.action == "stop":
             return Stop(f"needs {table_id}, which is stopped", f"Solve that of {table_id} first", "from", "dependency")
+    return None
+
+
+def _needs_an_unlisted_table(case: Case) -> Stop | None:
+    source = case.table.source
+    for table_id in source.refs if isinstance(source, SqlSource) else ():
+        if table_id not in case.sequences:
+            return Stop(f"needs {table_id}, whose source could not be listed", "Solve that first", "from", "dependency")
     return None
 
 
@@ -213,6 +222,7 @@ def _behind(recorded: Position | None, written: Position | None) -> bool:
 REASONS: tuple[Reason, ...] = (
     _not_observed,
     _needs_a_stopped_table,
+    _needs_an_unlisted_table,
     _needs_an_empty_table,
     _no_source,
     _foreign_target,

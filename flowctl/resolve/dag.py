@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from flowctl.diagnostics import Diagnostic
@@ -60,12 +60,15 @@ def reachable(start: str, edges: Needs) -> frozenset[str]:
     return frozenset(seen)
 
 
-def unknown_references(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
+def unknown_references(
+    tables: Sequence[TableSpec], may_exist: Callable[[str], bool] = lambda ref: False
+) -> Iterator[Diagnostic]:
+    """References to tables that are not there, and not among those that ``may_exist`` though nobody could look."""
     ids = sorted(table.id for table in tables)
     for table in tables:
         if isinstance(table.source, SqlSource):
             for ref in table.source.refs:
-                if ref not in ids:
+                if ref not in ids and not may_exist(ref):
                     close = get_close_matches(ref, ids, 1)
                     yield Diagnostic(
                         f"{table.id}: ref('{ref}') names no table of this flow",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flowctl.connectors import registry
@@ -12,8 +12,11 @@ from flowctl.model.table_info import ObjectName
 from flowctl.resolve import capabilities, dag, select
 from flowctl.resolve.dag import Needs
 from flowctl.resolve.expand import expand
-from flowctl.spec.names import is_pattern
+from flowctl.spec.names import is_pattern, pattern_ids
 from flowctl.spec.spec import Spec, TableSpec
+
+#: Whether a pattern can make an id: the placeholders' values, or None.
+IdMatcher = Callable[[str], Mapping[str, str] | None]
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,14 @@ def resolve(
     exclude_terms: Sequence[str] = (),
     full_refresh: Sequence[str] = (),
 ) -> Resolved:
-    """``discovered`` holds the objects that each pattern's source matches, by the pattern's id.
+    """``discovered`` holds the objects that each pattern's source matches, by the pattern's id; a pattern that is not
+    in it could not be listed: its tables may exist, and are not among the result's.
 
     :class:`SpecError` with all findings when the tables do not fit together, :class:`UsageError` for a bad term.
     """
     expansion = expand(spec.tables, discovered)
-    found = in_order((*expansion.diagnostics, *_findings(expansion.tables, spec)))
+    unlisted = [pattern_ids(table.id) for table in spec.tables if is_pattern(table.id) and table.id not in discovered]
+    found = in_order((*expansion.diagnostics, *_findings(expansion.tables, spec, unlisted)))
     errors = [finding for finding in found if finding.severity == "error"]
     if errors:
         raise SpecError(errors)
@@ -51,24 +56,11 @@ def resolve(
     return Resolved(tables, edges, chosen, refreshed, found)
 
 
-def check_offline(spec: Spec) -> tuple[Diagnostic, ...]:
-    """What can be said without looking at any source, for ``validate``: patterns are checked as they are written."""
-    exact = [table for table in spec.tables if not is_pattern(table.id)]
-    found = [*_capabilities(spec.tables, spec), *dag.cycles(exact)]
-    if len(exact) == len(spec.tables):
-        found.extend(dag.unknown_references(exact))
-    return in_order(found)
-
-
-def _findings(tables: Sequence[TableSpec], spec: Spec) -> Iterator[Diagnostic]:
+def _findings(tables: Sequence[TableSpec], spec: Spec, unlisted: Sequence[IdMatcher]) -> Iterator[Diagnostic]:
     yield from _one_writer(tables)
-    yield from dag.unknown_references(tables)
+    yield from dag.unknown_references(tables, lambda ref: any(matches(ref) for matches in unlisted))
     yield from dag.cycles(tables)
-    yield from _capabilities(tables, spec)
-
-
-def _capabilities(tables: Sequence[TableSpec], spec: Spec) -> Iterator[Diagnostic]:
-    return capabilities.check(tables, spec.connections, registry.capabilities)
+    yield from capabilities.check(tables, spec.connections, registry.capabilities)
 
 
 def _one_writer(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:

@@ -9,8 +9,9 @@ import sys
 
 import pytest
 
+from flowctl.errors import TableError
 from flowctl.observe.connect import check
-from flowctl.observe.observation import Request, observe
+from flowctl.plan.planning import PlanOptions, make_plan
 from flowctl.spec.load import load_spec
 
 SPEC = """
@@ -101,12 +102,17 @@ def test_what_cannot_be_reached_stops_only_its_tables(folder):
     assert steps(done)["missing"]["reason"] == "db:nothing does not exist"
 
 
-def test_a_pattern_whose_source_is_gone_stops_alone(folder):
-    (folder / "flow.yaml").write_text(SPEC.replace('"db:*"', '"gone:*"'), encoding="utf-8")
-    world, resolved = observe(load_spec([folder / "flow.yaml"], {}), Request())
-    assert list(world.unexpanded) == ["raw_${table}"]
-    assert [table.id for table in resolved.tables] == ["orders", "daily"]
-    assert all(seen.error is None for seen in world.tables.values())
+def test_a_pattern_whose_source_is_gone_stops_itself_and_what_reads_its_tables(folder):
+    text = SPEC.replace('"db:*"', '"gone:*"').replace("ref('orders')", "ref('raw_customers')")
+    (folder / "flow.yaml").write_text(text, encoding="utf-8")
+    planned = make_plan(load_spec([folder / "flow.yaml"], {}), PlanOptions())
+    assert {step.id: (step.action, step.stopped_by) for step in planned.plan.steps} == {
+        "orders": ("create", None),
+        "daily": ("stop", "dependency"),
+        "raw_${table}": ("stop", "error"),
+    }
+    with pytest.raises(TableError, match=r"gone\.db"):
+        make_plan(load_spec([folder / "flow.yaml"], {}), PlanOptions(select=("raw_customers",)))
 
 
 def test_validate_connect_names_what_is_not_there(folder):
