@@ -1,0 +1,37 @@
+# Everything a clone needs. As root on Debian, `make venv` installs Java and PostgreSQL where they are missing.
+PYTHON ?= python3
+VENV   := $(CURDIR)/.venv
+BIN    := $(VENV)/bin
+export PYTHON
+
+.PHONY: venv demo lint test test-full clean
+
+venv: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt scripts/install-system.sh scripts/install-python.sh
+	scripts/install-system.sh venv java postgresql
+	scripts/install-python.sh $(VENV) dev
+	touch $@
+
+# From nothing to a finished run on real data, then a changed source; again and again.
+demo: venv
+	$(BIN)/flowctl setup
+	$(BIN)/python scripts/demo.py
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_lines.py flowctl tests scripts bench
+
+test: lint
+	$(BIN)/python -m pytest -m "not full"
+
+# The long matrices, a real S3 protocol (needs Go), and the connectors' suite once more over Spark Connect.
+test-full: lint
+	FLOWCTL_TEST_S3=versitygw $(BIN)/python -m pytest
+	FLOWCTL_TEST_SPARK=connect $(BIN)/python -m pytest tests/connectors
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo dist
