@@ -37,6 +37,8 @@ from flowctl.state.process import Process
 DEFAULT_LIFE_SECONDS = 60.0
 #: Superseded numbers that stay, for people who look.
 KEEP = 8
+#: How long a release waits for a renewal under way.
+RELEASE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class Lease:
         self._record = record
         self._number = number
         self._valid_until = valid_until
+        self._first_try: float | None = None
         self._lost = ""
         self._ended = threading.Event()
         self._remove_old()
@@ -145,7 +148,8 @@ class Lease:
     def release(self) -> None:
         """Ends the lease so that the next taker sees it at once. Call only when nothing of ours can still write."""
         self._ended.set()
-        self._renewer.join()
+        # A renewal that hangs is not waited for: of it and the release one gets the next number.
+        self._renewer.join(timeout=RELEASE_SECONDS)
         if self.remaining() > 0:
             # Refused: somebody took it in this moment, and there is nothing left to release.
             _created(self._blobs, self._prefix, self._number + 1, replace(self._record, released=True))
@@ -175,16 +179,24 @@ class Lease:
                 return
 
     def _renew(self) -> None:
-        started = _clock()
-        if started >= self._valid_until:
+        if _clock() >= self._valid_until:
             return
+        # A try whose answer was lost may be the one that a taker has seen: life counts from the first.
+        self._first_try = self._first_try or _clock()
         if not _created(self._blobs, self._prefix, self._number + 1, self._record):
-            self._lost = f"it was taken by {_describe_taker(self._blobs, self._prefix)}"
+            self._lost = self._reason()
             return
         if _clock() < self._valid_until:
             self._number += 1
-            self._valid_until = started + self._record.life_seconds
+            self._valid_until = self._first_try + self._record.life_seconds
+            self._first_try = None
             self._remove_old()
+
+    def _reason(self) -> str:
+        taker = current(self._blobs, self._prefix)
+        if taker is None or taker.fence == self.fence:
+            return "it was released by `flowctl state unlock`"
+        return f"it was taken by {taker.describe()}"
 
     def _remove_old(self) -> None:
         for info in self._blobs.list(self._prefix):
@@ -291,11 +303,6 @@ def _read(blobs: BlobStore, prefix: str, number: int) -> LeaseRecord | None:
             f"lease {blobs.url}/{_name(prefix, number)} cannot be read ({cause})",
             hint="A newer flowctl wrote it, or it is damaged: when nothing is running, delete it",
         ) from cause
-
-
-def _describe_taker(blobs: BlobStore, prefix: str) -> str:
-    record = current(blobs, prefix)
-    return record.describe() if record else "nobody known"
 
 
 def _name(prefix: str, number: int) -> str:

@@ -8,12 +8,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flowctl.errors import AbortRun
+from flowctl.spec import storage as storages
 from flowctl.state.blobs import BlobInfo
 
 #: Created once per store and refused ever after; a store that accepts it twice does not honour conditions.
 PROBE = "conditional-create"
 #: How often a create is sent again that was refused for a conflict with another request, nothing being there.
 CONFLICT_TRIES = 5
+#: A hanging renewal of the lease must give up early enough to be sent again within the lease's life. Documents are
+#: small: one request each, where s3fs would ask for the size first.
+_CLIENT: Mapping[str, Mapping[str, Any]] = {
+    "s3": {"config_kwargs": {"connect_timeout": 5, "read_timeout": 10}, "max_concurrency": 1}
+}
 
 
 class ObjectStore:
@@ -24,6 +30,9 @@ class ObjectStore:
         import fsspec
 
         self.url = url.rstrip("/")
+        client = _CLIENT.get(storages.scheme(url), {})
+        settings = {**client.get("config_kwargs", {}), **options.get("config_kwargs", {})}
+        options = {**client, **options, **({"config_kwargs": settings} if settings else {})}
         self._unsafe = unsafe
         self._probed = False
         try:
