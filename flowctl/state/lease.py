@@ -107,7 +107,7 @@ class Lease:
         lock_timeout: float = 0.0,
     ) -> Lease:
         """Takes the lease, waiting up to ``lock_timeout`` seconds; :class:`LockedError` names the holder. ``prefix``
-        ends in a slash. A table's own lease lies in a store opened at the table's folder, under ``prefix``."""
+        ends in a slash, or is empty where the store holds nothing but this lease (a table's own)."""
         wanted = LeaseRecord(
             fence=0,
             token=uuid.uuid4().hex,

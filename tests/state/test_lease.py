@@ -215,9 +215,14 @@ def test_unlock_releases_in_the_holders_place(address: StoreAddress) -> None:
         assert lease.fence == 3
 
 
-def test_a_second_lease_lies_in_a_folder_of_its_own(blobs: BlobStore) -> None:
-    with Lease.acquire(blobs, prefix="lease/"), Lease.acquire(blobs, prefix="_flowctl/lease/") as second:
+@pytest.mark.parametrize("prefix", ["", "_flowctl/lease/"])
+def test_a_second_lease_lies_in_a_place_of_its_own(blobs: BlobStore, prefix: str) -> None:
+    with Lease.acquire(blobs, prefix="lease/"), Lease.acquire(blobs, prefix=prefix) as second:
         assert second.fence == 1
+        with pytest.raises(LockedError):
+            Lease.acquire(blobs, prefix=prefix)
+    with Lease.acquire(blobs, prefix=prefix) as third:
+        assert third.fence > second.fence
 
 
 def test_the_life_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
