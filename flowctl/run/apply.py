@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -19,8 +18,8 @@ from flowctl.plan.planning import Planned, PlanOptions, make_plan
 from flowctl.run import events
 from flowctl.run.lazy_engine import engine_for
 from flowctl.run.retry import RetryPolicy
-from flowctl.run.runner import RUNNABLE, Execution, TableOutcome, execute, unmoved
-from flowctl.run.signals import graceful
+from flowctl.run.runner import ASKED_TO_STOP, RUNNABLE, Execution, TableOutcome, execute, unmoved
+from flowctl.run.signals import Interruption, graceful
 from flowctl.run.table import RunContext
 from flowctl.spec.spec import Spec
 from flowctl.state.blobs import BlobStore
@@ -72,11 +71,15 @@ def apply(spec: Spec, request: ApplyRequest, audience: Audience) -> RunResult:
     check_reachable(flow_url(spec), spec.spark.url)
     blobs = open_flow(spec)
     run_id = new_run_id()
-    with Lease.acquire(blobs, run_id=run_id, lock_timeout=request.lock_timeout) as lease:
+    interruption = Interruption()
+    with (
+        graceful(interruption, audience.say),
+        Lease.acquire(blobs, run_id=run_id, lock_timeout=request.lock_timeout) as lease,
+    ):
         planned = _planned(spec, request)
         if not audience.approve(planned.plan):
             return RunResult(run_id, planned.plan, ExitCode.OK)
-        run = _Run(spec, request, audience, planned, blobs, lease, run_id)
+        run = _Run(spec, request, audience, planned, blobs, lease, run_id, interruption)
         return run.finish()
 
 
@@ -99,6 +102,7 @@ class _Run:
     blobs: BlobStore
     lease: Lease
     run_id: str
+    interruption: Interruption
 
     def finish(self) -> RunResult:
         """Executes and records; the record is written whatever happens."""
@@ -118,13 +122,12 @@ class _Run:
         todo = [step for step in plan.steps if step.action in RUNNABLE]
         if not todo:
             return tuple(unmoved(step) for step in plan.steps if step.action != "removed"), document.serial
-        stopping = threading.Event()
         with ExitStack() as stack:
             buffer = stack.enter_context(Buffer(flow_url(self.spec), self.run_id, self.spec.storage))
             buffer.sweep()
             tables = [self.planned.tables[step.id] for step in todo]
             engine = stack.enter_context(engine_for(self.spec, todo, tables, self.request.verbose, self.audience.say))
-            stack.enter_context(graceful(stopping, engine.interrupt, self.audience.say))
+            self.interruption.of(engine.interrupt)
             writer = stack.enter_context(StateWriter(StateStore(self.blobs), document, self.lease.check))
             run = RunContext(
                 spec=self.spec,
@@ -137,7 +140,7 @@ class _Run:
                 session=engine.session,
                 scratch=lambda name: buffer,
                 listener=self.audience.listener,
-                stopping=stopping,
+                stopping=self.interruption.stopping,
                 base_dir=str(Path(self.spec.path).absolute().parent),
             )
             how = Execution(self.request.parallel or _parallel(), self.request.policy)
@@ -172,9 +175,10 @@ class _Run:
 
 
 def exit_code(outcomes: tuple[TableOutcome, ...]) -> int:
-    """The code that counts; a table skipped for another's sake adds ``TABLE`` only when nothing else tells why."""
+    """The code that counts. A table skipped for another's sake adds ``TABLE`` only when nothing else tells why; one
+    that a signal kept from starting adds nothing: all that was begun may be committed."""
     codes = [outcome.error.exit_code for outcome in outcomes if outcome.error]
-    skipped = [ExitCode.TABLE for outcome in outcomes if outcome.skipped_for]
+    skipped = [ExitCode.TABLE for outcome in outcomes if outcome.skipped_for not in (None, ASKED_TO_STOP)]
     return ExitCode.first(codes or skipped)
 
 

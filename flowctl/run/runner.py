@@ -26,6 +26,7 @@ from flowctl.state.document import Recorded, StateDocument
 from flowctl.state.writer import StateWriter
 
 RUNNABLE = ("create", "change", "recover")
+ASKED_TO_STOP = "the run was asked to stop"
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,12 @@ def execute(
 ) -> tuple[TableOutcome, ...]:
     """Runs every step of ``plan`` and returns how each ended, in the plan's order. :class:`AbortRun` ends the run
     after the tables under way have ended."""
-    todo = [step for step in plan.steps if step.action in RUNNABLE]
+    todo = [] if run.stopping.is_set() else [step for step in plan.steps if step.action in RUNNABLE]
     document = _give_up(todo, document, run, writer)
     attempts = {step.id: Attempt(step, _intent(step, document, run)) for step in todo}
     crashpoints.reached("before_intent")
-    writer.begin({table: attempt.intent for table, attempt in attempts.items()})
+    if attempts:
+        writer.begin({table: attempt.intent for table, attempt in attempts.items()})
     crashpoints.reached("after_intent")
     outcomes = _Schedule(plan, attempts, run, writer, how).finish()
     untouched = [
@@ -108,6 +110,7 @@ def _intent(step: Step, document: StateDocument, run: RunContext) -> Intent:
         run_id=run.run_id,
         fence=run.lease.fence,
         at=dt.datetime.now(dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        replaces=step.write_full,
     )
 
 
@@ -160,7 +163,7 @@ class _Schedule:
 
     def _blocked(self, step: Step) -> str | None:
         if self._run.stopping.is_set():
-            return "the run was asked to stop"
+            return ASKED_TO_STOP
         if self._closed_by is not None:
             return self._closed_by
         failed = next((need for need in step.needs if need in self._ended and not self._ended[need].ok), None)

@@ -15,20 +15,34 @@ from flowctl.errors import ExitCode
 GRACE_SECONDS = 12.0
 
 
+class Interruption:
+    """What a signal asks of a run: ``stopping`` at once, and after the grace whatever :meth:`of` was given."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self._interrupt: Callable[[], None] = lambda: None
+
+    def of(self, interrupt: Callable[[], None]) -> None:
+        self._interrupt = interrupt
+
+    def interrupt(self) -> None:
+        self._interrupt()
+
+
 @contextmanager
-def graceful(stopping: threading.Event, interrupt: Callable[[], None], say: Callable[[str], None]) -> Iterator[None]:
-    """Within the context a first signal sets ``stopping`` and calls ``interrupt`` after the grace; a second one ends
+def graceful(interruption: Interruption, say: Callable[[str], None]) -> Iterator[None]:
+    """Within the context a first signal asks for the end, and interrupts what runs after the grace; a second one ends
     the process at once, which is as safe as any kill: the commit protocol holds."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    timer = threading.Timer(GRACE_SECONDS, interrupt)
+    timer = threading.Timer(GRACE_SECONDS, interruption.interrupt)
     timer.daemon = True
 
     def handle(number: int, _frame: FrameType | None) -> None:
-        if stopping.is_set():
+        if interruption.stopping.is_set():
             os._exit(ExitCode.TABLE)
-        stopping.set()
+        interruption.stopping.set()
         timer.start()
         say(f"{signal.Signals(number).name}: no table is started any more; commits under way are finished")
 

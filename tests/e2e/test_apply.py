@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -134,10 +133,12 @@ def test_a_saved_plan_is_executed_as_it_is_or_refused(flow: Flow) -> None:
 def test_sigterm_ends_the_run_in_order(flow: Flow) -> None:
     flow.write(MERGED)
     process = flow.start("apply", "flow.yaml")
-    time.sleep(2.5)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("orders: merge")
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
     assert process.returncode in (0, 4), out + err
+    assert "SIGTERM" in err
     # The lease was released: nobody has to wait for it.
     flow.apply(expect=0)
     assert len(target(flow, "SELECT id FROM orders")) == 2
