@@ -14,7 +14,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoPosition, Position, UpstreamPosition
 from flowctl.model.step import Mode
 from flowctl.model.table_info import TableInfo
-from flowctl.model.types import short
+from flowctl.model.types import DATE, short
 from flowctl.model.value import TypedValue
 from flowctl.observe.bounds import before, read_from, retyped
 from flowctl.observe.world import PositionKind
@@ -190,7 +190,16 @@ def _between(bounds: _Bounds, head: TypedValue) -> Finding:
     notes = gone if head < since.at else ()
     if bounds.null_rows:
         return Work(replace(bounds.to(since.at), upper=since), f'rows with a null "{bounds.cursor.column}"', notes)
+    if again := _reason_to_look_again(bounds.cursor, since.at):
+        return Work(replace(bounds.to(since.at), upper=since), again, notes)
     return Idle("no new rows", since, notes)
+
+
+def _reason_to_look_again(cursor: Cursor, newest: TypedValue) -> str | None:
+    """Why rows may have come although the newest cursor value has not moved."""
+    if cursor.lag:
+        return "no newer rows; looks again for late ones (lag)"
+    return "no newer day; looks again for rows of the same day" if newest.type == DATE else None
 
 
 def _moved_back(cursor: Cursor, recorded: TypedValue, head: TypedValue) -> Refused | None:

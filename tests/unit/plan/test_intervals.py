@@ -65,7 +65,14 @@ def test_empty_intervals_are_no_work(keys, reason):
 def test_a_vanished_newest_row_is_a_warning():
     made = found(newest="2026-11-19T22:00:00Z")
     assert isinstance(made, Idle) and made.notes[0].startswith("the newest row, at 2026-11-19T22:10:04")
-    assert isinstance(found(newest="2026-11-19T22:00:00Z", lag=HOUR), Idle)
+    within_lag = found(newest="2026-11-19T22:00:00Z", lag=HOUR)
+    assert isinstance(within_lag, Work) and within_lag.notes == made.notes
+    assert within_lag.interval.upper.at.text().startswith("2026-11-19T22:10:04")
+
+
+def test_lag_and_days_look_again_though_nothing_is_newer():
+    assert isinstance(found(newest="2026-11-19T22:10:04.120000Z"), Idle)
+    assert isinstance(found(newest="2026-11-19T22:10:04.120000Z", lag=HOUR), Work)
 
 
 def test_a_position_moved_back_beyond_lag_stops():
@@ -186,6 +193,6 @@ def test_however_rows_arrive_in_order_every_one_is_in_some_interval_and_position
         if isinstance(made, Work):
             start = made.interval.read_from
             read |= {time for time in arrived if start is None or time >= start.value}
-            assert recorded is None or recorded.at < made.interval.upper.at
+            assert recorded is None or recorded.at <= made.interval.upper.at
             recorded = made.interval.upper
     assert set(arrived) == read
