@@ -72,9 +72,6 @@ class Client:
     def conninfo(self) -> str:
         from psycopg.conninfo import make_conninfo
 
-        settings = " ".join(
-            f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in SESSION_SETTINGS.items()
-        )
         given = {
             "connect_timeout": _CONNECT_SECONDS,
             "application_name": "flowctl",
@@ -84,9 +81,14 @@ class Client:
             "dbname": self.database,
             "user": self.user,
             "password": self.password,
-            "options": f"{settings} {self.parameters.get('options', '')}".strip(),
+            "options": f"{startup_options(SESSION_SETTINGS)} {self.parameters.get('options', '')}".strip(),
         }
         return make_conninfo(**{name: value for name, value in given.items() if value is not None})
+
+
+def startup_options(settings: Mapping[str, str]) -> str:
+    """libpq's and JDBC's ``options`` parameter: settings that hold from the first statement on."""
+    return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
 
 
 def client(options: Mapping[str, Any]) -> Client:

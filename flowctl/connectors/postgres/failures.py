@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -39,11 +40,11 @@ def _told(text: str, client: Client, held: HeldSnapshot, relation: Relation, inf
         )
     if SNAPSHOT_LOST in text or "invalid snapshot identifier" in text:
         return TransientError(f"the snapshot of {info.object} was lost with its connection", hint="it starts again")
-    if any(sign in text for sign in _SIGNS_OF_INFINITY):
-        return _not_finite(client, held, relation, info)
-    if "invalid input syntax for type" in text and (own := refused(text)):
+    if own := refused(text):
         return own
-    if "invalid input syntax for type" in text or "out of range for type" in text or "numeric field overflow" in text:
+    if any(sign in text for sign in _SIGNS_OF_INFINITY) and (found := _not_finite(client, held, relation, info)):
+        return found
+    if re.search(_SIGNS_OF_A_BAD_CAST, text):
         return TableError(
             f"a value of {info.object} does not fit the type that `columns.types` gives its column",
             hint="mend the value, or give another type",
@@ -52,6 +53,7 @@ def _told(text: str, client: Client, held: HeldSnapshot, relation: Relation, inf
 
 
 _SIGNS_OF_INFINITY = ("Bad value for type BigDecimal", "cannot subtract infinite dates", "bigint out of range")
+_SIGNS_OF_A_BAD_CAST = r"ERROR: (invalid input syntax for type|numeric field overflow|[^\n]{0,80} out of range)"
 
 
 def _not_finite(client: Client, held: HeldSnapshot, relation: Relation, info: TableInfo) -> FlowctlError | None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import ReadRequest, Relation
-from flowctl.connectors.postgres.client import Client
+from flowctl.connectors.postgres.client import Client, startup_options
 from flowctl.connectors.postgres.columns import Transfer, quoted, rebuilt, transfer
 from flowctl.connectors.postgres.conditions import between, from_clause
-from flowctl.connectors.postgres.snapshot import HeldSnapshot
+from flowctl.connectors.postgres.snapshot import READER_SETTINGS, HeldSnapshot
 from flowctl.connectors.postgres.splits import default_splits, number_ranges, page_ranges
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -91,6 +91,8 @@ class PostgresSnapshot:
             "fetchsize": str(self._fetch_size()),
             "sessionInitStatement": self.held.init_statement(),
             "customSchema": ", ".join(schema),
+            # Spark asks for the schema on a connection of its own that runs no init statement.
+            "options": startup_options(READER_SETTINGS),
             # Comparisons mean something else in PostgreSQL's collations and zones than in Spark.
             "pushDownPredicate": "false",
         }

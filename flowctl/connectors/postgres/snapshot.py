@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _PING_SECONDS = 30.0
 #: The holder waits so long for DDL in progress; readers so long behind somebody who waits for the holder.
-_HOLDER_LOCK_TIMEOUT, _READER_LOCK_TIMEOUT = "300s", "10s"
+_HOLDER_LOCK_TIMEOUT = "300s"
+READER_SETTINGS = {**SESSION_SETTINGS, "lock_timeout": "10s"}
 #: TID range scans. Before it a condition on ctid reads the whole table each time.
 _TID_RANGES_SINCE = 140000
 _TRANSACTION_TIMEOUT_SINCE = 170000
@@ -61,7 +62,7 @@ class HeldSnapshot:
     def init_statement(self) -> str:
         """What every reading connection runs first. The JDBC driver has begun a transaction by then, because the
         fetch size is not 0."""
-        settings = {**SESSION_SETTINGS, "lock_timeout": _READER_LOCK_TIMEOUT}
+        settings = dict(READER_SETTINGS)
         if self.server_version >= _TRANSACTION_TIMEOUT_SINCE:
             settings["transaction_timeout"] = "0"
         return "; ".join(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -63,12 +64,30 @@ def _converted(values: Sequence[Any], kind: DataType, stored: set[type]) -> pa.A
         case Decimal():
             _require(bytes not in stored)
             return pa.array([_text(value) for value in values], pa.string()).cast(arrow)
-        case Array() | Struct():
+        case Array(item):
+            _require(stored <= {str})
+            return _lists([None if value is None else json.loads(value) for value in values], item)
+        case Struct():
             _require(stored <= {str})
             return pa.array([None if value is None else json.loads(value) for value in values], arrow)
         case _:
             _require(stored <= {int})
             return pa.array(values, arrow)
+
+
+def _lists(values: Sequence[list[Any] | None], item: DataType) -> pa.Array:
+    """Elements have the forms that stored values have: decimals, dates and timestamps are text in JSON too."""
+    import pyarrow as pa
+
+    _require(all(value is None or isinstance(value, list) for value in values))
+    flat: list[Any] = [each for value in values for each in value or ()]
+    if item == types.BOOL:
+        flat = [int(each) if isinstance(each, bool) else each for each in flat]
+    stored = set(map(type, flat)) - {type(None)}
+    elements = _lists(flat, item.item) if isinstance(item, Array) else _converted(flat, item, stored)
+    ends = list(itertools.accumulate((len(value or ()) for value in values), initial=0))
+    absent = pa.array([value is None for value in values])
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), elements, mask=absent)
 
 
 def _require(fits: bool) -> None:

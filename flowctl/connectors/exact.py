@@ -1,0 +1,67 @@
+"""Spark expressions that turn one type into another exactly, or raise a refusal that names the column.
+
+Spark's own casts round decimals, ignore what follows a date and drop the zone of a local timestamp, all in silence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.refusal import refusal
+from flowctl.errors import TableError
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import Array, DataType, Decimal, Struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+
+
+def exactly(value: Expression, found: Column, wanted: Column) -> Expression:
+    """``value`` of type ``found.type`` as ``wanted.type``; the session has ANSI on and is in UTC."""
+    from pyspark.sql import functions as f
+
+    if found.type == wanted.type:
+        return value
+    if isinstance(found.type, Array | Struct) or isinstance(wanted.type, Array | Struct) or _never(found, wanted):
+        raise TableError(
+            f"column {found.name} cannot be read as {types.short(wanted.type)}: it is {types.short(found.type)}",
+            hint="read it as it is, or as string",
+        )
+    kind = types.spark_ddl(wanted.type)
+    told = f.raise_error(f.lit(refusal(found.name, found.native, wanted.type))).cast(kind)
+    cast = value.try_cast(kind)
+    if found.type == types.STRING:
+        same = value.rlike(_text_shape(wanted.type)) & cast.isNotNull()
+    elif wanted.type == types.STRING:
+        same = cast.isNotNull()
+    else:
+        same = cast.try_cast(types.spark_ddl(found.type)).eqNullSafe(value)
+    return f.when(value.isNull(), f.lit(None).cast(kind)).when(same, cast).otherwise(told)
+
+
+def _never(found: Column, wanted: Column) -> bool:
+    """Bytes have no text of their own, and text no bytes."""
+    return types.BINARY in (found.type, wanted.type)
+
+
+def _text_shape(kind: DataType) -> str:
+    """The texts that a cast reads without leaving anything out."""
+    match kind:
+        case Decimal(_, scale):
+            return rf"^\s*[+-]?(\d+(\.\d{{0,{scale}}}0*)?|\.\d{{1,{max(scale, 1)}}}0*)\s*$"
+        case types.INT8 | types.INT16 | types.INT32 | types.INT64:
+            return r"^\s*[+-]?\d+\s*$"
+        case types.FLOAT | types.DOUBLE:
+            return r"^\s*[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|Infinity|NaN)\s*$"
+        case types.DATE:
+            return r"^\d{4}-\d{2}-\d{2}$"
+        case types.TIMESTAMP_NTZ:
+            return rf"^{_MOMENT}$"
+        case types.TIMESTAMP:
+            return rf"^{_MOMENT}(Z|[+-]\d{{2}}(:?\d{{2}})?)?$"
+        case _:
+            return r"(?i)^\s*(true|false|t|f|yes|no|y|n|1|0)\s*$"
+
+
+_MOMENT = r"\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?)?"

@@ -1,0 +1,24 @@
+"""CSV, JSON Lines, Parquet and ORC files on a disk or an object store: a direct source that reads each file once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flowctl.connectors.base import Capabilities, Connector, OpenContext, SourceCapabilities
+from flowctl.spec.spec import Connection
+
+CAPABILITIES = Capabilities(
+    source=SourceCapabilities(kind="direct", position="files"),
+    target=None,
+    extra="files",
+)
+
+
+@contextmanager
+def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
+    """Opens nothing yet: the store is asked when the source is."""
+    from flowctl.connectors.files.listing import file_root
+    from flowctl.connectors.files.source import FilesSource
+
+    yield Connector(source=FilesSource(file_root(str(connection.options["path"]), context), CAPABILITIES))

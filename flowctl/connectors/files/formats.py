@@ -1,0 +1,157 @@
+"""What a file of each format says about its columns, without Spark, and how Spark is to read it.
+
+Text formats know no types: their columns are text unless ``format.schema`` gives types, and each value then becomes
+exactly that or is refused. Nothing is inferred from a sample, because the next file may differ from it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from flowctl.connectors.arrow import data_type
+from flowctl.errors import TableError
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import Array, Struct
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FormatName = Literal["csv", "jsonl", "parquet", "orc"]
+_BY_EXTENSION: Mapping[str, FormatName] = {
+    "csv": "csv",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    "parquet": "parquet",
+    "orc": "orc",
+}
+_COMPRESSED = (".gz", ".bz2", ".zst")
+
+
+@dataclass(frozen=True)
+class Format:
+    """``name`` decides the reader; ``options`` are the spec's ``format`` keys; ``declared`` its ``schema``."""
+
+    name: FormatName
+    options: Mapping[str, Any]
+    declared: tuple[Column, ...]
+
+    @property
+    def is_text(self) -> bool:
+        return self.name in ("csv", "jsonl")
+
+
+def format_of(pattern: str, options: Mapping[str, Any]) -> Format:
+    """From ``format.type``, else from the pattern's extension; ``TableError`` when neither tells."""
+    name = options.get("type") or _by_extension(pattern)
+    if name not in ("csv", "jsonl", "parquet", "orc"):
+        raise TableError(
+            f"files of {pattern} have no format that is read in this version",
+            hint="set format.type to csv, jsonl, parquet or orc",
+        )
+    declared = tuple(Column(column, types.parse(kind)) for column, kind in options.get("schema", {}).items())
+    return Format(cast(FormatName, name), options, declared)
+
+
+def _by_extension(pattern: str) -> str | None:
+    plain = pattern.lower()
+    for ending in _COMPRESSED:
+        plain = plain.removesuffix(ending)
+    return _BY_EXTENSION.get(plain.rpartition(".")[2])
+
+
+def columns_of_file(format: Format, opened: Callable[[], Any], path: str) -> tuple[Column, ...]:
+    """The columns that one file has; ``opened`` opens it for reading bytes, decompressed."""
+    match format.name:
+        case "csv":
+            return _csv_columns(format, opened, path)
+        case "jsonl":
+            if not format.declared:
+                raise TableError(f"{path}: JSON lines do not say which columns they have", hint="set format.schema")
+            return format.declared
+        case "parquet":
+            import pyarrow.parquet
+
+            with opened() as stream:
+                return _arrow_columns(pyarrow.parquet.read_schema(stream), path)
+        case "orc":
+            import pyarrow.orc
+
+            with opened() as stream:
+                return _arrow_columns(pyarrow.orc.ORCFile(stream).schema, path)
+
+
+def spark_options(format: Format) -> dict[str, str]:
+    """Options of Spark's reader. FAILFAST: a row that does not fit the columns is an error, never nulls."""
+    given = format.options
+    common = {"mode": "FAILFAST", "encoding": str(given.get("encoding", "UTF-8"))}
+    match format.name:
+        case "csv":
+            quote = str(given.get("quote", '"'))
+            return common | {
+                "header": _flag(given.get("header", True)),
+                "enforceSchema": "false",  # compares each file's header with the columns
+                "sep": str(given.get("delimiter", ",")),
+                "quote": quote,
+                "escape": str(given.get("escape", quote)),
+                "nullValue": str(given.get("null_value", "")),
+                "multiLine": _flag(given.get("multiline", False)),
+                "columnPruning": "false",  # or rows with too few values would pass
+                "maxCharsPerColumn": "-1",
+            }
+        case "jsonl":
+            return common
+        case "parquet" | "orc":
+            return {}
+
+
+def _flag(value: object) -> str:
+    return "true" if value else "false"
+
+
+def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[Column, ...]:
+    given = format.options
+    if not given.get("header", True):
+        if not format.declared:
+            raise TableError(f"{path} has no header, so nothing names its columns", hint="set format.schema")
+        return format.declared
+    with opened() as raw:
+        text = io.TextIOWrapper(raw, encoding=given.get("encoding", "UTF-8"), newline="")
+        header = next(csv.reader(text, delimiter=given.get("delimiter", ","), quotechar=given.get("quote", '"')), [])
+    names = [name.removeprefix("\ufeff") if at == 0 else name for at, name in enumerate(header)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if not names or twice or "" in names:
+        raise TableError(
+            f"{path}: the header names no columns, or one twice", hint="set header: false and format.schema"
+        )
+    known = {column.name: column for column in format.declared}
+    unknown = sorted(set(known) - set(names))
+    if unknown:
+        raise TableError(f"{path} has no column {unknown[0]}, which format.schema names", hint="compare its header")
+    return tuple(known.get(name, Column(name, types.STRING)) for name in names)
+
+
+def _arrow_columns(schema: pa.Schema, path: str) -> tuple[Column, ...]:
+    return tuple(_arrow_column(field, path) for field in schema)
+
+
+def _arrow_column(field: pa.Field, path: str) -> Column:
+    kind = data_type(field.type)
+    if kind is None:
+        raise TableError(
+            f"{path}: column {field.name} has type {field.type}, which cannot be carried exactly",
+            hint="write the files with another type, such as timestamp[us]",
+        )
+    return Column(field.name, kind, field.nullable, str(field.type))
+
+
+def text_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """What Spark's reader of text formats is asked for: text, which then becomes the type exactly; nested values as
+    they are, because their text is not kept."""
+    return tuple(
+        column if isinstance(column.type, Array | Struct) else Column(column.name, types.STRING) for column in columns
+    )
