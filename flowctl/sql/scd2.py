@@ -125,84 +125,74 @@ def _unless_current(change: Versioning, deleted: str) -> str:
 
 def difference(change: Versioning, dialect: Dialect) -> str:
     """SELECT of all columns of the target and :data:`CHANGE_COLUMN`: the versions that are new or end differently,
-    and those that are no longer. Versions that stay as they are do not appear. Read after the observations are in."""
+    and those that are no longer (of these only key and ``valid_from``). Versions that stay as they are do not appear.
+    Read after the observations are in."""
     key, k = _list("", change.key), change.key
     by_key = f"PARTITION BY {key} ORDER BY {_q(EVENT_AT)}"
-    own = {VALID_FROM, VALID_TO, IS_CURRENT, ROW_HASH, *k}
-    values = ", ".join(
-        f"w.{_q(name)} AS {_q(name)}" if name in own else f"{_content(change, name)} AS {_q(name)}"
-        for name in change.columns
-    )
+    business = [name for name in change.columns if name not in (*k, VALID_FROM, VALID_TO, IS_CURRENT, ROW_HASH)]
+    fresh = [f"s.{_q(name)}" if name in change.batch_columns else f"NULL AS {_q(name)}" for name in business]
     return _render(
         f"""
         WITH _flowctl_affected AS (
             SELECT DISTINCT {key} FROM {_t(change.observed)} WHERE {_q(ARRIVAL)} = {change.arrival}
-        ), _flowctl_seen AS (
-            SELECT {_list("o", k)}, o.{_q(EVENT_AT)}, o.{_q(ROW_HASH)}, o.{_q(DELETED)}, o.{_q(DETECTED)},
-                   o.{_q(ARRIVAL)}
-            FROM {_t(change.observed)} AS o JOIN _flowctl_affected AS a ON {_equal("a", "o", k)}
         ), _flowctl_ranked AS (
-            SELECT _flowctl_seen.*,
-                   ROW_NUMBER() OVER (PARTITION BY {key}, {_q(EVENT_AT)} ORDER BY {_q(ARRIVAL)} DESC) AS _place,
-                   MAX(CASE WHEN {_q(DELETED)} THEN 0 ELSE {_q(ARRIVAL)} END) OVER ({by_key}
+            SELECT {_list("o", k)}, o.{_q(EVENT_AT)}, o.{_q(ROW_HASH)}, o.{_q(DELETED)}, o.{_q(DETECTED)},
+                   o.{_q(ARRIVAL)},
+                   ROW_NUMBER() OVER (PARTITION BY {_list("o", k)}, o.{_q(EVENT_AT)}
+                       ORDER BY o.{_q(ARRIVAL)} DESC) AS _place,
+                   MAX(CASE WHEN o.{_q(DELETED)} THEN 0 ELSE o.{_q(ARRIVAL)} END) OVER (
+                       PARTITION BY {_list("o", k)} ORDER BY o.{_q(EVENT_AT)}
                        RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS _row_arrival
-            FROM _flowctl_seen
+            FROM {_t(change.observed)} AS o JOIN _flowctl_affected AS a ON {_equal("a", "o", k)}
         ), _flowctl_counting AS (
             SELECT {key}, {_q(EVENT_AT)}, CASE WHEN {_q(DELETED)} THEN '' ELSE {_q(ROW_HASH)} END AS _state
             FROM _flowctl_ranked
             WHERE _place = 1 AND NOT ({_q(DETECTED)} AND _row_arrival > {_q(ARRIVAL)})
+        ), _flowctl_before AS (
+            SELECT {_list("t", change.columns)}
+            FROM {_t(change.target)} AS t JOIN _flowctl_affected AS a ON {_equal("a", "t", k)}
         ), _flowctl_contents AS (
-            SELECT {_list("s", k)}, s.{_q(VALID_FROM)}, s.{_q(ROW_HASH)}, 1 AS _in_batch
+            SELECT {", ".join([_list("s", k), f"s.{_q(VALID_FROM)}", f"s.{_q(ROW_HASH)}", *fresh])}, 1 AS _in_batch
             FROM {_t(change.batch)} AS s WHERE s.{_q(change.operation)} = 'U'
             UNION ALL
-            SELECT {_list("t", k)}, t.{_q(VALID_FROM)}, t.{_q(ROW_HASH)}, 0
-            FROM {_t(change.target)} AS t JOIN _flowctl_affected AS a ON {_equal("a", "t", k)}
+            SELECT {_list("t", (*k, VALID_FROM, ROW_HASH, *business))}, 0 FROM _flowctl_before AS t
         ), _flowctl_known AS (
             SELECT c.* FROM _flowctl_counting AS c
             WHERE c._state = '' OR EXISTS (
                 SELECT 1 FROM _flowctl_contents AS h WHERE {_equal("h", "c", k)} AND h.{_q(ROW_HASH)} = c._state)
         ), _flowctl_steps AS (
-            SELECT _flowctl_known.*, LAG(_state) OVER ({by_key}) AS _before FROM _flowctl_known
+            SELECT c.*, LAG(_state) OVER ({by_key}) AS _before FROM _flowctl_known AS c
         ), _flowctl_turns AS (
             SELECT {key}, {_q(EVENT_AT)}, _state, LEAD({_q(EVENT_AT)}) OVER ({by_key}) AS _next
             FROM _flowctl_steps WHERE _before IS NULL OR _before <> _state
-        ), _flowctl_versions AS (
-            SELECT {key}, {_q(EVENT_AT)} AS {_q(VALID_FROM)}, _next AS {_q(VALID_TO)},
-                   (_next IS NULL) AS {_q(IS_CURRENT)}, _state AS {_q(ROW_HASH)}
+        ), _flowctl_both AS (
+            SELECT {key}, {_q(EVENT_AT)} AS {_q(VALID_FROM)}, _next AS _new_end, _state AS _new_hash,
+                   NULL AS _old_end, NULL AS _old_hash
             FROM _flowctl_turns WHERE _state <> ''
+            UNION ALL
+            SELECT {_list("t", k)}, t.{_q(VALID_FROM)}, NULL, NULL, t.{_q(VALID_TO)}, t.{_q(ROW_HASH)}
+            FROM _flowctl_before AS t
         ), _flowctl_changed AS (
-            SELECT v.* FROM _flowctl_versions AS v
-            LEFT JOIN {_t(change.target)} AS t ON {_equal("t", "v", (*k, VALID_FROM))}
-            WHERE t.{_q(k[0])} IS NULL OR t.{_q(ROW_HASH)} <> v.{_q(ROW_HASH)}
-               OR t.{_q(VALID_TO)} IS DISTINCT FROM v.{_q(VALID_TO)}
+            SELECT {key}, {_q(VALID_FROM)}, MAX(_new_end) AS {_q(VALID_TO)}, MAX(_new_hash) AS {_q(ROW_HASH)}
+            FROM _flowctl_both GROUP BY {key}, {_q(VALID_FROM)}
+            HAVING MAX(_new_hash) IS DISTINCT FROM MAX(_old_hash) OR MAX(_new_end) IS DISTINCT FROM MAX(_old_end)
         ), _flowctl_filled AS (
-            SELECT v.*, h._in_batch, h.{_q(VALID_FROM)} AS _content_at,
+            SELECT {_list("v", (*k, VALID_FROM, VALID_TO, ROW_HASH))}, {_list("h", business)}{"," if business else ""}
                    ROW_NUMBER() OVER (PARTITION BY {_list("v", k)}, v.{_q(VALID_FROM)}
                        ORDER BY CASE WHEN h.{_q(VALID_FROM)} = v.{_q(VALID_FROM)} THEN 0 ELSE 1 END,
                                 h._in_batch, h.{_q(VALID_FROM)} DESC) AS _place
-            FROM _flowctl_changed AS v JOIN _flowctl_contents AS h ON {_equal("h", "v", (*k, ROW_HASH))}
+            FROM _flowctl_changed AS v LEFT JOIN _flowctl_contents AS h ON {_equal("h", "v", (*k, ROW_HASH))}
         )
-        SELECT {values}, 'put' AS {_q(CHANGE_COLUMN)}
-        FROM _flowctl_filled AS w
-        LEFT JOIN {_t(change.batch)} AS s ON {_equal("s", "w", k)} AND s.{_q(VALID_FROM)} = w._content_at
-            AND w._in_batch = 1 AND s.{_q(change.operation)} = 'U'
-        LEFT JOIN {_t(change.target)} AS t ON {_equal("t", "w", k)} AND t.{_q(VALID_FROM)} = w._content_at
-            AND w._in_batch = 0
-        WHERE w._place = 1
-        UNION ALL
-        SELECT {_list("t", change.columns)}, 'delete'
-        FROM {_t(change.target)} AS t
-        JOIN _flowctl_affected AS a ON {_equal("a", "t", k)}
-        LEFT JOIN _flowctl_versions AS v ON {_equal("v", "t", (*k, VALID_FROM))}
-        WHERE v.{_q(k[0])} IS NULL
+        SELECT {", ".join(_derived(name) for name in change.columns)},
+               CASE WHEN w.{_q(ROW_HASH)} IS NULL THEN 'delete' ELSE 'put' END AS {_q(CHANGE_COLUMN)}
+        FROM _flowctl_filled AS w WHERE w._place = 1
         """,
         dialect,
     )
 
 
-def _content(change: Versioning, name: str) -> str:
-    fresh = f"s.{_q(name)}" if name in change.batch_columns else "NULL"
-    return f"CASE WHEN w._in_batch = 1 THEN {fresh} ELSE t.{_q(name)} END"
+def _derived(name: str) -> str:
+    return f"(w.{_q(VALID_TO)} IS NULL) AS {_q(IS_CURRENT)}" if name == IS_CURRENT else f"w.{_q(name)}"
 
 
 def removal(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:

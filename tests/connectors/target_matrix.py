@@ -101,8 +101,29 @@ def postgres(request: pytest.FixtureRequest, _folder: Path, scratch: Scratch) ->
         )
 
 
+@contextmanager
+def delta(request: pytest.FixtureRequest, folder: Path, scratch: Scratch) -> Iterator[Place]:
+    """Its outside reader is Spark: deltalake reads no table with deletion vectors or type widening."""
+    spark = request.getfixturevalue("spark")
+    root, name = folder / "lake", f"t {uuid.uuid4().hex[:6]}"
+    table = f"delta.`{root}/{name}`"
+
+    def rows(statement: str) -> list[tuple[Any, ...]]:
+        return [tuple(found) for found in spark.sql(statement).collect()]
+
+    with opened("delta", {"path": str(root)}, scratch) as target:
+        yield Place(
+            "delta",
+            {"path": str(root)},
+            target,
+            ObjectName((name,)),
+            lambda columns: rows(f"SELECT {', '.join(f'`{column}`' for column in columns)} FROM {table}"),
+            lambda statement: rows(statement.format(table=table)) and None,
+        )
+
+
 def _listed(columns: Sequence[str]) -> str:
     return ", ".join(f'"{name}"' for name in columns)
 
 
-FACTORIES: dict[str, Factory] = {"sqlite": sqlite, "postgres": postgres}
+FACTORIES: dict[str, Factory] = {"delta": delta, "postgres": postgres, "sqlite": sqlite}

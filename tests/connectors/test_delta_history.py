@@ -112,7 +112,7 @@ def expected(histories: dict[int, list[Batch]]) -> dict[int, list[Version]]:
 
 
 def test_random_histories_and_every_named_case(history: History) -> None:
-    histories = dict(enumerate([*(batches for batches, _ in CASES.values()), *random_histories(300, seed=4)]))
+    histories = dict(enumerate([*(batches for batches, _ in CASES.values()), *random_histories(300, seed=4, length=3)]))
     write_in_step(history, histories)
     assert history.versions() == expected(histories)
 

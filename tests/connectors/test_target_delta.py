@@ -1,0 +1,260 @@
+"""What only Delta has: a log that forgets, foreign writers and copies, numbers skipped in silence, schema in the log."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flowctl.connectors.base import Scratch
+from flowctl.errors import StateConflict, StoppedByPolicy, TableError
+from flowctl.model import types
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.spec.spec import Layout
+from tests.connectors.target_matrix import Place, delta
+from tests.connectors.writing import COLUMNS, Row, Writer, upserts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def writer(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch
+) -> Iterator[Writer]:
+    with delta(request, tmp_path, scratch) as place:
+        yield Writer(spark, place)
+
+
+def row(id: int, name: str | None = "a") -> Row:
+    return {"id": id, "name": name, "amount": None}
+
+
+def ids(writer: Writer) -> list[int]:
+    return sorted(id for (id,) in writer.place.read(["id"]))
+
+
+def info(writer: Writer) -> TableInfo:
+    found = writer.place.target.describe([writer.place.object])[writer.place.object]
+    assert found is not None
+    return found
+
+
+def folder(place: Place) -> Path:
+    return Path(place.options["path"], *place.object.parts)
+
+
+def test_what_a_new_table_says_of_itself(writer: Writer) -> None:
+    everything = tuple(
+        Column(f"c{at}", kind)
+        for at, kind in enumerate(
+            [*types.SCALARS, types.Decimal(38, 10), types.Array(types.STRING), types.Struct((("a", types.INT32),))]
+        )
+    )
+    writer.write([], 1, columns=everything, statements=create(writer, everything))
+    found = info(writer)
+    assert [(column.name, column.type) for column in found.columns] == [(c.name, c.type) for c in everything]
+    assert {"deletionVectors", "typeWidening", "timestampNtz"} <= set(found.extra["features"])
+    assert (found.version, found.rows.value) == (1, 0)
+
+
+def create(writer: Writer, columns: tuple[Column, ...], layout: Layout = Layout()) -> list[str]:
+    return writer.place.target.create_statements(writer.place.object, columns, layout)
+
+
+def test_layouts(writer: Writer) -> None:
+    writer.write([row(1)], 1, statements=create(writer, COLUMNS, Layout(("name",), deletion_vectors=False)))
+    assert info(writer).extra["partition_by"] == ["name"]
+    assert info(writer).extra["properties"]["delta.enableDeletionVectors"] == "false"
+
+
+def test_a_clustered_table_takes_a_void(writer: Writer) -> None:
+    writer.write([row(1)], 1, statements=create(writer, COLUMNS, Layout(cluster_by=("id",))))
+    assert writer.void(2).void
+    writer.write([row(2)], 3)
+    assert ids(writer) == [1, 2]
+
+
+def test_a_void_on_a_table_that_is_not_there_makes_it(writer: Writer) -> None:
+    """The zombie of the number finds the table with its number taken, and the next number goes on in it."""
+    void = writer.void(1, columns=COLUMNS)
+    assert (void.void, void.target_id) == (True, info(writer).identity)
+    with pytest.raises(StateConflict):
+        writer.write([row(1)], 1, intent="zombie", statements=create(writer, COLUMNS))
+    writer.write([row(2)], 2)
+    assert ids(writer) == [2]
+
+
+def test_the_try_that_was_given_up_learns_it(writer: Writer) -> None:
+    writer.write([row(1)], 1)
+    writer.void(2)
+    with pytest.raises(StateConflict, match="given up"):
+        writer.write([row(2)], 2)
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        (types.INT8, types.INT16), (types.INT16, types.INT32), (types.INT8, types.INT64), (types.INT32, types.INT64),
+        (types.FLOAT, types.DOUBLE), (types.Decimal(10, 2), types.Decimal(14, 4)), (types.DATE, types.TIMESTAMP_NTZ),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_columns_widen_in_place(writer: Writer, old: types.DataType, new: types.DataType) -> None:
+    before, after = (*COLUMNS, Column("c", old)), (*COLUMNS, Column("c", new))
+    assert writer.place.capabilities.target is not None and writer.place.capabilities.target.widens(old, new)
+    writer.write([], 1, columns=before, statements=create(writer, before))
+    change = SchemaChange("c", "wider_type", old, new, "widen", "on_schema_change.wider_type: widen")
+    (made,) = writer.place.target.alter_statements(info(writer), [change])
+    writer.write([], 2, columns=after, statements=[made.statement, made.statement])
+    assert info(writer).column("c").type == new
+    assert writer.committed().seq == 2
+
+
+def test_a_column_added_by_a_try_that_died_is_no_error(writer: Writer) -> None:
+    writer.write([row(1)], 1)
+    wider = (*COLUMNS, Column("note", types.STRING))
+    change = SchemaChange("note", "new_column", None, types.STRING, "add", "on_schema_change.new_column: add")
+    (made,) = writer.place.target.alter_statements(info(writer), [change])
+    writer.spark.sql(made.statement).collect()
+    writer.write([{**row(2), "note": "x"}], 2, columns=wider, statements=[made.statement])
+    assert sorted(writer.place.read(["id", "note"]), key=str) == [(1, None), (2, "x")]
+
+
+def test_a_full_refresh_may_change_types_in_its_one_commit(writer: Writer) -> None:
+    writer.write([row(1), row(2)], 1)
+    identity, narrow = info(writer).identity, (COLUMNS[0], Column("name", types.INT32))
+    writer.write([{"id": 9, "name": 7}], 2, columns=narrow, replace=True)
+    assert writer.place.read(["id", "name"]) == [(9, 7)]
+    assert [column.name for column in info(writer).columns] == ["id", "name"]
+    assert (info(writer).identity, info(writer).version) == (identity, 2)
+
+
+def test_a_session_that_overwrites_partitions_does_not_turn_truncate_into_that(writer: Writer) -> None:
+    partitioned = create(writer, COLUMNS, Layout(partition_by=("name",)))
+    writer.write([row(1, "a"), row(2, "b")], 1, "truncate", statements=partitioned)
+    writer.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        writer.write([row(3, "a")], 2, "truncate")
+    finally:
+        writer.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert ids(writer) == [3]
+
+
+def test_settings_of_a_number_do_not_outlive_it(writer: Writer) -> None:
+    writer.write([row(1)], 1)
+    writer.place.execute("INSERT INTO {table} (id) VALUES (2)")
+    writer.place.execute("INSERT INTO {table} (id) VALUES (3)")
+    assert ids(writer) == [1, 2, 3]
+
+
+def test_a_merge_skips_files_by_key_and_still_finds_rows_that_move_partition(writer: Writer) -> None:
+    partitioned = create(writer, COLUMNS, Layout(partition_by=("name",)))
+    writer.write(upserts(row(1, "a"), row(2, "a")), 1, "merge", statements=partitioned)
+    writer.write(upserts(row(1, "b")), 2, "merge")
+    assert sorted(writer.place.read(["id", "name"])) == [(1, "b"), (2, "a")]
+
+
+def test_the_record_survives_a_log_that_forgot_it(writer: Writer) -> None:
+    """Foreign commits, a checkpoint, and the clean-up that follows it after thirty days."""
+    written = writer.write([row(1)], 1)
+    for id in range(2, 14):
+        writer.place.execute(f"INSERT INTO {{table}} (id) VALUES ({id})")
+    log = folder(writer.place) / "_delta_log"
+    checkpoint = json.loads((log / "_last_checkpoint").read_text())["version"]
+    for commit in log.glob("0*.json"):
+        if int(commit.stem) < checkpoint:
+            os.remove(commit)
+    assert writer.committed().record() == written.record()
+    for copy in (folder(writer.place) / "_flowctl" / "commits").iterdir():
+        os.remove(copy)
+    forgotten = writer.committed()
+    assert (forgotten.seq, forgotten.intent_id, forgotten.position) == (1, "", None)
+    with pytest.raises(StateConflict, match="intent unknown"):
+        writer.write([row(1)], 1)
+
+
+def test_a_restored_table_is_behind(writer: Writer) -> None:
+    """RESTORE takes the content back and keeps the numbers: the newest record then speaks of another content, so the
+    version tells."""
+    writer.write([row(1)], 1)
+    commit = writer.write([row(2)], 2)
+    writer.place.execute("RESTORE TABLE {table} TO VERSION AS OF 1")
+    assert ids(writer) == [1]
+    assert (writer.committed().seq, writer.committed().version) == (2, commit.version)
+    assert info(writer).version == commit.version + 1
+
+
+def test_a_table_made_again_is_another_one(writer: Writer) -> None:
+    writer.write([row(1)], 1)
+    job = writer.job(2, "append")
+    stranger = replace(job, record=replace(job.record, target_id="the table that was here"))
+    with pytest.raises(StateConflict, match="dropped and made again"):
+        writer.place.target.write(writer.spark, writer.frame([row(2)], COLUMNS), stranger)
+    assert ids(writer) == [1]
+
+
+def test_a_table_that_somebody_made_since_the_plan_is_left_alone(writer: Writer) -> None:
+    planned = writer.job(1, "append")
+    writer.spark.sql(planned.statements[0]).collect()
+    writer.place.execute("INSERT INTO {table} (id) VALUES (7)")
+    with pytest.raises(StateConflict, match="was not there when the plan was made"):
+        writer.place.target.write(writer.spark, writer.frame([row(1)], COLUMNS), planned)
+    assert ids(writer) == [7]
+
+
+def test_a_table_that_forgets_numbers_is_refused(writer: Writer) -> None:
+    writer.write([row(1)], 1)
+    writer.place.execute(
+        "ALTER TABLE {table} SET TBLPROPERTIES ('delta.setTransactionRetentionDuration' = 'interval 1 hours')"
+    )
+    with pytest.raises(StoppedByPolicy, match="forget"):
+        writer.write([row(2)], 2)
+
+
+def test_a_folder_of_something_else_is_an_error(writer: Writer) -> None:
+    folder(writer.place).mkdir(parents=True)
+    (folder(writer.place) / "data.csv").write_text("1")
+    with pytest.raises(TableError, match="not a Delta table"):
+        writer.committed()
+
+
+def test_quarantined_rows_of_a_number_replace_each_other(writer: Writer) -> None:
+    place, spark = writer.place, writer.spark
+    aside = ObjectName((place.object.parts[0] + "__quarantine",))
+    columns = (Column("id", types.STRING), Column("_seq", types.INT64), Column("_reason", types.STRING))
+    wider = (Column("name", types.STRING), *columns)
+
+    def put(seq: int, names: tuple[Column, ...], *rows: tuple[object, ...]) -> None:
+        ddl = ", ".join(f"{column.name} {types.spark_ddl(column.type)}" for column in names)
+        place.target.put_aside(spark, spark.createDataFrame(list(rows), ddl), aside, names, writer.job(seq, "append"))
+
+    put(1, columns, ("1", 1, "null"), ("2", 1, "null"))
+    put(2, columns, ("3", 2, "null"))
+    put(1, wider, ("n", "9", 1, "range"))
+    found = place.target.scan(spark, aside, wider).orderBy("_seq").collect()
+    assert [tuple(line) for line in found] == [("n", "9", 1, "range"), (None, "3", 2, "null")]
+
+
+@pytest.mark.parametrize("name", ["a b", "a,b", "a;b", "a{b", "a(b", "a\tb", "a=b"])
+def test_names_that_need_column_mapping_are_refused(writer: Writer, name: str) -> None:
+    refuses = writer.place.capabilities.target.refuses_names
+    assert "columns.rename" in refuses(name)
+    with pytest.raises(Exception, match="DELTA_INVALID_CHARACTERS|INVALID_CHARACTER|invalid character"):
+        writer.spark.sql(create(writer, (Column(name, types.INT32),))[0]).collect()
+
+
+@pytest.mark.parametrize("name", ["naïve", "a.b", "a-b", "a`b", "select", "\U0001f600", 'a"b', "a'b", "a\\b"])
+def test_names_that_are_taken_can_be_written(writer: Writer, name: str) -> None:
+    columns = (*COLUMNS, Column(name, types.INT32))
+    assert writer.place.capabilities.target.refuses_names(name) is None
+    writer.write(upserts({**row(1), name: 1}), 1, "merge", columns=columns, statements=create(writer, columns))
+    writer.write(upserts({**row(1), name: 2}), 2, "merge", columns=columns)
+    (found,) = writer.place.target.scan(writer.spark, writer.place.object, columns).collect()
+    assert found[3] == 2
