@@ -1,0 +1,49 @@
+"""The class-data archive: built by `flowctl setup`, used by the sessions that follow."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flowctl.run import archive, jars, java
+from flowctl.spec.spec import SparkSettings
+
+
+def test_the_archive_is_bound_to_java_and_class_path() -> None:
+    one, other = java.Java(Path("/a/bin/java"), "17.0.1"), java.Java(Path("/a/bin/java"), "17.0.2")
+    path = [Path("/x.jar"), Path("/y.jar")]
+    assert archive.file_for(one, path) == archive.file_for(one, path)
+    assert len({archive.file_for(one, path), archive.file_for(other, path), archive.file_for(one, path[::-1])}) == 3
+
+
+def test_without_an_archive_only_the_needed_jars_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOWCTL_HOME", str(tmp_path))
+    assert archive.class_path_for(java.find(), [Path("/x.jar")]) == ([Path("/x.jar")], None)
+
+
+@pytest.mark.full
+def test_setup_builds_it_and_sessions_load_their_classes_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched = jars.ensure(jars.sets())
+    monkeypatch.setenv("FLOWCTL_HOME", str(tmp_path))
+    shutil.copytree(fetched[0].parent, tmp_path / "jars")
+    subprocess.run([sys.executable, "-m", "flowctl", "setup"], check=True)
+    classes = tmp_path / "classes.txt"
+    options = f"-Xlog:class+load=info:file={classes}"
+    settings = SparkSettings("local[1]", {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": options})
+    # In a process of its own: the shared Spark of this one is no neighbour for it.
+    code = f"""
+from flowctl.run.session import open_engine
+from flowctl.spec.spec import SparkSettings
+with open_engine({settings!r}, ["delta"], {{}}, "large") as engine:
+    engine.spark.range(5).write.format("delta").save({str(tmp_path / "table")!r})
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    told = classes.read_text().splitlines()
+    from_archive = sum("shared objects file (top)" in line for line in told)
+    assert from_archive > 10 * sum("source: jar" in line or "source: file" in line for line in told)
