@@ -8,80 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowctl.crashpoints import POINTS
-from tests.e2e.flows import Flow, Row, sqlite_rows, sqlite_script
+from tests.e2e.flows import Flow
+from tests.e2e.orders import MODES, must_be_right, write_flow
 from tests.e2e.targets import KINDS, Kind, TargetPlace, place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MODES = {
-    "append": "mode: append, cursor: {column: updated_at}",
-    "truncate": "mode: truncate",
-    "merge": "mode: merge, key: [id], cursor: {column: updated_at}, deletes: {detect: missing_keys, action: hard},"
-    " guard: {max_deleted: 60%}",
-    "scd2": "mode: scd2, key: [id], cursor: {column: updated_at}, scd2: {valid_from: updated_at}",
-}
 KILLED = -9
-
-SPEC = """
-version: 1
-flow: shop
-state: state
-spark: {{url: "{spark}"}}
-connections:
-  src: {{type: sqlite, path: source.db}}
-  dst: {connection}
-tables:
-  orders: {{from: src:orders, to: "dst:{object}", {mode}}}
-"""
-
-
-class Source:
-    """A table that changes a little with every round, and what each mode must have made of it so far."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.clock = 0
-        self.versions: list[Row] = []
-        sqlite_script(
-            path,
-            "CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT, clock INTEGER, updated_at TIMESTAMP NOT NULL)",
-        )
-        for number in range(1, 9):
-            self._put(number, "first")
-
-    def change(self, mode: str, round: int) -> None:
-        """Append sees new rows only; the others changed ones too, and all but scd2 deleted ones."""
-        self._put(100 + round, f"new in round {round}")
-        if mode != "append":
-            self._put(1 + round % 3, f"changed in round {round}")
-        if mode in ("truncate", "merge"):
-            sqlite_script(self.path, f"DELETE FROM orders WHERE id = {100 + round - 2}")
-
-    def rows(self) -> list[Row]:
-        return sqlite_rows(self.path, "SELECT id, note, clock FROM orders")
-
-    def _put(self, number: int, note: str) -> None:
-        self.clock += 1
-        at = f"2026-01-01 00:{self.clock // 60:02}:{self.clock % 60:02}"
-        sqlite_script(self.path, f"INSERT OR REPLACE INTO orders VALUES ({number}, '{note}', {self.clock}, '{at}')")
-        self.versions.append((number, note, self.clock))
-
-
-def must_be_right(mode: str, target: TargetPlace, source: Source) -> None:
-    columns = ["id", "note", "clock"]
-    found = target.rows(columns)
-    if mode != "scd2":
-        assert found == source.rows()
-        return
-    assert found == sorted(source.versions, key=repr)
-    current = {row[0]: row[1] for row in target.rows(["id", "note", "is_current"]) if row[2]}
-    assert current == {row[0]: row[1] for row in source.rows()}
 
 
 def walk_the_protocol(flow: Flow, mode: str, target: TargetPlace, spark: str) -> None:
-    source = Source(flow.folder / "source.db")
-    flow.write(SPEC.format(connection=target.connection, object=target.object, mode=MODES[mode], spark=spark))
+    source = write_flow(flow, mode, target, spark)
     for round, point in enumerate(POINTS):
         killed = flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None)
         assert killed.code == KILLED, f"{point} was not reached: {killed.code}\n{killed.out}{killed.err}"

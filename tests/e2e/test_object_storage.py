@@ -1,0 +1,43 @@
+"""State, buffer and Delta tables in S3: the same run, the same promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
+from tests.services.s3 import S3Server
+
+SPEC = """
+version: 1
+flow: shop
+state: s3://{bucket}/_flowctl
+storage:
+  s3://{bucket}:
+    {{region: "{region}", endpoint: "{endpoint}",
+      access_key: "${{secret:env:AK}}", secret_key: "${{secret:env:SK}}"}}
+connections:
+  src: {{type: sqlite, path: source.db}}
+  lake: {{type: delta, path: "s3://{bucket}/lake"}}
+  dst: {{type: sqlite, path: target.db}}
+tables:
+  orders: {{from: src:orders, to: lake:orders, mode: merge, key: [id], cursor: {{column: at}}}}
+  copy: {{from: {{sql: "SELECT id, note FROM {{{{ ref('orders') }}}}"}}, to: dst:copy, mode: truncate}}
+"""
+
+
+def test_a_flow_that_lives_in_object_storage(tmp_path: Path, s3_server: S3Server, s3_bucket: str) -> None:
+    flow = Flow(tmp_path, {"AK": s3_server.access_key, "SK": s3_server.secret_key})
+    flow.write(SPEC.format(bucket=s3_bucket, endpoint=s3_server.endpoint, region=s3_server.region))
+    source = tmp_path / "source.db"
+    sqlite_script(source, "CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT, at TIMESTAMP)")
+    sqlite_script(source, "INSERT INTO orders VALUES (1, 'a', '2026-01-01 00:00:00'), (2, 'b', '2026-01-02 00:00:00')")
+    flow.apply(expect=0)
+    sqlite_script(source, "UPDATE orders SET note = 'changed', at = '2026-01-03 00:00:00' WHERE id = 1")
+    killed = flow.apply(env={"FLOWCTL_CRASH_AT": "before_commit:orders"}, expect=-9)
+    assert killed.code == -9
+    flow.apply(expect=0)
+    assert sqlite_rows(tmp_path / "target.db", "SELECT id, note FROM copy") == [(1, "changed"), (2, "b")]
+    names = {entry["Key"] for entry in s3_server.client().list_objects_v2(Bucket=s3_bucket)["Contents"]}
+    assert not [name for name in names if "/buffer/" in name], "the buffer is emptied at the end of a run"
+    texts = [s3_server.client().get_object(Bucket=s3_bucket, Key=name)["Body"].read() for name in names]
+    assert not [text for text in texts if s3_server.secret_key.encode() in text]
