@@ -297,7 +297,7 @@ def _open(stack: ExitStack, run: RunContext, name: str) -> Connector:
 def _take_table_lease(stack: ExitStack, run: RunContext, target: Target, object: ObjectName) -> None:
     folder = target.lease_folder(object) if isinstance(target, LeasedTarget) else None
     if folder is not None:
-        blobs = open_store(folder, run.spec.storage)
+        blobs = open_store(folder, run.spec.storage, unsafe=run.spec.state.unsafe)
         stack.enter_context(Lease.acquire(blobs, prefix="", run_id=run.run_id))
 
 
