@@ -64,7 +64,9 @@ def _element(value: SparkColumn, column: Column, kind: DataType) -> SparkColumn:
     from pyspark.sql import functions as f
 
     match kind:
-        case types.BINARY | Array() | Struct():
+        case Array(inner):
+            return f.transform(value, lambda each: _element(each, column, inner))
+        case types.BINARY | Struct():
             raise TableError(
                 f'column "{column.name}": an array of {types.short(kind)} cannot be stored in SQLite',
                 hint="Leave it out with columns.exclude, or make text of it with columns.add",

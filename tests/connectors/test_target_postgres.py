@@ -1,0 +1,180 @@
+"""What only a PostgreSQL target has: staging tables, attempts, locks and a server that may still be committing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flowctl.connectors.base import Scratch
+from flowctl.connectors.postgres import ddl
+from flowctl.connectors.postgres.copying import Accepted, copy_frame
+from flowctl.connectors.postgres.staging import accept, stage_table
+from flowctl.errors import StateConflict, TableError, TransientError
+from flowctl.model import types
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import Column
+from tests.connectors.target_matrix import Place, postgres
+from tests.connectors.writing import COLUMNS, Writer, upserts
+
+STAGES = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE '\\_flowctl\\_stage%'"
+ROW = {"id": 1, "name": "a", "amount": None}
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Place]:
+    with postgres(request, tmp_path, scratch) as opened:
+        yield opened
+
+
+def stages(place: Place) -> list[str]:
+    with place.target.client.connect() as connection:
+        return [name for (name,) in connection.execute(STAGES).fetchall()]
+
+
+def test_rows_of_a_task_that_was_tried_twice_count_once(writer: Writer) -> None:
+    target = writer.place.target
+    job = writer.job(1, "append")
+    with stage_table(target.client, "public", job, COLUMNS, None) as stage, target.client.connect() as connection:
+        frame = writer.frame([ROW, {**ROW, "id": 2}], COLUMNS).coalesce(1)
+        copy_frame(frame, COLUMNS, target.client.conninfo(), ddl.table(stage))
+        accepted = copy_frame(frame, COLUMNS, target.client.conninfo(), ddl.table(stage))
+        assert accept(connection, stage, accepted) == 2
+        assert connection.execute(f"SELECT id FROM {ddl.table(stage)} ORDER BY id").fetchall() == [(1,), (2,)]
+
+
+def test_a_part_with_other_rows_than_reported_is_not_committed(writer: Writer) -> None:
+    target = writer.place.target
+    job = writer.job(1, "append")
+    with stage_table(target.client, "public", job, COLUMNS, None) as stage, target.client.connect() as connection:
+        (report,) = copy_frame(
+            writer.frame([ROW], COLUMNS).coalesce(1), COLUMNS, target.client.conninfo(), ddl.table(stage)
+        )
+        with pytest.raises(TransientError, match="staged rows are gone"):
+            accept(connection, stage, [Accepted(report.part, report.attempt, 2)])
+
+
+def test_staging_tables_go_with_their_try_and_leftovers_with_the_next_fence(writer: Writer) -> None:
+    target = writer.place.target
+    dead = stage_table(target.client, "public", writer.job(1, "append"), COLUMNS, None)
+    dead.__enter__()  # and never left: its process died
+    assert len(stages(writer.place)) == 1
+    writer.write([ROW], 2)
+    assert stages(writer.place) == []
+
+
+def test_credentials_are_in_no_plan(writer: Writer, capsys: pytest.CaptureFixture[str]) -> None:
+    from flowctl.connectors.postgres import copying
+
+    secret = writer.place.target.client.password
+    copy = copying._copier(writer.place.target.client.conninfo(), "stage", ["id"], "")
+    writer.frame([ROW], COLUMNS).select("id").mapInArrow(copy, "part INT").explain(extended=True)
+    assert secret
+    assert secret not in capsys.readouterr().out
+
+
+def test_a_void_waits_for_the_zombie_that_is_committing_and_tells_that_it_landed(writer: Writer) -> None:
+    writer.write([ROW], 1)
+    told, landed = in_flight(writer, outcome=None)
+    assert landed.seq == 2
+    assert isinstance(told, StateConflict)
+    assert sorted(writer.place.read(["id"])) == [(1,), (2,)]
+
+
+def test_a_void_lands_when_the_zombie_gives_up(writer: Writer) -> None:
+    writer.write([ROW], 1)
+    told, landed = in_flight(writer, outcome=RuntimeError("lease lost"))
+    assert isinstance(landed, RuntimeError)
+    assert (told.seq, told.intent_id) == (2, "the void")
+    assert writer.place.read(["id"]) == [(1,)]
+
+
+def in_flight(writer: Writer, outcome: Exception | None) -> tuple[object, object]:
+    """A write of number 2 stops right before its commit, a void of number 2 begins, and the write goes on."""
+    inside, go = threading.Event(), threading.Event()
+    results: dict[str, object] = {}
+
+    def hold() -> None:
+        inside.set()
+        assert go.wait(60)
+        if outcome is not None:
+            raise outcome
+
+    def run(name: str, action: Callable[[], object]) -> None:
+        try:
+            results[name] = action()
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            results[name] = error
+
+    zombie = threading.Thread(
+        target=run,
+        args=("zombie", lambda: writer.write([{**ROW, "id": 2}], 2, intent="the zombie", before_commit=hold)),
+    )
+    zombie.start()
+    assert inside.wait(120)
+    void = threading.Thread(target=run, args=("void", lambda: writer.void(2, intent="the void")))
+    void.start()
+    wait_for_a_lock(writer.place)
+    go.set()
+    zombie.join()
+    void.join()
+    return results["void"], results["zombie"]
+
+
+def wait_for_a_lock(place: Place) -> None:
+    """Until some session waits for another one's transaction: the void does."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    with place.target.client.connect() as connection:
+        while connection.execute(waiting).fetchone() == (0,):
+            connection.execute("SELECT pg_sleep(0.05)")
+
+
+def test_a_table_made_anew_under_its_name_is_another_target(writer: Writer) -> None:
+    writer.write([ROW], 1)
+    job = writer.job(2, "append")
+    writer.place.execute("DROP TABLE {table}")
+    writer.place.execute("CREATE TABLE {table} (id bigint, name text, amount numeric(12,2))")
+    with pytest.raises(StateConflict, match="intent was for"):
+        writer.place.target.write(writer.spark, writer.frame([ROW], COLUMNS), job)
+    assert writer.place.read(["id"]) == []
+
+
+def test_columns_that_others_have_added_keep_their_values(writer: Writer) -> None:
+    writer.write(upserts(ROW), 1, "merge")
+    writer.place.execute("ALTER TABLE {table} ADD COLUMN theirs text DEFAULT 'kept'")
+    writer.write(upserts({**ROW, "name": "b"}, {**ROW, "id": 2}), 2, "merge")
+    assert sorted(writer.place.read(["id", "name", "theirs"])) == [(1, "b", "kept"), (2, "a", "kept")]
+
+
+def test_a_value_that_the_targets_own_type_refuses_is_named(writer: Writer) -> None:
+    writer.place.execute("CREATE TABLE {table} (id bigint, name varchar(3), amount numeric(12,2))")
+    with pytest.raises(TableError, match='column "name"') as raised:
+        writer.write([{**ROW, "name": "secret value"}], 1)
+    assert "secret value" not in str(raised.value)
+    assert writer.committed() is None
+
+
+def test_wider_types_are_changed_in_place(writer: Writer) -> None:
+    target, object = writer.place.target, writer.place.object
+    narrow = (Column("id", types.INT32), Column("amount", types.Decimal(10, 2)), Column("day", types.DATE))
+    wide = (Column("id", types.INT64), Column("amount", types.Decimal(12, 4)), Column("day", types.TIMESTAMP_NTZ))
+    writer.write([{"id": 1, "amount": None, "day": None}], 1, columns=narrow)
+    info = target.describe([object])[object]
+    changes = target.alter_statements(
+        info,
+        [
+            SchemaChange(new.name, "wider_type", old.type, new.type, "widen", "on_schema_change.wider_type: widen")
+            for old, new in zip(narrow, wide, strict=True)
+        ],
+    )
+    assert all(writer.place.capabilities.target.widens(change.old, change.new) for change in changes)
+    writer.write(
+        [{"id": 2**40, "amount": None, "day": None}],
+        2,
+        columns=wide,
+        statements=[change.statement for change in changes],
+    )
+    assert [column.type for column in target.describe([object])[object].columns] == [column.type for column in wide]
+    assert sorted(writer.place.read(["id"])) == [(1,), (2**40,)]
