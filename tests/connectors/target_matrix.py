@@ -27,7 +27,8 @@ from flowctl.spec.spec import Connection
 class Place:
     """An open target and the name of a table that is not there yet. ``options`` open the same place again, in another
     process too. ``read(columns)`` gives all rows as an outside reader sees them now; ``execute`` runs somebody
-    else's statement."""
+    else's statement. ``untold`` is what a count may be that the system does not tell (-1: it tells all);
+    ``takes_parts`` says that executors hand their parts over, and one could be missing."""
 
     type: str
     options: dict[str, Any]
@@ -35,6 +36,8 @@ class Place:
     object: ObjectName
     read: Callable[[Sequence[str]], list[tuple[Any, ...]]]
     execute: Callable[[str], None]
+    untold: int | None = -1
+    takes_parts: bool = True
 
     @property
     def capabilities(self) -> Capabilities:
@@ -119,6 +122,8 @@ def delta(request: pytest.FixtureRequest, folder: Path, scratch: Scratch) -> Ite
             ObjectName((name,)),
             lambda columns: rows(f"SELECT {', '.join(f'`{column}`' for column in columns)} FROM {table}"),
             lambda statement: rows(statement.format(table=table)) and None,
+            untold=None,
+            takes_parts=False,
         )
 
 

@@ -90,7 +90,8 @@ def test_truncate_replaces_everything(writer: Writer) -> None:
     writer.write([row(1), row(2)], 1, "truncate")
     commit = writer.write([row(3)], 2, "truncate")
     assert content(writer, "id") == [(3,)]
-    assert (commit.counts.inserted, commit.counts.deleted) == (1, 2)
+    assert commit.counts.inserted == 1
+    assert commit.counts.deleted in (2, writer.place.untold)
 
 
 def test_a_reader_never_sees_an_empty_table_while_it_is_replaced(writer: Writer) -> None:
@@ -138,9 +139,9 @@ def test_columns_that_are_not_compared_do_not_make_a_row_new(writer: Writer) -> 
 def test_soft_deletes_mark_rows_and_a_row_that_comes_back_loses_its_mark(writer: Writer) -> None:
     soft = {"columns": SOFT_COLUMNS, "soft_deletes": True}
     writer.write(upserts(row(1), row(2)), 1, "merge", **soft)
-    assert writer.write([gone(2)], 2, "merge", **soft).counts.deleted == 1
+    assert writer.write([gone(2)], 2, "merge", **soft).counts.deleted in (1, writer.place.untold)
     assert marks(writer) == {1: None, 2: AT}
-    assert writer.write([gone(2)], 3, "merge", **soft).counts.deleted == 0
+    assert writer.write([gone(2)], 3, "merge", **soft).counts.deleted in (0, writer.place.untold)
     assert writer.write(upserts(row(2)), 4, "merge", **soft).counts.updated == 1
     assert marks(writer) == {1: None, 2: None}
     assert content(writer) == [(1, "a"), (2, "a")]
@@ -171,6 +172,8 @@ def test_a_new_column_comes_with_the_commit_that_needs_it(writer: Writer) -> Non
 
 
 def test_a_row_count_that_is_not_the_staged_one_stops_the_commit(writer: Writer) -> None:
+    if not writer.place.takes_parts:
+        pytest.skip("Spark's own commit has all of its rows or none")
     with pytest.raises(Exception, match="expected"):
         writer.write([row(1)], 1, rows=2)
     assert writer.committed() is None

@@ -72,7 +72,7 @@ class DeltaTarget:
                 f"number {job.record.seq} of {job.record.table} was given up",
                 hint="Plan again: the next number is free",
             )
-        return _as_commit(done)
+        return _as_commit(done, job)
 
     def void(self, job: WriteJob) -> Commit:
         location = self._location(job.object)
@@ -82,7 +82,7 @@ class DeltaTarget:
             job.before_commit()
             done = void.commit(location, app, job)
             log.keep_copy(location, app, done)
-        return _as_commit(done)
+        return _as_commit(done, job)
 
     def put_aside(
         self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
@@ -139,6 +139,8 @@ def _statement(
     return lambda: spark.sql(sql).collect()
 
 
-def _as_commit(logged: LoggedCommit) -> Commit:
-    commit = commit_from_record(logged.record, logged.version)
-    return replace(commit, counts=log.counts(logged.metrics))
+def _as_commit(logged: LoggedCommit, job: WriteJob) -> Commit:
+    counts = log.counts(logged.metrics)
+    if job.soft_deletes:  # Delta counts marked rows as updated, and does not tell them apart
+        counts = replace(counts, deleted=None)
+    return replace(commit_from_record(logged.record, logged.version), counts=counts)
