@@ -45,7 +45,8 @@ OBSERVED_SUFFIX = "__observed"
 class Versioning:
     """One batch of history. ``target``, ``batch`` and ``observed`` are name parts; ``columns`` all columns of the
     target in order; ``arrival`` the batch's arrival number. ``operation`` and ``detected`` name the batch's columns.
-    ``now`` (a literal in the dialect) says that rows of this event time cannot be followed by earlier ones."""
+    ``now`` says that rows of this event time cannot be followed by earlier ones; it is a literal in PostgreSQL's
+    dialect (:func:`dialects.moment`), or text where timestamps are text."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]

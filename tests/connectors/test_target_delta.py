@@ -1,9 +1,8 @@
-"""What only Delta has: a log that forgets, foreign writers and copies, numbers skipped in silence, schema in the log."""
+"""What only Delta has: a log that forgets, foreign writers, numbers skipped in silence, types that widen in place."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,10 +23,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+PLAIN = Layout()
+
+
 @pytest.fixture
-def writer(
-    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch
-) -> Iterator[Writer]:
+def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
     with delta(request, tmp_path, scratch) as place:
         yield Writer(spark, place)
 
@@ -64,7 +64,7 @@ def test_what_a_new_table_says_of_itself(writer: Writer) -> None:
     assert (found.version, found.rows.value) == (1, 0)
 
 
-def create(writer: Writer, columns: tuple[Column, ...], layout: Layout = Layout()) -> list[str]:
+def create(writer: Writer, columns: tuple[Column, ...], layout: Layout = PLAIN) -> list[str]:
     return writer.place.target.create_statements(writer.place.object, columns, layout)
 
 
@@ -170,10 +170,10 @@ def test_the_record_survives_a_log_that_forgot_it(writer: Writer) -> None:
     checkpoint = json.loads((log / "_last_checkpoint").read_text())["version"]
     for commit in log.glob("0*.json"):
         if int(commit.stem) < checkpoint:
-            os.remove(commit)
+            commit.unlink()
     assert writer.committed().record() == written.record()
     for copy in (folder(writer.place) / "_flowctl" / "commits").iterdir():
-        os.remove(copy)
+        copy.unlink()
     forgotten = writer.committed()
     assert (forgotten.seq, forgotten.intent_id, forgotten.position) == (1, "", None)
     with pytest.raises(StateConflict, match="intent unknown"):
@@ -246,7 +246,7 @@ def test_quarantined_rows_of_a_number_replace_each_other(writer: Writer) -> None
 def test_names_that_need_column_mapping_are_refused(writer: Writer, name: str) -> None:
     refuses = writer.place.capabilities.target.refuses_names
     assert "columns.rename" in refuses(name)
-    with pytest.raises(Exception, match="DELTA_INVALID_CHARACTERS|INVALID_CHARACTER|invalid character"):
+    with pytest.raises(Exception, match="INVALID_CHARACTER"):
         writer.spark.sql(create(writer, (Column(name, types.INT32),))[0]).collect()
 
 

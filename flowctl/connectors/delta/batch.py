@@ -41,16 +41,20 @@ def with_operations(frame: DataFrame) -> DataFrame:
     return frame if OP_COLUMN in frame.columns else frame.withColumn(OP_COLUMN, f.lit("U"))
 
 
-def selected(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Exactly ``columns``; those the batch does not have are null."""
+def alive(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """The batch's rows, without deletions, as exactly ``columns``; those the batch does not have are null."""
     from pyspark.sql import functions as f
 
-    return frame.select(
-        *(
-            f.col(statements.quoted(column.name))
-            if column.name in frame.columns
-            else f.lit(None).cast(types.spark_ddl(column.type)).alias(column.name)
-            for column in columns
+    return (
+        with_operations(frame)
+        .where(statements.ALIVE)
+        .select(
+            *(
+                f.col(statements.quoted(column.name))
+                if column.name in frame.columns
+                else f.lit(None).cast(types.spark_ddl(column.type)).alias(column.name)
+                for column in columns
+            )
         )
     )
 

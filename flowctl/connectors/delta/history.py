@@ -94,7 +94,7 @@ def _versioning(
         arrival=arrival,
         operation=OP_COLUMN,
         detected=DETECTED_COLUMN,
-        now=dialects.moment(job.at, "spark") if job.at else None,
+        now=dialects.moment(job.at, "postgres") if job.at else None,
     )
 
 

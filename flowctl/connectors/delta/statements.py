@@ -18,6 +18,8 @@ from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
 
 TYPE_WIDENING = "delta.enableTypeWidening"
 DELETION_VECTORS = "delta.enableDeletionVectors"
+#: Rows of a batch that are rows: a full refresh of a merge may hold deletions too.
+ALIVE = f"{OP_COLUMN} = 'U'"
 
 
 def create_table(table: str, columns: Sequence[Column], layout: Layout) -> str:
@@ -64,13 +66,11 @@ def altered(table: str, change: SchemaChange, has_type_widening: bool) -> Schema
 
 def insert(table: str, view: str, columns: Sequence[Column], present: Sequence[str]) -> str:
     names = _names(column.name for column in columns)
-    return f"INSERT INTO {table} ({names}) SELECT {_values(columns, present)} FROM {view}"
+    return f"INSERT INTO {table} ({names}) SELECT {_values(columns, present)} FROM {view} WHERE {ALIVE}"
 
 
 def overwrite(table: str, view: str, columns: Sequence[Column], present: Sequence[str]) -> str:
-    return (
-        f"INSERT OVERWRITE {table} ({_names(c.name for c in columns)}) SELECT {_values(columns, present)} FROM {view}"
-    )
+    return f"INSERT OVERWRITE {table} ({_names(c.name for c in columns)}) SELECT {_values(columns, present)} FROM {view} WHERE {ALIVE}"
 
 
 def merge(table: TableLocation, view: str, job: WriteJob, batch_columns: Sequence[str], bounds: KeyBounds) -> str:
@@ -85,7 +85,7 @@ def merge(table: TableLocation, view: str, job: WriteJob, batch_columns: Sequenc
         columns=tuple(column.name for column in job.columns),
         batch_columns=tuple(batch_columns),
         key=job.key,
-        compared=job.compared,
+        compared=tuple(name for name in job.compared if name in batch_columns),
         operation=OP_COLUMN,
         deleted_at=job.at if job.soft_deletes else None,
     )

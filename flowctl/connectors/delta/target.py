@@ -130,7 +130,7 @@ def _statement(
     table, present = location.identifier, frame.columns
     if job.replace or job.mode == "truncate":
         if tables.has_other_columns(location, job.columns):
-            return lambda: tables.overwrite_with_schema(location, batch.selected(frame, job.columns), job)
+            return lambda: tables.overwrite_with_schema(location, batch.alive(frame, job.columns), job)
         sql = statements.overwrite(table, view, job.columns, present)
     elif job.mode == "append":
         sql = statements.insert(table, view, job.columns, present)
