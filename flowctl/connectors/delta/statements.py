@@ -65,12 +65,11 @@ def altered(table: str, change: SchemaChange, has_type_widening: bool) -> Schema
 
 
 def insert(table: str, view: str, columns: Sequence[Column], present: Sequence[str]) -> str:
-    names = _names(column.name for column in columns)
-    return f"INSERT INTO {table} ({names}) SELECT {_values(columns, present)} FROM {view} WHERE {ALIVE}"
+    return f"INSERT INTO {table} {_rows(view, columns, present)}"
 
 
 def overwrite(table: str, view: str, columns: Sequence[Column], present: Sequence[str]) -> str:
-    return f"INSERT OVERWRITE {table} ({_names(c.name for c in columns)}) SELECT {_values(columns, present)} FROM {view} WHERE {ALIVE}"
+    return f"INSERT OVERWRITE {table} {_rows(view, columns, present)}"
 
 
 def merge(table: TableLocation, view: str, job: WriteJob, batch_columns: Sequence[str], bounds: KeyBounds) -> str:
@@ -115,9 +114,10 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(quoted(name) for name in names)
 
 
-def _values(columns: Sequence[Column], present: Sequence[str]) -> str:
+def _rows(view: str, columns: Sequence[Column], present: Sequence[str]) -> str:
     """A column that the batch does not have (gone from the source, flowctl's own) is null."""
-    return ", ".join(
+    values = ", ".join(
         quoted(column.name) if column.name in present else f"CAST(NULL AS {types.spark_ddl(column.type)})"
         for column in columns
     )
+    return f"({_names(column.name for column in columns)}) SELECT {values} FROM {view} WHERE {ALIVE}"
