@@ -45,10 +45,8 @@ def altered(table: str, change: SchemaChange, has_type_widening: bool) -> Schema
     """The change with the statement that makes it; unchanged when Delta needs none."""
     column, new = quoted(change.column), change.new
     match change.action:
-        case "add" if new is not None:
+        case "add" | "text" if new is not None:
             statement = f"ALTER TABLE {table} ADD COLUMNS ({column} {types.spark_ddl(new)})"
-        case "text":
-            statement = f"ALTER TABLE {table} ADD COLUMNS ({quoted(change.column + '__text')} STRING)"
         case "widen" if new is not None:
             statement = f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {types.spark_ddl(new)}"
             if not has_type_widening:
@@ -57,7 +55,7 @@ def altered(table: str, change: SchemaChange, has_type_widening: bool) -> Schema
             statement = f"ALTER TABLE {table} ALTER COLUMN {column} DROP NOT NULL"
         case "enable":
             statement = f"ALTER TABLE {table} SET TBLPROPERTIES ('{change.column}' = 'true')"
-        case "add" | "widen" | "ignore" | "keep" | "show" | "fail":
+        case "add" | "text" | "widen" | "ignore" | "keep" | "show" | "fail":
             return change
         case _:
             assert_never(change.action)
