@@ -1,4 +1,4 @@
-"""What a file of each format says about its columns, without Spark, and how Spark is to read it.
+"""What a file of each format says about its columns, without Spark.
 
 Text formats know no types: their columns are text unless ``format.schema`` gives types, and each value then becomes
 exactly that or is refused. Nothing is inferred from a sample, because the next file may differ from it.
@@ -16,7 +16,6 @@ from flowctl.connectors.arrow import data_type
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.model.types import Array, Struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +41,7 @@ class Format:
 
     @property
     def is_text(self) -> bool:
+        """Text may be compressed as a whole; the others compress inside."""
         return self.name in ("csv", "jsonl")
 
 
@@ -85,34 +85,6 @@ def columns_of_file(format: Format, opened: Callable[[], Any], path: str) -> tup
                 return _arrow_columns(pyarrow.orc.ORCFile(stream).schema, path)
 
 
-def spark_options(format: Format) -> dict[str, str]:
-    """Options of Spark's reader. FAILFAST: a row that does not fit the columns is an error, never nulls."""
-    given = format.options
-    common = {"mode": "FAILFAST", "encoding": str(given.get("encoding", "UTF-8"))}
-    match format.name:
-        case "csv":
-            quote = str(given.get("quote", '"'))
-            return common | {
-                "header": _flag(given.get("header", True)),
-                "enforceSchema": "false",  # compares each file's header with the columns
-                "sep": str(given.get("delimiter", ",")),
-                "quote": quote,
-                "escape": str(given.get("escape", quote)),
-                "nullValue": str(given.get("null_value", "")),
-                "multiLine": _flag(given.get("multiline", False)),
-                "columnPruning": "false",  # or rows with too few values would pass
-                "maxCharsPerColumn": "-1",
-            }
-        case "jsonl":
-            return common
-        case "parquet" | "orc":
-            return {}
-
-
-def _flag(value: object) -> str:
-    return "true" if value else "false"
-
-
 def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[Column, ...]:
     given = format.options
     if not given.get("header", True):
@@ -147,11 +119,3 @@ def _arrow_column(field: pa.Field, path: str) -> Column:
             hint="write the files with another type, such as timestamp[us]",
         )
     return Column(field.name, kind, field.nullable, str(field.type))
-
-
-def text_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """What Spark's reader of text formats is asked for: text, which then becomes the type exactly; nested values as
-    they are, because their text is not kept."""
-    return tuple(
-        column if isinstance(column.type, Array | Struct) else Column(column.name, types.STRING) for column in columns
-    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import OpenContext
+from flowctl.connectors.base import OpenContext, Relation
 from flowctl.errors import TableError, TransientError
 from flowctl.model.position import FileStamp
 from flowctl.spec import storage as storages
@@ -49,6 +49,13 @@ def file_root(path: str, context: OpenContext) -> FileRoot:
         return FileRoot(path.rstrip("/"), storages.fsspec_options(path, context.storage))
     local = Path(context.base_dir, storages.local_path(path)).resolve()
     return FileRoot(str(local), {})
+
+
+def pattern_of(relation: Relation) -> str:
+    """The path pattern below the root that a relation names."""
+    if relation.object is None:
+        raise TableError("files are named by a path, not by a query", hint="write `from: connection:path`")
+    return relation.object.parts[-1]
 
 
 def matching(root: FileRoot, pattern: str) -> tuple[FileStamp, ...]:

@@ -1,0 +1,105 @@
+"""Frames of files through Spark's readers, with the columns checked against every file that is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.base import ReadRequest, Relation
+from flowctl.connectors.exact import exactly
+from flowctl.connectors.files.formats import format_of
+from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
+from flowctl.connectors.files.rows import escaped, typed_rows
+from flowctl.connectors.files.schema import columns_of, merged
+from flowctl.connectors.refusal import refused
+from flowctl.errors import FlowctlError, TableError
+from flowctl.model import types
+from flowctl.model.interval import Interval
+from flowctl.model.position import FilesPosition, FileStamp
+from flowctl.model.table_info import Column, TableInfo
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class FilesSnapshot:
+    """A :class:`flowctl.connectors.base.Snapshot` of files that do not change; one that did is refused."""
+
+    spark: SparkSession
+    root: FileRoot
+    relation: Relation
+    info: TableInfo
+
+    def frame(self, request: ReadRequest) -> DataFrame:
+        stamps = self._files(request.interval)
+        format = format_of(pattern_of(self.relation), self.relation.format)
+        found = columns_of(self.root, format, stamps)
+        known = {column.name: column for column in self.info.columns}
+        for path, columns in found.items():
+            _require_known(path, columns, known)
+        asked = merged(found) if found else self.info.columns
+        paths = [self.root.spark_path(stamp.path) for stamp in stamps]
+        whole = typed_rows(self.spark, format, paths, asked)
+        rows = whole.where(self.relation.where) if self.relation.where else whole
+        here = {column.name: column for column in asked}
+        return rows.select(*[_delivered(column, here.get(column.name)) for column in request.columns])
+
+    def _files(self, interval: Interval | None) -> tuple[FileStamp, ...]:
+        """Those of the interval, still as they were planned; all that are there now without one."""
+        here = matching(self.root, pattern_of(self.relation))
+        if interval is None or not isinstance(interval.upper, FilesPosition):
+            return here
+        read = set(interval.lower.files) if isinstance(interval.lower, FilesPosition) else set()
+        wanted = tuple(stamp for stamp in interval.upper.files if stamp not in read)
+        gone = sorted(stamp.path for stamp in set(wanted) - set(here))
+        if gone:
+            raise TableError(
+                f"{len(gone)} of the planned files are gone or were changed since, first {gone[0]}",
+                hint="put the file back, or plan again",
+            )
+        return wanted
+
+
+def _delivered(wanted: Column, found: Column | None) -> Expression:
+    """Null where no file of the interval has the column."""
+    from pyspark.sql import functions as f
+
+    if found is None:
+        return f.lit(None).cast(types.spark_ddl(wanted.type)).alias(wanted.name)
+    return exactly(f.col(escaped(found.name)), found, wanted).alias(wanted.name)
+
+
+def _require_known(path: str, columns: Sequence[Column], known: Mapping[str, Column]) -> None:
+    new = [column.name for column in columns if column.name not in known]
+    if new:
+        raise TableError(f"{path} has a column {new[0]} that the plan did not know", hint="plan again")
+
+
+@contextmanager
+def named(relation: Relation) -> Iterator[None]:
+    """Spark's errors by file, without the row that it quotes."""
+    try:
+        yield
+    except FlowctlError:
+        raise
+    except Exception as error:
+        text = str(error)
+        if own := refused(text):
+            raise own from error
+        file = re.search(r"file:?\s*((?:file|s3a?|gs|abfss?)://?\S+?)[.,]?(?:\s|$)", text)
+        if "CSV header does not conform" in text:
+            raise TableError(
+                f"a file of {pattern_of(relation)} has another header than the others", hint=_MALFORMED_HINT
+            ) from error
+        if "MALFORMED_RECORD" in text or "FAILED_READ_FILE" in text:
+            where = file[1] if file else pattern_of(relation)
+            raise TableError(f"{where} holds a row that does not fit its columns", hint=_MALFORMED_HINT) from error
+        raise
+
+
+_MALFORMED_HINT = "mend the file, or set format: delimiter, quote, escape, header or multiline"

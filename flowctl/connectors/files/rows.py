@@ -1,0 +1,122 @@
+"""Rows of files as Spark reads them, each value exactly what the file says in the type of its column.
+
+Text formats are read as text first, because Spark's own parsers round decimals and keep what they cannot read as null.
+JSON goes through VARIANT, which keeps a number's digits; Spark's JSON reader makes doubles of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, assert_never
+
+from flowctl.connectors.exact import exactly
+from flowctl.connectors.files.formats import Format
+from flowctl.connectors.refusal import PREFIX
+from flowctl.errors import TableError
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import Array, Decimal, Scalar, Struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as Expression
+    from pyspark.sql import DataFrame, SparkSession
+
+#: What Spark's CSV reader gives for a quoted empty value; it would give null, as for one without quotes.
+_QUOTED_EMPTY = "\x00quoted empty\x00"
+_JSON = "_flowctl_json"
+
+
+def typed_rows(spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column]) -> DataFrame:
+    """All rows of ``paths`` with exactly ``columns``. A row that does not fit them fails the read."""
+    if not paths:
+        return spark.createDataFrame([], _ddl(columns))
+    match format.name:
+        case "csv":
+            return _csv(spark, format, paths, columns)
+        case "jsonl":
+            return _json_lines(spark, format, paths, columns)
+        case "parquet" | "orc":
+            return spark.read.schema(_ddl(columns)).format(format.name).load(list(paths))
+        case _:
+            assert_never(format.name)
+
+
+def escaped(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _ddl(columns: Sequence[Column]) -> str:
+    return ", ".join(f"{escaped(column.name)} {types.spark_ddl(column.type)}" for column in columns)
+
+
+def _csv(spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column]) -> DataFrame:
+    """An empty value in quotes is the empty text in text columns and null in all others."""
+    from pyspark.sql import functions as f
+
+    texts = [Column(column.name, types.STRING) for column in columns]
+    read = spark.read.schema(_ddl(texts)).options(**_csv_options(format)).csv(list(paths))
+
+    def value(text: Column, column: Column) -> Expression:
+        raw = f.col(escaped(text.name))
+        empty = f.lit("" if column.type == types.STRING else None)
+        return exactly(f.when(raw == _QUOTED_EMPTY, empty).otherwise(raw), text, column).alias(column.name)
+
+    return read.select(*[value(text, column) for text, column in zip(texts, columns, strict=True)])
+
+
+def _csv_options(format: Format) -> dict[str, str]:
+    """FAILFAST: a row with too many or too few values is an error, never nulls."""
+    given = format.options
+    quote = str(given.get("quote", '"'))
+    return {
+        "mode": "FAILFAST",
+        "columnPruning": "false",  # or rows with too few values would pass
+        "enforceSchema": "false",  # compares each file's header with the columns
+        "header": str(given.get("header", True)),
+        "sep": str(given.get("delimiter", ",")),
+        "quote": quote,
+        "escape": str(given.get("escape", quote)),
+        "nullValue": str(given.get("null_value", "")),
+        "emptyValue": _QUOTED_EMPTY,
+        "encoding": str(given.get("encoding", "UTF-8")),
+        "multiLine": str(given.get("multiline", False)),
+        "maxCharsPerColumn": "-1",
+    }
+
+
+def _json_lines(spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column]) -> DataFrame:
+    """One object per line; names that no column has are left out, as `format.schema` says."""
+    from pyspark.sql import functions as f
+
+    if str(format.options.get("encoding", "UTF-8")).upper() != "UTF-8":
+        raise TableError("JSON lines are UTF-8", hint="remove format.encoding")
+    lines = spark.read.text(list(paths)).where(f.trim("value") != "")
+    parsed = f.try_parse_json("value")
+    told = f.concat(
+        f.lit(PREFIX), f.col("_metadata.file_path"), f.lit(" holds a line that is not JSON | mend the `file`")
+    )
+    objects = lines.select(f.when(parsed.isNull(), f.raise_error(told).cast("variant")).otherwise(parsed).alias(_JSON))
+    return objects.select(*[_json_value("$", column).alias(column.name) for column in columns])
+
+
+def _json_value(parent: str, column: Column) -> Expression:
+    from pyspark.sql import functions as f
+
+    escaped_name = column.name.replace("\\", "\\\\").replace('"', '\\"')
+    path = f'{parent}["{escaped_name}"]'
+    text = Column(column.name, types.STRING)
+    match column.type:
+        case Array(Scalar() | Decimal() as item):
+            of_item = Column(column.name, item)
+            texts = f.variant_get(_JSON, path, "array<string>")
+            return f.transform(texts, lambda element: exactly(element, text, of_item))
+        case Struct(fields):
+            inner = [_json_value(path, Column(name, kind)).alias(name) for name, kind in fields]
+            return f.when(f.variant_get(_JSON, path, "variant").isNotNull(), f.struct(*inner))
+        case Scalar() | Decimal():
+            return exactly(f.variant_get(_JSON, path, "string"), text, column)
+        case _:
+            raise TableError(f"column {column.name}: JSON lines give no {types.short(column.type)}", hint=_NESTED_HINT)
+
+
+_NESTED_HINT = "declare it as string in format.schema, and take it apart with `columns.add`"

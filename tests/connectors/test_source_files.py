@@ -1,0 +1,348 @@
+"""Files as a source: each once, every value exactly what the file says, or an error that names the file or column."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+
+from flowctl.connectors.base import HeadRequest, Relation
+from flowctl.errors import FlowctlError, TableError
+from flowctl.model import types
+from flowctl.model.interval import Interval
+from flowctl.model.position import FilesPosition
+from flowctl.model.table_info import ObjectName
+from tests.connectors.reading import opened, spark_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Path:
+    folder = tmp_path / "in box"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def source(inbox: Path) -> Iterator[Any]:
+    with opened("files", base_dir=str(inbox.parent), path=inbox.name) as connector:
+        yield connector.source
+
+
+def files(pattern: str, where: str | None = None, **format: Any) -> Relation:
+    return Relation(ObjectName((pattern,)), None, where, format)
+
+
+def position(source: Any, relation: Relation) -> FilesPosition:
+    info = source.describe([relation])[relation]
+    found = source.heads({"t": HeadRequest(relation, info)})["t"].position
+    assert isinstance(found, FilesPosition)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("*.csv", ["a.csv", "b [1]{2}.csv"]),
+        ("?.csv", ["a.csv"]),
+        ("2026/*.csv", ["2026/c.csv"]),
+        ("**/*.csv", ["2026/01/d.csv", "2026/c.csv", "a.csv", "b [1]{2}.csv"]),
+        ("*.parquet", []),
+    ],
+)
+def test_globs(inbox: Path, source: Any, pattern: str, found: list[str]) -> None:
+    for path in (
+        "a.csv",
+        "b [1]{2}.csv",
+        "2026/c.csv",
+        "2026/01/d.csv",
+        "_unfinished.csv",
+        ".hidden.csv",
+        "_tmp/e.csv",
+    ):
+        file = inbox / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("id\n1\n")
+    assert [object.parts[0] for object in source.discover((pattern,))] == found
+
+
+def test_odd_file_names_are_read_as_they_are(spark: SparkSession, inbox: Path, source: Any) -> None:
+    for at, name in enumerate(["a b.csv", "b[1].csv", "c{x,y}.csv", "d%20e.csv", "f'\"ü.csv", "b1.csv"]):
+        (inbox / name).write_text(f"id\n{at}\n")
+    read = spark_rows(spark, source, files("*.csv"))
+    assert sorted(row["id"] for row in read) == ["0", "1", "2", "3", "4", "5"]
+
+
+def test_csv_is_text_until_a_schema_says_more(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "t.csv").write_text('id;name;empty\n007;"a ""b"";ü 🦆";\n8; x ;""\n', encoding="utf-8")
+    assert spark_rows(spark, source, files("t.csv", delimiter=";")) == [
+        {"id": "007", "name": 'a "b";ü 🦆', "empty": None},
+        {"id": "8", "name": " x ", "empty": ""},
+    ]
+
+
+_WIDE = "9" * 28 + "." + "9" * 10
+
+#: Type, texts in the file, and the values that arrive.
+FITTING: list[tuple[str, list[str], list[Any]]] = [
+    ("bigint", ["-9223372036854775808", "7"], [-(2**63), 7]),
+    ("smallint", ["32767"], [32767]),
+    ("decimal(38,10)", ["1.5000000000", _WIDE], [Decimal("1.5000000000"), Decimal(_WIDE)]),
+    ("double", ["0.1", "1e-300", "-Infinity"], [0.1, 1e-300, float("-inf")]),
+    ("boolean", ["true", "FALSE", "1"], [True, False, True]),
+    ("date", ["0001-01-01", "1582-10-10"], [dt.date(1, 1, 1), dt.date(1582, 10, 10)]),
+    (
+        "timestamp_ntz",
+        ["2026-03-29 02:30:00", "9999-12-31T23:59:59.999999"],
+        [dt.datetime(2026, 3, 29, 2, 30), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)],
+    ),
+]
+
+MISFITS: list[tuple[str, str]] = [
+    ("bigint", "1.0"),
+    ("bigint", "9223372036854775808"),
+    ("int", "many"),
+    ("decimal(5,2)", "1.239"),
+    ("decimal(5,2)", "12345"),
+    ("decimal(5,2)", "1e2"),
+    ("double", "1.5d"),
+    ("boolean", "maybe"),
+    ("date", "2026-02-30"),
+    ("date", "2026-01-01 BC"),
+    ("timestamp_ntz", "2026-01-01 00:00:00+02:00"),
+    ("timestamp_ntz", "2026-01-01 00:00:00.1234567"),
+    ("timestamp", "tomorrow"),
+]
+
+
+def _write(inbox: Path, form: str, texts: list[str]) -> Relation:
+    if form == "csv":
+        (inbox / "t.csv").write_text("v\n" + "".join(f"{text}\n" for text in texts))
+        return files("t.csv")
+    (inbox / "t.jsonl").write_text("".join(json.dumps({"v": text}) + "\n" for text in texts))
+    return files("t.jsonl")
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(("kind", "texts", "values"), FITTING, ids=[kind for kind, _, _ in FITTING])
+def test_texts_become_the_declared_type(
+    spark: SparkSession, inbox: Path, source: Any, form: str, kind: str, texts: list[str], values: list[Any]
+) -> None:
+    relation = _write(inbox, form, texts)
+    read = spark_rows(spark, source, Relation(relation.object, format={"schema": {"v": kind}}))
+    assert [row["v"] for row in read] == values
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(("kind", "text"), MISFITS)
+def test_a_text_that_is_not_exactly_that_is_refused(
+    spark: SparkSession, inbox: Path, source: Any, form: str, kind: str, text: str
+) -> None:
+    relation = _write(inbox, form, [text])
+    with pytest.raises(TableError, match="column v holds a value that is not exactly") as refused:
+        spark_rows(spark, source, Relation(relation.object, format={"schema": {"v": kind}}))
+    assert text not in str(refused.value)
+
+
+def test_json_numbers_keep_their_digits(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "t.jsonl").write_text(
+        '{"d": 0.1234567890123456789, "s": "x", "n": null, "l": [1, null], "o": {"p": 1.10}}\n\n{"d": 1, "more": 2}\n'
+    )
+    nested = {"l": "array<bigint>", "o": "struct<p: decimal128(5, 2)>"}
+    schema = {"d": "decimal(38,19)", "s": "string", "n": "int", **nested}
+    assert spark_rows(spark, source, files("*.jsonl", schema=schema)) == [
+        {"d": Decimal("0.1234567890123456789"), "s": "x", "n": None, "l": [1, None], "o": {"p": Decimal("1.10")}},
+        {"d": Decimal("1.0000000000000000000"), "s": None, "n": None, "l": None, "o": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "format"),
+    [
+        ("a,b\n1,2\n3\n", {}),
+        ("a,b\n1,2,3\n", {}),
+        ('a,b\n1,"x\ny"\n', {}),
+    ],
+)
+def test_a_malformed_row_is_an_error_that_names_the_file(
+    spark: SparkSession, inbox: Path, source: Any, content: str, format: Mapping[str, Any]
+) -> None:
+    (inbox / "bad.csv").write_text(content)
+    with pytest.raises(TableError, match=r"bad\.csv holds a row that does not fit"):
+        spark_rows(spark, source, files("bad.csv", **format))
+
+
+def test_a_line_that_is_not_json_is_an_error_that_names_the_file(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "bad.jsonl").write_text('{"a": 1}\n{"a": 2\n')
+    with pytest.raises(TableError, match=r"bad\.jsonl holds a line that is not JSON"):
+        spark_rows(spark, source, files("*.jsonl", schema={"a": "int"}))
+
+
+def test_line_breaks_in_quotes(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "t.csv").write_text('a,b\n1,"x\ny"\n')
+    assert spark_rows(spark, source, files("t.csv", multiline=True)) == [{"a": "1", "b": "x\ny"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "format", "message"),
+    [
+        ("a,b,a\n1,2,3\n", {}, "names no columns, or one twice"),
+        ("", {}, "names no columns"),
+        ("1,2\n", {"header": False}, r"set format\.schema|no header"),
+        ("a\n1\n", {"schema": {"b": "int"}}, "has no column b"),
+        ("a\n1\n", {"type": "jsonl"}, "do not say which columns"),
+        ("a\n1\n", {"type": "avro"}, "no format that is read"),
+    ],
+)
+def test_what_a_plan_says_of_files_it_cannot_understand(
+    inbox: Path, source: Any, content: str, format: Mapping[str, Any], message: str
+) -> None:
+    (inbox / "t.csv").write_text(content)
+    relation = files("t.csv", **format)
+    with pytest.raises(TableError, match=message):
+        source.describe([relation])
+
+
+def test_another_header_is_an_error(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "1.csv").write_text("a,b\n1,2\n")
+    (inbox / "2.csv").write_text("b,a\n1,2\n")
+    with pytest.raises(TableError, match="another header"):
+        spark_rows(spark, source, files("*.csv"))
+
+
+def test_parquet_and_orc_bring_their_types(spark: SparkSession, inbox: Path, source: Any) -> None:
+    data = pa.table(
+        {
+            "i": pa.array([1, None], pa.int32()),
+            "u": pa.array([2**32 - 1, 0], pa.uint32()),
+            "d": pa.array([Decimal("1.10"), None], pa.decimal128(12, 2)),
+            "n": pa.array([dt.datetime(1582, 10, 10, 1, 2, 3, 4), None], pa.timestamp("us")),
+            "t": pa.array([dt.datetime(2026, 3, 29, 2, 30, tzinfo=dt.UTC), None], pa.timestamp("us", "UTC")),
+            "day": pa.array([dt.date(1, 1, 1), None]),
+            "l": pa.array([["a", None], []], pa.list_(pa.string())),
+            "s": pa.array([{"x": 1}, None], pa.struct([("x", pa.int64())])),
+        }
+    )
+    pq.write_table(data, inbox / "t.parquet")
+    info = source.describe([files("t.parquet")])[files("t.parquet")]
+    assert [str(column.type) for column in info.columns] == [
+        "int32", "int64", "decimal128(12, 2)", "timestamp[us]", "timestamp[us, tz=UTC]", "date32[day]",
+        "list<item: string>", "struct<x: int64>",
+    ]  # fmt: skip
+    read = spark_rows(spark, source, files("t.parquet"))
+    assert read[0]["n"] == dt.datetime(1582, 10, 10, 1, 2, 3, 4)
+    assert {name: read[0][name] for name in "iudls"} == {name: data[name][0].as_py() for name in "iudls"}
+    orc.write_table(data.select(["i", "d", "s"]), inbox / "t.orc")
+    assert spark_rows(spark, source, files("t.orc"))[0] == {"i": 1, "d": Decimal("1.10"), "s": {"x": 1}}
+
+
+def test_columns_of_all_files_come_together(spark: SparkSession, inbox: Path, source: Any) -> None:
+    """A column may be wider or missing in some Parquet files; any other difference is an error."""
+    pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), inbox / "1.parquet")
+    pq.write_table(pa.table({"id": pa.array([2**40]), "extra": ["x"]}), inbox / "2.parquet")
+    relation = files("*.parquet")
+    info = source.describe([relation])[relation]
+    assert [(column.name, column.type) for column in info.columns] == [("id", types.INT64), ("extra", types.STRING)]
+    read = sorted(spark_rows(spark, source, relation), key=lambda row: row["id"])
+    assert read == [{"id": 1, "extra": None}, {"id": 2**40, "extra": "x"}]
+    pq.write_table(pa.table({"id": ["three"]}), inbox / "3.parquet")
+    with pytest.raises(TableError, match=r"column id is bigint in .*2?\.parquet and string in 3\.parquet"):
+        source.describe([relation])
+
+
+@pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.time64("us"), pa.map_(pa.string(), pa.int64())], ids=str)
+def test_a_type_that_cannot_be_carried_is_refused(inbox: Path, source: Any, kind: pa.DataType) -> None:
+    pq.write_table(pa.table({"v": pa.array([None], kind)}), inbox / "t.parquet")
+    with pytest.raises(TableError, match=r"t\.parquet: column v has type"):
+        source.describe([files("t.parquet")])
+
+
+def test_each_file_is_read_once(spark: SparkSession, inbox: Path, source: Any) -> None:
+    relation = files("*.csv")
+    (inbox / "1.csv").write_text("id\n1\n")
+    first = position(source, relation)
+    (inbox / "2.csv").write_text("id\n2\n")
+    second = position(source, relation)
+    (inbox / "3.csv").write_text("id\n3\n")
+
+    def ids(interval: Interval | None) -> list[str]:
+        return sorted(row["id"] for row in spark_rows(spark, source, relation, interval=interval))
+
+    assert ids(Interval(None, second)) == ["1", "2"]
+    assert ids(Interval(first, second)) == ["2"]
+    assert ids(Interval(second, second)) == []
+    assert ids(None) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("change", ["rewritten", "touched", "gone"])
+def test_a_file_that_changed_since_the_plan_is_refused(
+    spark: SparkSession, inbox: Path, source: Any, change: str
+) -> None:
+    file = inbox / "1.csv"
+    file.write_text("id\n1\n")
+    planned = position(source, files("*.csv"))
+    match change:
+        case "rewritten":
+            file.write_text("id\n12\n")
+        case "touched":
+            os.utime(file, ns=(1, 1))
+        case _:
+            file.rename(inbox / "2.csv")
+    with pytest.raises(TableError, match=r"gone or were changed since, first 1\.csv"):
+        spark_rows(spark, source, files("*.csv"), interval=Interval(None, planned))
+
+
+def test_where_is_sparks_sql(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "t.csv").write_text("id,country\n1,NL\n2,DE\n")
+    read = spark_rows(spark, source, files("t.csv", "country = 'NL'", schema={"id": "int"}))
+    assert read == [{"id": 1, "country": "NL"}]
+
+
+def test_compressed_text(spark: SparkSession, inbox: Path, source: Any) -> None:
+    import gzip
+
+    (inbox / "t.csv.gz").write_bytes(gzip.compress(b"id\n1\n"))
+    assert spark_rows(spark, source, files("*.csv.gz")) == [{"id": "1"}]
+
+
+def test_nothing_there(source: Any) -> None:
+    relation = files("*.csv")
+    assert source.describe([relation]) == {relation: None}
+    with pytest.raises(FlowctlError, match="named by a path"):
+        source.describe([Relation(None, "SELECT 1")])
+
+
+def test_files_in_an_object_store(s3_server: Any, s3_bucket: str) -> None:
+    """Metadata only: Spark over S3 is shown by the state and Delta suites."""
+    import s3fs
+
+    from flowctl.connectors import registry
+    from flowctl.connectors.base import OpenContext
+    from flowctl.diagnostics import Mark
+    from flowctl.spec.spec import Connection
+
+    store = s3fs.S3FileSystem(
+        key=s3_server.access_key,
+        secret=s3_server.secret_key,
+        client_kwargs={"endpoint_url": s3_server.endpoint},
+        skip_instance_cache=True,
+    )
+    store.pipe_file(f"{s3_bucket}/inbox/1.csv", b"id,v\n1,2\n")
+    connection = Connection("inbox", "files", {"path": f"s3://{s3_bucket}/inbox"}, Mark("flow.yaml", 1))
+    with registry.open(connection, OpenContext(storage={f"s3://{s3_bucket}": s3_server.storage()})) as connector:
+        before = position(connector.source, files("*.csv"))
+        store.pipe_file(f"{s3_bucket}/inbox/1.csv", b"id,v\n1,3\n")
+        after = position(connector.source, files("*.csv"))
+    assert [stamp.path for stamp in before.files] == ["1.csv"]
+    assert before != after
