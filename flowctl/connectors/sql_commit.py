@@ -98,8 +98,14 @@ def claim(tx: Transaction, commits: tuple[str, ...], record: Commit, at: str) ->
 
 
 def already_committed(newest: Commit, record: Commit) -> Commit:
-    """``newest`` when it is ``record``'s own commit; else :class:`StateConflict` saying which number stands."""
-    if newest.seq == record.seq and newest.intent_id == record.intent_id:
+    """``newest`` when it is ``record``'s own commit; else :class:`StateConflict` saying which number stands. A void
+    carries the id of the intent that it gave up, and answers only to another void."""
+    ours = (newest.seq, newest.intent_id) == (record.seq, record.intent_id)
+    if ours and newest.void and not record.void:
+        raise StateConflict(
+            f"number {record.seq} of {record.table} was given up", hint="Plan again: the next number is free"
+        )
+    if ours:
         return newest
     raise StateConflict(
         f"{record.table}: the target has number {newest.seq} of another try, this is number {record.seq}",

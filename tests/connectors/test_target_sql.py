@@ -76,14 +76,21 @@ def test_a_lower_number_is_refused(writer: Writer) -> None:
     assert content(writer, "id") == [(1,)]
 
 
-def test_after_a_void_the_zombie_of_its_number_cannot_land(writer: Writer) -> None:
+@pytest.mark.parametrize("zombie", ["the intent given up", "another intent"])
+def test_after_a_void_the_zombie_of_its_number_cannot_land(writer: Writer, zombie: str) -> None:
     writer.write([row(1)], 1)
-    void = writer.void(2, intent="the void")
-    assert (void.seq, void.void) == (2, False) or void.seq == 2
+    void = writer.void(2, intent="the intent given up")
+    assert (void.seq, void.void) == (2, True)
+    assert writer.void(2, intent="the intent given up").record() == void.record()
     with pytest.raises(StateConflict):
-        writer.write([row(2)], 2, intent="the zombie")
+        writer.write([row(2)], 2, intent=zombie)
     assert writer.write([row(3)], 3).seq == 3
     assert content(writer, "id") == [(1,), (3,)]
+
+
+def test_a_void_tells_of_the_data_that_has_landed_under_its_number(writer: Writer) -> None:
+    landed = writer.write([row(1)], 1)
+    assert writer.void(1).record() == landed.record()
 
 
 def test_truncate_replaces_everything(writer: Writer) -> None:

@@ -99,7 +99,7 @@ class PostgresTarget:
 
     def void(self, job: WriteJob) -> Commit:
         """Waits for a transaction of the same number that is still open: what it did stands, or is undone."""
-        return self._committed_or_asked(job, None)
+        return self._committed_or_asked(replace(job, record=replace(job.record, void=True)), None)
 
     def put_aside(
         self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
@@ -127,9 +127,9 @@ class PostgresTarget:
             raise
         except (FlowctlError, OSError):
             newest = self._newest_or_none(job)
-            if newest is None or (newest.seq, newest.intent_id) != (job.record.seq, job.record.intent_id):
+            if newest is None or newest.seq < job.record.seq:
                 raise
-            return newest
+            return sql_commit.already_committed(newest, job.record)
 
     def _newest_or_none(self, job: WriteJob) -> Commit | None:
         try:

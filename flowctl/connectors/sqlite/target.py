@@ -118,7 +118,7 @@ class SqliteTarget:
 
     def void(self, job: WriteJob) -> Commit:
         with self._open("rwc") as connection:
-            return self._commit(connection, job, None)
+            return self._commit(connection, replace(job, record=replace(job.record, void=True)), None)
 
     def put_aside(
         self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
