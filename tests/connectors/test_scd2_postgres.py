@@ -1,0 +1,65 @@
+"""The portable scd2 SELECT in PostgreSQL's own engine: many random histories, each a key of its own."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import psycopg
+
+from flowctl.sql import dialects, scd2
+from tests.history import Observation, Version, random_histories, versions
+from tests.unit.sql.test_scd2 import BATCH_COLUMNS, CASES, COLUMNS
+
+TABLES = """
+    CREATE TABLE versions (id bigint, part text, state text, valid_from timestamptz, valid_to timestamptz,
+                           is_current boolean, row_hash text);
+    CREATE TABLE observed (id bigint, part text, _event_at timestamptz, row_hash text, _deleted boolean,
+                           _detected boolean, _arrival bigint);
+    CREATE TABLE batch (id bigint, part text, state text, valid_from timestamptz, row_hash text, op text,
+                        detected boolean);
+"""
+
+
+def day(number: int) -> dt.datetime:
+    return dt.datetime(2026, 1, number, tzinfo=dt.UTC)
+
+
+def write(connection: psycopg.Connection, rows: list[tuple[int, Observation]]) -> None:
+    run = connection.execute
+    run("TRUNCATE batch")
+    connection.cursor().executemany(
+        "INSERT INTO batch VALUES (%s, 'x', %s, %s, %s, %s, %s)",
+        [
+            (key, seen.state, day(seen.at), seen.state and f"#{seen.state}", "U" if seen.state else "D", seen.detected)
+            for key, seen in rows
+        ],
+    )
+    (arrival,) = run(scd2.next_arrival(("observed",), "postgres")).fetchone() or (0,)
+    change = scd2.Versioning(
+        ("public", "versions"), ("batch",), ("observed",), COLUMNS, BATCH_COLUMNS, ("id", "part"), arrival, "op",
+        "detected", dialects.moment("2027-01-01T00:00:00Z", "postgres"),
+    )  # fmt: skip
+    run(f"INSERT INTO observed {scd2.observations(change, 'postgres')}")
+    run(f"CREATE TEMP TABLE changes AS {scd2.difference(change, 'postgres')}")
+    run(scd2.removal(change, ("changes",), "postgres"))
+    run(scd2.addition(change, ("changes",), "postgres"))
+    run("DROP TABLE changes")
+
+
+def test_random_histories_and_every_named_case(postgres_database: str) -> None:
+    histories = dict(enumerate([*(batches for batches, _ in CASES.values()), *random_histories(600, seed=5)]))
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute(TABLES)
+        for number in range(max(map(len, histories.values()))):
+            step = {key: batches[number] for key, batches in histories.items() if number < len(batches)}
+            write(connection, [(key, seen) for key, batch in step.items() for seen in batch])
+        rows = connection.execute(
+            "SELECT id, extract(day FROM valid_from)::int, extract(day FROM valid_to)::int, state, is_current,"
+            " row_hash FROM versions ORDER BY id, valid_from"
+        ).fetchall()
+    found: dict[int, list[Version]] = {key: [] for key in histories}
+    for key, valid_from, valid_to, state, is_current, row_hash in rows:
+        assert is_current == (valid_to is None) and row_hash == f"#{state}"
+        found[key].append(Version(valid_from, valid_to, state))
+    assert found == {key: versions(batches) for key, batches in histories.items()}
