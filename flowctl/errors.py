@@ -25,7 +25,7 @@ from flowctl.diagnostics import Diagnostic, Mark
 
 
 class ExitCode:
-    """The process exit codes, part of the published interface (`docs/exit-codes.md`)."""
+    """The process exit codes, part of the published interface (`docs/plan-and-apply.md`)."""
 
     OK = 0
     BROKEN = 1

@@ -49,15 +49,18 @@ def run(arguments: list[str] | None = None) -> int:
     return result if isinstance(result, int) else ExitCode.OK
 
 
+def command_of(name: str) -> click.Command:
+    """The command called ``name``, with the options that all commands have."""
+    command: click.Command = importlib.import_module(f"flowctl.cli.{name}").command
+    return output.output_options(command)
+
+
 class _LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(f"flowctl.cli.{cmd_name}").command
-        return output.output_options(command)
+        return command_of(cmd_name) if cmd_name in _COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
