@@ -1,0 +1,272 @@
+"""What PostgreSQL says of its tables before anything is read: names, columns, identity, heads, and clear errors."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from flowctl.connectors.base import Connector, HeadRequest, Relation
+from flowctl.connectors.postgres.client import client
+from flowctl.errors import FlowctlError, StoppedByPolicy, TableError, TransientError
+from flowctl.model import types
+from flowctl.model.interval import Interval
+from flowctl.model.position import CursorPosition, NoPosition
+from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.model.value import TypedValue, from_text
+from tests.connectors.reading import opened, spark_rows, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def postgres(postgres_database: str) -> Iterator[Connector]:
+    with opened("postgres", url=postgres_database) as connector:
+        yield connector
+
+
+def described(postgres: Connector, relation: Relation) -> TableInfo:
+    info = postgres.source.describe([relation])[relation]
+    assert info is not None
+    return info
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (("public", "*"), ["public.a_b", "public.aXb", "public.kept", "public.parts"]),
+        (("public", "a_b"), ["public.a_b"]),
+        (("public", "a?b"), ["public.a_b", "public.aXb"]),
+        (("*", "Orders"), ["Sales.Orders"]),
+        (("a*",), ["a_b", "aXb"]),
+        (("nowhere", "*"), []),
+    ],
+)
+def test_globs_find_tables(
+    database: psycopg.Connection[Any], postgres: Connector, pattern: tuple[str, ...], found: list[str]
+) -> None:
+    """No views, no partitions, nothing of the system's or flowctl's own; ``_`` is no wildcard."""
+    database.execute(
+        'CREATE TABLE a_b (i int); CREATE TABLE "aXb" (i int); CREATE VIEW v AS SELECT 1 AS i;'
+        "CREATE TABLE parts (i int) PARTITION BY LIST (i); CREATE TABLE part_1 PARTITION OF parts DEFAULT;"
+        'CREATE MATERIALIZED VIEW kept AS SELECT 1 AS i; CREATE SCHEMA "Sales"; CREATE TABLE "Sales"."Orders" (i int);'
+        "CREATE TABLE _flowctl_commits (i int)"
+    )
+    assert sorted(map(str, postgres.source.discover(pattern))) == sorted(found)
+
+
+def test_tables_are_described_in_one_go(database: psycopg.Connection[Any], postgres: Connector) -> None:
+    database.execute(
+        'CREATE TABLE "Odd "" Name" ("b" int NOT NULL, a text, gone int, PRIMARY KEY (b, a));'
+        'ALTER TABLE "Odd "" Name" DROP COLUMN gone; CREATE TABLE empty (); CREATE TABLE counted (i int);'
+        "INSERT INTO counted SELECT generate_series(1, 1000); ANALYZE counted"
+    )
+    relations = [table("public", 'Odd " Name'), table("counted"), table("public", "empty"), table("public", "nothing")]
+    odd, counted, empty, nothing = postgres.source.describe(relations).values()
+    assert odd is not None and counted is not None and empty is not None and nothing is None
+    assert odd.primary_key == ("b", "a")
+    assert [(column.name, column.nullable) for column in odd.columns] == [("b", False), ("a", False)]
+    assert counted.rows.value == 1000 and counted.rows.method == "stats" and counted.rows.bytes
+    assert empty.columns == ()
+    assert odd.clock is not None and odd.clock.tzinfo is not None
+
+
+def test_a_query_is_described_without_running_it(database: psycopg.Connection[Any], postgres: Connector) -> None:
+    database.execute("CREATE TABLE t (n numeric(10,2), l int[])")
+    query = Relation(None, "SELECT n, l, count(*) AS times, 1 / (random() * 0)::int AS never FROM t GROUP BY 1, 2; ")
+    columns = {column.name: str(column.type) for column in described(postgres, query).columns}
+    assert columns == {"n": "decimal128(10, 2)", "l": "list<item: int32>", "times": "int64", "never": "int32"}
+
+
+def test_identity_is_of_this_very_table(database: psycopg.Connection[Any], postgres: Connector) -> None:
+    database.execute("CREATE TABLE t (i int)")
+    before = described(postgres, table("public", "t")).identity
+    database.execute("ALTER TABLE t ADD COLUMN j int")
+    database.execute("VACUUM FULL t")
+    assert described(postgres, table("public", "t")).identity == before
+    database.execute("DROP TABLE t")
+    database.execute("CREATE TABLE t (i int)")
+    assert described(postgres, table("public", "t")).identity != before
+
+
+_REST = "-0000-0000-0000-000000000000"
+
+#: SQL type, values in its order, and the greatest as flowctl carries it.
+CURSORS: list[tuple[str, list[str], types.DataType, Any]] = [
+    ("bigint", ["-5", "9", "10"], types.INT64, 10),
+    ("numeric(38,2)", ["9.5", "10", "1e20"], types.Decimal(38, 2), Decimal(10**20)),
+    ("double precision", ["-1", "0.1", "9"], types.DOUBLE, 9.0),
+    ("text", ["B", "a", "é"], types.STRING, "é"),
+    ("uuid", [digit * 8 + _REST for digit in "09a"], types.STRING, "a" * 8 + _REST),
+    ("date", ["0001-01-01", "2026-01-01", "2026-01-02"], types.DATE, dt.date(2026, 1, 2)),
+    (
+        "timestamp",
+        ["2026-01-01", "2026-01-01 00:00:00.1", "2026-01-02"],
+        types.TIMESTAMP_NTZ,
+        dt.datetime(2026, 1, 2),
+    ),
+    (
+        "timestamptz",
+        ["2026-01-01 01:00+02", "2026-01-01 00:00+00", "2026-01-01 00:00:00.000001+00"],
+        types.TIMESTAMP,
+        dt.datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=dt.UTC),
+    ),
+]
+
+
+@pytest.mark.parametrize(("native", "stored", "kind", "greatest"), CURSORS, ids=[native for native, *_ in CURSORS])
+def test_cursors_are_compared_in_their_type(
+    spark: SparkSession,
+    database: psycopg.Connection[Any],
+    postgres: Connector,
+    native: str,
+    stored: list[str],
+    kind: types.DataType,
+    greatest: Any,
+) -> None:
+    database.execute(f"CREATE TABLE t (id int, at {native})")
+    for at, value in enumerate(stored):
+        database.execute(f"INSERT INTO t VALUES ({at}, '{value}')")
+    database.execute("INSERT INTO t VALUES (9, NULL)")
+    info = described(postgres, table("public", "t"))
+    cursor = info.column("at")
+    assert cursor is not None and cursor.type == kind
+    middle = from_text(kind, stored[1])
+
+    head = postgres.source.heads({"t": HeadRequest(table("public", "t"), info, cursor, middle, estimate="count")})["t"]
+    assert head.position == CursorPosition(TypedValue(kind, greatest))
+    assert head.has_null_cursor and head.rows.value == 2
+
+    def ids(lower: TypedValue | None, upper: TypedValue | None, *, nulls: bool = False) -> list[int]:
+        interval = Interval(None, NoPosition(), "at", lower, upper, include_null=nulls)
+        return sorted(row["id"] for row in spark_rows(spark, postgres.source, table("public", "t"), interval=interval))
+
+    assert ids(middle, None) == [1, 2]
+    assert ids(middle, middle) == [1]
+    assert ids(None, middle) == [0, 1]
+    assert ids(None, None) == [0, 1, 2]
+    assert ids(middle, None, nulls=True) == [1, 2, 9]
+
+
+@pytest.mark.parametrize(
+    ("native", "value"),
+    [
+        ("timestamptz", "infinity"),
+        ("date", "infinity"),
+        ("timestamp", "10000-01-01"),
+        ("float8", "NaN"),
+        ("real", "Infinity"),
+    ],
+)
+def test_an_infinite_cursor_stops_its_own_table_only(
+    database: psycopg.Connection[Any], postgres: Connector, native: str, value: str
+) -> None:
+    database.execute(f"CREATE TABLE t (at {native}); INSERT INTO t VALUES ('{value}')")
+    database.execute("CREATE TABLE fine (id int); INSERT INTO fine VALUES (1)")
+    requests = {}
+    for name in ("t", "fine"):
+        info = described(postgres, table("public", name))
+        requests[name] = HeadRequest(table("public", name), info, info.columns[0])
+    heads = postgres.source.heads(requests)
+    assert isinstance(heads["t"].failure, StoppedByPolicy) and "would freeze" in str(heads["t"].failure)
+    assert heads["fine"].failure is None and heads["fine"].position == CursorPosition(TypedValue(types.INT32, 1))
+
+
+def test_a_missing_privilege_stops_its_own_table_only(
+    postgres_database: str, database: psycopg.Connection[Any]
+) -> None:
+    database.execute("CREATE TABLE secret (id int); CREATE TABLE open (id int); INSERT INTO open VALUES (1)")
+    database.execute("CREATE ROLE reader LOGIN PASSWORD 'reader-secret'; GRANT SELECT ON open TO reader")
+    try:
+        with opened("postgres", url=_as_user(postgres_database, "reader", "reader-secret")) as reader:
+            requests = {}
+            for name in ("secret", "open"):
+                info = described(reader, table("public", name))
+                requests[name] = HeadRequest(table("public", name), info, info.columns[0])
+            heads = reader.source.heads(requests)
+        assert isinstance(heads["secret"].failure, TableError) and "permission denied" in str(heads["secret"].failure)
+        assert heads["secret"].failure.hint == "GRANT what is missing to reader"
+        assert heads["open"].position == CursorPosition(TypedValue(types.INT32, 1))
+    finally:
+        database.execute("DROP OWNED BY reader; DROP ROLE reader")
+
+
+def test_a_cursor_without_an_order_of_its_own_is_refused(
+    database: psycopg.Connection[Any], postgres: Connector
+) -> None:
+    database.execute("CREATE TABLE t (n numeric); INSERT INTO t VALUES (9), (10)")
+    info = described(postgres, table("public", "t"))
+    heads = postgres.source.heads({"t": HeadRequest(table("public", "t"), info, info.columns[0])})
+    assert "10 comes before 9" in str(heads["t"].failure)
+
+
+def test_delay_is_by_the_servers_clock(database: psycopg.Connection[Any], postgres: Connector) -> None:
+    database.execute("CREATE TABLE t AS SELECT now() - i * interval '1 hour' AS at FROM generate_series(0, 3) i")
+    info = described(postgres, table("public", "t"))
+    head = postgres.source.heads({"t": HeadRequest(table("public", "t"), info, info.columns[0], delay=5400)})["t"]
+    assert isinstance(head.position, CursorPosition) and head.clock is not None
+    age = head.clock - head.position.at.value  # type: ignore[operator]
+    assert dt.timedelta(hours=2) <= age < dt.timedelta(hours=3)
+
+
+def test_an_empty_table_has_no_position(database: psycopg.Connection[Any], postgres: Connector) -> None:
+    database.execute("CREATE TABLE t (id int)")
+    info = described(postgres, table("public", "t"))
+    heads = postgres.source.heads(
+        {
+            "cursor": HeadRequest(table("public", "t"), info, info.columns[0]),
+            "none": HeadRequest(table("public", "t"), info),
+        }
+    )
+    assert heads["cursor"].position is None and heads["none"].position == NoPosition()
+
+
+def test_connection_errors_say_what_to_do(postgres_server: str) -> None:
+    wrong = [
+        (_as_user(postgres_server, "etl", "not-this-one"), TableError, "check user, password"),
+        (postgres_server.rpartition("/")[0] + "/no_such_database", TableError, "check user, password, database"),
+        ("postgresql://etl:x@127.0.0.1:1/shop", TransientError, "check that the server is up"),
+    ]
+    for url, kind, hint in wrong:
+        with opened("postgres", url=url) as connector, pytest.raises(kind) as failed:
+            connector.source.discover(("public", "*"))
+        assert hint in failed.value.hint
+        assert "not-this-one" not in failed.value.describe()
+
+
+def test_options_of_a_connection() -> None:
+    given = client({"url": "postgresql://me:p%40ss@[::1]:5433/my%20shop?sslmode=verify-full&sslrootcert=ca.pem"})
+    assert given.jdbc_url() == "jdbc:postgresql://[::1]:5433/my%20shop"
+    told = {"user": "me", "password": "p@ss", "sslmode": "verify-full", "sslrootcert": "ca.pem"}
+    assert given.jdbc_properties().items() >= told.items()
+    assert "p@ss" not in repr(given) and "p@ss" not in given.jdbc_url()
+    single = client(
+        {"host": "db", "database": "shop", "user": "etl", "sslmode": "require", "options": {"sslcert": "c"}}
+    )
+    assert single.jdbc_url() == "jdbc:postgresql://db:5432/shop" and "password" not in single.jdbc_properties()
+    assert single.jdbc_properties()["sslcert"] == "c"
+    with pytest.raises(FlowctlError, match="one host reached by TCP"):
+        client({"host": "/var/run", "database": "shop"})
+
+
+def _as_user(url: str, user: str, password: str) -> str:
+    return f"postgresql://{user}:{password}@{url.rpartition('@')[2]}"
+
+
+def test_object_names_are_taken_as_they_are(database: psycopg.Connection[Any], postgres: Connector) -> None:
+    database.execute('CREATE SCHEMA other; CREATE TABLE other."T" (i int); CREATE TABLE "T" (i int, j int)')
+    for parts, columns in ((("other", "T"), 1), (("T",), 2), (("public", "T"), 2)):
+        relation = Relation(ObjectName(parts))
+        assert len(described(postgres, relation).columns) == columns
+    assert postgres.source.describe([table("public", "t")]) == {table("public", "t"): None}
