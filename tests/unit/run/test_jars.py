@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from flowctl.connectors import registry
 from flowctl.run import jars
+
+CONNECTOR_SCHEMAS = Path(__file__).parents[3] / "schemas" / "connectors"
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +32,11 @@ def test_every_jar_has_a_checksum_and_every_checksum_a_jar() -> None:
     named = [name for names in jars.sets().values() for name in names]
     assert sorted(named) == sorted(jars._sums())
     assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize("type", sorted(file.name.split(".")[0] for file in CONNECTOR_SCHEMAS.glob("*.schema.json")))
+def test_connectors_ask_for_sets_that_there_are(type: str) -> None:
+    assert set(registry.capabilities(type).jars) <= set(jars.sets())
 
 
 def test_no_file_names_a_repository() -> None:
