@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flowctl.connectors.base import Scratch
+from flowctl.connectors.base import OpenContext, Scratch
+from flowctl.connectors.registry import open as open_connection
+from flowctl.diagnostics import Mark
 from flowctl.errors import StateConflict, StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
-from flowctl.spec.spec import Layout
+from flowctl.spec.spec import Connection, Layout
+from flowctl.spec.storage import hadoop_conf
 from tests.connectors.target_matrix import Place, delta
 from tests.connectors.writing import COLUMNS, Row, Writer, upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.services.s3 import S3Server
 
 
 PLAIN = Layout()
@@ -180,15 +185,25 @@ def test_the_record_survives_a_log_that_forgot_it(writer: Writer) -> None:
         writer.write([row(1)], 1)
 
 
-def test_a_restored_table_is_behind(writer: Writer) -> None:
-    """RESTORE takes the content back and keeps the numbers: the newest record then speaks of another content, so the
-    version tells."""
-    writer.write([row(1)], 1)
-    commit = writer.write([row(2)], 2)
+def test_a_restored_table_says_so(writer: Writer) -> None:
+    """RESTORE takes the content back and keeps the numbers: the newest number stands with the record of the content."""
+    first = writer.write([row(1)], 1)
+    writer.write([row(2)], 2)
     writer.place.execute("RESTORE TABLE {table} TO VERSION AS OF 1")
     assert ids(writer) == [1]
-    assert (writer.committed().seq, writer.committed().version) == (2, commit.version)
-    assert info(writer).version == commit.version + 1
+    found = writer.committed()
+    assert (found.seq, found.intent_id, found.position) == (2, first.intent_id, first.position)
+    with pytest.raises(StateConflict):
+        writer.write([row(2)], 2)
+    writer.write([row(3)], 3)
+    assert (writer.committed().intent_id, ids(writer)) == ("intent-3", [1, 3])
+
+
+def test_a_table_restored_to_before_its_first_number_has_no_record(writer: Writer) -> None:
+    writer.write([row(1)], 1)
+    writer.place.execute("RESTORE TABLE {table} TO VERSION AS OF 0")
+    found = writer.committed()
+    assert (found.seq, found.intent_id, found.position) == (1, "", None)
 
 
 def test_a_table_made_again_is_another_one(writer: Writer) -> None:
@@ -258,3 +273,32 @@ def test_names_that_are_taken_can_be_written(writer: Writer, name: str) -> None:
     writer.write(upserts({**row(1), name: 2}), 2, "merge", columns=columns)
     (found,) = writer.place.target.scan(writer.spark, writer.place.object, columns).collect()
     assert found[3] == 2
+
+
+def test_a_table_on_s3(spark: SparkSession, s3_server: S3Server, s3_bucket: str) -> None:
+    """Schema and commits are read, voids are written, without Spark: with the credentials of the spec."""
+    root, object = f"s3://{s3_bucket}/lake", ObjectName(("sales/orders",))
+    keys = s3_server.storage()
+    for name, value in hadoop_conf(root, {root: keys}).items():
+        spark.conf.set(name.removeprefix("spark.hadoop."), value)
+    connection = Connection("lake", "delta", {"path": root}, Mark("spec.yaml", 1))
+    with open_connection(connection, OpenContext(storage={root: keys})) as connector:
+        assert connector.target is not None
+        place = Place("delta", {"path": root}, connector.target, object, read=lambda _: [], execute=lambda _: None)
+        writer = Writer(spark, place)
+        assert (info_or_none(writer), writer.committed()) == (None, None)
+        writer.write(upserts(row(1), row(2)), 1, "merge")
+        assert writer.void(2).void
+        with pytest.raises(StateConflict):
+            writer.write(upserts(row(3)), 2, "merge", intent="zombie")
+        writer.write(upserts(row(2, "b"), row(4)), 3, "merge")
+        found = place.target.scan(spark, object, COLUMNS[:2]).orderBy("id").collect()
+        assert [tuple(line) for line in found] == [(1, "a"), (2, "b"), (4, "a")]
+        assert writer.committed().seq == 3
+        s3_server.client().put_object(Bucket=s3_bucket, Key="lake/stuff/data.csv", Body=b"1")
+        with pytest.raises(TableError, match="not a Delta table"):
+            place.target.describe([ObjectName(("stuff",))])
+
+
+def info_or_none(writer: Writer) -> TableInfo | None:
+    return writer.place.target.describe([writer.place.object])[writer.place.object]

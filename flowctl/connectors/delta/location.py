@@ -48,9 +48,12 @@ class TableLocation:
         return TableLocation(self.url + suffix, self.storage)
 
     def file_system(self) -> AbstractFileSystem:
+        """Reads what is there now, and makes local folders as object stores do."""
         import fsspec
 
         kind = storage.scheme(self.url)
+        if kind == "file":
+            return fsspec.filesystem("file", auto_mkdir=True)
         return fsspec.filesystem(kind, use_listings_cache=False, **storage.fsspec_options(self.url, self.storage))
 
 

@@ -115,17 +115,36 @@ def newest_commit(location: TableLocation, table: DeltaTable, app: str) -> Commi
 
 
 def newest_record(location: TableLocation, table: DeltaTable, app: str) -> LoggedCommit | None:
+    """The commit behind the newest number of ``app``.
+
+    RESTORE takes content back and leaves numbers as they are. The answer then has the newest number (the next must be
+    higher) and the rest from the commit whose content is there now, so it equals nothing in state.
+    """
     number = table.transaction_version(app)
     if number is None:
         return None
-    for logged in _walk_back(table):
-        if logged.record["seq"] == number and _app_of(logged.record) == app:
-            return logged
+    restored_to = None
+    for commit in _walk_back(table):
+        version = commit["version"]
+        if restored_to is not None and version > restored_to:
+            continue
+        if commit.get("operation") == "RESTORE":
+            restored_to = _restored_version(commit)
+            continue
+        record = _record_in(commit)
+        if record is not None and _app_of(record) == app and (restored_to is not None or record["seq"] == number):
+            return LoggedCommit(version, {**record, "seq": number}, commit.get("operationMetrics") or {})
     kept = _kept_copy(location, app)
-    if kept is not None and kept.record["seq"] == number:
+    if restored_to is None and kept is not None and kept.record["seq"] == number:
         return kept
     _, lineage, name = app.split(":", 2)
     return LoggedCommit(-1, Commit(lineage, name, number, "", str(table.metadata().id), None).record(), {})
+
+
+def _restored_version(commit: Mapping[str, Any]) -> int:
+    """The version that a RESTORE brought back; -1, before all others, when it was named by its time."""
+    version = (commit.get("operationParameters") or {}).get("version")
+    return int(version) if version is not None else -1
 
 
 def data_number(logged: LoggedCommit | None) -> int:
@@ -139,15 +158,12 @@ def _app_of(record: Mapping[str, Any]) -> str:
     return str(record.get("app", app_id(record["lineage"], record["table"])))
 
 
-def _walk_back(table: DeltaTable) -> Iterator[LoggedCommit]:
-    """flowctl's commits, newest first, as far back as the log goes."""
+def _walk_back(table: DeltaTable) -> Iterator[Mapping[str, Any]]:
+    """The table's commits, newest first, as far back as the log goes."""
     passed = 0
     for window in _WINDOWS:
         commits = table.history(window)
-        for commit in commits[passed:]:
-            record = _record_in(commit)
-            if record is not None:
-                yield LoggedCommit(commit["version"], record, commit.get("operationMetrics") or {})
+        yield from commits[passed:]
         if window is None or len(commits) < window:
             return
         passed = len(commits)
@@ -164,10 +180,8 @@ def _record_in(commit: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def keep_copy(location: TableLocation, app: str, commit: LoggedCommit) -> None:
     """Keeps the record of a commit that was read back, for the day the log has forgotten it."""
-    files = location.file_system()
-    path = _copy_path(location, app)
-    files.makedirs(path.rpartition("/")[0], exist_ok=True)
-    files.pipe_file(path, json.dumps({"version": commit.version, "record": commit.record}).encode())
+    content = json.dumps({"version": commit.version, "record": commit.record}).encode()
+    location.file_system().pipe_file(_copy_path(location, app), content)
 
 
 def _kept_copy(location: TableLocation, app: str) -> LoggedCommit | None:
