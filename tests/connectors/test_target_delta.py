@@ -210,7 +210,7 @@ def test_a_table_made_again_is_another_one(writer: Writer) -> None:
     writer.write([row(1)], 1)
     job = writer.job(2, "append")
     stranger = replace(job, record=replace(job.record, target_id="the table that was here"))
-    with pytest.raises(StateConflict, match="dropped and made again"):
+    with pytest.raises(StateConflict, match="the plan was made for"):
         writer.place.target.write(writer.spark, writer.frame([row(2)], COLUMNS), stranger)
     assert ids(writer) == [1]
 
@@ -265,7 +265,7 @@ def test_names_that_need_column_mapping_are_refused(writer: Writer, name: str) -
         writer.spark.sql(create(writer, (Column(name, types.INT32),))[0]).collect()
 
 
-@pytest.mark.parametrize("name", ["naïve", "a.b", "a-b", "a`b", "select", "\U0001f600", 'a"b', "a'b", "a\\b"])
+@pytest.mark.parametrize("name", ["naïve", "a.b", "a-b", "select", "\U0001f600", 'a"b', "a'b", "a\\b"])
 def test_names_that_are_taken_can_be_written(writer: Writer, name: str) -> None:
     columns = (*COLUMNS, Column(name, types.INT32))
     assert writer.place.capabilities.target.refuses_names(name) is None

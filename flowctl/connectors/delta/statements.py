@@ -18,6 +18,8 @@ from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
 
 TYPE_WIDENING = "delta.enableTypeWidening"
 DELETION_VECTORS = "delta.enableDeletionVectors"
+#: Prefix of properties that turn on a feature in the protocol; they are not kept as properties.
+FEATURE = "delta.feature."
 #: Rows of a batch that are rows: a full refresh of a merge may hold deletions too.
 ALIVE = f"{OP_COLUMN} = 'U'"
 
@@ -30,7 +32,12 @@ def create_table(table: str, columns: Sequence[Column], layout: Layout) -> str:
 
 
 def table_properties(layout: Layout) -> dict[str, str]:
-    return {DELETION_VECTORS: str(layout.deletion_vectors).lower(), TYPE_WIDENING: "true"}
+    """``timestampNtz`` from the start: without it no such column can be added later, and no date widened to one."""
+    return {
+        DELETION_VECTORS: str(layout.deletion_vectors).lower(),
+        TYPE_WIDENING: "true",
+        f"{FEATURE}timestampNtz": "supported",
+    }
 
 
 def _placement(layout: Layout) -> str:

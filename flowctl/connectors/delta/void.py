@@ -23,10 +23,9 @@ from flowctl.connectors.base import WriteJob
 from flowctl.connectors.delta import log, transaction
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
-from flowctl.connectors.delta.statements import DELETION_VECTORS, TYPE_WIDENING, table_properties
+from flowctl.connectors.delta.statements import DELETION_VECTORS, FEATURE, table_properties
 from flowctl.connectors.delta.types import schema_json
 from flowctl.errors import TableError, TransientError
-from flowctl.model import types
 from flowctl.spec.storage import local_path, scheme
 
 #: Features that ask nothing of a commit without data. Others (a catalog that owns the commits) do, or are unknown.
@@ -92,16 +91,17 @@ def _transaction(app: str, seq: int) -> dict[str, Any]:
 
 def _protocol(job: WriteJob) -> dict[str, Any]:
     properties = table_properties(job.layout)
-    wanted = {"deletionVectors": properties[DELETION_VECTORS], "typeWidening": properties[TYPE_WIDENING]}
-    features = [name for name, on in wanted.items() if on == "true"]
-    if any("timestamp[us]" in str(column.type).replace(str(types.TIMESTAMP), "") for column in job.columns):
-        features.append("timestampNtz")
-    written = [*features, "appendOnly", "invariants"]
+    features = ["typeWidening", "timestampNtz"]
+    if properties[DELETION_VECTORS] == "true":
+        features.append("deletionVectors")
     return {
         "protocol": {
-            "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": written,
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": features,
+            "writerFeatures": [*features, "appendOnly", "invariants"],
         }
-    }  # fmt: skip
+    }
 
 
 def _metadata(job: WriteJob, target_id: str) -> dict[str, Any]:
@@ -111,7 +111,9 @@ def _metadata(job: WriteJob, target_id: str) -> dict[str, Any]:
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema_json(job.columns),
             "partitionColumns": list(job.layout.partition_by),
-            "configuration": table_properties(job.layout),
+            "configuration": {
+                name: value for name, value in table_properties(job.layout).items() if not name.startswith(FEATURE)
+            },
             "createdTime": int(time.time() * 1000),
         }
     }
