@@ -236,6 +236,7 @@ def _detail(label: str, text: str, style: str = "") -> Line:
 
 def _ending(plan: Plan, spec_path: str, out: str | None) -> str:
     if not plan.count("create", "change", "recover"):
-        return "Nothing was changed, and there is nothing to do."
+        stopped = plan.count("stop")
+        return f"Nothing was changed, and there is nothing to do{' but for what is stopped' if stopped else ''}."
     saved = f" --plan {out}" if out else ""
     return f"Nothing was changed. Apply {'exactly this' if out else 'it'} with: flowctl apply {spec_path}{saved}"
