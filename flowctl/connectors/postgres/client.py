@@ -134,7 +134,8 @@ def translated(client: Client) -> Iterator[None]:
 
 def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
     place = f"{client.host}:{client.port}/{client.database}"
-    told = (error.diag.message_primary or str(error)).strip().splitlines()
+    lines = (error.diag.message_primary or str(error)).strip().splitlines()
+    told = [line for line in lines if not line.startswith("\t")]  # libpq's own advice is indented
     message = f"PostgreSQL {place}: {told[-1] if told else type(error).__name__}"
     state = error.sqlstate or ""
     if any(phrase in message for phrase in _REFUSED) or state.startswith(("28", "3D")):
