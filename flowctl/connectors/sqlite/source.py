@@ -1,8 +1,8 @@
 """SQLite as a landed source: one read transaction, streamed as Arrow batches by the driver.
 
-Every frame and head is compared in the cursor's declared type, not in SQLite's storage order. A table's identity is
-the file's inode: it survives VACUUM and restarts (device numbers do not: volumes are mounted anew), and a file put in
-its place by a rename is another one. Views and queries have no rowid, so their misfits are named by column alone.
+Every frame and head is compared in the cursor's declared type, not in SQLite's storage order. A file has no identity
+but its path: the usual way to get one is to put a new copy in its place every night, and that is the same source.
+Views and queries have no rowid, so their misfits are named by column alone.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from flowctl.model.value import TypedValue
 
 #: Rows per Arrow batch: 20 columns of Python values at a time is what bounds the memory.
 _BATCH_ROWS = 50_000
+
+#: Of every source table: what state records to notice another database, which a file is not.
+IDENTITY = "sqlite"
 
 
 @dataclass(frozen=True)
@@ -71,21 +74,18 @@ class SqliteSource:
     def _describe(self, connection: sqlite3.Connection, relation: Relation) -> TableInfo | None:
         if relation.object is None:
             name = ObjectName(("(query)",))
-            return TableInfo(name, catalog.query_columns(connection, relation), self._identity())
+            return TableInfo(name, catalog.query_columns(connection, relation), IDENTITY)
         found = catalog.find(connection, relation.object)
         if found is None:
             return None
         return TableInfo(
             object=relation.object,
             columns=catalog.columns(connection, found.name),
-            identity=self._identity(),
+            identity=IDENTITY,
             primary_key=catalog.primary_key(connection, found.name),
             rows=catalog.statistics(connection, found),
             clock=dt.datetime.now(dt.UTC),
         )
-
-    def _identity(self) -> str:
-        return f"sqlite:{self.path.stat().st_ino}"
 
     def _head(self, connection: sqlite3.Connection, request: HeadRequest) -> Head:
         now = dt.datetime.now(dt.UTC)
