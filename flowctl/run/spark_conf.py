@@ -123,7 +123,7 @@ def session_conf(settings: SparkSettings, size: Size, *, with_delta: bool) -> di
         chosen["spark.databricks.delta.snapshotPartitions"] = "2"
     if with_delta and not is_connect(settings.url):
         chosen |= _DELTA
-    conf = chosen | dict(settings.conf) | INVARIANTS
+    conf: dict[str, str] = chosen | dict(settings.conf) | dict(INVARIANTS)
     own_extensions = settings.conf.get("spark.sql.extensions")
     if own_extensions and "spark.sql.extensions" in chosen:
         conf["spark.sql.extensions"] = f"{chosen['spark.sql.extensions']},{own_extensions}"
