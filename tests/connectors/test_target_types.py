@@ -100,15 +100,15 @@ def differing(written: DataFrame, found: DataFrame, columns: Sequence[Column]) -
 def test_what_a_target_cannot_hold_is_refused_by_name_and_anything_else_is_exact(
     writer: Writer, kind: DataType, value: Any
 ) -> None:
-    columns = (Column("id", types.INT64), Column("strange name", kind))
-    rows = [{"id": 1, "strange name": value}]
+    columns = (Column("id", types.INT64), Column("strange-name", kind))
+    rows = [{"id": 1, "strange-name": value}]
     try:
         writer.write(rows, 1, columns=columns)
     except TableError as error:
-        assert "strange name" in error.message
+        assert "strange-name" in error.message
         assert error.hint
         assert writer.committed() is None
     else:
         found = writer.place.target.scan(writer.spark, writer.place.object, columns)
         assert differing(writer.frame(rows, columns), found, [columns[0]]) == []
-        assert repr(found.collect()[0]["strange name"]) == repr(writer.frame(rows, columns).collect()[0][1])
+        assert repr(found.collect()[0]["strange-name"]) == repr(writer.frame(rows, columns).collect()[0][1])
