@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import sqlite3
 from collections.abc import Iterator, Sequence
 
@@ -117,8 +118,7 @@ def test_any_history_gives_the_table_of_the_definition(batches: list[Batch]) -> 
         found = table.versions()
         assert found == versions(batches[:number])
         assert all(
-            one.valid_to is not None and one.valid_to <= next.valid_from
-            for one, next in zip(found, found[1:], strict=False)
+            one.valid_to is not None and one.valid_to <= next.valid_from for one, next in itertools.pairwise(found)
         )
         assert sum(version.valid_to is None for version in found) <= 1
     kept = table.observation_count()
