@@ -32,6 +32,13 @@ def test_small_starts_fast_and_large_runs_fast() -> None:
     assert large["spark.databricks.delta.snapshotPartitions"] == "8"
 
 
+def test_medium_compiles_queries_with_the_quick_compiler() -> None:
+    medium = conf(size="medium")
+    assert "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC" in medium["spark.driver.extraJavaOptions"]
+    assert not any(name.startswith("spark.sql.codegen") for name in medium)
+    assert medium["spark.driver.memory"] == conf(size="large")["spark.driver.memory"]
+
+
 @pytest.mark.parametrize(
     ("url", "size", "memory", "expected"),
     [
@@ -91,7 +98,7 @@ def test_the_spec_wins_over_what_was_chosen_but_not_over_what_keeps_values_exact
 
 
 @pytest.mark.parametrize("url", ["local[*]", "spark://m:7077", "sc://h:15002"])
-@pytest.mark.parametrize("size", ["small", "large"])
+@pytest.mark.parametrize("size", ["small", "medium", "large"])
 def test_every_session_is_exact(url: str, size: Size) -> None:
     found = session_conf(SparkSettings(url), size, with_delta=True)
     assert found.items() >= INVARIANTS.items()
