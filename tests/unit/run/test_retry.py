@@ -64,7 +64,7 @@ def test_a_success_closes_the_account() -> None:
 
 
 def test_a_wait_may_end_the_run() -> None:
-    def stopped(seconds: float) -> None:
+    def stopped(_: float) -> None:
         raise TableError("stopped")
 
     with pytest.raises(TableError, match="stopped"):
