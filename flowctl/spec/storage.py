@@ -89,7 +89,7 @@ def spark_url(url: str) -> str:
         case "s3":
             return "s3a://" + url.partition("://")[2]
         case "file":
-            return local_path(url).absolute().as_uri()
+            return f"file://{local_path(url).absolute()}"  # Hadoop does not decode what a URI would encode
         case _:
             return url
 

@@ -31,8 +31,10 @@ MERGED = HEAD + "  orders: {from: src:orders, to: dst:orders, mode: merge, key: 
 
 @pytest.fixture
 def flow(tmp_path: Path) -> Flow:
-    sqlite_script(tmp_path / "source.db", ORDERS)
-    return Flow(tmp_path)
+    folder = tmp_path / "a folder with spaces"
+    folder.mkdir()
+    sqlite_script(folder / "source.db", ORDERS)
+    return Flow(folder)
 
 
 def target(flow: Flow, query: str) -> list[tuple[object, ...]]:

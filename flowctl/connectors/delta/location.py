@@ -29,9 +29,6 @@ class TableLocation:
 
     @property
     def spark_path(self) -> str:
-        """As Hadoop reads it: not percent-encoded, unlike a URI."""
-        if storage.scheme(self.url) == "file":
-            return f"file://{storage.local_path(self.url)}"
         return storage.spark_url(self.url)
 
     @property

@@ -96,7 +96,7 @@ def test_temporary_keys_need_hadoops_provider_for_them() -> None:
         ("s3://lake/x", "s3a://lake/x"),
         ("s3a://lake/x", "s3a://lake/x"),
         ("/data/lake", "file:///data/lake"),
-        ("file:///data/a b", "file:///data/a%20b"),
+        ("file:///data/a b", "file:///data/a b"),
     ],
 )
 def test_urls_as_spark_writes_them(url: str, spark: str) -> None:
