@@ -67,7 +67,7 @@ def spark_url(request: pytest.FixtureRequest) -> str:
 def engine(spark_url: str) -> Iterator[Engine]:
     """The shared Spark."""
     settings = SparkSettings(spark_url, TEST_SPARK_CONF if spark_url.startswith("local") else {})
-    with open_engine(settings, TEST_JARS, {}, "small") as started:
+    with open_engine(settings, TEST_JARS, {}, os.environ.get("FLOWCTL_TEST_SIZE", "small")) as started:
         yield started
 
 
