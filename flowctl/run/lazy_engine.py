@@ -18,8 +18,9 @@ from flowctl.spec.storage import hadoop_conf, scheme
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: From this many rows on a run is worth a JVM made for throughput rather than for a quick start.
-LARGE_ROWS = 300_000
+#: From so many rows on, compiled queries pay; from so many, an optimising compiler and throughput do.
+MEDIUM_ROWS = 100_000
+LARGE_ROWS = 2_000_000
 
 
 class LazyEngine:
@@ -70,10 +71,12 @@ def engine_for(
 
 
 def size_of(steps: list[Step]) -> Size:
-    """``large`` as soon as the rows are many, or not known."""
+    """By the plan's rows; ``medium`` when some are not known and the known ones are few."""
     rows = [step.rows.value for step in steps]
-    known = [value for value in rows if value is not None]
-    return "small" if len(known) == len(rows) and sum(known) < LARGE_ROWS else "large"
+    known = sum(value for value in rows if value is not None)
+    if known >= LARGE_ROWS:
+        return "large"
+    return "small" if None not in rows and known < MEDIUM_ROWS else "medium"
 
 
 def _connections(table: TableSpec) -> list[str]:

@@ -117,6 +117,7 @@ def test_random_histories_and_every_named_case(history: History) -> None:
     assert history.versions() == expected(histories)
 
 
+@pytest.mark.full
 def test_a_batch_written_again_touches_nothing(history: History) -> None:
     batch = [(key, row(1, "A")) for key in range(20)]
     assert history.write(batch).counts.inserted == 20
@@ -145,6 +146,7 @@ def test_observations_of_a_try_that_died_do_not_count(history: History) -> None:
     assert history.versions() == {1: [Version(1, 5, "A"), Version(5, None, "B")]}
 
 
+@pytest.mark.full
 def test_observations_of_a_voided_number_do_not_count(history: History) -> None:
     history.write([(1, row(1, "A"))])
     calls = []
@@ -162,6 +164,7 @@ def test_observations_of_a_voided_number_do_not_count(history: History) -> None:
     assert history.versions() == {1: [Version(1, None, "A")]}
 
 
+@pytest.mark.full
 def test_a_new_lineage_keeps_the_observations_of_the_old_one(history: History) -> None:
     history.write([(1, row(1, "A"))])
     history.write([(1, row(5, "A"))])

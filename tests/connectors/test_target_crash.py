@@ -33,6 +33,7 @@ with (
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["truncate", "merge"])
 def test_killed_inside_its_commit_a_number_leaves_nothing_and_is_done_again(
     writer: Writer, mode: str, tmp_path_factory: pytest.TempPathFactory
