@@ -13,10 +13,9 @@ from flowctl.run import jars, java
 
 
 def file_for(found: java.Java, class_path: Sequence[Path]) -> Path:
-    """Where the archive for this Java, Spark and class path is, or would be."""
-    from importlib.metadata import version
-
-    bound_to = [found.version, str(found.home), version("pyspark"), *map(str, class_path)]
+    """Where the archive for this Java, this pyspark and this class path is, or would be. The JVM compares paths and
+    times of all jars, so another virtual environment, or the same one made anew, needs another archive."""
+    bound_to = [found.version, str(found.home), *map(_identity, [jars.spark_jars(), *class_path])]
     digest = hashlib.sha256("\n".join(bound_to).encode()).hexdigest()[:16]
     return jars.home() / "class-data" / f"{digest}.jsa"
 
@@ -26,10 +25,15 @@ def class_path_for(found: java.Java, needed: Sequence[Path]) -> tuple[list[Path]
     archive then fits every flow, and jars that nothing loads from cost nothing."""
     everything = all_jars()
     archive = file_for(found, everything)
-    if archive.is_file() and all(jar.is_file() for jar in everything):
+    if archive.is_file() and jars.present():
         return everything, archive
     return list(needed), None
 
 
 def all_jars() -> list[Path]:
     return [jars.home() / "jars" / name for names in jars.sets().values() for name in names]
+
+
+def _identity(path: Path) -> str:
+    """Whole seconds: container layers keep no finer times, and the JVM compares none."""
+    return f"{path} {int(path.stat().st_mtime) if path.exists() else 0}"

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -131,15 +132,16 @@ def _retrieve(wanted: Sequence[str], into: Path) -> None:
         )
 
 
-def _ivy_jar() -> Path:
-    # Found without importing pyspark, which costs half a second.
-    from importlib.util import find_spec
-
+def spark_jars() -> Path:
+    """The folder of pyspark's own jars; found without importing pyspark, which costs half a second."""
     spec = find_spec("pyspark")
-    found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
-    if not found:
+    if spec is None or spec.origin is None:
         raise JarsMissing("pyspark is not installed here", hint="pip install flowctl into this Python again")
-    return found[0]
+    return Path(spec.origin).parent / "jars"
+
+
+def _ivy_jar() -> Path:
+    return sorted(spark_jars().glob("ivy-*.jar"))[0]
 
 
 def _to_stderr(text: str) -> None:

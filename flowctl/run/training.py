@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Writing the archive is the last thing the JVM does.
 _DUMP_SECONDS = 180.0
+_KEPT = 3
 
 
 class ArchiveFailed(FlowctlError):
@@ -37,7 +38,14 @@ def build_archive() -> Path:
         if not fresh.is_file():
             raise ArchiveFailed(f"{found.command} wrote no class-data archive", hint="Is the disk full?")
         fresh.replace(final)
+    _remove_old(final.parent)
     return final
+
+
+def _remove_old(folder: Path) -> None:
+    """An archive has 200 MB, and each new environment makes one: the newest few stay."""
+    for archived in sorted(folder.glob("*.jsa"), key=lambda file: file.stat().st_mtime)[:-_KEPT]:
+        archived.unlink()
 
 
 def _train(spark: SparkSession, folder: Path) -> None:

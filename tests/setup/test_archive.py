@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,16 @@ def test_the_archive_is_bound_to_java_and_class_path() -> None:
     path = [Path("/x.jar"), Path("/y.jar")]
     assert archive.file_for(one, path) == archive.file_for(one, path)
     assert len({archive.file_for(one, path), archive.file_for(other, path), archive.file_for(one, path[::-1])}) == 3
+
+
+def test_a_pyspark_installed_anew_needs_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM would refuse the old one in silence, and every start would be slow."""
+    found = java.find()
+    here = archive.file_for(found, [])
+    monkeypatch.setattr(jars, "spark_jars", lambda: tmp_path)
+    elsewhere = archive.file_for(found, [])
+    os.utime(tmp_path, (1, 1))
+    assert len({here, elsewhere, archive.file_for(found, [])}) == 3
 
 
 def test_without_an_archive_only_the_needed_jars_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
