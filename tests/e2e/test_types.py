@@ -87,8 +87,8 @@ def differences(connection: psycopg.Connection, name: str) -> list[tuple[str | N
     ("kind", "value"),
     [
         ("numeric(10,2)", "'NaN'"),
-        ("timestamp", "'infinity'"),
-        ("timestamptz", "'-infinity'"),
+        ("timestamp without time zone", "'infinity'"),
+        ("timestamp with time zone", "'-infinity'"),
         ("date", "'infinity'"),
         ("date", "'0044-03-15 BC'"),
     ],
