@@ -207,7 +207,7 @@ class WriteJob:
     target afterwards, in order. ``compared`` are those whose change makes a row new. ``replace`` replaces the whole
     content (truncate; full refresh of append and merge). ``soft_deletes`` sets ``_deleted_at`` to ``at`` instead of
     deleting. ``at`` is the moment fixed in the intent. ``fence`` is the lease's number: leftovers of lower ones are
-    dropped. ``lower_text`` prunes scd2 observations. ``before_commit`` must be called right before the atomic act;
+    dropped. ``before_commit`` must be called right before the atomic act;
     it raises when the lease is gone.
     """
 

@@ -12,7 +12,7 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.types import DataType
 
-#: `flowctl.run.failure.VALUE_PREFIX`: message, then `` | ``, then hint.
+#: Then the message, then `` | ``, then the hint; `run.failure` looks for it.
 PREFIX = "flowctl value refused: "
 
 

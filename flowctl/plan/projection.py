@@ -13,6 +13,7 @@ from flowctl.model.projection import ProjectedColumn
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
 from flowctl.spec.spec import DetectFlag, TableSpec
+from flowctl.sql import dialects
 
 __all__ = ["ProjectedColumn", "compared_columns", "own_columns", "projection", "read_columns"]
 
@@ -95,7 +96,7 @@ def compared_columns(table: TableSpec, columns: Iterable[Column]) -> tuple[str, 
 
 def _copied(table: TableSpec, column: Column) -> ProjectedColumn:
     name = table.columns.rename.get(column.name, column.name)
-    quoted = "`" + column.name.replace("`", "``") + "`"
+    quoted = dialects.quoted(column.name, "spark")
     if column.name in table.columns.mask:
         masked = Column(name, types.STRING, column.nullable)
         return ProjectedColumn(masked, f"sha2(CAST({quoted} AS STRING), 256)", column.name)

@@ -12,6 +12,7 @@ from pathlib import Path
 from flowctl import __version__
 from flowctl.errors import ExitCode, FlowctlError
 from flowctl.model.step import Plan, Step
+from flowctl.plan.build import rfc3339
 from flowctl.plan.document import to_json as plan_json
 from flowctl.plan.planfile import check_fresh, load
 from flowctl.plan.planning import Planned, PlanOptions, make_plan
@@ -160,8 +161,8 @@ class _Run:
             flow=plan.flow,
             lineage=plan.lineage,
             spec_digest=plan.spec_digest,
-            started_at=_rfc3339(started),
-            finished_at=_rfc3339(dt.datetime.now(dt.UTC)),
+            started_at=rfc3339(started),
+            finished_at=rfc3339(dt.datetime.now(dt.UTC)),
             exit_code=code,
             serial_before=plan.serial,
             serial_after=serial,
@@ -211,10 +212,6 @@ def _run_error(error: FlowctlError) -> RunError:
 
 def _parallel() -> int:
     return min(MOST_PARALLEL, max(2, os.cpu_count() or 1))
-
-
-def _rfc3339(at: dt.datetime) -> str:
-    return at.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _versions() -> Mapping[str, str]:

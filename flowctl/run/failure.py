@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 
+from flowctl.connectors import refusal
 from flowctl.diagnostics import Mark
-from flowctl.errors import FlowctlError, StoppedByPolicy, TableError, TransientError
+from flowctl.errors import FlowctlError, TableError, TransientError
 
 #: Text before the message of a row check that failed inside Spark (`raise_error` in the projection).
 CHECK_PREFIX = "flowctl check failed: "
-#: The same for values that cannot be carried exactly, raised by connectors' expressions.
-VALUE_PREFIX = "flowctl value refused: "
 
-_OWN = re.compile(rf"(?:{CHECK_PREFIX}|{VALUE_PREFIX})([^\n]*?)(?= SQLSTATE|\n|$)")
+_OWN = re.compile(rf"(?:{CHECK_PREFIX}|{refusal.PREFIX})([^\n]*?)(?= SQLSTATE|\n|$)")
 _TRANSIENT = re.compile(
     r"DELTA_CONCURRENT|ConcurrentAppendException|ConcurrentWriteException|ConcurrentDelete|ConcurrentTransaction"
     r"|MetadataChangedException|ProtocolChangedException"
@@ -52,10 +51,6 @@ def headline(text: str) -> str:
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     chosen = causes[-1] if causes else next((line for line in lines if not line.startswith("at ")), "unknown error")
     return _STATE.sub("", _NOISE.sub("", chosen)).strip() or chosen
-
-
-def is_policy(error: FlowctlError) -> bool:
-    return isinstance(error, StoppedByPolicy)
 
 
 def _whole_text(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from flowctl import crashpoints
 from flowctl.errors import AbortRun, FlowctlError, StoppedByPolicy, TableError
 from flowctl.model.commit import Intent, RowCounts
 from flowctl.model.step import Plan, Step
+from flowctl.plan.build import rfc3339
 from flowctl.run import events
 from flowctl.run.failure import translate
 from flowctl.run.retry import CircuitBreaker, RetryPolicy, retrying
@@ -109,7 +110,7 @@ def _intent(step: Step, document: StateDocument, run: RunContext) -> Intent:
         target_id=step.target_id,
         run_id=run.run_id,
         fence=run.lease.fence,
-        at=dt.datetime.now(dt.UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        at=rfc3339(dt.datetime.now(dt.UTC)),
         replaces=step.write_full,
     )
 

@@ -9,6 +9,7 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
+from flowctl.sql import dialects
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -63,10 +64,10 @@ def named(name: str, of: str = "") -> SparkColumn:
     """The column called exactly ``name`` (dots and backticks in it are part of it), of the frame aliased ``of``."""
     from pyspark.sql import functions as f
 
-    quoted = "`" + name.replace("`", "``") + "`"
+    quoted = dialects.quoted(name, "spark")
     return f.col(f"{of}.{quoted}" if of else quoted)
 
 
 def schema_ddl(columns: Sequence[Column]) -> str:
     """The columns as Spark's schema text, every one nullable."""
-    return ", ".join("`" + column.name.replace("`", "``") + "` " + types.spark_ddl(column.type) for column in columns)
+    return ", ".join(f"{dialects.quoted(column.name, 'spark')} {types.spark_ddl(column.type)}" for column in columns)

@@ -21,7 +21,6 @@ from flowctl.connectors.base import (
     OpenContext,
     QuarantineTarget,
     ReadRequest,
-    Relation,
     Scratch,
     Snapshot,
     Target,
@@ -33,6 +32,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position
 from flowctl.model.step import Step
 from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.observe.relations import relation
 from flowctl.run import batch, checks, events
 from flowctl.run.late_schema import completed
 from flowctl.run.quarantine import quarantine_frame, quarantine_object
@@ -250,10 +250,10 @@ def _snapshot(run: RunContext, spark: SparkSession, step: Step, table: TableSpec
         connector = _open(stack, run, table.source.connection)
         if connector.source is None:
             raise TableError(f"{table.source} cannot be read", mark=table.mark_of("from"))
-        relation = relation_of(table)
+        wanted = relation(table)
         info = run.sources[step.id]
         scratch = run.scratch(step.id)
-        yield stack.enter_context(open_snapshot(connector.source, spark, relation, info, table.read, scratch))
+        yield stack.enter_context(open_snapshot(connector.source, spark, wanted, info, table.read, scratch))
 
 
 def _sql_snapshot(
@@ -274,12 +274,6 @@ def _sql_snapshot(
         frame.select(*[named(column.name) for column in columns]).createOrReplaceTempView(view)
         views[ref] = view
     return SqlSnapshot(spark, source, views, table.where)
-
-
-def relation_of(table: TableSpec) -> Relation:
-    from flowctl.observe.relations import relation
-
-    return relation(table)
 
 
 def _target(stack: ExitStack, run: RunContext, table: TableSpec) -> Target:

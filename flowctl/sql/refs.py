@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from flowctl.sql import dialects
+
 _MARKER = re.compile(r"\{\{ref:([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
 
 
@@ -15,11 +17,7 @@ def referenced(sql: str) -> tuple[str, ...]:
 
 def with_names(sql: str, names: Mapping[str, str]) -> str:
     """``sql`` with each marker replaced by the name that Spark knows the table by; ``KeyError`` for a missing one."""
-    return _MARKER.sub(lambda marker: _quoted(names[marker[1]]), sql)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return _MARKER.sub(lambda marker: dialects.quoted(names[marker[1]], "spark"), sql)
 
 
 def output_names(sql: str) -> tuple[str, ...] | None:
