@@ -33,42 +33,88 @@ _LINEAGE, _NUMBER = Column("_lineage", types.STRING), Column("_seq", types.INT64
 
 
 def commit(spark: SparkSession, location: TableLocation, frame: DataFrame, job: WriteJob) -> LoggedCommit:
-    """Writes one batch of history and returns the commit of the versions."""
+    """Writes one batch of history and returns the commit of the versions.
+
+    What the derivation reads is small (the batch's keys) and its plan is large, so each input is worked out once and
+    kept: analysed as one plan, twice over, it took longer than all of its rows.
+    """
     observed = location.beside(scd2.OBSERVED_SUFFIX)
+    rows = batch.with_operations(frame)
+    keys = rows.select(*map(statements.quoted, job.key)).distinct()
+    version = _version(location)
     with (
-        batch.view_of(batch.with_operations(frame)) as rows,
-        # a MERGE whose source names its target by path does not resolve (Delta 4.4.0); through a view it does
-        batch.view_of(_content(spark, location)) as versions,
+        batch.view_of(rows) as batch_view,
+        batch.view_of(_kept(_of_keys(_content(spark, location), keys, job))) as versions,
     ):
-        arrival = _observe(spark, location, observed, rows, versions, job)
-        with batch.view_of(_content(spark, observed)) as seen:
-            change = _versioning(spark, rows, versions, seen, arrival, job)
-            bounds = batch.key_bounds(frame, job)
-            sql = statements.apply_difference(location.identifier, scd2.difference(change, "spark"), job, bounds)
-            app = log.app_id(job.record.lineage, job.record.table)
-            write = _ready(spark, sql)
-            return transaction.commit(spark, location, app, job.record.record(), write, job.before_commit)
+        seen, arrival = _observe(spark, location, observed, keys, batch_view, versions, job)
+        with batch.view_of(seen) as seen_view:
+            change = _versioning(spark, batch_view, versions, seen_view, arrival, job)
+            difference = _kept(spark.sql(scd2.difference(change, "spark")))
+    with batch.view_of(difference) as difference_view:
+        bounds = batch.key_bounds(frame, job)
+        sql = statements.apply_difference(location.identifier, difference_view, job, bounds)
+        app = log.app_id(job.record.lineage, job.record.table)
+
+        def before_commit() -> None:
+            _refuse_moved(location, version)
+            job.before_commit()
+
+        return transaction.commit(spark, location, app, job.record.record(), _ready(spark, sql), before_commit)
 
 
 def _observe(
-    spark: SparkSession, location: TableLocation, observed: TableLocation, rows: str, versions: str, job: WriteJob
-) -> int:
-    """Makes the batch's observations the only uncommitted ones of this lineage; returns their arrival."""
+    spark: SparkSession,
+    location: TableLocation,
+    observed: TableLocation,
+    keys: DataFrame,
+    rows: str,
+    versions: str,
+    job: WriteJob,
+) -> tuple[DataFrame, int]:
+    """Makes the batch's observations the only uncommitted ones of this lineage. Returns all that is observed of the
+    batch's keys now, and the arrival of what this batch has added."""
     columns = (*scd2.observed_columns(job.columns, job.key), _LINEAGE, _NUMBER)
     spark.sql(statements.create_table(observed.identifier, columns, Layout())).collect()
     lineage = dialects.text(job.record.lineage, "spark")
     open_tries = f"{_LINEAGE.name} = {lineage} AND {_NUMBER.name} > {_last_data_number(location, job)}"
-    listed = ", ".join(statements.quoted(column.name) for column in columns[:-2])
-    with batch.view_of(_content(spark, observed).where(f"NOT ({open_tries})")) as settled:
+    names = [statements.quoted(column.name) for column in columns[:-2]]
+    arrival = _next_number(observed)
+    settled = _kept(_of_keys(_content(spark, observed).where(f"NOT ({open_tries})"), keys, job).select(*names))
+    with batch.view_of(settled) as settled_view:
+        new = _kept(
+            spark.sql(scd2.observations(_versioning(spark, rows, versions, settled_view, arrival, job), "spark"))
+        )
+    with batch.view_of(new) as added:
+        sql = (
+            f"INSERT INTO {observed.identifier} REPLACE WHERE {open_tries} "
+            f"SELECT {', '.join(names)}, {lineage}, CAST({job.record.seq} AS BIGINT) FROM {added}"
+        )
+        _replace(spark, observed, sql, arrival, job, "observed")
+    return settled.unionByName(new), arrival
 
-        def statement(arrival: int) -> str:
-            new = scd2.observations(_versioning(spark, rows, versions, settled, arrival, job), "spark")
-            return (
-                f"INSERT INTO {observed.identifier} REPLACE WHERE {open_tries} "
-                f"SELECT {listed}, {lineage}, CAST({job.record.seq} AS BIGINT) FROM ({new})"
-            )
 
-        return _replace(spark, observed, statement, job, "observed")
+def _of_keys(frame: DataFrame, keys: DataFrame, job: WriteJob) -> DataFrame:
+    return frame.join(keys, on=list(job.key), how="left_semi")
+
+
+def _kept(frame: DataFrame) -> DataFrame:
+    """``frame`` worked out once. An executor that takes its blocks along fails the try, and the runner tries again."""
+    return frame.localCheckpoint()
+
+
+def _version(location: TableLocation) -> int:
+    table = log.open_table(location)
+    return table.version() if table is not None else -1
+
+
+def _next_number(location: TableLocation) -> int:
+    return _version(location) + 1
+
+
+def _refuse_moved(location: TableLocation, version: int) -> None:
+    """The difference holds for the versions that it was derived from, and MERGE looks at the table anew."""
+    if _version(location) != version:
+        raise TransientError(f"another writer committed to {location.url} at the same moment")
 
 
 def _content(spark: SparkSession, location: TableLocation) -> DataFrame:
@@ -107,7 +153,7 @@ def put_aside(
     names = ", ".join(statements.quoted(column.name) for column in _in_table_order(location, columns))
     with batch.view_of(frame) as view:
         sql = f"INSERT INTO {location.identifier} REPLACE WHERE _seq = {job.record.seq} SELECT {names} FROM {view}"
-        _replace(spark, location, lambda number: sql, job, "quarantine")
+        _replace(spark, location, sql, _next_number(location), job, "quarantine")
 
 
 def _add_missing(spark: SparkSession, location: TableLocation, columns: Sequence[Column]) -> None:
@@ -131,15 +177,11 @@ def _columns(location: TableLocation) -> list[str]:
     return [field.name for field in table.schema().fields] if table is not None else []
 
 
-def _replace(
-    spark: SparkSession, location: TableLocation, statement: Callable[[int], str], job: WriteJob, purpose: str
-) -> int:
-    """Runs a statement that replaces what an earlier try left in a side table; returns the number it got there.
+def _replace(spark: SparkSession, location: TableLocation, sql: str, number: int, job: WriteJob, purpose: str) -> None:
+    """Runs a statement that replaces what an earlier try left in a side table, as its ``number``.
 
     It must run again under the same intent, so its number is not the job's: it is the version the side table gets.
     """
-    table = log.open_table(location)
-    number = table.version() + 1 if table is not None else 0
     app = f"{log.app_id(job.record.lineage, job.record.table)}:{purpose}"
     record = {
         **job.record.record(),
@@ -148,10 +190,9 @@ def _replace(
         "intent_id": f"{job.record.intent_id}/{uuid.uuid4().hex}",
     }
     try:
-        transaction.commit(spark, location, app, record, _ready(spark, statement(number)), job.before_commit)
+        transaction.commit(spark, location, app, record, _ready(spark, sql), job.before_commit)
     except StateConflict as conflict:
         raise TransientError(f"another try wrote {location.url} at the same moment") from conflict
-    return number
 
 
 def _ready(spark: SparkSession, sql: str) -> Callable[[], object]:
