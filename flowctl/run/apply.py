@@ -21,6 +21,7 @@ from flowctl.run.lazy_engine import engine_for
 from flowctl.run.retry import RetryPolicy
 from flowctl.run.runner import ASKED_TO_STOP, RUNNABLE, Execution, TableOutcome, execute, unmoved
 from flowctl.run.signals import Interruption, graceful
+from flowctl.run.sizing import rows_in_play
 from flowctl.run.table import RunContext
 from flowctl.spec.spec import Spec
 from flowctl.state.blobs import BlobStore
@@ -127,7 +128,8 @@ class _Run:
             buffer = stack.enter_context(Buffer(flow_url(self.spec), self.run_id, self.spec.storage))
             buffer.sweep()
             tables = [self.planned.tables[step.id] for step in todo]
-            engine = stack.enter_context(engine_for(self.spec, todo, tables, self.request.verbose, self.audience.say))
+            rows = {step.id: rows_in_play(step, self.planned.world.tables[step.id]) for step in todo}
+            engine = stack.enter_context(engine_for(self.spec, tables, rows, self.request.verbose, self.audience.say))
             self.interruption.of(engine.interrupt)
             writer = stack.enter_context(StateWriter(StateStore(self.blobs), document, self.lease.check))
             run = RunContext(

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from flowctl.connectors import registry
-from flowctl.model.step import Step
 from flowctl.run.session import Engine, open_engine
-from flowctl.run.spark_conf import Size
+from flowctl.run.sizing import is_interpreted, size_of_run
 from flowctl.spec.spec import Spec, SqlSource, TableSpec
 from flowctl.spec.storage import hadoop_conf, scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: From so many rows on, compiled queries pay; from so many, an optimising compiler and throughput do.
-MEDIUM_ROWS = 100_000
-LARGE_ROWS = 2_000_000
-
 
 class LazyEngine:
-    """A context manager that ends Spark, if it was started. Thread-safe."""
+    """A context manager that ends Spark, if it was started. ``rows`` are those in play, by table. Thread-safe."""
 
-    def __init__(self, start: Callable[[ExitStack], Engine]) -> None:
+    def __init__(self, start: Callable[[ExitStack], Engine], rows: Mapping[str, int | None]) -> None:
         self._start = start
+        self._rows = rows
         self._stack = ExitStack()
         self._engine: Engine | None = None
         self._lock = threading.Lock()
@@ -37,7 +33,7 @@ class LazyEngine:
             if self._engine is None:
                 self._engine = self._start(self._stack)
             engine = self._engine
-        return engine.session_for(table_id)
+        return engine.session_for(table_id, interpreted=is_interpreted(self._rows.get(table_id)))
 
     def interrupt(self) -> None:
         """Asks Spark to end what it is doing; nothing when it never started."""
@@ -55,9 +51,13 @@ class LazyEngine:
 
 
 def engine_for(
-    spec: Spec, steps: list[Step], tables: list[TableSpec], verbose: bool, say: Callable[[str], None]
+    spec: Spec,
+    tables: Iterable[TableSpec],
+    rows: Mapping[str, int | None],
+    verbose: bool,
+    say: Callable[[str], None],
 ) -> LazyEngine:
-    """The engine for one run: jars of the connections in use, JVM by the plan's size."""
+    """The engine for one run: jars of the connections in use, JVM by the rows in play."""
     types = {spec.connections[name].type for table in tables for name in _connections(table)}
     jars = {jar for kind in types for jar in registry.capabilities(kind).jars}
     conf = {key: value for url in _urls(spec) for key, value in hadoop_conf(url, spec.storage).items()}
@@ -65,18 +65,11 @@ def engine_for(
         jars.add("s3a")
 
     def start(stack: ExitStack) -> Engine:
-        return stack.enter_context(open_engine(spec.spark, jars, conf, size_of(steps), verbose=verbose, say=say))
+        return stack.enter_context(
+            open_engine(spec.spark, jars, conf, size_of_run(rows.values()), verbose=verbose, say=say)
+        )
 
-    return LazyEngine(start)
-
-
-def size_of(steps: list[Step]) -> Size:
-    """By the plan's rows; ``medium`` when some are not known and the known ones are few."""
-    rows = [step.rows.value for step in steps]
-    known = sum(value for value in rows if value is not None)
-    if known >= LARGE_ROWS:
-        return "large"
-    return "small" if None not in rows and known < MEDIUM_ROWS else "medium"
+    return LazyEngine(start, rows)
 
 
 def _connections(table: TableSpec) -> list[str]:

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 from flowctl.errors import FlowctlError
 from flowctl.run import archive, jars, java
 from flowctl.run.spark_conf import (
+    INTERPRETED,
     INVARIANTS,
     Size,
     conf_for,
@@ -54,14 +55,18 @@ class Engine:
     is_connect: bool
     log: Path | None
     _new_session: Callable[[], SparkSession]
+    own_conf: Mapping[str, str] = field(default_factory=dict)
     _sessions: dict[str, SparkSession] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def session_for(self, table_id: str) -> SparkSession:
-        """The table's own session: settings and temporary views of one table never reach another's."""
+    def session_for(self, table_id: str, *, interpreted: bool = False) -> SparkSession:
+        """The table's own session: settings and temporary views of one table never reach another's. ``interpreted``
+        when it has too few rows to compile its queries; the spec's own settings and a Connect server's win."""
         with self._lock:
             if table_id not in self._sessions:
-                self._sessions[table_id] = self._new_session()
+                session = self._sessions[table_id] = self._new_session()
+                if interpreted and not self.is_connect:
+                    _apply(session, {name: value for name, value in INTERPRETED.items() if name not in self.own_conf})
             return self._sessions[table_id]
 
     def interrupt(self, table_id: str) -> None:
@@ -114,15 +119,15 @@ def open_engine(
         with (
             _environment(_driver_environment(found, settings.url)),
             _launched(conf, log, stop_seconds) as gateway,
-            _classic(gateway, {**conf, **storage_conf}, log) as engine,
+            _classic(gateway, {**conf, **storage_conf}, log, settings.conf) as engine,
         ):
             yield engine
 
 
 @contextmanager
-def _classic(gateway: Any, conf: Mapping[str, str], log: Path | None) -> Iterator[Engine]:
+def _classic(gateway: Any, conf: Mapping[str, str], log: Path | None, own_conf: Mapping[str, str]) -> Iterator[Engine]:
     spark = _application(gateway, conf)
-    engine = Engine(spark, is_connect=False, log=log, _new_session=spark.newSession)
+    engine = Engine(spark, is_connect=False, log=log, _new_session=spark.newSession, own_conf=own_conf)
     try:
         yield engine
     finally:

@@ -1,0 +1,42 @@
+"""How big a run is, and each table in it: the plan's row estimates, or the most that they can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flowctl.model.step import Step
+from flowctl.observe.world import Observed
+from flowctl.run.spark_conf import Size
+
+#: From so many rows on, compiled queries pay for a run; from so many, an optimising compiler and throughput do.
+MEDIUM_ROWS = 100_000
+LARGE_ROWS = 2_000_000
+#: Below so many a table's queries take longer to compile than to interpret, however warm the JVM is.
+INTERPRETED_ROWS = 25_000
+#: A row of the target costs a merge less than one of the batch: most files are skipped, most columns not read.
+_TARGET_SHARE = 10
+
+
+def rows_in_play(step: Step, observed: Observed) -> int | None:
+    """The batch's rows, at most those of the source, and for merge and scd2 a share of the target's; None when nobody
+    knows."""
+    batch = step.rows.value
+    if batch is None and observed.source is not None:
+        batch = observed.source.rows.value
+    if batch is None or observed.target is None or step.mode not in ("merge", "scd2"):
+        return batch
+    there = observed.target.rows.value
+    return batch + there // _TARGET_SHARE if there is not None else None
+
+
+def size_of_run(rows: Iterable[int | None]) -> Size:
+    """``medium`` when some are not known and the known ones are few."""
+    all_rows = list(rows)
+    known = sum(value for value in all_rows if value is not None)
+    if known >= LARGE_ROWS:
+        return "large"
+    return "small" if None not in all_rows and known < MEDIUM_ROWS else "medium"
+
+
+def is_interpreted(rows: int | None) -> bool:
+    return rows is not None and rows < INTERPRETED_ROWS

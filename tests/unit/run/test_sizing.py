@@ -1,0 +1,60 @@
+"""How big a run is: by estimates, by what they can be at most, and by what a merge must look through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from flowctl.model.table_info import RowEstimate
+from flowctl.run.sizing import INTERPRETED_ROWS, is_interpreted, rows_in_play, size_of_run
+from flowctl.run.spark_conf import Size
+from tests.unit.plan.worlds import cursor, head, observed, source, step, table, target
+
+
+def in_play(mode: str, batch: int | None, of_source: int | None, of_target: int | None) -> int | None:
+    seen = observed(head(cursor("2026-11-20T06:15:33Z")), source(), None)
+    keys: dict[str, Any] = {"mode": mode}
+    planned = replace(step(table(**keys), seen), rows=RowEstimate(batch))
+    assert seen.source is not None
+    there = replace(target(), rows=RowEstimate(of_target)) if of_target is not None else None
+    return rows_in_play(planned, replace(seen, source=replace(seen.source, rows=RowEstimate(of_source)), target=there))
+
+
+@pytest.mark.parametrize(
+    ("mode", "batch", "of_source", "of_target", "rows"),
+    [
+        ("append", 10, 5_000, 9_000, 10),
+        ("append", None, 5_000, 9_000, 5_000),
+        ("merge", None, 5_000, 9_000, 5_900),
+        ("merge", 10, 5_000, 9_000, 910),
+        ("merge", 10, 5_000, None, 10),
+        ("append", None, None, None, None),
+    ],
+)
+def test_rows_in_play(
+    mode: str, batch: int | None, of_source: int | None, of_target: int | None, rows: int | None
+) -> None:
+    assert in_play(mode, batch, of_source, of_target) == rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "size"),
+    [
+        ([10, 20], "small"),
+        ([10, None], "medium"),
+        ([99_999, 1], "medium"),
+        ([2_000_000, None], "large"),
+        ([], "small"),
+    ],
+)
+def test_the_size_of_a_run(rows: Sequence[int | None], size: Size) -> None:
+    assert size_of_run(rows) == size
+
+
+def test_small_tables_are_interpreted_and_unknown_ones_are_not() -> None:
+    assert is_interpreted(INTERPRETED_ROWS - 1)
+    assert not is_interpreted(INTERPRETED_ROWS)
+    assert not is_interpreted(None)
