@@ -46,7 +46,24 @@ def run(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output is gone; there is nobody to tell
         sys.stdout = None
         return ExitCode.OK
+    except Exception as error:  # noqa: BLE001 - a trace is for those who ask for it
+        output.write_error(_unforeseen(error), settings)
+        return ExitCode.BROKEN
     return result if isinstance(result, int) else ExitCode.OK
+
+
+def _unforeseen(error: Exception) -> FlowctlError:
+    """What nobody turned into an error of ours: the system refused a file, or flowctl has a defect."""
+    if isinstance(error, OSError) and error.filename is not None:
+        told = FlowctlError(f"{error.filename}: {error.strerror}", hint="Check the path and who may use it")
+    else:
+        first = next(iter(str(error).splitlines()), "")
+        told = FlowctlError(
+            f"flowctl has a defect: {type(error).__name__}: {first}",
+            hint="Run again with --verbose and report what it prints",
+        )
+    told.__cause__ = error
+    return told
 
 
 def command_of(name: str) -> click.Command:

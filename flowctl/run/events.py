@@ -92,8 +92,13 @@ def line(event: Event) -> str | None:
             assert_never(event)
 
 
+#: Below these a rate says how long a table waited, not how fast rows move.
+_RATE_ROWS, _RATE_SECONDS = 10_000, 1.0
+
+
 def describe_counts(counts: RowCounts, seconds: float) -> str:
-    """``1,204 inserted, 3 deleted (402 rows/s)``; what is not known is left out."""
+    """``3,322 read, 9 inserted, 9 updated`` or ``336,776 inserted (22,499 rows/s)``; what is not known is left out,
+    and so is the number read when all of them were inserted."""
     parts = [
         f"{value:,} {name}"
         for name, value in (
@@ -106,7 +111,10 @@ def describe_counts(counts: RowCounts, seconds: float) -> str:
     ]
     if counts.read is not None and not parts:
         parts = [f"{counts.read:,} read, nothing to change" if counts.read else "no rows"]
-    rate = f" ({counts.read / seconds:,.0f} rows/s)" if counts.read and seconds > 0 else ""
+    elif counts.read and counts.read != counts.inserted:
+        parts = [f"{counts.read:,} read", *parts]
+    has_rate = counts.read is not None and counts.read >= _RATE_ROWS and seconds >= _RATE_SECONDS
+    rate = f" ({(counts.read or 0) / seconds:,.0f} rows/s)" if has_rate else ""
     return (", ".join(parts) or "done") + rate
 
 

@@ -117,6 +117,29 @@ def test_traces_only_when_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "OSError: the cause" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            PermissionError(13, "Permission denied", "plan.json"),
+            "error: plan.json: Permission denied. Check the path and who may use it\n",
+        ),
+        (
+            KeyError("orders"),
+            "error: flowctl has a defect: KeyError: 'orders'. Run again with --verbose and report what it prints\n",
+        ),
+    ],
+)
+def test_what_nobody_foresaw_is_one_line_too(
+    error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _install(monkeypatch, _fails_with(error))
+    assert main.run(["validate"]) == ExitCode.BROKEN
+    assert capsys.readouterr().err == line
+    main.run(["validate", "--verbose"])
+    assert f"{type(error).__name__}: " in capsys.readouterr().err
+
+
 def test_all_output_is_redacted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     REDACTOR.register("planted-secret-1")
 
