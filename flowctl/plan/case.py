@@ -41,6 +41,13 @@ class Case:
         return self.state.intent is not None and not self.state.given_up and not self.full_refresh
 
     @property
+    def rebuilds(self) -> bool:
+        """Whether a full refresh replaces all content, so that no old value stands in the way of a new type."""
+        intent = self.state.intent if self.pending else None
+        begun = intent is not None and intent.replaces and self.table.mode != "truncate"
+        return begun or (self.full_refresh and self.replaces)
+
+    @property
     def replaces(self) -> bool:
         """Whether the target's whole content is replaced; scd2 keeps its history even in a full refresh."""
         return self.table.mode == "truncate" or (self.full_refresh and self.table.mode in ("append", "merge"))

@@ -55,13 +55,17 @@ def compare(
     can: TargetCapabilities,
     *,
     replaces: bool,
+    rebuilds: bool,
 ) -> SchemaPlan:
-    """The difference to an existing target. ``replaces``: its whole content is about to be replaced."""
+    """The difference to an existing target. ``replaces``: its whole content is about to be replaced; ``rebuilds``:
+    because of a full refresh, so that columns may change to any type."""
     there = {column.name: column for column in target}
     own = own_columns(table)
     drift = list(_drift(wanted, there, recorded, own, can, replaces=replaces))
     lost = {change.column for change in drift if change.action == "fail" and change.new is None}
-    decided = [_decide(table, made, there, recorded, can) for made in wanted if made.column.name not in lost]
+    decided = [
+        _decide(table, made, there, recorded, can, rebuilds=rebuilds) for made in wanted if made.column.name not in lost
+    ]
     kept = _kept(table, [outcome.made for outcome in decided], there, recorded, own)
     changes = [
         *drift,
@@ -88,6 +92,8 @@ def _decide(
     there: Mapping[str, Column],
     recorded: Recorded,
     can: TargetCapabilities,
+    *,
+    rebuilds: bool,
 ) -> _Outcome:
     now = there.get(made.column.name)
     if now is None:
@@ -102,7 +108,7 @@ def _decide(
         return _nullable(table, made, now)  # this target has its own way to keep the type
     if is_wider(made.column.type, now.type) and can.widens(now.type, made.column.type):
         return _wider(table, made, now)
-    return _other(table, made, now)
+    return _retyped(made, now) if rebuilds else _other(table, made, now)
 
 
 def _new(table: TableSpec, made: ProjectedColumn, recorded: Recorded) -> _Outcome:
@@ -123,6 +129,12 @@ def _wider(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
     )
     relaxed = _nullable(table, made, now)
     return _Outcome(relaxed.made, (change, *relaxed.changes))
+
+
+def _retyped(made: ProjectedColumn, now: Column) -> _Outcome:
+    column = replace(made.column, nullable=True)
+    change = SchemaChange(now.name, "other_type", now.type, column.type, "retype", "--full-refresh", "destructive")
+    return _Outcome(replace(made, column=column), (change,))
 
 
 def _other(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:

@@ -23,7 +23,7 @@ from flowctl.spec.spec import SqlSource
 from flowctl.sql.refs import output_names
 
 #: Actions that the target's DDL carries out.
-_ALTERING = ("add", "widen", "text", "relax", "enable")
+_ALTERING = ("add", "widen", "text", "relax", "retype", "enable")
 
 
 def known_columns(case: Case) -> tuple[Column, ...] | None:
@@ -87,7 +87,7 @@ def _compared(case: Case, wanted: Sequence[ProjectedColumn]) -> SchemaPlan:
         wanted={made.column.name: made.column for made in before},
         target={column.name: column for column in case.state.target_columns},
     )
-    return compare(case.table, wanted, target.columns, recorded, can, replaces=case.replaces)
+    return compare(case.table, wanted, target.columns, recorded, can, replaces=case.replaces, rebuilds=case.rebuilds)
 
 
 def _ddl(case: Case) -> TargetDdl:
@@ -145,6 +145,6 @@ def _way_on(change: SchemaChange) -> str:
         case "new_column" if change.policy == "column names":
             return "Rename or exclude it under `columns`"
         case "other_type":
-            return "Declare its type under `columns.types`, or set the policy to text"
+            return "Declare its type under `columns.types`, set the policy to text, or rebuild it with --full-refresh"
         case _:
             return "Change the policy under `on_schema_change`, or exclude the column"

@@ -166,6 +166,22 @@ def test_a_full_refresh_of_a_merge_replaces_everything(writer: Writer) -> None:
     assert content(writer) == [(2, "b")]
 
 
+def test_a_full_refresh_changes_a_type_in_the_commit_that_replaces_the_content(writer: Writer) -> None:
+    writer.write([row(1), row(2)], 1)
+    target, object = writer.place.target, writer.place.object
+    info = target.describe([object])[object]
+    assert info is not None
+    wanted = SchemaChange("name", "other_type", types.STRING, types.INT32, "retype", "--full-refresh", "destructive")
+    (change,) = target.alter_statements(info, [wanted])
+    if change.action == "fail":
+        assert "drop the table" in change.note
+        return
+    statements = [change.statement] if change.statement else []
+    narrow = (COLUMNS[0], Column("name", types.INT32))
+    writer.write([{"id": 9, "name": 7}], 2, columns=narrow, statements=statements, replace=True)
+    assert content(writer) == [(9, 7)]
+
+
 def test_a_new_column_comes_with_the_commit_that_needs_it(writer: Writer) -> None:
     writer.write([row(1)], 1)
     target, object = writer.place.target, writer.place.object

@@ -62,6 +62,8 @@ def altered(table: str, change: SchemaChange, has_type_widening: bool) -> Schema
             statement = f"ALTER TABLE {table} ALTER COLUMN {column} DROP NOT NULL"
         case "enable":
             statement = f"ALTER TABLE {table} SET TBLPROPERTIES ('{change.column}' = 'true')"
+        case "retype":
+            return replace(change, note="by the commit that replaces the content")
         case "add" | "text" | "widen" | "ignore" | "keep" | "show" | "fail":
             return change
         case _:
@@ -96,15 +98,15 @@ def merge(table: TableLocation, view: str, job: WriteJob, batch_columns: Sequenc
     return merge_statement(change, bounds)
 
 
-def apply_difference(table: str, difference: str, job: WriteJob, bounds: KeyBounds) -> str:
-    """Applies the rows of :mod:`flowctl.sql.scd2`'s difference: a version is its key and ``valid_from``."""
+def apply_difference(table: str, view: str, job: WriteJob, bounds: KeyBounds) -> str:
+    """Applies ``view``, the rows of :mod:`flowctl.sql.scd2`'s difference: a version is its key and ``valid_from``."""
     key, names = job.key, [column.name for column in job.columns]
     within = [f"t.{quoted(name)} BETWEEN {low} AND {high}" for name, (low, high) in bounds.by_column.items()]
     on = " AND ".join([f"t.{quoted(name)} = s.{quoted(name)}" for name in (*key, VALID_FROM)] + within)
     update = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in names if name not in (*key, VALID_FROM))
     values = ", ".join(f"s.{quoted(name)}" for name in names)
     return (
-        f"MERGE INTO {table} AS t USING ({difference}) AS s ON {on} "
+        f"MERGE INTO {table} AS t USING {view} AS s ON {on} "
         f"WHEN MATCHED AND s.{CHANGE_COLUMN} = 'delete' THEN DELETE "
         f"WHEN MATCHED AND s.{CHANGE_COLUMN} = 'put' THEN UPDATE SET {update} "
         f"WHEN NOT MATCHED AND s.{CHANGE_COLUMN} = 'put' THEN INSERT ({_names(names)}) VALUES ({values})"

@@ -69,6 +69,9 @@ def _statement(info: TableInfo, change: SchemaChange) -> str:
             return f"{alter} ADD COLUMN {column} {native.ddl(change.new)}"
         case "widen" if change.new is not None:
             return f"{alter} ALTER COLUMN {column} TYPE {native.ddl(change.new)}"
+        case "retype" if change.new is not None:  # what is there goes in the same transaction
+            of = f"ALTER COLUMN {column}"
+            return f"{alter} {of} DROP NOT NULL, {of} DROP DEFAULT, {of} TYPE {native.ddl(change.new)} USING NULL"
         case "relax":
             return f"{alter} ALTER COLUMN {column} DROP NOT NULL"
         case _:

@@ -96,7 +96,9 @@ def test_a_wider_type_that_the_target_cannot_take_is_another_type():
     spec = table()
     wanted = projection(spec, (*ORDERS, replace(VAT, type=types.INT64)))
     before = {column.name: column for column in (*ORDERS, VAT)}
-    planned = compare(spec, wanted, (*ORDERS, VAT), Recorded(before, before), SQLITE.target, replaces=False)
+    planned = compare(
+        spec, wanted, (*ORDERS, VAT), Recorded(before, before), SQLITE.target, replaces=False, rebuilds=False
+    )
     assert [(change.change, change.action, change.note) for change in planned.changes] == [
         ("other_type", "fail", "the target cannot widen this in place")
     ]
@@ -111,6 +113,20 @@ def test_other_type_fails_by_default():
     made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT))
     assert made.action == "stop"
     assert made.reason == 'other_type: fail — column "vat" is string, was int'
+
+
+@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
+def test_a_full_refresh_may_give_a_column_any_type_and_says_that_it_is_destructive(mode):
+    made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT), mode=mode, request=ONLY)
+    assert made.action == "change"
+    (change,) = made.schema
+    assert (change.action, change.change_class, change.policy) == ("retype", "destructive", "--full-refresh")
+    assert columns(made)["vat"] == "string"
+
+
+def test_a_full_refresh_of_a_history_keeps_it_and_with_it_the_types():
+    made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT), mode="scd2", request=ONLY)
+    assert made.action == "stop"
 
 
 def test_other_type_as_text_goes_into_a_column_of_its_own_from_then_on():
@@ -238,7 +254,7 @@ def test_the_same_source_again_is_no_difference_whatever_the_target_made_of_it()
     wanted = projection(spec, (*ORDERS, tags))
     left = {column.name: column for column in (*ORDERS, replace(tags, type=types.STRING))}
     before = Recorded({part.column.name: part.column for part in wanted}, left)
-    planned = compare(spec, wanted, tuple(left.values()), before, SQLITE.target, replaces=False)
+    planned = compare(spec, wanted, tuple(left.values()), before, SQLITE.target, replaces=False, rebuilds=False)
     assert planned.changes == ()
 
 
@@ -250,6 +266,7 @@ def test_a_type_that_the_target_stores_as_another_is_neither_drift_nor_a_change(
     left = {"id": wanted[0].column}
     there = (Column("id", types.INT16),)
     planned = compare(
-        table(), wanted, there, Recorded(left, left), replace(SQLITE.target, stores=stores), replaces=False
-    )
+        table(), wanted, there, Recorded(left, left), replace(SQLITE.target, stores=stores),
+        replaces=False, rebuilds=False,
+    )  # fmt: skip
     assert planned.changes == () and planned.columns == (wanted[0].column,)
