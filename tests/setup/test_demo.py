@@ -53,8 +53,20 @@ def test_the_source_is_the_whole_package_with_keys_that_are_keys(nycflights: Mod
 
 
 @pytest.mark.timeout(1500)
-def test_after_the_demo_the_lake_is_what_the_source_is(engine: Engine, tmp_path: Path) -> None:
-    ran = subprocess.run([sys.executable, ROOT / "scripts" / "demo.py", tmp_path], capture_output=True, text=True)
+@pytest.mark.parametrize(
+    "place",
+    [
+        "local[*]",
+        pytest.param("cluster", marks=pytest.mark.full),
+        pytest.param("connect_server", marks=pytest.mark.full),
+    ],
+)
+def test_after_the_demo_the_lake_is_what_the_source_is(
+    place: str, request: pytest.FixtureRequest, engine: Engine, tmp_path: Path
+) -> None:
+    url = place if place.startswith("local") else request.getfixturevalue(place)
+    command = [sys.executable, ROOT / "scripts" / "demo.py", tmp_path, url]
+    ran = subprocess.run(command, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     spark = engine.session_for("demo")
 

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, WriteJob
+from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, Scratch, WriteJob
 from flowctl.connectors.delta import batch, log, statements, transaction
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
@@ -32,11 +32,13 @@ if TYPE_CHECKING:
 _LINEAGE, _NUMBER = Column("_lineage", types.STRING), Column("_seq", types.INT64)
 
 
-def commit(spark: SparkSession, location: TableLocation, frame: DataFrame, job: WriteJob) -> LoggedCommit:
+def commit(
+    spark: SparkSession, location: TableLocation, frame: DataFrame, job: WriteJob, scratch: Scratch
+) -> LoggedCommit:
     """Writes one batch of history and returns the commit of the versions.
 
     What the derivation reads is small (the batch's keys) and its plan is large, so each input is worked out once and
-    kept: analysed as one plan, twice over, it took longer than all of its rows.
+    kept in the buffer: as one plan, planned twice over, it took longer than all of its rows.
     """
     observed = location.beside(scd2.OBSERVED_SUFFIX)
     rows = batch.with_operations(frame)
@@ -44,12 +46,12 @@ def commit(spark: SparkSession, location: TableLocation, frame: DataFrame, job: 
     version = _version(location)
     with (
         batch.view_of(rows) as batch_view,
-        batch.view_of(_kept(_of_keys(_content(spark, location), keys, job))) as versions,
+        batch.view_of(_kept(_of_keys(_content(spark, location), keys, job), "versions", job, scratch)) as versions,
     ):
-        seen, arrival = _observe(spark, location, observed, keys, batch_view, versions, job)
+        seen, arrival = _observe(spark, location, observed, keys, batch_view, versions, job, scratch)
         with batch.view_of(seen) as seen_view:
             change = _versioning(spark, batch_view, versions, seen_view, arrival, job)
-            difference = _kept(spark.sql(scd2.difference(change, "spark")))
+            difference = _kept(spark.sql(scd2.difference(change, "spark")), "difference", job, scratch)
     with batch.view_of(difference) as difference_view:
         bounds = batch.key_bounds(frame, job)
         sql = statements.apply_difference(location.identifier, difference_view, job, bounds)
@@ -70,6 +72,7 @@ def _observe(
     rows: str,
     versions: str,
     job: WriteJob,
+    scratch: Scratch,
 ) -> tuple[DataFrame, int]:
     """Makes the batch's observations the only uncommitted ones of this lineage. Returns all that is observed of the
     batch's keys now, and the arrival of what this batch has added."""
@@ -79,11 +82,11 @@ def _observe(
     open_tries = f"{_LINEAGE.name} = {lineage} AND {_NUMBER.name} > {_last_data_number(location, job)}"
     names = [statements.quoted(column.name) for column in columns[:-2]]
     arrival = _next_number(observed)
-    settled = _kept(_of_keys(_content(spark, observed).where(f"NOT ({open_tries})"), keys, job).select(*names))
+    before = _of_keys(_content(spark, observed).where(f"NOT ({open_tries})"), keys, job)
+    settled = _kept(before.select(*names), "observed", job, scratch)
     with batch.view_of(settled) as settled_view:
-        new = _kept(
-            spark.sql(scd2.observations(_versioning(spark, rows, versions, settled_view, arrival, job), "spark"))
-        )
+        change = _versioning(spark, rows, versions, settled_view, arrival, job)
+        new = _kept(spark.sql(scd2.observations(change, "spark")), "observations", job, scratch)
     with batch.view_of(new) as added:
         sql = (
             f"INSERT INTO {observed.identifier} REPLACE WHERE {open_tries} "
@@ -97,9 +100,12 @@ def _of_keys(frame: DataFrame, keys: DataFrame, job: WriteJob) -> DataFrame:
     return frame.join(keys, on=list(job.key), how="left_semi")
 
 
-def _kept(frame: DataFrame) -> DataFrame:
-    """``frame`` worked out once. An executor that takes its blocks along fails the try, and the runner tries again."""
-    return frame.localCheckpoint()
+def _kept(frame: DataFrame, name: str, job: WriteJob, scratch: Scratch) -> DataFrame:
+    """``frame`` worked out once. Not by ``localCheckpoint``: pyspark 4.1's Connect client takes its result for one of
+    the thread's first session, whatever the frame's own is; and not by ``persist``, which reads anew after a write."""
+    folder = scratch.folder(f"{job.record.table}-{job.record.seq}-{name}")
+    frame.write.mode("overwrite").parquet(folder.url)
+    return frame.sparkSession.read.schema(frame.schema).parquet(folder.url)
 
 
 def _version(location: TableLocation) -> int:

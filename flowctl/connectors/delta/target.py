@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from flowctl.connectors.base import Capabilities, CommitLookup, WriteJob
+from flowctl.connectors.base import Capabilities, CommitLookup, Scratch, WriteJob
 from flowctl.connectors.delta import batch, history, log, statements, tables, transaction, void
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
-from flowctl.errors import StateConflict
+from flowctl.errors import FlowctlError, StateConflict
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
@@ -35,10 +35,13 @@ _READERS = 16
 
 
 class DeltaTarget:
-    def __init__(self, root: str, storage: Storage, capabilities: Capabilities) -> None:
+    """``scratch`` is None while planning; only a history needs it."""
+
+    def __init__(self, root: str, storage: Storage, scratch: Scratch | None, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
         self._root = root
         self._storage = storage
+        self._scratch = scratch
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         return _at_once(self._info, {object: object for object in objects})
@@ -65,7 +68,7 @@ class DeltaTarget:
         if done is None:
             target_id = tables.prepare(spark, location, job)
             record = replace(job.record, target_id=target_id)
-            done = _commit(spark, location, frame, replace(job, record=record))
+            done = self._commit(spark, location, frame, replace(job, record=record))
             log.keep_copy(location, app, done)
         elif done.record["void"]:
             raise StateConflict(
@@ -94,6 +97,16 @@ class DeltaTarget:
         folder, _, name = self._location(object).url.rpartition("/")
         return f"{folder}/_flowctl/lease/{name}"
 
+    def _commit(self, spark: SparkSession, location: TableLocation, frame: DataFrame, job: WriteJob) -> LoggedCommit:
+        if job.mode == "scd2":
+            if self._scratch is None:
+                raise FlowctlError("a Delta target was opened without a buffer", hint="Only apply can write it")
+            return history.commit(spark, location, frame, job, self._scratch)
+        app = log.app_id(job.record.lineage, job.record.table)
+        with batch.view_of(batch.with_operations(frame)) as view:
+            write = _statement(spark, location, frame, view, job)
+            return transaction.commit(spark, location, app, job.record.record(), write, job.before_commit)
+
     def _location(self, object: ObjectName) -> TableLocation:
         return location_of(self._root, object, self._storage)
 
@@ -112,15 +125,6 @@ class DeltaTarget:
 def _at_once(ask: Callable[[Question], Answer], questions: Mapping[Name, Question]) -> dict[Name, Answer]:
     with ThreadPoolExecutor(min(_READERS, len(questions) or 1)) as pool:
         return dict(zip(questions, pool.map(ask, questions.values()), strict=True))
-
-
-def _commit(spark: SparkSession, location: TableLocation, frame: DataFrame, job: WriteJob) -> LoggedCommit:
-    app = log.app_id(job.record.lineage, job.record.table)
-    if job.mode == "scd2":
-        return history.commit(spark, location, frame, job)
-    with batch.view_of(batch.with_operations(frame)) as view:
-        write = _statement(spark, location, frame, view, job)
-        return transaction.commit(spark, location, app, job.record.record(), write, job.before_commit)
 
 
 def _statement(
