@@ -26,7 +26,7 @@ def exactly(value: Expression, found: Column, wanted: Column) -> Expression:
     if isinstance(found.type, Array | Struct) or isinstance(wanted.type, Array | Struct) or _never(found, wanted):
         raise TableError(
             f"column {found.name} cannot be read as {types.short(wanted.type)}: it is {types.short(found.type)}",
-            hint="read it as it is, or as string",
+            hint="Read it as it is, or as string",
         )
     kind = types.spark_ddl(wanted.type)
     told = f.raise_error(f.lit(refusal(found.name, found.native, wanted.type))).cast(kind)

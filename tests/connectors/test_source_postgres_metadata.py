@@ -234,8 +234,8 @@ def test_an_empty_table_has_no_position(database: psycopg.Connection[Any], postg
 
 def test_connection_errors_say_what_to_do(postgres_server: str) -> None:
     wrong = [
-        (_as_user(postgres_server, "etl", "not-this-one"), TableError, "check user, password"),
-        (postgres_server.rpartition("/")[0] + "/no_such_database", TableError, "check user, password, database"),
+        (_as_user(postgres_server, "etl", "not-this-one"), TableError, "Check user, password"),
+        (postgres_server.rpartition("/")[0] + "/no_such_database", TableError, "Check user, password, database"),
         ("postgresql://etl:x@127.0.0.1:1/shop", TransientError, "check that the server is up"),
     ]
     for url, kind, hint in wrong:

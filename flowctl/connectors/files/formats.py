@@ -51,7 +51,7 @@ def format_of(pattern: str, options: Mapping[str, Any]) -> Format:
     if name not in ("csv", "jsonl", "parquet", "orc"):
         raise TableError(
             f"files of {pattern} have no format that is read in this version",
-            hint="set format.type to csv, jsonl, parquet or orc",
+            hint="Set format.type to csv, jsonl, parquet or orc",
         )
     declared = tuple(Column(column, types.parse(kind)) for column, kind in options.get("schema", {}).items())
     return Format(cast(FormatName, name), options, declared)
@@ -71,7 +71,7 @@ def columns_of_file(format: Format, opened: Callable[[], Any], path: str) -> tup
             return _csv_columns(format, opened, path)
         case "jsonl":
             if not format.declared:
-                raise TableError(f"{path}: JSON lines do not say which columns they have", hint="set format.schema")
+                raise TableError(f"{path}: JSON lines do not say which columns they have", hint="Set format.schema")
             return format.declared
         case "parquet":
             import pyarrow.parquet
@@ -89,7 +89,7 @@ def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[
     given = format.options
     if not given.get("header", True):
         if not format.declared:
-            raise TableError(f"{path} has no header, so nothing names its columns", hint="set format.schema")
+            raise TableError(f"{path} has no header, so nothing names its columns", hint="Set format.schema")
         return format.declared
     with opened() as raw:
         text = io.TextIOWrapper(raw, encoding=given.get("encoding", "UTF-8"), newline="")
@@ -98,12 +98,12 @@ def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[
     twice = sorted({name for name in names if names.count(name) > 1})
     if not names or twice or "" in names:
         raise TableError(
-            f"{path}: the header names no columns, or one twice", hint="set header: false and format.schema"
+            f"{path}: the header names no columns, or one twice", hint="Set header: false and format.schema"
         )
     known = {column.name: column for column in format.declared}
     unknown = sorted(set(known) - set(names))
     if unknown:
-        raise TableError(f"{path} has no column {unknown[0]}, which format.schema names", hint="compare its header")
+        raise TableError(f"{path} has no column {unknown[0]}, which format.schema names", hint="Compare its header")
     return tuple(known.get(name, Column(name, types.STRING)) for name in names)
 
 
@@ -116,6 +116,6 @@ def _arrow_column(field: pa.Field, path: str) -> Column:
     if kind is None:
         raise TableError(
             f"{path}: column {field.name} has type {field.type}, which cannot be carried exactly",
-            hint="write the files with another type, such as timestamp[us]",
+            hint="Write the files with another type, such as timestamp[us]",
         )
     return Column(field.name, kind, field.nullable, str(field.type))

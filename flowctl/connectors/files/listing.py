@@ -54,7 +54,7 @@ def file_root(path: str, context: OpenContext) -> FileRoot:
 def pattern_of(relation: Relation) -> str:
     """The path pattern below the root that a relation names."""
     if relation.object is None:
-        raise TableError("files are named by a path, not by a query", hint="write `from: connection:path`")
+        raise TableError("files are named by a path, not by a query", hint="Write `from: connection:path`")
     return relation.object.parts[-1]
 
 
@@ -65,9 +65,9 @@ def matching(root: FileRoot, pattern: str) -> tuple[FileStamp, ...]:
     try:
         found = system.glob(f"{base}/{pattern}", detail=True)
     except PermissionError as error:
-        raise TableError(f"{root.url}/{pattern} may not be listed", hint="check `storage` and its rights") from error
+        raise TableError(f"{root.url}/{pattern} may not be listed", hint="Check `storage` and its rights") from error
     except OSError as error:
-        raise TransientError(f"{root.url}/{pattern} cannot be listed: {error}", hint="check the store") from error
+        raise TransientError(f"{root.url}/{pattern} cannot be listed: {error}", hint="Check the store") from error
     stamps = [
         FileStamp(path=name.removeprefix(f"{base}/"), size=int(info["size"]), tag=_tag(root, name, info))
         for name, info in found.items()

@@ -60,7 +60,7 @@ class FilesSnapshot:
         if gone:
             raise TableError(
                 f"{len(gone)} of the planned files are gone or were changed since, first {gone[0]}",
-                hint="put the file back, or plan again",
+                hint="Put the file back, or plan again",
             )
         return wanted
 
@@ -77,7 +77,7 @@ def _delivered(wanted: Column, found: Column | None) -> Expression:
 def _require_known(path: str, columns: Sequence[Column], known: Mapping[str, Column]) -> None:
     new = [column.name for column in columns if column.name not in known]
     if new:
-        raise TableError(f"{path} has a column {new[0]} that the plan did not know", hint="plan again")
+        raise TableError(f"{path} has a column {new[0]} that the plan did not know", hint="Plan again")
 
 
 @contextmanager

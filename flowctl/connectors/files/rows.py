@@ -89,7 +89,7 @@ def _json_lines(spark: SparkSession, format: Format, paths: Sequence[str], colum
     from pyspark.sql import functions as f
 
     if str(format.options.get("encoding", "UTF-8")).upper() != "UTF-8":
-        raise TableError("JSON lines are UTF-8", hint="remove format.encoding")
+        raise TableError("JSON lines are UTF-8", hint="Remove format.encoding")
     lines = spark.read.text(list(paths)).where(f.trim("value") != "")
     parsed = f.try_parse_json("value")
     told = f.concat(

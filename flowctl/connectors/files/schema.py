@@ -52,5 +52,5 @@ def _common(one: Column, other: Column, path: str, other_path: str) -> Column:
         return replace(other, nullable=nullable)
     raise TableError(
         f"column {one.name} is {types.short(one.type)} in {path} and {types.short(other.type)} in {other_path}",
-        hint="read them as two tables, or rewrite one",
+        hint="Read them as two tables, or rewrite one",
     )

@@ -139,11 +139,11 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
     message = f"PostgreSQL {place}: {told[-1] if told else type(error).__name__}"
     state = error.sqlstate or ""
     if any(phrase in message for phrase in _REFUSED) or state.startswith(("28", "3D")):
-        return TableError(message, hint="check user, password, database and pg_hba.conf of the connection")
+        return TableError(message, hint="Check user, password, database and pg_hba.conf of the connection")
     if state.startswith("42501"):
         return TableError(message, hint=f"GRANT what is missing to {client.user}")
     if state.startswith(("08", "53", "57P", "40", "55P03", "25P03")) or _is_connection_failure(error, state):
-        return TransientError(message, hint="check that the server is up and can be reached")
+        return TransientError(message, hint="Check that the server is up and can be reached")
     return TableError(message, hint=f"SQLSTATE {state}" if state else "")
 
 

@@ -106,7 +106,7 @@ def _outgoing(value: str, kind: DataType) -> tuple[str, str]:
         case Array():
             return f"array_to_json({value}::text[])::text", "STRING"
         case Struct():
-            raise TableError("PostgreSQL has no structs to read", hint="read the column as string")
+            raise TableError("PostgreSQL has no structs to read", hint="Read the column as string")
         case Scalar() | Decimal():
             return value, types.spark_ddl(kind)
         case _:
@@ -118,7 +118,7 @@ def _converted(value: str, wanted: Column, found: Column) -> str:
     if isinstance(wanted.type, Array | Struct) or isinstance(found.type, Array) or wanted.type == types.BINARY:
         raise TableError(
             f"column {found.name} ({found.native}) cannot be read as {types.short(wanted.type)}",
-            hint="read it as it is, or as string",
+            hint="Read it as it is, or as string",
         )
     text = found.type == types.STRING
     cast = f"({value}::text)::{ddl(wanted.type)}" if text else f"{value}::{ddl(wanted.type)}"

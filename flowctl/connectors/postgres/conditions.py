@@ -100,7 +100,7 @@ def _estimate(request: HeadRequest, counted: int | None) -> RowEstimate:
 def _found(info: TableInfo, name: str) -> Column:
     column = info.column(name)
     if column is None:
-        raise TableError(f"{info.object} has no column {name}", hint="check `cursor.column`")
+        raise TableError(f"{info.object} has no column {name}", hint="Check `cursor.column`")
     return column
 
 
@@ -112,7 +112,7 @@ def _ordered(found: Column, kind: DataType) -> str:
         if is_number:
             raise TableError(
                 f"cursor column {found.name} ({found.native}) is read as text, in which 10 comes before 9",
-                hint=f"give it a precision: `columns: {{types: {{{found.name}: 'decimal(38,0)'}}}}`",
+                hint=f"Give it a precision: `columns: {{types: {{{found.name}: 'decimal(38,0)'}}}}`",
             )
         return f'({name}::text COLLATE "C")'
     return name if found.type != types.STRING or is_number else f"{name}::text::{ddl(kind)}"
@@ -134,6 +134,6 @@ def _until(request: HeadRequest, cursor: Column, ordered: str) -> str:
     if cursor.type not in (types.TIMESTAMP, types.TIMESTAMP_NTZ, types.DATE):
         raise TableError(
             f"cursor.delay needs a cursor that tells time, but {cursor.name} is {types.short(cursor.type)}",
-            hint="remove `delay`, or choose a timestamp column",
+            hint="Remove `delay`, or choose a timestamp column",
         )
     return f"{ordered} <= (now() - interval '{request.delay} seconds')::{ddl(cursor.type)}"

@@ -54,7 +54,7 @@ class PostgresSnapshot:
     def _found(self, name: str) -> Column:
         found = self.info.column(name)
         if found is None:
-            raise TableError(f"{self.info.object} has no column {name} any more", hint="plan again")
+            raise TableError(f"{self.info.object} has no column {name} any more", hint="Plan again")
         return found
 
     def _cut(self) -> Cut:
@@ -76,7 +76,7 @@ class PostgresSnapshot:
         if column.type not in _INTEGERS:
             raise TableError(
                 f"{self.info.object} cannot be split by {column.name} ({column.native}): only integers can",
-                hint="name an integer column, or remove read.split_by",
+                hint="Name an integer column, or remove read.split_by",
             )
         name = quoted(column.name)
         with self.client.connect() as connection:
@@ -100,7 +100,7 @@ class PostgresSnapshot:
     def _fetch_size(self) -> int:
         if self.hints.fetch_size < 1:
             raise TableError(
-                "read.fetch_size 0 would read without the snapshot, all rows at once", hint="set it to 1 or more"
+                "read.fetch_size 0 would read without the snapshot, all rows at once", hint="Set it to 1 or more"
             )
         rows = self.info.rows
         if not rows.value or not rows.bytes:

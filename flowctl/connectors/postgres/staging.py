@@ -58,7 +58,7 @@ def accept(connection: psycopg.Connection[Any], stage: tuple[str, str], accepted
     wanted = {(report.part, report.attempt): report.rows for report in accepted if report.rows}
     if any(found.get(key) != rows for key, rows in wanted.items()):
         raise TransientError(
-            f"staged rows are gone from {table}: has the server been restarted?", hint="the batch is staged again"
+            f"staged rows are gone from {table}: has the server been restarted?", hint="The batch is staged again"
         )
     for part, attempt in found.keys() - wanted.keys():
         connection.execute(f"DELETE FROM {table} WHERE {PART} = %s AND {ATTEMPT} = %s", [part, attempt])

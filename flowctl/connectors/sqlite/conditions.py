@@ -116,7 +116,7 @@ def _until(column: Column, limit: dt.datetime) -> Condition:
         case _:
             raise TableError(
                 f"cursor.delay needs a cursor that tells time, but {column.name} is {types.short(column.type)}",
-                hint="remove `delay`, or choose a timestamp column",
+                hint="Remove `delay`, or choose a timestamp column",
             )
     sql, values = _bound(column, "<=", bound)
     return Condition(sql, values)

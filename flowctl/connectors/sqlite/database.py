@@ -25,7 +25,7 @@ def database_path(options: Mapping[str, Any], context: OpenContext) -> Path:
 def open_database(path: Path, access: Literal["ro", "rw", "rwc"]) -> Iterator[sqlite3.Connection]:
     """A connection in autocommit mode: transactions begin where the code says BEGIN. ``rwc`` makes a missing file."""
     if access != "rwc" and not path.is_file():
-        raise TableError(f"there is no SQLite file {path}", hint="check `path` of the connection")
+        raise TableError(f"there is no SQLite file {path}", hint="Check `path` of the connection")
     with translated(path):
         connection = sqlite3.connect(
             f"file:{quote(str(path))}?mode={access}",
@@ -49,11 +49,11 @@ def translated(path: Path) -> Iterator[None]:
         name = getattr(error, "sqlite_errorname", "") or ""
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise TransientError(
-                f"{path} is locked by another process", hint="try again when it has finished"
+                f"{path} is locked by another process", hint="Try again when it has finished"
             ) from error
         if name.startswith("SQLITE_NOTADB"):
-            raise TableError(f"{path} is not an SQLite file", hint="check `path` of the connection") from error
-        raise TableError(f"SQLite says: {error}", hint=f"the file is {path}") from error
+            raise TableError(f"{path} is not an SQLite file", hint="Check `path` of the connection") from error
+        raise TableError(f"SQLite says: {error}", hint=f"The file is {path}") from error
 
 
 def quoted(name: str) -> str:

@@ -48,6 +48,11 @@ def test_usage_errors_exit_64(arguments: list[str], capsys: pytest.CaptureFixtur
     assert "Usage: flowctl" in printed.err
 
 
+def test_a_mistyped_command_is_told_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["aply", "x.yaml"]) == ExitCode.USAGE
+    assert "No such command 'aply'. Did you mean 'apply'?" in capsys.readouterr().err
+
+
 def test_help_and_version_import_no_command() -> None:
     probe = (
         "import sys; from flowctl.cli import main\n"
