@@ -7,12 +7,14 @@ from typing import Any
 
 from flowctl.spec.schema import connector_schema, connector_types, schema_file
 
+_TEMPLATE = {"type": "string", "pattern": r"\{\{", "description": "A value made from vars."}
+
 
 def editor_schema() -> dict[str, Any]:
     """The envelope, with each connection described by its ``type`` and each table by its ``mode``.
 
-    An editor sees one entry at a time, without what it inherits: nothing is required of a table, and null, which
-    removes what was inherited, is allowed for each key.
+    An editor sees one entry at a time, as it is written: nothing is required of a table, which may inherit it; null,
+    which removes what was inherited, is allowed for each key; and a value with ``{{ }}`` may stand for any other.
     """
     envelope = dict(schema_file("flow.schema.json"))
     definitions = dict(envelope["$defs"])
@@ -35,7 +37,8 @@ def editor_schema() -> dict[str, Any]:
         "connections": {**connections, "additionalProperties": entry},
         "tables": tables,
     }
-    return {**envelope, "properties": properties, "$defs": definitions}
+    whole = _templated({**envelope, "properties": properties, "$defs": definitions})
+    return {**whole, "$defs": {**whole["$defs"], "template": _TEMPLATE}}
 
 
 def _fragment(type: str) -> dict[str, Any]:
@@ -50,6 +53,30 @@ def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
     }
     described = {key: {**_annotations(schema["properties"][key]), **child} for key, child in properties.items()}
     return {**schema, "properties": described}
+
+
+def _templated(schema: Any) -> Any:
+    """The same schema, a template allowed where a value would have to be of one kind."""
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {keyword: _templated_in(keyword, value) for keyword, value in schema.items()}
+    if not made.keys() & {"pattern", "enum"} and made.get("type") not in ("integer", "number", "boolean"):
+        return made
+    told = _annotations(made)
+    kind = {keyword: value for keyword, value in made.items() if keyword not in told}
+    return {**told, "anyOf": [kind, {"$ref": "#/$defs/template"}]}
+
+
+def _templated_in(keyword: str, value: Any) -> Any:
+    match keyword:
+        case "properties" | "$defs":
+            return {name: _templated(child) for name, child in value.items()}
+        case "additionalProperties" | "items" | "then":
+            return _templated(value)
+        case "anyOf" | "allOf":
+            return [_templated(child) for child in value]
+        case _:
+            return value
 
 
 def _annotations(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -122,6 +122,15 @@ def test_the_editor_schema_accepts_the_examples(path: Path, capsys: pytest.Captu
     assert [error.message for error in errors] == []
 
 
+def test_the_editor_schema_takes_a_template_for_any_value(capsys: pytest.CaptureFixture[str]) -> None:
+    text = VALID.replace("mode: merge", 'mode: "{{ vars.mode }}"').replace(
+        "version: 1", "version: 1\nvars: {mode: merge}"
+    )
+    root, _ = parse_document(text + 'spark: {url: "{{ vars.spark }}"}\n', "flow.yaml")
+    assert root is not None
+    assert Draft202012Validator(editor_schema(capsys)).is_valid(plain(root))
+
+
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
