@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from urllib.parse import urlsplit
 
 from flowctl.errors import FlowctlError
 from flowctl.run import archive, jars, java
+from flowctl.run.scratch import scratch_folder
 from flowctl.run.spark_conf import (
     INTERPRETED,
     INVARIANTS,
@@ -113,9 +113,9 @@ def open_engine(
         return
     found = java.find()
     class_path, class_data = archive.class_path_for(found, jars.ensure(jar_sets, say))
-    with tempfile.TemporaryDirectory(prefix="flowctl-spark-", ignore_cleanup_errors=True) as scratch:
-        conf = conf_for(settings, size, this_machine(), class_path, Path(scratch), class_data)
-        log = None if verbose else Path(scratch, "spark.log")
+    with scratch_folder() as scratch:
+        conf = conf_for(settings, size, this_machine(), class_path, scratch, class_data)
+        log = None if verbose else scratch / "spark.log"
         with (
             _environment(_driver_environment(found, settings.url)),
             _launched(conf, log, stop_seconds) as gateway,

@@ -17,6 +17,8 @@ from flowctl.state.blobs import BlobStore
 
 FORMAT = 1
 FOLDER = "runs/"
+#: A week of a run each minute.
+KEPT_RUNS = 10_000
 TableOutcome = Literal["committed", "unchanged", "failed", "stopped", "skipped"]
 
 
@@ -103,6 +105,10 @@ def new_run_id() -> str:
 
 
 def put_run(blobs: BlobStore, record: RunRecord) -> None:
+    """Adds a record. Of more than :data:`KEPT_RUNS` the oldest go, in runs that had something to do: the others are
+    over in a second, and stay so."""
+    for name in _names(blobs)[KEPT_RUNS - 1 :] if record.count("committed") else ():
+        blobs.delete(name)
     data = json.dumps(record.to_json(), indent=2, ensure_ascii=False) + "\n"
     blobs.create(_name(record.id), data.encode())
 
@@ -114,9 +120,13 @@ def get_run(blobs: BlobStore, run_id: str) -> RunRecord | None:
 
 def list_runs(blobs: BlobStore, limit: int) -> list[RunRecord]:
     """The newest ``limit`` runs, newest first. A run that was killed has left no record."""
-    names = sorted((info.name for info in blobs.list(FOLDER) if info.name.endswith(".json")), reverse=True)
-    found = (get_run(blobs, name.removeprefix(FOLDER).removesuffix(".json")) for name in names[:limit])
+    found = (get_run(blobs, name.removeprefix(FOLDER).removesuffix(".json")) for name in _names(blobs)[:limit])
     return [record for record in found if record is not None]
+
+
+def _names(blobs: BlobStore) -> list[str]:
+    """All records' blobs, newest first."""
+    return sorted((info.name for info in blobs.list(FOLDER) if info.name.endswith(".json")), reverse=True)
 
 
 def _name(run_id: str) -> str:

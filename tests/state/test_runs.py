@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -11,6 +12,7 @@ import pytest
 from flowctl.errors import AbortRun
 from flowctl.model.commit import RowCounts
 from flowctl.model.interval import Interval
+from flowctl.state import runs
 from flowctl.state.blobs import BlobStore
 from flowctl.state.runs import RunError, RunRecord, TableRun, get_run, list_runs, new_run_id, put_run
 from tests.unit.state.examples import at
@@ -51,6 +53,18 @@ def test_runs_are_listed_newest_first(blobs: BlobStore) -> None:
     for run_id in ids:
         put_run(blobs, record(run_id))
     assert [found.id for found in list_runs(blobs, limit=3)] == ids[:1:-1]
+
+
+def test_the_oldest_records_go_when_a_run_had_something_to_do(
+    blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "KEPT_RUNS", 2)
+    ids = [f"2026112{day}T061533Z-1f0c9a" for day in range(4)]
+    for run_id in ids[:3]:
+        put_run(blobs, replace(record(run_id), tables=()))
+    assert [found.id for found in list_runs(blobs, limit=9)] == ids[2::-1]
+    put_run(blobs, record(ids[3]))
+    assert [found.id for found in list_runs(blobs, limit=9)] == ids[:1:-1]
 
 
 def test_a_record_is_as_its_schema_says() -> None:
