@@ -16,6 +16,7 @@ from flowctl.model import types
 from flowctl.model.commit import Commit
 from flowctl.model.position import NoPosition
 from flowctl.model.table_info import Column, ObjectName
+from flowctl.run.session import Engine
 from flowctl.spec.spec import Connection, Layout
 from tests.history import Batch, Observation, Version, random_histories, versions
 from tests.unit.sql.test_scd2 import CASES, missing, row
@@ -144,6 +145,31 @@ def test_observations_of_a_try_that_died_do_not_count(history: History) -> None:
     history.seq -= 1
     history.write([(1, row(5, "B"))])
     assert history.versions() == {1: [Version(1, 5, "A"), Version(5, None, "B")]}
+
+
+def test_a_merge_that_outlives_its_client_counts_with_its_own_observations(history: History, engine: Engine) -> None:
+    """As on a Spark Connect server: the first try lands while the second, which has read newer rows, is at work."""
+    history.write([(1, row(1, "A"))])
+
+    def before_the_merge(act: Callable[[], None]) -> Callable[[], None]:
+        calls = iter((lambda: None, act))
+        return lambda: next(calls)()
+
+    def dies() -> None:
+        raise Died
+
+    def second_try() -> None:
+        second = History(engine.session_for("second"), history.target, seq=history.seq - 1)
+        with pytest.raises(Died):
+            second.write([(1, row(4, "D")), (2, row(4, "E"))], before_the_merge(dies), intent="same")
+
+    history.write([(1, row(3, "C"))], before_the_merge(second_try), intent="same")
+    assert history.versions() == {1: [Version(1, 3, "A"), Version(3, None, "C")]}
+    history.write([(1, row(4, "D")), (2, row(4, "E"))])
+    assert history.versions() == {
+        1: [Version(1, 3, "A"), Version(3, 4, "C"), Version(4, None, "D")],
+        2: [Version(4, None, "E")],
+    }
 
 
 @pytest.mark.full

@@ -1,8 +1,10 @@
 """scd2 on Delta: two tables, so two commits, and only the second one counts.
 
 First the observations go into the sidecar, then one MERGE derives the versions under the job's number. A try that
-dies between the two leaves observations whose rows were never written, so each try replaces every observation of this
-lineage above the last number that was committed with data; a void number does not move that bound.
+dies between the two leaves observations whose rows were never written, or are written later: on a Spark Connect server
+its MERGE may outlive its client, and land while the next try is at work. So each try marks its observations, its
+commit says which try it was, and only the observations of tries that landed count. The others are removed once their
+number is settled; a void settles it too.
 
 The sidecar has numbers of its own: Delta's version that the write will make. A zombie of an older try has an older
 one, which Delta then skips. That number is also the observations' arrival: it rises over lineages and restores too.
@@ -29,7 +31,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 #: Whose try an observation belongs to.
-_LINEAGE, _NUMBER = Column("_lineage", types.STRING), Column("_seq", types.INT64)
+_LINEAGE, _NUMBER, _ATTEMPT = (
+    Column("_lineage", types.STRING),
+    Column("_seq", types.INT64),
+    Column("_try", types.STRING),
+)
 
 
 def commit(
@@ -44,11 +50,12 @@ def commit(
     rows = batch.with_operations(frame)
     keys = rows.select(*map(statements.quoted, job.key)).distinct()
     version = _version(location)
+    attempt = uuid.uuid4().hex
     with (
         batch.view_of(rows) as batch_view,
         batch.view_of(_kept(_of_keys(_content(spark, location), keys, job), "versions", job, scratch)) as versions,
     ):
-        seen, arrival = _observe(spark, location, observed, keys, batch_view, versions, job, scratch)
+        seen, arrival = _observe(spark, location, observed, attempt, keys, batch_view, versions, job, scratch)
         with batch.view_of(seen) as seen_view:
             change = _versioning(spark, batch_view, versions, seen_view, arrival, job)
             difference = _kept(spark.sql(scd2.difference(change, "spark")), "difference", job, scratch)
@@ -56,41 +63,46 @@ def commit(
         bounds = batch.key_bounds(frame, job)
         sql = statements.apply_difference(location.identifier, difference_view, job, bounds)
         app = log.app_id(job.record.lineage, job.record.table)
+        record = {**job.record.record(), log.ATTEMPT: attempt}
 
         def before_commit() -> None:
             _refuse_moved(location, version)
             job.before_commit()
 
-        return transaction.commit(spark, location, app, job.record.record(), _ready(spark, sql), before_commit)
+        return transaction.commit(spark, location, app, record, _ready(spark, sql), before_commit)
 
 
 def _observe(
     spark: SparkSession,
     location: TableLocation,
     observed: TableLocation,
+    attempt: str,
     keys: DataFrame,
     rows: str,
     versions: str,
     job: WriteJob,
     scratch: Scratch,
 ) -> tuple[DataFrame, int]:
-    """Makes the batch's observations the only uncommitted ones of this lineage. Returns all that is observed of the
-    batch's keys now, and the arrival of what this batch has added."""
-    columns = (*scd2.observed_columns(job.columns, job.key), _LINEAGE, _NUMBER)
+    """Adds the batch's observations as this try's. Returns all that counts of the batch's keys then, and the arrival
+    of what this batch has added."""
+    columns = (*scd2.observed_columns(job.columns, job.key), _LINEAGE, _NUMBER, _ATTEMPT)
     spark.sql(statements.create_table(observed.identifier, columns, Layout())).collect()
     lineage = dialects.text(job.record.lineage, "spark")
-    open_tries = f"{_LINEAGE.name} = {lineage} AND {_NUMBER.name} > {_last_data_number(location, job)}"
-    names = [statements.quoted(column.name) for column in columns[:-2]]
+    last, ours = _last_data(location, job), f"{_ATTEMPT.name} = '{attempt}'"
+    lost = f"{_NUMBER.name} = {last.number} AND {_ATTEMPT.name} <> '{last.attempt}'" if last.attempt else "FALSE"
+    not_landed = f"{_LINEAGE.name} = {lineage} AND ({_NUMBER.name} > {last.number} OR {lost})"
+    never_will = f"({lost}) OR ({_NUMBER.name} > {last.number} AND {_NUMBER.name} < {job.record.seq})"
+    names = [statements.quoted(column.name) for column in columns[:-3]]
     arrival = _next_number(observed)
-    before = _of_keys(_content(spark, observed).where(f"NOT ({open_tries})"), keys, job)
+    before = _of_keys(_content(spark, observed).where(f"NOT ({not_landed})"), keys, job)
     settled = _kept(before.select(*names), "observed", job, scratch)
     with batch.view_of(settled) as settled_view:
         change = _versioning(spark, rows, versions, settled_view, arrival, job)
         new = _kept(spark.sql(scd2.observations(change, "spark")), "observations", job, scratch)
     with batch.view_of(new) as added:
         sql = (
-            f"INSERT INTO {observed.identifier} REPLACE WHERE {open_tries} "
-            f"SELECT {', '.join(names)}, {lineage}, CAST({job.record.seq} AS BIGINT) FROM {added}"
+            f"INSERT INTO {observed.identifier} REPLACE WHERE {_LINEAGE.name} = {lineage} AND ({ours} OR {never_will}) "
+            f"SELECT {', '.join(names)}, {lineage}, CAST({job.record.seq} AS BIGINT), '{attempt}' FROM {added}"
         )
         _replace(spark, observed, sql, arrival, job, "observed")
     return settled.unionByName(new), arrival
@@ -127,10 +139,10 @@ def _content(spark: SparkSession, location: TableLocation) -> DataFrame:
     return spark.read.format("delta").load(location.spark_path)
 
 
-def _last_data_number(location: TableLocation, job: WriteJob) -> int:
+def _last_data(location: TableLocation, job: WriteJob) -> log.DataCommit:
     table = log.open_table(location)
     app = log.app_id(job.record.lineage, job.record.table)
-    return log.data_number(log.newest_record(location, table, app) if table is not None else None)
+    return log.data_commit(log.newest_record(location, table, app) if table is not None else None)
 
 
 def _versioning(

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 RECORDS = "_flowctl/commits"
+#: Key of a record: which try of a number it was.
+ATTEMPT = "attempt"
 RETENTION = "delta.setTransactionRetentionDuration"
 #: How many commits to look through at a time: the newest is nearly always ours.
 _WINDOWS = (1, 50, None)
@@ -147,11 +149,21 @@ def _restored_version(commit: Mapping[str, Any]) -> int:
     return int(version) if version is not None else -1
 
 
-def data_number(logged: LoggedCommit | None) -> int:
-    """The last number up to ``logged`` that was committed with data; 0 when there is none. Voids carry it along."""
+@dataclass(frozen=True)
+class DataCommit:
+    """The last number that was committed with data, and which try of it: what a history's sidecar counts. ``attempt``
+    is empty where no record tells."""
+
+    number: int = 0
+    attempt: str = ""
+
+
+def data_commit(logged: LoggedCommit | None) -> DataCommit:
+    """That of ``logged``, or what it carries along when it is a void."""
     if logged is None:
-        return 0
-    return int(logged.record.get("data_seq", 0) if logged.record["void"] else logged.record["seq"])
+        return DataCommit()
+    number = "data_seq" if logged.record["void"] else "seq"
+    return DataCommit(int(logged.record.get(number, 0)), str(logged.record.get(ATTEMPT, "")))
 
 
 def _app_of(record: Mapping[str, Any]) -> str:

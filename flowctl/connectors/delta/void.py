@@ -52,7 +52,8 @@ def commit(location: TableLocation, app: str, job: WriteJob) -> LoggedCommit:
             target_id, version, setup = str(table.metadata().id), table.version() + 1, []
             _check_features(location, [*(table.protocol().writer_features or ())])
         given_up = replace(job.record, target_id=target_id, void=True)
-        record = {**given_up.record(), "data_seq": log.data_number(before)}
+        data = log.data_commit(before)
+        record = {**given_up.record(), "data_seq": data.number, log.ATTEMPT: data.attempt}
         actions = [_commit_info(record), *setup, _transaction(app, job.record.seq)]
         if _create(location, version, actions):
             return LoggedCommit(version, record, {})
