@@ -80,7 +80,7 @@ def head(request: HeadRequest, row: Sequence[Any]) -> Head:
 def _unusable(cursor: Column, newest: str) -> StoppedByPolicy:
     return StoppedByPolicy(
         f"the greatest value of cursor column {cursor.name} ({cursor.native}) is {newest}: it would freeze the table",
-        hint=f'mend that row, or leave it out: `where: "{cursor.name} < ..."`',
+        hint=f'Mend that row, or leave it out: `where: "{cursor.name} < ..."`',
     )
 
 
