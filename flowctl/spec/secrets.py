@@ -23,6 +23,8 @@ Provider = Callable[[str], str]
 
 LATER_PROVIDERS = ("vault", "aws", "gcp", "azure")
 _REFERENCE = re.compile(r"\$\$\{|\$\{secret:([^:}]*):([^}]*)\}")
+#: The password of a URL, or of libpq's ``key=value`` form.
+_PASSWORD_IN = re.compile(r"://[^:/?#\s]*:([^/?#\s]*)@|\bpassword=([^&\s]+)")
 #: Shorter values would be found everywhere, inside numbers and words, and nothing readable would be left.
 _SHORTEST = 4
 
@@ -88,8 +90,10 @@ class Redactor:
         self._pattern: re.Pattern[str] | None = None
 
     def register(self, secret: str) -> None:
-        """Values of fewer than four characters are not hidden."""
-        plain = {secret, unquote(secret), *secret.splitlines()}
+        """Values of fewer than four characters are not hidden. Of a URL that is a secret, the password alone is hidden
+        too: drivers take URLs apart."""
+        passwords = {found[1] or found[2] for found in _PASSWORD_IN.finditer(secret)} - {""}
+        plain = {form for text in (secret, *passwords) for form in (text, unquote(text), *text.splitlines())}
         forms = {form for text in plain for form in (text, quote(text, safe=""), quote(text), quote_plus(text))}
         forms |= {json.dumps(text, ensure_ascii=ascii_only)[1:-1] for text in plain for ascii_only in (True, False)}
         new = {form for form in forms if len(form) >= _SHORTEST} - self._forms

@@ -99,8 +99,8 @@ def client(options: Mapping[str, Any]) -> Client:
 
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(str(options.get("url", ""))).items()}
-    except psycopg.ProgrammingError as error:
-        raise FlowctlError("the connection's url is not a PostgreSQL URL", hint=_URL_HINT) from error
+    except psycopg.ProgrammingError:  # whose words repeat what may be a password
+        raise TableError("the connection's url is not a PostgreSQL URL", hint=_URL_HINT) from None
     parts["database"] = parts.pop("dbname", "")
     parts |= {name: str(value) for name, value in options.get("options", {}).items()}
     parts |= {name: str(options[name]) for name in _OWN_OPTIONS if options.get(name) is not None}
@@ -118,7 +118,7 @@ def client(options: Mapping[str, Any]) -> Client:
     )
 
 
-_URL_HINT = "write postgresql://user:${secret:env:NAME}@host:5432/database"
+_URL_HINT = "Write postgresql://user:${secret:env:NAME}@host:5432/database"
 
 
 @contextmanager

@@ -75,6 +75,17 @@ def test_a_percent_encoded_secret_is_redacted_decoded_too() -> None:
     assert redactor.redact("p@ss") == "***"
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://etl:p@ss-word@h:5432/d", "postgresql://etl:p%40ss-word@h/d?x=1", "host=h password=p@ss-word user=u"],
+)
+def test_of_a_url_that_is_a_secret_the_password_alone_is_one_too(url: str) -> None:
+    redactor = Redactor()
+    redactor.register(url)
+    assert redactor.redact('authentication of "etl" with p@ss-word failed') == 'authentication of "etl" with *** failed'
+    assert redactor.redact(url) == "***"
+
+
 def test_the_longest_secret_goes_first() -> None:
     redactor = Redactor()
     redactor.register("abcd")
