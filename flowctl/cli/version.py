@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import subprocess
 from importlib import metadata
-from pathlib import Path
 
 import flowctl
+from flowctl.run import java
+from flowctl.run.java import JavaMissing
 
 
 def version_lines() -> list[str]:
@@ -30,14 +27,7 @@ def _distribution(name: str) -> str:
 
 
 def _java() -> str:
-    """From the ``release`` file of JAVA_HOME or of the ``java`` on the path: reading it takes no time at all."""
-    home = os.environ.get("JAVA_HOME")
-    executable = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if not executable or not Path(executable).exists():
-        return "not found"
-    release = Path(executable).resolve().parent.parent / "release"
-    if release.is_file() and (found := re.search(r'JAVA_VERSION="([^"]+)"', release.read_text(encoding="utf-8"))):
-        return found[1]
-    answer = subprocess.run([executable, "-version"], capture_output=True, text=True, check=False, timeout=30)
-    found = re.search(r'version "([^"]+)"', answer.stderr)
-    return found[1] if found else "unknown"
+    try:
+        return java.find().version
+    except JavaMissing as missing:
+        return f"none ({missing.message})"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from flowctl.diagnostics import Diagnostic, Mark
 from flowctl.model.table_info import ObjectName
-from flowctl.spec.names import is_pattern
+from flowctl.spec.names import is_pattern, names_of
 from flowctl.spec.spec import ObjectSource, TableSpec
 
 _ID = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -73,22 +73,14 @@ def _nothing_matches(pattern: TableSpec, matches: Sequence[ObjectName]) -> Itera
 def _concrete(pattern: TableSpec, object: ObjectName) -> TableSpec:
     assert isinstance(pattern.source, ObjectSource)
     source = ObjectSource(pattern.source.connection, object.parts)
-    names = _names(source)
+    names = names_of(source)
     table_id = substituted(pattern.id, names)
     return substituted(replace(pattern, id=table_id, source=source), {**names, "id": table_id})
 
 
 def _filled(table: TableSpec) -> TableSpec:
-    names = _names(table.source) if isinstance(table.source, ObjectSource) else {}
+    names = names_of(table.source) if isinstance(table.source, ObjectSource) else {}
     return substituted(table, {**names, "id": table.id})
-
-
-def _names(source: ObjectSource) -> dict[str, str]:
-    *above, last = source.parts
-    folder, _, file = last.rpartition("/")
-    schema = above[-1] if above else folder.rpartition("/")[2]
-    table = file.partition(".")[0] if not above else last
-    return {"table": table, "schema": schema, "connection": source.connection}
 
 
 def substituted(value: T, names: Mapping[str, str]) -> T:

@@ -57,16 +57,20 @@ def is_pattern(id: str) -> bool:
 
 
 def placeholder_values(id: str, source: Source) -> dict[str, str]:
-    """What the placeholders of one table stand for, as far as its entry tells. For files ``${table}`` is the name
-    without extensions and ``${schema}`` the folder; a pattern's own are left open."""
-    values = {"id": id}
-    if isinstance(source, ObjectSource) and not is_pattern(id):
-        *above, last = source.parts
-        folder, _, file = last.rpartition("/")
-        values["connection"] = source.connection
-        values["table"] = last if above else file.partition(".")[0]
-        values["schema"] = above[-1] if above else folder.rpartition("/")[2]
-    return values
+    """What the placeholders of one table stand for, as far as its entry tells; a pattern's own are left open."""
+    return {"id": id, **(names_of(source) if isinstance(source, ObjectSource) and not is_pattern(id) else {})}
+
+
+def names_of(source: ObjectSource) -> dict[str, str]:
+    """The placeholders that a source object fills. For files ``${table}`` is the name without extensions and
+    ``${schema}`` the folder."""
+    *above, last = source.parts
+    folder, _, file = last.rpartition("/")
+    return {
+        "connection": source.connection,
+        "table": last if above else file.partition(".")[0],
+        "schema": above[-1] if above else folder.rpartition("/")[2],
+    }
 
 
 def _dotted(text: str) -> tuple[tuple[str, ...], bool]:
