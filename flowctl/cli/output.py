@@ -42,8 +42,9 @@ def write_json(document: Any) -> None:
 
 
 def write_line(text: str) -> None:
-    """One line for people on stderr."""
-    click.echo(REDACTOR.redact(text), err=True)
+    """One line for people on stderr. Not by click, which looks behind `sys.stderr` for the real stream, and so writes
+    into the middle of a progress bar."""
+    print(REDACTOR.redact(text), file=sys.stderr, flush=True)
 
 
 def write_error(error: FlowctlError, settings: OutputSettings) -> None:
