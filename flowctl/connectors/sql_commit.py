@@ -10,7 +10,7 @@ The connector brings a :class:`Transaction` that is already open, and the staged
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, assert_never
@@ -18,6 +18,7 @@ from typing import Any, Protocol, assert_never
 from flowctl.connectors import refusal
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, WriteJob
 from flowctl.errors import FlowctlError, StateConflict, TableError
+from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts, commit_from_record
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.sql import dialects, scd2
@@ -146,6 +147,12 @@ def commit_of(row: Sequence[Any]) -> Commit:
     document = dict(zip(COMMIT_COLUMNS, row, strict=True))
     position = json.loads(document["position"]) if document["position"] else None
     return commit_from_record({**document, "position": position, "void": bool(document["void"])})
+
+
+def staged_columns(present: Collection[str], job: WriteJob) -> list[Column]:
+    """Those of a batch's columns that are staged, with the target's types."""
+    own = (Column(OP_COLUMN, types.STRING), Column(DETECTED_COLUMN, types.BOOL))
+    return [column for column in (*job.columns, *own) if column.name in present]
 
 
 def observed_columns(job: WriteJob) -> Sequence[Column]:

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 from flowctl import crashpoints
 from flowctl.connectors import sql_commit
 from flowctl.connectors.base import (
-    DETECTED_COLUMN,
-    OP_COLUMN,
     Capabilities,
     CommitLookup,
     OpenContext,
@@ -89,7 +87,7 @@ class PostgresTarget:
                 return sql_commit.already_committed(newest, job.record)
             schema = commits.schema_of(connection, job.object)
             there = catalog.describe(connection, [job.object])[job.object]
-        columns = _staged_columns(frame, job)
+        columns = sql_commit.staged_columns(frame.columns, job)
         with stage_table(self.client, schema, job, columns, there) as stage:
             with sql_commit.named_refusals():
                 accepted = copy_frame(frame, columns, self.client.conninfo(), ddl.table(stage))
@@ -199,10 +197,3 @@ def _prepared(connection: psycopg.Connection[Any], job: WriteJob) -> Commit:
 def _newest(connection: psycopg.Connection[Any], job: WriteJob) -> Commit | None:
     lookup = CommitLookup(job.record.lineage, job.record.table, job.object)
     return commits.newest(connection, [lookup])[job.record.table]
-
-
-def _staged_columns(frame: DataFrame, job: WriteJob) -> list[Column]:
-    """The frame's columns with the target's types."""
-    own = (Column(OP_COLUMN, types.STRING), Column(DETECTED_COLUMN, types.BOOL))
-    there = set(frame.columns)
-    return [column for column in (*job.columns, *own) if column.name in there]

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 from flowctl import crashpoints
 from flowctl.connectors import sql_commit
 from flowctl.connectors.base import (
-    DETECTED_COLUMN,
-    OP_COLUMN,
     Capabilities,
     CommitLookup,
     OpenContext,
@@ -107,7 +105,7 @@ class SqliteTarget:
         newest = self._newest(job)
         if newest is not None and newest.seq >= job.record.seq:
             return sql_commit.already_committed(newest, job.record)
-        columns = _staged_columns(frame, job)
+        columns = sql_commit.staged_columns(frame.columns, job)
         folder = self._scratch().folder(f"mirror-{job.record.table}-{job.record.seq}")
         with sql_commit.named_refusals():
             storable(frame, columns).write.mode("overwrite").parquet(folder.url)
@@ -237,13 +235,6 @@ def _load(connection: sqlite3.Connection, batches: Iterator[Any], columns: Seque
         rows += batch.num_rows
     connection.execute("COMMIT")
     return Staged(("temp", _STAGE), tuple(column.name for column in columns), rows)
-
-
-def _staged_columns(frame: DataFrame, job: WriteJob) -> list[Column]:
-    """The frame's columns with the target's types."""
-    own = (Column(OP_COLUMN, types.STRING), Column(DETECTED_COLUMN, types.BOOL))
-    there = set(frame.columns)
-    return [column for column in (*job.columns, *own) if column.name in there]
 
 
 def _identified(connection: sqlite3.Connection, job: WriteJob, inode: str) -> Commit:
