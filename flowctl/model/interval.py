@@ -31,11 +31,11 @@ class Interval:
     lag_seconds: float = 0.0
 
     @property
-    def skip_hashes(self) -> frozenset[str]:
-        """Hashes of rows at the lower bound that append has already written."""
+    def skip_hashes(self) -> frozenset[str] | None:
+        """Hashes of the rows at the lower bound that append has already written; None: all of them."""
         match self.lower:
             case position.CursorPosition(_, ties):
-                return frozenset(ties)
+                return frozenset(ties) if ties is not None else None
             case _:
                 return frozenset()
 

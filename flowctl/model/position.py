@@ -18,10 +18,11 @@ class NoPosition:
 @dataclass(frozen=True)
 class CursorPosition:
     """Everything with a cursor up to ``at`` was consumed. ``tie_hashes`` are the row hashes (hex sha256, sorted) of
-    the rows whose cursor equals ``at`` that append has written: such rows may still arrive."""
+    the rows whose cursor equals ``at`` that append has written: such rows may still arrive. None: nobody knows which,
+    as after `flowctl state set`; append then takes all of them for written."""
 
     at: TypedValue
-    tie_hashes: tuple[str, ...] = ()
+    tie_hashes: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def to_json(position: Position) -> dict[str, Any]:
         case NoPosition():
             return {"kind": "none"}
         case CursorPosition(at, ties):
-            return {"kind": "cursor", **at.to_json(), **({"tie_hashes": list(ties)} if ties else {})}
+            return {"kind": "cursor", **at.to_json(), **({"tie_hashes": list(ties)} if ties is not None else {})}
         case FilesPosition(files):
             return {"kind": "files", "files": [[stamp.path, stamp.size, stamp.tag] for stamp in files]}
         case VersionPosition(version):
@@ -80,7 +81,8 @@ def from_json(document: Mapping[str, Any]) -> Position:
         case "none":
             return NoPosition()
         case "cursor":
-            return CursorPosition(value.from_json(document), tuple(document.get("tie_hashes", ())))
+            ties = document.get("tie_hashes")
+            return CursorPosition(value.from_json(document), tuple(ties) if ties is not None else None)
         case "files":
             return FilesPosition(tuple(FileStamp(*entry) for entry in document["files"]))
         case "version":

@@ -279,8 +279,8 @@ def _path(stamp: FileStamp) -> str:
     return stamp.path
 
 
-def _ties(recorded: Position | None) -> tuple[str, ...]:
-    return recorded.tie_hashes if isinstance(recorded, CursorPosition) else ()
+def _ties(recorded: Position | None) -> tuple[str, ...] | None:
+    return recorded.tie_hashes if isinstance(recorded, CursorPosition) else None
 
 
 def _some(names: Iterable[Any]) -> str:

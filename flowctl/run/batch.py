@@ -81,10 +81,11 @@ def without_seen(rows: DataFrame, interval: Interval, columns: Sequence[Column])
     """For append: leaves out the rows at the lower bound that an earlier run has written."""
     from pyspark.sql import functions as f
 
-    if not interval.skip_hashes or interval.read_from is None or interval.cursor_column is None:
+    hashes = interval.skip_hashes
+    if hashes == frozenset() or interval.read_from is None or interval.cursor_column is None:
         return rows
     bound = f.lit(interval.read_from.text()).cast(types.spark_ddl(interval.read_from.type))
-    seen = f.expr(row_hash_sql(columns)).isin(sorted(interval.skip_hashes))
+    seen = f.expr(row_hash_sql(columns)).isin(sorted(hashes)) if hashes is not None else f.lit(True)
     return rows.where(~(f.coalesce(named(interval.cursor_column) == bound, f.lit(False)) & seen))
 
 

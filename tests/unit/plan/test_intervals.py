@@ -45,6 +45,13 @@ def test_append_leaves_out_the_rows_at_the_bound_that_it_has_written():
     assert made.interval.skip_hashes == {"aa", "bb"}
 
 
+def test_append_takes_all_rows_at_a_position_that_somebody_has_set_for_written():
+    made = find(table(mode="append", cursor=Cursor("updated_at")), source(), head(cursor(NEW)), cursor(OLD), "cursor")
+    assert made.interval.skip_hashes is None
+    first = find(table(mode="append", cursor=Cursor("updated_at")), source(), head(cursor(NEW)), None, "cursor")
+    assert first.interval.skip_hashes == frozenset()
+
+
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
