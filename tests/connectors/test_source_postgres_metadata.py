@@ -236,7 +236,7 @@ def test_connection_errors_say_what_to_do(postgres_server: str) -> None:
     wrong = [
         (_as_user(postgres_server, "etl", "not-this-one"), TableError, "Check user, password"),
         (postgres_server.rpartition("/")[0] + "/no_such_database", TableError, "Check user, password, database"),
-        ("postgresql://etl:x@127.0.0.1:1/shop", TransientError, "check that the server is up"),
+        ("postgresql://etl:x@127.0.0.1:1/shop", TransientError, "Check that the server is up"),
     ]
     for url, kind, hint in wrong:
         with opened("postgres", url=url) as connector, pytest.raises(kind) as failed:
