@@ -43,5 +43,5 @@ def _require_drivers(type: str, capabilities: Capabilities) -> None:
         extra = capabilities.extra or type
         raise FlowctlError(
             f"connections of type {type} need {', '.join(missing)}, which is not installed",
-            hint=f"Pip install 'flowctl[{extra}]'",
+            hint=f"Install it: pip install 'flowctl[{extra}]'",
         )

@@ -41,7 +41,7 @@ def ensure(needed: Collection[str], say: Callable[[str], None] | None = None) ->
     through ``say`` (default: standard error). Raises :class:`JarsMissing`."""
     unknown = sorted(set(needed) - set(sets()))
     if unknown:
-        raise JarsMissing(f"unknown jar sets {unknown}", hint=f"Ivy.xml knows {', '.join(sets())}")
+        raise JarsMissing(f"unknown jar sets {unknown}", hint=f"`ivy.xml` knows {', '.join(sets())}")
     folder = home() / "jars"
     files = [folder / name for of, names in sets().items() if of in needed for name in names]
     if _missing(files):
@@ -136,7 +136,7 @@ def spark_jars() -> Path:
     """The folder of pyspark's own jars; found without importing pyspark, which costs half a second."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarsMissing("pyspark is not installed here", hint="Pip install flowctl into this Python again")
+        raise JarsMissing("pyspark is not installed here", hint="Install flowctl into this Python again")
     return Path(spec.origin).parent / "jars"
 
 
