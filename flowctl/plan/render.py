@@ -159,8 +159,8 @@ def _rows(step: Step) -> str:
     if rows.value is not None:
         exact = "" if rows.method == "count" else "≈ "
         parts.append(f"{exact}{rows.value:,}  ({_METHODS[rows.method]})")
-    elif rows.method == "unknown" and step.interval is not None and step.interval.cursor_column is not None:
-        parts += ["not counted  (--estimate count)"] * (not step.record_only)
+    elif rows.method == "unknown" and not step.record_only and step.interval and step.interval.cursor_column:
+        parts.append("not counted  (--estimate count)")
     if rows.bytes is not None:
         parts.append(_size(rows.bytes))
     return "  ".join(parts)

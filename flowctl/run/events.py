@@ -113,8 +113,8 @@ def describe_counts(counts: RowCounts, seconds: float) -> str:
         parts = [f"{counts.read:,} read, nothing to change" if counts.read else "no rows"]
     elif counts.read and counts.read != counts.inserted:
         parts = [f"{counts.read:,} read", *parts]
-    has_rate = counts.read is not None and counts.read >= _RATE_ROWS and seconds >= _RATE_SECONDS
-    rate = f" ({(counts.read or 0) / seconds:,.0f} rows/s)" if has_rate else ""
+    read = counts.read or 0
+    rate = f" ({read / seconds:,.0f} rows/s)" if read >= _RATE_ROWS and seconds >= _RATE_SECONDS else ""
     return (", ".join(parts) or "done") + rate
 
 
