@@ -1,0 +1,118 @@
+"""The actions of Delta's log that flowctl writes itself, and the one act that commits them.
+
+A commit file is created only if its version is free, as every Delta writer does (Delta protocol, *Delta Log Entries*).
+``deltalake`` refuses to write tables with type widening, and neither it nor Sail tells Delta the number under which a
+batch is committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flowctl import __version__
+from flowctl.connectors.base import WriteJob
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.statements import DELETION_VECTORS, FEATURE, table_properties
+from flowctl.connectors.delta.types import schema_json
+from flowctl.errors import TransientError
+from flowctl.spec.storage import local_path, scheme
+
+Action = dict[str, Any]
+
+#: Metrics of a commit that writes nothing.
+EMPTY = {"numFiles": "0", "numOutputRows": "0", "numOutputBytes": "0"}
+
+
+def commit_info(
+    record: Mapping[str, Any], operation: str, parameters: Mapping[str, str], metrics: Mapping[str, str]
+) -> Action:
+    """``record`` becomes ``userMetadata``; ``metrics`` are Delta's, by name, as text."""
+    info = {
+        "timestamp": now(),
+        "operation": operation,
+        "operationParameters": dict(parameters),
+        "isBlindAppend": parameters.get("mode") == "Append",
+        "operationMetrics": dict(metrics),
+        "userMetadata": json.dumps(record),
+        "engineInfo": f"flowctl/{__version__}",
+    }
+    return {"commitInfo": info}
+
+
+def now() -> int:
+    """Milliseconds since 1970, as Delta writes times."""
+    return int(time.time() * 1000)
+
+
+def transaction(app: str, seq: int) -> Action:
+    """Delta's own memory of the newest number of an application (Delta protocol, *Transaction Identifiers*)."""
+    return {"txn": {"appId": app, "version": seq, "lastUpdated": now()}}
+
+
+def protocol(job: WriteJob) -> Action:
+    """Of a table that flowctl makes; the same features that Spark gives it."""
+    properties = table_properties(job.layout)
+    features = ["typeWidening", "timestampNtz"]
+    if properties[DELETION_VECTORS] == "true":
+        features.append("deletionVectors")
+    return {
+        "protocol": {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": features,
+            "writerFeatures": [*features, "appendOnly", "invariants"],
+        }
+    }
+
+
+def metadata(job: WriteJob, target_id: str) -> Action:
+    return {
+        "metaData": {
+            "id": target_id,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema_json(job.columns),
+            "partitionColumns": list(job.layout.partition_by),
+            "configuration": {
+                name: value for name, value in table_properties(job.layout).items() if not name.startswith(FEATURE)
+            },
+            "createdTime": now(),
+        }
+    }
+
+
+def publish(location: TableLocation, version: int, actions: Sequence[Action]) -> bool:
+    """Creates the commit file of ``version`` in one act; False when somebody else has it."""
+    content = "".join(json.dumps(action) + "\n" for action in actions).encode()
+    path = f"{location.url}/_delta_log/{version:020}.json"
+    if scheme(location.url) == "file":
+        return _create_on_disk(local_path(path), content)
+    try:
+        location.file_system().pipe_file(path, content, mode="create")
+    except FileExistsError:
+        return False
+    except OSError as error:  # some stores answer a lost race with an error that s3fs does not know
+        if "PreconditionFailed" in str(error) or "412" in str(error):
+            return False
+        raise TransientError(f"{path} could not be written: {error}") from error
+    return True
+
+
+def _create_on_disk(path: Path, content: bytes) -> bool:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.parent / f".{path.name}.{uuid.uuid4().hex}.tmp"
+    whole.write_bytes(content)
+    try:
+        os.link(whole, path)
+    except FileExistsError:
+        return False
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            whole.unlink()
+    return True
