@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from flowctl.connectors.base import Connector, ReadRequest, Relation
-from flowctl.connectors.postgres.reading import jdbc_text
+from flowctl.connectors.postgres.jdbc_reading import jdbc_text
 from flowctl.connectors.postgres.splits import default_splits, number_ranges, page_ranges
 from flowctl.errors import TableError, TransientError
 from flowctl.spec.spec import ReadHints

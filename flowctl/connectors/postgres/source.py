@@ -1,4 +1,4 @@
-"""PostgreSQL as a direct source: metadata through psycopg, rows through Spark's JDBC source in one snapshot."""
+"""PostgreSQL as a direct source: metadata through psycopg, rows through Spark in one snapshot."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.base import Capabilities, Head, HeadRequest, Relation, Snapshot
+from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.postgres import catalog
 from flowctl.connectors.postgres.client import Client, from_driver
 from flowctl.connectors.postgres.conditions import bare_query, head, head_query
 from flowctl.connectors.postgres.failures import named
-from flowctl.connectors.postgres.reading import PostgresSnapshot
+from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader
 from flowctl.connectors.postgres.snapshot import hold_snapshot
 from flowctl.errors import TableError
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
@@ -87,8 +88,9 @@ class PostgresSource:
     def snapshot(
         self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
     ) -> Iterator[Snapshot]:
+        reader: Reader = "jdbc" if has_jvm(spark) else "arrow"
         with (
             hold_snapshot(self.client, relation, info.extra.get("kind")) as held,
             named(self.client, held, relation, info),
         ):
-            yield PostgresSnapshot(spark, self.client, held, relation, info, hints)
+            yield PostgresSnapshot(spark, self.client, held, relation, info, hints, reader)

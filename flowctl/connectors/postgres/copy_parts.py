@@ -1,0 +1,189 @@
+"""What executors run to read one part: ``COPY … TO STDOUT``, parsed by pyarrow with the declared types.
+
+PostgreSQL's CSV tells null (nothing) from the empty string (``""``), and its texts are what Arrow's parsers take:
+they read the years 1 to 9999 and refuse infinity, BC, NaN in a decimal and digits that do not fit. So values need no
+detour through numbers; only bytes (hex) and arrays (JSON) are rebuilt here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSource
+
+#: In which text a column travels: the type's own, hexadecimal digits, or a JSON array of texts.
+Form = Literal["plain", "hex", "json"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column to come. ``refusal`` is raised for a value that is not exactly of ``type``."""
+
+    name: str
+    type: pa.DataType
+    form: Form
+    refusal: str
+
+
+def copying_source(
+    name: str,
+    schema: str,
+    conninfo: str,
+    init_statement: str,
+    queries: Sequence[str],
+    fields: Sequence[Field],
+    own_texts: Sequence[str],
+) -> type[DataSource]:
+    """A data source for ``spark.dataSource.register`` with one part per query. Errors are ``RuntimeError`` with a
+    SQLSTATE or a refusal, without values; one that holds any of ``own_texts`` says so in full.
+
+    Executors have pyspark, psycopg and pyarrow but perhaps no flowctl: the classes are pickled by value because they
+    are made here, and so must use nothing of this module. The credentials in ``conninfo`` travel inside them; no plan
+    and no option shows them."""
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+    columns = [(field.name, field.type, field.form, field.refusal) for field in fields]
+    own, block_bytes, ping_milliseconds = tuple(own_texts), 1 << 20, 1000
+
+    class Parts(DataSourceReader):  # type: ignore[misc]
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(query) for query in queries]
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            return batches(partition.value)
+
+    class Source(DataSource):  # type: ignore[misc]
+        @classmethod
+        def name(cls) -> str:
+            return name
+
+        def schema(self) -> str:
+            return schema
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return Parts()
+
+    def batches(query: str) -> Iterator[Any]:
+        import psycopg
+
+        statement = f"COPY ({query}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')".encode()
+        try:
+            with psycopg.connect(conninfo) as connection:
+                connection.execute(init_statement)
+                with connection.cursor().copy(statement):
+                    for block in blocks(connection.pgconn):
+                        yield parsed(block)
+        except psycopg.Error as error:
+            raise RuntimeError(told(error)) from None  # the driver's own text may hold values
+
+    def blocks(pgconn: Any) -> Iterator[bytearray]:
+        """Whole rows, about a MiB at a time. PostgreSQL sends a message a row; psycopg's own loop around each of them
+        costs more than parsing it. While nothing is there, other threads of this process may run."""
+        import select
+
+        from psycopg.errors import error_from_result
+        from psycopg.pq import ExecStatus
+
+        readable = select.poll()
+        readable.register(pgconn.socket, select.POLLIN)
+        block = bytearray()
+        while True:
+            size, row = pgconn.get_copy_data(1)
+            if size > 0:
+                block += row
+            elif size == 0:
+                if len(block) >= block_bytes:
+                    yield block
+                    block = bytearray()
+                readable.poll(ping_milliseconds)
+                pgconn.consume_input()
+            else:
+                break
+        while (result := pgconn.get_result()) is not None:
+            if result.status != ExecStatus.COMMAND_OK:
+                raise error_from_result(result)
+        if block:
+            yield block
+
+    def parsed(block: bytearray) -> Any:
+        import re
+
+        import pyarrow as pa
+        from pyarrow import csv
+
+        names = [str(at) for at in range(len(columns))]
+        if block.startswith(b"\xef\xbb\xbf"):
+            block = bytearray(b"\xef\xbb\xbf") + block  # the first would be taken for a file's byte order mark
+        try:
+            table = csv.read_csv(
+                pa.py_buffer(block),
+                csv.ReadOptions(column_names=names, use_threads=False, block_size=len(block) + 1),
+                csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+                csv.ConvertOptions(
+                    column_types={
+                        at: kind if form == "plain" else pa.string()
+                        for at, (_, kind, form, _) in zip(names, columns, strict=True)
+                    },
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                    true_values=["t"],
+                    false_values=["f"],
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            found = re.search(r"CSV column #(\d+):", str(error))
+            why = columns[int(found[1])][3] if found else "what PostgreSQL sent is not the CSV that was asked for"
+            raise RuntimeError(why) from None  # Arrow's text holds the value
+        whole = [column.combine_chunks() for column in table.columns]
+        arrays = [rebuilt(values, *column[1:]) for values, column in zip(whole, columns, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, names=[column[0] for column in columns])
+
+    def rebuilt(values: Any, kind: Any, form: Form, refusal: str) -> Any:
+        if form == "plain":
+            return values
+        return unhexed(values) if form == "hex" else listed(values, kind, refusal)
+
+    def unhexed(digits: Any) -> Any:
+        """Two digits a byte, so the offsets of the bytes are half of those of the digits."""
+        import binascii
+
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        validity, offsets, data = digits.buffers()
+        ends = pa.Array.from_buffers(pa.int32(), len(digits) + 1, [None, offsets])
+        raw = binascii.unhexlify(memoryview(data)[: ends[-1].as_py()]) if data is not None else b""
+        halves = pc.shift_right(ends, 1).buffers()[1]
+        return pa.Array.from_buffers(pa.binary(), len(digits), [validity, halves, pa.py_buffer(raw)])
+
+    def listed(texts: Any, kind: Any, refusal: str) -> Any:
+        """One-dimensional arrays only: the elements of a nested one are no texts."""
+        import json
+
+        import pyarrow as pa
+
+        rows = [None if text is None else json.loads(text) for text in texts.to_pylist()]
+        try:
+            if kind.value_type == pa.binary():
+                rows = [row and [each and bytes.fromhex(each[2:]) for each in row] for row in rows]  # after \x
+                return pa.array(rows, kind)
+            return pa.array(rows, pa.list_(pa.string())).cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError):
+            raise RuntimeError(refusal) from None
+
+    def told(error: Any) -> str:
+        import re
+
+        state, message = error.sqlstate, error.diag.message_primary or str(error)
+        if state is None:
+            return f"SQLSTATE 08006: {message}"  # the connection was lost or never made
+        if state[:2] in ("22", "23", "38", "39", "P0", "XX") and not any(text in message for text in own):
+            message = re.sub(r'".*"', "…", message, flags=re.DOTALL)  # which may be a value
+        return f"SQLSTATE {state}: ERROR: {message}"
+
+    return Source
