@@ -56,8 +56,11 @@ def s3_bucket(s3_server: s3.S3Server) -> str:
 
 @pytest.fixture(scope="session")
 def spark_url(request: pytest.FixtureRequest) -> str:
-    """Where the shared Spark is: ``local[2]``, or a Spark Connect server with ``FLOWCTL_TEST_SPARK=connect``. One
-    process has one kind only: pyspark's functions ask a variable of the process which kind of column to make."""
+    """Where the shared Spark is: ``local[2]``; with ``FLOWCTL_TEST_SPARK`` a Spark Connect server (``connect``) or Sail
+    (``sail``). One process has one kind only: pyspark's functions ask a variable of the process which kind of column to
+    make."""
+    if os.environ.get("FLOWCTL_TEST_SPARK") == "sail":
+        return "sail"
     if os.environ.get("FLOWCTL_TEST_SPARK") == "connect":
         return str(request.getfixturevalue("connect_server"))
     return "local[2]"

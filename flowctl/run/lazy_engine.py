@@ -12,7 +12,7 @@ from flowctl.connectors import registry
 from flowctl.run.session import Engine, open_engine
 from flowctl.run.sizing import is_interpreted, size_of_run
 from flowctl.spec.spec import Spec, SqlSource, TableSpec
-from flowctl.spec.storage import hadoop_conf, scheme
+from flowctl.spec.storage import deltalake_options, hadoop_conf, scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,12 +61,21 @@ def engine_for(
     types = {spec.connections[name].type for table in tables for name in _connections(table)}
     jars = {jar for kind in types for jar in registry.capabilities(kind).jars}
     conf = {key: value for url in _urls(spec) for key, value in hadoop_conf(url, spec.storage).items()}
+    environment = {key: value for url in _urls(spec) for key, value in deltalake_options(url, spec.storage).items()}
     if any(scheme(url) == "s3" for url in _urls(spec)):
         jars.add("s3a")
 
     def start(stack: ExitStack) -> Engine:
         return stack.enter_context(
-            open_engine(spec.spark, jars, conf, size_of_run(rows.values()), verbose=verbose, say=say)
+            open_engine(
+                spec.spark,
+                jars,
+                conf,
+                size_of_run(rows.values()),
+                storage_environment=environment,
+                verbose=verbose,
+                say=say,
+            )
         )
 
     return LazyEngine(start, rows)

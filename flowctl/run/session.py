@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from flowctl.connectors.engine import ENGINE_KEY, SAIL
 from flowctl.errors import FlowctlError
-from flowctl.run import archive, jars, java
+from flowctl.run import archive, jars, java, sail
 from flowctl.run.scratch import scratch_folder
 from flowctl.run.spark_conf import (
     INTERPRETED,
@@ -31,6 +32,7 @@ from flowctl.run.spark_conf import (
     conf_for,
     is_connect,
     is_local,
+    is_sail,
     session_conf,
     this_machine,
 )
@@ -98,17 +100,23 @@ def open_engine(
     storage_conf: Mapping[str, str],
     size: Size,
     *,
+    storage_environment: Mapping[str, str] | None = None,
     verbose: bool = False,
     say: Callable[[str], None] | None = None,
     stop_seconds: float = 10.0,
 ) -> Iterator[Engine]:
     """Starts (or reaches) Spark and ends it again, interrupting what still runs. ``jar_sets`` are those of
     ``CAPABILITIES.jars``; ``storage_conf`` are Spark settings with credentials (``spark.hadoop.…``), kept off every
-    command line. ``verbose`` passes the JVM's own output on to standard error; ``say`` gets what there is to say about
-    jars; ``stop_seconds`` is what the JVM gets for ending by itself. Raises :class:`EngineFailed`,
-    :class:`java.JavaMissing`, :class:`jars.JarsMissing`."""
+    command line, ``storage_environment`` the same as variables for Sail. ``verbose`` passes the JVM's own output on to
+    standard error; ``say`` gets what there is to say about jars; ``stop_seconds`` is what the JVM gets for ending by
+    itself. Raises :class:`EngineFailed`, :class:`java.JavaMissing`, :class:`jars.JarsMissing`,
+    :class:`sail.SailMissing`."""
     if is_connect(settings.url):
         with _connect(settings, jar_sets, storage_conf, size) as engine:
+            yield engine
+        return
+    if is_sail(settings.url):
+        with _sail(settings, storage_environment or {}, size, verbose) as engine:
             yield engine
         return
     found = java.find()
@@ -254,22 +262,41 @@ def _connect(
     settings: SparkSettings, jar_sets: Collection[str], storage_conf: Mapping[str, str], size: Size
 ) -> Iterator[Engine]:
     _require_listener(settings.url)
+    conf = session_conf(settings, size, with_delta="delta" in jar_sets)
+    # Hadoop's settings have no prefix in a session, unlike in an application.
+    conf |= {name.removeprefix("spark.hadoop."): value for name, value in storage_conf.items()}
+    with _client(settings.url, conf) as engine:
+        _require_extensions(engine.spark, jar_sets)
+        yield engine
+
+
+@contextmanager
+def _sail(
+    settings: SparkSettings, storage_environment: Mapping[str, str], size: Size, verbose: bool
+) -> Iterator[Engine]:
+    conf = {**session_conf(settings, size, with_delta=False), ENGINE_KEY: SAIL}
+    memory = this_machine().memory // 2
+    with (
+        scratch_folder() as scratch,
+        sail.server(storage_environment, memory, scratch, verbose=verbose) as url,
+        _client(url, conf) as engine,
+    ):
+        yield engine
+
+
+@contextmanager
+def _client(url: str, conf: Mapping[str, str]) -> Iterator[Engine]:
+    """Sessions of a Spark Connect server."""
     # pyspark's functions ask this variable which kind of column they shall make.
     with _environment({"SPARK_CONNECT_MODE_ENABLED": "1"}):
         from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-        conf = session_conf(settings, size, with_delta="delta" in jar_sets)
-        # Hadoop's settings have no prefix in a session, unlike in an application.
-        conf |= {name.removeprefix("spark.hadoop."): value for name, value in storage_conf.items()}
-
         def new_session() -> SparkSession:
-            session = ConnectSession.builder.remote(settings.url).create()
+            session = ConnectSession.builder.remote(url).create()
             _apply(session, conf)
             return session
 
-        spark = new_session()
-        _require_extensions(spark, jar_sets)
-        engine = Engine(spark, is_connect=True, log=None, _new_session=new_session)
+        engine = Engine(new_session(), is_connect=True, log=None, _new_session=new_session)
         try:
             yield engine
         finally:

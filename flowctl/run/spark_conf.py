@@ -77,6 +77,10 @@ def is_connect(url: str) -> bool:
     return url.startswith("sc://")
 
 
+def is_sail(url: str) -> bool:
+    return url == "sail"
+
+
 def conf_for(
     settings: SparkSettings,
     size: Size,
@@ -125,6 +129,8 @@ def conf_for(
 
 def session_conf(settings: SparkSettings, size: Size, *, with_delta: bool) -> dict[str, str]:
     """The part that belongs to sessions, which a Spark Connect client sets too: the spec's own, then the invariants."""
+    if is_sail(settings.url):
+        return {**settings.conf, **{name: value for name, value in INVARIANTS.items() if "delta" not in name}}
     chosen = dict(INTERPRETED) if size == "small" and not is_connect(settings.url) else {}
     if size == "small":
         chosen["spark.databricks.delta.snapshotPartitions"] = "2"

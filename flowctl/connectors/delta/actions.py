@@ -31,7 +31,7 @@ EMPTY = {"numFiles": "0", "numOutputRows": "0", "numOutputBytes": "0"}
 
 
 def commit_info(
-    record: Mapping[str, Any], operation: str, parameters: Mapping[str, str], metrics: Mapping[str, str]
+    record: Mapping[str, Any] | None, operation: str, parameters: Mapping[str, str], metrics: Mapping[str, str]
 ) -> Action:
     """``record`` becomes ``userMetadata``; ``metrics`` are Delta's, by name, as text."""
     info = {
@@ -40,7 +40,7 @@ def commit_info(
         "operationParameters": dict(parameters),
         "isBlindAppend": parameters.get("mode") == "Append",
         "operationMetrics": dict(metrics),
-        "userMetadata": json.dumps(record),
+        **({"userMetadata": json.dumps(record)} if record is not None else {}),
         "engineInfo": f"flowctl/{__version__}",
     }
     return {"commitInfo": info}
@@ -116,3 +116,9 @@ def _create_on_disk(path: Path, content: bytes) -> bool:
         with contextlib.suppress(FileNotFoundError):
             whole.unlink()
     return True
+
+
+def removed(file: Mapping[str, Any]) -> Action:
+    """What takes the file of an ``add`` out of the table."""
+    kept = {name: file[name] for name in ("path", "partitionValues", "size", "deletionVector", "stats") if name in file}
+    return {"remove": {**kept, "deletionTimestamp": now(), "dataChange": True, "extendedFileMetadata": True}}

@@ -48,12 +48,16 @@ def _placement(layout: Layout) -> str:
     return ""
 
 
+def add_column(table: str, column: Column) -> str:
+    return f"ALTER TABLE {table} ADD COLUMNS ({quoted(column.name)} {types.spark_ddl(column.type)})"
+
+
 def altered(table: str, change: SchemaChange, has_type_widening: bool) -> SchemaChange:
     """The change with the statement that makes it; unchanged when Delta needs none."""
     column, new = quoted(change.column), change.new
     match change.action:
         case "add" | "text" if new is not None:
-            statement = f"ALTER TABLE {table} ADD COLUMNS ({column} {types.spark_ddl(new)})"
+            statement = add_column(table, Column(change.column, new))
         case "widen" if new is not None:
             statement = f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {types.spark_ddl(new)}"
             if not has_type_widening:

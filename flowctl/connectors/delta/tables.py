@@ -23,7 +23,7 @@ def prepare(spark: SparkSession, location: TableLocation, job: WriteJob) -> str:
     """
     before = _info(location, job)
     if before is not None:
-        _check(location, job, before)
+        check(location, job, before)
     failure: Exception | None = None
     for statement in job.statements:
         try:
@@ -32,7 +32,7 @@ def prepare(spark: SparkSession, location: TableLocation, job: WriteJob) -> str:
             failure = failure or error
     after = _info(location, job)
     if after is not None and (job.replace or job.mode == "truncate" or not _missing(after, job.columns)):
-        _check(location, job, after)
+        check(location, job, after)
         return after.identity
     if failure is not None:
         raise failure
@@ -47,7 +47,7 @@ def _info(location: TableLocation, job: WriteJob) -> TableInfo | None:
     return log.table_info(job.object, table) if table is not None else None
 
 
-def _check(location: TableLocation, job: WriteJob, info: TableInfo) -> None:
+def check(location: TableLocation, job: WriteJob, info: TableInfo) -> None:
     if log.RETENTION in info.extra["properties"]:
         raise StoppedByPolicy(
             f"{location.url} has {log.RETENTION}: Delta would forget which numbers were committed",
@@ -87,3 +87,9 @@ def overwrite_with_schema(location: TableLocation, frame: DataFrame, job: WriteJ
     elif job.layout.cluster_by:
         writer = writer.clusterBy(*job.layout.cluster_by)
     writer.save(location.spark_path)
+
+
+def column_names(location: TableLocation) -> list[str]:
+    """In the table's order; none when it is not there."""
+    table = log.open_table(location)
+    return [field.name for field in table.schema().fields] if table is not None else []

@@ -13,9 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from flowctl.connectors.base import Capabilities, CommitLookup, Scratch, WriteJob
-from flowctl.connectors.delta import batch, history, log, statements, tables, transaction, void
+from flowctl.connectors.delta import history, log, statements, transaction, void
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.connectors.delta.writers import Numbered, Writer, writer_for
 from flowctl.errors import FlowctlError, StateConflict
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
@@ -66,9 +67,9 @@ class DeltaTarget:
         app = log.app_id(job.record.lineage, job.record.table)
         done = transaction.read_back(location, app, job.record.record())
         if done is None:
-            target_id = tables.prepare(spark, location, job)
-            record = replace(job.record, target_id=target_id)
-            done = self._commit(spark, location, frame, replace(job, record=record))
+            writer = writer_for(spark, self._scratch)
+            record = replace(job.record, target_id=writer.prepare(location, job))
+            done = self._commit(spark, writer, location, frame, replace(job, record=record))
             log.keep_copy(location, app, done)
         elif done.record["void"]:
             raise StateConflict(
@@ -90,22 +91,22 @@ class DeltaTarget:
     def put_aside(
         self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
     ) -> None:
-        history.put_aside(spark, self._location(object), frame, columns, job)
+        history.put_aside(writer_for(spark, self._scratch), self._location(object), frame, columns, job)
 
     def lease_folder(self, object: ObjectName) -> str:
         # Not inside the table's folder: for Delta's catalog a path that exists is a table: CREATE would do nothing.
         folder, _, name = self._location(object).url.rpartition("/")
         return f"{folder}/_flowctl/lease/{name}"
 
-    def _commit(self, spark: SparkSession, location: TableLocation, frame: DataFrame, job: WriteJob) -> LoggedCommit:
+    def _commit(
+        self, spark: SparkSession, writer: Writer, location: TableLocation, frame: DataFrame, job: WriteJob
+    ) -> LoggedCommit:
         if job.mode == "scd2":
             if self._scratch is None:
                 raise FlowctlError("a Delta target was opened without a buffer", hint="Only apply can write it")
-            return history.commit(spark, location, frame, job, self._scratch)
-        app = log.app_id(job.record.lineage, job.record.table)
-        with batch.view_of(batch.with_operations(frame)) as view:
-            write = _statement(spark, location, frame, view, job)
-            return transaction.commit(spark, location, app, job.record.record(), write, job.before_commit)
+            return history.commit(spark, writer, location, frame, job, self._scratch)
+        number = Numbered(log.app_id(job.record.lineage, job.record.table), job.record.record())
+        return writer.put(location, number, frame, job)
 
     def _location(self, object: ObjectName) -> TableLocation:
         return location_of(self._root, object, self._storage)
@@ -125,22 +126,6 @@ class DeltaTarget:
 def _at_once(ask: Callable[[Question], Answer], questions: Mapping[Name, Question]) -> dict[Name, Answer]:
     with ThreadPoolExecutor(min(_READERS, len(questions) or 1)) as pool:
         return dict(zip(questions, pool.map(ask, questions.values()), strict=True))
-
-
-def _statement(
-    spark: SparkSession, location: TableLocation, frame: DataFrame, view: str, job: WriteJob
-) -> Callable[[], object]:
-    """The one data statement of append, truncate and merge, ready to run."""
-    table, present = location.identifier, frame.columns
-    if job.replace or job.mode == "truncate":
-        if tables.has_other_columns(location, job.columns):
-            return lambda: tables.overwrite_with_schema(location, batch.alive(frame, job.columns), job)
-        sql = statements.overwrite(table, view, job.columns, present)
-    elif job.mode == "append":
-        sql = statements.insert(table, view, job.columns, present)
-    else:
-        sql = statements.merge(location, view, job, present, batch.key_bounds(frame, job))
-    return lambda: spark.sql(sql).collect()
 
 
 def _as_commit(logged: LoggedCommit, job: WriteJob) -> Commit:

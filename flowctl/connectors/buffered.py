@@ -1,0 +1,21 @@
+"""A frame worked out once: written to the buffer and read back, it is the same rows however often it is used.
+
+Not by ``localCheckpoint``: pyspark 4.1's Connect client takes its result for one of the thread's first session,
+whatever the frame's own is; and not by ``persist``, which reads anew after a write.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.base import Scratch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def buffered(frame: DataFrame, name: str, scratch: Scratch) -> DataFrame:
+    """``name`` is the folder's, for people who look into a buffer."""
+    folder = scratch.folder(name)
+    frame.write.mode("overwrite").parquet(folder.url)
+    return frame.sparkSession.read.schema(frame.schema).parquet(folder.url)

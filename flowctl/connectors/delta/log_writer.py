@@ -1,0 +1,177 @@
+"""Commits that flowctl writes itself, for an engine whose own commits cannot carry our number (Sail).
+
+Spark with Delta is told a number by settings of its session, and skips one that it has seen. Sail ignores those
+settings, and keeps our record on some statements only. So it computes and writes files, and the commit is ours:
+
+- The engine writes the new rows as files that no reader sees yet (:mod:`flowctl.connectors.delta.shadow`).
+- One commit file then says everything at once: our record, Delta's ``txn`` with our number, a changed schema, the files
+  that go and those that come.
+- It is created only as the version right after the one that everything was worked out from. Whoever else committed in
+  between, a zombie of our own run or a foreign writer, makes that fail, and the batch is worked out anew.
+
+So exactly the same holds as with Spark: a number lands once or never, whoever is killed or late. append only adds, so
+it may take the next free version instead of starting again, once it has seen that its number is still free there.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from flowctl import crashpoints
+from flowctl.connectors.base import WriteJob
+from flowctl.connectors.delta import actions, log, replay, shadow, tables, transaction
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.connectors.delta.replay import Action, LogSnapshot
+from flowctl.connectors.delta.schemas import with_columns
+from flowctl.errors import TableError, TransientError
+from flowctl.model.table_info import TableInfo
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Features under which a commit may add and remove files without doing more than that.
+KNOWN_FEATURES = frozenset(
+    {"appendOnly", "invariants", "deletionVectors", "timestampNtz", "typeWidening", "vacuumProtocolCheck"}
+)
+_TRIES = 10
+#: Delta's own default: readers need not look at more commits than this.
+_CHECKPOINT_EVERY = 10
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one commit does to the files: ``frame`` (None: no rows) comes, ``removed`` go. ``metrics`` are Delta's."""
+
+    operation: str
+    frame: DataFrame | None
+    removed: tuple[Action, ...] = ()
+    metrics: Mapping[str, int] | None = None
+
+    @property
+    def only_adds(self) -> bool:
+        return not self.removed and self.operation == "WRITE"
+
+
+def prepare(location: TableLocation, job: WriteJob) -> str:
+    """Makes the table where there is none; returns its id. Columns are changed by the commit itself."""
+    info = made(location, job)
+    tables.check(location, job, info)
+    return info.identity
+
+
+def made(location: TableLocation, job: WriteJob) -> TableInfo:
+    """The table, made empty where there is none. Two who make it at once find the one that came first."""
+    if log.open_table(location) is None:
+        told = actions.commit_info(None, "CREATE TABLE", {}, {})
+        actions.publish(location, 0, [told, actions.protocol(job), actions.metadata(job, str(uuid.uuid4()))])
+    table = log.open_table(location)
+    if table is None:
+        raise TransientError(f"{location.url} was removed as it was made")
+    info = log.table_info(job.object, table)
+    refuse_features(location.url, info.extra["features"], info.extra["properties"])
+    return info
+
+
+def refuse_features(place: str, features: Sequence[str], properties: Mapping[str, str]) -> None:
+    """:class:`TableError` for a table whose writers must do more than write files."""
+    more = sorted(set(features) - KNOWN_FEATURES)
+    if properties.get("delta.appendOnly") == "true":
+        more.append("appendOnly")
+    if more:
+        raise TableError(
+            f"{place} has the Delta features {', '.join(more)}, which flowctl cannot write without Spark",
+            hint="Use spark.url local[*] for this flow",
+        )
+
+
+def commit(
+    location: TableLocation,
+    app: str,
+    job: WriteJob,
+    record: Mapping[str, Any],
+    work_out: Callable[[LogSnapshot, ExitStack], Change],
+) -> LoggedCommit:
+    """Commits what ``work_out`` makes of the table's newest version as number ``record["seq"]`` of ``app``.
+
+    ``job`` says the table's columns afterwards, and ``work_out`` is given them in the snapshot's metadata; what it puts
+    on the stack lives until its frame is written. Errors as :func:`flowctl.connectors.delta.transaction.commit`.
+    """
+    table = log.open_table(location)
+    if table is None:
+        raise TableError(f"there is no table {location.url}", hint="It was dropped since the plan was made; plan again")
+    # Asked of this very version or a later one: a number that lands afterwards takes the version that we need.
+    snapshot = replay.replayed(location, table.version())
+    if done := transaction.read_back(location, app, record):
+        return done
+    metadata = with_columns(snapshot.metadata, job.columns, replaces=job.replace or job.mode == "truncate")
+    with ExitStack() as stack:
+        change = work_out(replace(snapshot, metadata=metadata), stack)
+        added = shadow.written(location, metadata, change.frame) if change.frame is not None else []
+    job.before_commit()
+    crashpoints.reached("in_commit", job.record.table)
+    told = actions.commit_info(record, change.operation, _parameters(change), _metrics(change, added))
+    changed = [{"metaData": metadata}] if metadata != snapshot.metadata else []
+    content = [told, actions.transaction(app, record["seq"]), *changed]
+    content += [actions.removed(file) for file in change.removed] + [{"add": file} for file in added]
+    return _published(location, app, record, snapshot, change, content)
+
+
+def _published(
+    location: TableLocation,
+    app: str,
+    record: Mapping[str, Any],
+    snapshot: LogSnapshot,
+    change: Change,
+    content: Sequence[Action],
+) -> LoggedCommit:
+    version = snapshot.version + 1
+    for _ in range(_TRIES if change.only_adds else 1):
+        if actions.publish(location, version, content):
+            _checkpoint(location, version)
+            break
+        if done := transaction.read_back(location, app, record):
+            return done
+        table = log.open_table(location)
+        if table is None or not _same_table(replay.replayed(location, table.version()), snapshot):
+            break
+        version = table.version() + 1
+    done = transaction.read_back(location, app, record)
+    if done is None:
+        raise TransientError(f"another writer committed to {location.url} at the same moment")
+    return done
+
+
+def _same_table(now: LogSnapshot, before: LogSnapshot) -> bool:
+    return (now.metadata, now.protocol) == (before.metadata, before.protocol)
+
+
+def _parameters(change: Change) -> dict[str, str]:
+    if change.operation != "WRITE":
+        return {}
+    return {"mode": "Overwrite" if change.removed else "Append", "partitionBy": "[]"}
+
+
+def _metrics(change: Change, added: Sequence[Action]) -> dict[str, str]:
+    """Named and written as Delta does."""
+    counted = {
+        "numFiles": len(added),
+        "numOutputRows": shadow.rows(added),
+        "numOutputBytes": sum(int(file["size"]) for file in added),
+        "numRemovedFiles": len(change.removed),
+        **(change.metrics or {}),
+    }
+    return {name: str(value) for name, value in counted.items()}
+
+
+def _checkpoint(location: TableLocation, version: int) -> None:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    if version % _CHECKPOINT_EVERY == 0:
+        with suppress(DeltaError):  # it makes reading faster and nothing else; the next tenth commit tries again
+            DeltaTable(location.url, storage_options=location.options or None).create_checkpoint()

@@ -1,0 +1,202 @@
+"""Changes to rows as changes to files: which files a batch touches, and what stands in their place.
+
+Copy on write: a file that may hold a changed row is written anew, the others stay. The engine does the joins; here is
+what MERGE would do inside (:mod:`flowctl.connectors.delta.log_writer` says why it cannot be asked to).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.base import OP_COLUMN, Scratch, WriteJob
+from flowctl.connectors.buffered import buffered
+from flowctl.connectors.delta import batch, shadow
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.log_writer import Change
+from flowctl.connectors.delta.replay import Action, LogSnapshot
+from flowctl.connectors.delta.statements import quoted
+from flowctl.connectors.delta.types import columns_of
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.sql.difference import ACTION, Upsert, difference
+from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
+#: Smallest and largest value of key columns in a batch, in Python's types.
+Bounds = Mapping[str, tuple[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Rewriter:
+    """Works out the changes of one table's commits. ``stack`` keeps what their frames read."""
+
+    spark: SparkSession
+    location: TableLocation
+    scratch: Scratch
+    job: WriteJob
+
+    def append(self, frame: DataFrame, snapshot: LogSnapshot) -> Change:
+        return Change("WRITE", in_table_order(batch.alive(frame, self.job.columns), snapshot))
+
+    def overwrite(self, frame: DataFrame, snapshot: LogSnapshot) -> Change:
+        return Change("WRITE", in_table_order(batch.alive(frame, self.job.columns), snapshot), snapshot.files)
+
+    def merge(self, frame: DataFrame, snapshot: LogSnapshot, stack: ExitStack) -> Change:
+        """The same rows as :func:`flowctl.connectors.delta.statements.merge`."""
+        job, rows = self.job, batch.with_operations(frame)
+        near = touched(snapshot.files, self._bounds(rows, snapshot))
+        target = stack.enter_context(shadow.reading(self.spark, self.location, snapshot, near))
+        with batch.view_of(in_table_order(target, snapshot)) as target_view, batch.view_of(rows) as batch_view:
+            change = Upsert(
+                target=(target_view,),
+                batch=(batch_view,),
+                columns=tuple(column.name for column in job.columns),
+                batch_columns=tuple(rows.columns),
+                key=job.key,
+                compared=tuple(name for name in job.compared if name in rows.columns),
+                operation=OP_COLUMN,
+                deleted_at=job.at if job.soft_deletes else None,
+            )
+            found = self._buffered(self.spark.sql(difference(change, "spark")), "difference")
+        counts = _counted(found, ACTION)
+        soft = job.soft_deletes
+        put = found if soft else found.where(f"{ACTION} <> 'delete'")
+        metrics = {
+            "numTargetRowsInserted": counts.get("insert", 0),
+            "numTargetRowsUpdated": counts.get("update", 0) + (counts.get("delete", 0) if soft else 0),
+            "numTargetRowsDeleted": 0 if soft else counts.get("delete", 0),
+        }
+        gone = found.where(f"{ACTION} <> 'insert'") if counts.keys() - {"insert"} else None
+        return self._replaced(put.drop(ACTION), gone, job.key, near, snapshot, metrics, stack)
+
+    def apply_versions(self, changes: DataFrame, snapshot: LogSnapshot, stack: ExitStack) -> Change:
+        """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`; ``changes`` is buffered."""
+        identity = (*self.job.key, VALID_FROM)
+        near = touched(snapshot.files, self._bounds(changes, snapshot))
+        target = stack.enter_context(shadow.reading(self.spark, self.location, snapshot, near))
+        found = _counted(changes.join(_keys(target, identity), on=list(identity), how="left_semi"), CHANGE_COLUMN)
+        puts = _counted(changes, CHANGE_COLUMN).get("put", 0)
+        metrics = {
+            "numTargetRowsInserted": puts - found.get("put", 0),
+            "numTargetRowsUpdated": found.get("put", 0),
+            "numTargetRowsDeleted": found.get("delete", 0),
+        }
+        put = changes.where(f"{CHANGE_COLUMN} = 'put'").drop(CHANGE_COLUMN)
+        return self._replaced(put, changes if found else None, identity, near, snapshot, metrics, stack)
+
+    def replace_where(self, condition: str, frame: DataFrame, snapshot: LogSnapshot, stack: ExitStack) -> Change:
+        """The rows that meet ``condition`` go, those of ``frame`` come."""
+        from pyspark.sql import functions as f
+
+        rows = in_table_order(frame, snapshot)
+        target = stack.enter_context(shadow.reading(self.spark, self.location, snapshot, snapshot.files))
+        meets = f.coalesce(f.expr(condition), f.lit(False))
+        if not snapshot.files or target.where(meets).isEmpty():
+            return Change("WRITE", rows)
+        return Change("WRITE", in_table_order(target.where(~meets), snapshot).unionAll(rows), snapshot.files)
+
+    def _replaced(
+        self,
+        put: DataFrame,
+        gone: DataFrame | None,
+        identity: Sequence[str],
+        near: Sequence[Action],
+        snapshot: LogSnapshot,
+        metrics: Mapping[str, int],
+        stack: ExitStack,
+    ) -> Change:
+        """``put`` (columns of the job) comes, the rows with the ``identity`` of one of ``gone`` go; their values in
+        columns that are not the job's stay with those that come back."""
+        if not any(metrics.values()):
+            return Change("MERGE", None, metrics=metrics)
+        if gone is None:
+            return Change("MERGE", in_table_order(put, snapshot), metrics=metrics)
+        removed = touched(near, self._bounds(gone, snapshot))
+        target = stack.enter_context(shadow.reading(self.spark, self.location, snapshot, removed))
+        kept = target.join(_keys(gone, identity), on=list(identity), how="left_anti")
+        ours = {column.name for column in self.job.columns}
+        foreign = [name for name in table_columns(snapshot) if name not in ours]
+        if foreign:
+            put = put.join(_keys(target, (*identity, *foreign)), on=list(identity), how="left")
+        rows = in_table_order(kept, snapshot).unionAll(in_table_order(put, snapshot))
+        return Change("MERGE", rows, tuple(removed), metrics)
+
+    def _bounds(self, rows: DataFrame, snapshot: LogSnapshot) -> Bounds:
+        """Of the key columns whose statistics can be compared exactly; empty for an empty batch."""
+        from pyspark.sql import functions as f
+
+        keys = [column for column in self.job.columns if column.name in self.job.key and _is_comparable(column)]
+        if not keys or not snapshot.files:
+            return {}
+        ends = [end(quoted(column.name)).cast("string") for column in keys for end in (f.min, f.max)]
+        row = rows.agg(*(end.alias(f"v{at}") for at, end in enumerate(ends))).collect()[0]
+        found = {column: (row[2 * at], row[2 * at + 1]) for at, column in enumerate(keys)}
+        return {
+            column.name: (_value(low, column), _value(high, column))
+            for column, (low, high) in found.items()
+            if low is not None
+        }
+
+    def _buffered(self, frame: DataFrame, name: str) -> DataFrame:
+        return buffered(frame, f"{self.job.record.table}-{self.job.record.seq}-{name}", self.scratch)
+
+
+def in_table_order(frame: DataFrame, snapshot: LogSnapshot) -> DataFrame:
+    """``frame`` with exactly the table's columns, in its order and types; those that it does not have are null."""
+    from pyspark.sql import functions as f
+
+    present = set(frame.columns)
+    return frame.select(
+        *(
+            (f.col(quoted(column.name)) if column.name in present else f.lit(None))
+            .cast(types.spark_ddl(column.type))
+            .alias(column.name)
+            for column in columns_of(snapshot.metadata["schemaString"])
+        )
+    )
+
+
+def table_columns(snapshot: LogSnapshot) -> list[str]:
+    return [column.name for column in columns_of(snapshot.metadata["schemaString"])]
+
+
+def touched(files: Sequence[Action], bounds: Bounds) -> tuple[Action, ...]:
+    """The files that may hold a row with a key within ``bounds``, by their statistics."""
+    return tuple(file for file in files if _may_hold(file, bounds))
+
+
+def _may_hold(file: Action, bounds: Bounds) -> bool:
+    statistics = json.loads(file.get("stats") or "{}", parse_float=Decimal)
+    smallest, largest = statistics.get("minValues", {}), statistics.get("maxValues", {})
+    return all(
+        name not in smallest or name not in largest or (smallest[name] <= high and largest[name] >= low)
+        for name, (low, high) in bounds.items()
+    )
+
+
+def _is_comparable(column: Column) -> bool:
+    """Text is not: its statistics are cut short, each writer's in its own way."""
+    return column.type in (*_INTEGERS, types.DATE) or isinstance(column.type, types.Decimal)
+
+
+def _value(text: str, column: Column) -> Any:
+    """As statistics write it; dates are text there, and sort as such."""
+    if column.type in _INTEGERS:
+        return int(text)
+    return text if column.type == types.DATE else Decimal(text)
+
+
+def _keys(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    return frame.select(*map(quoted, names))
+
+
+def _counted(frame: DataFrame, column: str) -> dict[str, int]:
+    return {row[column]: row["count"] for row in frame.groupBy(column).count().collect()}

@@ -1,0 +1,181 @@
+"""The two ways to commit to a Delta table, behind one contract: Spark's statements, or files and our own log entries.
+
+Both commit a number exactly once, whoever is killed or late; ``docs/architecture.md`` has the reasoning for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flowctl.connectors.base import Scratch, WriteJob
+from flowctl.connectors.delta import batch, log_writer, statements, tables, transaction
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.connectors.delta.replay import LogSnapshot
+from flowctl.connectors.delta.rewriting import Rewriter
+from flowctl.connectors.engine import has_jvm
+from flowctl.errors import FlowctlError
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.spec.spec import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """Under which number a commit is made: ``record["seq"]`` of Delta's application ``app``."""
+
+    app: str
+    record: Mapping[str, Any]
+
+
+class Writer(Protocol):
+    """Every method but the first two commits once under its number, or raises as
+    :func:`flowctl.connectors.delta.transaction.commit` says."""
+
+    def prepare(self, location: TableLocation, job: WriteJob) -> str:
+        """The table is there and is the one that ``job`` means; returns its id."""
+
+    def ensure(self, location: TableLocation, side: WriteJob) -> None:
+        """A side table is there, for :meth:`replace_where` to write ``side.columns`` to."""
+
+    def put(self, location: TableLocation, number: Numbered, frame: DataFrame, job: WriteJob) -> LoggedCommit:
+        """append, truncate, merge and full refreshes."""
+
+    def apply_versions(
+        self, location: TableLocation, number: Numbered, changes: DataFrame, job: WriteJob
+    ) -> LoggedCommit:
+        """The rows of :func:`flowctl.sql.scd2.difference`, which ``changes`` has buffered."""
+
+    def replace_where(
+        self, location: TableLocation, number: Numbered, condition: str, frame: DataFrame, side: WriteJob
+    ) -> LoggedCommit:
+        """In a side table that is there, the rows that meet ``condition`` go and ``frame`` comes."""
+
+
+def writer_for(spark: SparkSession, scratch: Scratch | None) -> Writer:
+    if has_jvm(spark):
+        return SparkWriter(spark)
+    if scratch is None:
+        raise FlowctlError("a Delta target was opened without a buffer", hint="Only apply can write it")
+    return LogWriter(spark, scratch)
+
+
+@dataclass(frozen=True)
+class SparkWriter:
+    """Spark with Delta's own extension; a number is told by settings of the session."""
+
+    spark: SparkSession
+
+    def prepare(self, location: TableLocation, job: WriteJob) -> str:
+        return tables.prepare(self.spark, location, job)
+
+    def ensure(self, location: TableLocation, side: WriteJob) -> None:
+        self._run(statements.create_table(location.identifier, side.columns, side.layout))
+        have = tables.column_names(location)
+        for column in side.columns:
+            if column.name not in have:
+                self._run(statements.add_column(location.identifier, column))
+
+    def put(self, location: TableLocation, number: Numbered, frame: DataFrame, job: WriteJob) -> LoggedCommit:
+        with batch.view_of(batch.with_operations(frame)) as view:
+            return self._commit(location, number, self._statement(location, frame, view, job), job)
+
+    def apply_versions(
+        self, location: TableLocation, number: Numbered, changes: DataFrame, job: WriteJob
+    ) -> LoggedCommit:
+        with batch.view_of(changes) as view:
+            bounds = batch.key_bounds(changes, job)
+            sql = statements.apply_difference(location.identifier, view, job, bounds)
+            return self._commit(location, number, lambda: self._run(sql), job)
+
+    def replace_where(
+        self, location: TableLocation, number: Numbered, condition: str, frame: DataFrame, side: WriteJob
+    ) -> LoggedCommit:
+        # REPLACE WHERE takes no column list, so the SELECT is in the table's own order.
+        names = [name for name in tables.column_names(location) if name in frame.columns]
+        with batch.view_of(frame.select(*map(statements.quoted, names))) as view:
+            sql = f"INSERT INTO {location.identifier} REPLACE WHERE {condition} SELECT * FROM {view}"
+            return self._commit(location, number, lambda: self._run(sql), side)
+
+    def _commit(
+        self, location: TableLocation, number: Numbered, statement: Callable[[], object], job: WriteJob
+    ) -> LoggedCommit:
+        return transaction.commit(self.spark, location, number.app, number.record, statement, job.before_commit)
+
+    def _statement(self, location: TableLocation, frame: DataFrame, view: str, job: WriteJob) -> Callable[[], object]:
+        """The one data statement of append, truncate and merge, ready to run."""
+        table, present = location.identifier, frame.columns
+        if job.replace or job.mode == "truncate":
+            if tables.has_other_columns(location, job.columns):
+                return lambda: tables.overwrite_with_schema(location, batch.alive(frame, job.columns), job)
+            sql = statements.overwrite(table, view, job.columns, present)
+        elif job.mode == "append":
+            sql = statements.insert(table, view, job.columns, present)
+        else:
+            sql = statements.merge(location, view, job, present, batch.key_bounds(frame, job))
+        return lambda: self._run(sql)
+
+    def _run(self, sql: str) -> object:
+        return self.spark.sql(sql).collect()
+
+
+@dataclass(frozen=True)
+class LogWriter:
+    """Any engine that writes Delta's files; the commits are flowctl's own."""
+
+    spark: SparkSession
+    scratch: Scratch
+
+    def prepare(self, location: TableLocation, job: WriteJob) -> str:
+        return log_writer.prepare(location, job)
+
+    def ensure(self, location: TableLocation, side: WriteJob) -> None:
+        log_writer.made(location, side)
+
+    def put(self, location: TableLocation, number: Numbered, frame: DataFrame, job: WriteJob) -> LoggedCommit:
+        rewriter = Rewriter(self.spark, location, self.scratch, job)
+
+        def work_out(snapshot: LogSnapshot, stack: ExitStack) -> log_writer.Change:
+            if job.replace or job.mode == "truncate":
+                return rewriter.overwrite(frame, snapshot)
+            if job.mode == "append":
+                return rewriter.append(frame, snapshot)
+            return rewriter.merge(frame, snapshot, stack)
+
+        return log_writer.commit(location, number.app, job, number.record, work_out)
+
+    def apply_versions(
+        self, location: TableLocation, number: Numbered, changes: DataFrame, job: WriteJob
+    ) -> LoggedCommit:
+        rewriter = Rewriter(self.spark, location, self.scratch, job)
+        return log_writer.commit(
+            location,
+            number.app,
+            job,
+            number.record,
+            lambda snapshot, stack: rewriter.apply_versions(changes, snapshot, stack),
+        )
+
+    def replace_where(
+        self, location: TableLocation, number: Numbered, condition: str, frame: DataFrame, side: WriteJob
+    ) -> LoggedCommit:
+        rewriter = Rewriter(self.spark, location, self.scratch, side)
+        return log_writer.commit(
+            location,
+            number.app,
+            side,
+            number.record,
+            lambda snapshot, stack: rewriter.replace_where(condition, frame, snapshot, stack),
+        )
+
+
+def side_job(job: WriteJob, columns: Sequence[Column]) -> WriteJob:
+    """The job of a table beside the target: whatever is there under its name is ours, and rows are replaced by
+    condition."""
+    side = ObjectName((*job.object.parts[:-1], f"beside {job.object.parts[-1]}"))
+    return replace(job, object=side, mode="append", columns=tuple(columns), replace=False, layout=Layout())
