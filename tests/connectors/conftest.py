@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowctl.connectors.base import Scratch
+from flowctl.connectors.postgres import source as postgres_source
 from flowctl.state.buffer import Buffer
 from tests.connectors.target_matrix import FACTORIES, Place
 from tests.connectors.writing import Writer
@@ -33,3 +35,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> I
 @pytest.fixture
 def writer(spark: SparkSession, place: Place) -> Writer:
     return Writer(spark, place)
+
+
+#: An engine without a JVM has no JDBC.
+READERS = ["arrow"] if os.environ.get("FLOWCTL_TEST_SPARK") == "sail" else ["jdbc", "arrow"]
+
+
+@pytest.fixture(params=READERS)
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """PostgreSQL's readers in turn, also on an engine that would choose the other."""
+    monkeypatch.setattr(postgres_source, "has_jvm", lambda spark: request.param == "jdbc")
+    return str(request.param)

@@ -29,7 +29,7 @@ def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.fixture
-def postgres(postgres_database: str) -> Iterator[Connector]:
+def postgres(postgres_database: str, reader: str) -> Iterator[Connector]:
     with opened("postgres", url=postgres_database) as connector:
         yield connector
 
@@ -165,6 +165,7 @@ def test_a_part_outside_the_snapshot_is_an_error_not_an_answer(
             assert database.execute(query).fetchone() == (_ROWS,)
 
 
+@pytest.mark.parametrize("reader", ["jdbc"], indirect=True)
 def test_fetch_size_zero_is_refused(spark: SparkSession, postgres: Connector, moving: Relation) -> None:
     with pytest.raises(TableError, match="fetch_size 0 would read without the snapshot"):
         spark_rows(spark, postgres.source, moving, hints=ReadHints(fetch_size=0))

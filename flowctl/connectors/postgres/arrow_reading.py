@@ -1,18 +1,19 @@
-"""Frames of a held snapshot as a Python data source: what executors without Java read, one ``COPY`` per part.
+"""Frames of a held snapshot without Java: one ``COPY`` per part, run and parsed by Python on the executors.
 
-The frame arrives in its final types, so it holds no expressions that an engine might lack.
+The frame arrives in its final types, so it holds no expressions that an engine might lack. It is a `mapInArrow` over
+the numbers of the parts and not a Python data source: Sail 0.7.2 hands a data source's batches on without letting go of
+Python's lock, and stands still for good when whoever takes them needs Python too (tested: a slow `mapInArrow`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
-from uuid import uuid4
 
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.columns import Transfer, quoted, texts_of
-from flowctl.connectors.postgres.copy_parts import Field, Form, copying_source
+from flowctl.connectors.postgres.copy_parts import Field, Form, part_reader
 from flowctl.connectors.postgres.parts import Parts
 from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST, HeldSnapshot
 from flowctl.connectors.refusal import PREFIX, refusal
@@ -24,21 +25,17 @@ if TYPE_CHECKING:
 
 
 def arrow_frame(spark: SparkSession, client: Client, held: HeldSnapshot, parts: Parts) -> DataFrame:
-    """Registered under a name of its own: a frame looks its source up by name whenever it runs."""
+    queries = list(_queries(parts))
+    read = part_reader(
+        client.conninfo(),
+        held.init_statement(),
+        queries,
+        [_field(one) for one in parts.transfers],
+        (PREFIX, SNAPSHOT_LOST),
+    )
     columns = [one.column for one in parts.transfers]
     schema = ", ".join(f"`{column.name.replace('`', '``')}` {spark_ddl(column.type)}" for column in columns)
-    name = f"flowctl_postgres_{uuid4().hex}"
-    source = copying_source(
-        name=name,
-        schema=schema,
-        conninfo=client.conninfo(),
-        init_statement=held.init_statement(),
-        queries=list(_queries(parts)),
-        fields=[_field(one) for one in parts.transfers],
-        own_texts=(PREFIX, SNAPSHOT_LOST),
-    )
-    spark.dataSource.register(source)
-    return spark.read.format(name).schema(schema).load()
+    return spark.range(0, len(queries), 1, len(queries)).mapInArrow(read, schema)
 
 
 def _queries(parts: Parts) -> Iterator[str]:

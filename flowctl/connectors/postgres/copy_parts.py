@@ -7,13 +7,12 @@ detour through numbers; only bytes (hex) and arrays (JSON) are rebuilt here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSource
 
 #: In which text a column travels: the type's own, hexadecimal digits, or a JSON array of texts.
 Form = Literal["plain", "hex", "json"]
@@ -29,45 +28,24 @@ class Field:
     refusal: str
 
 
-def copying_source(
-    name: str,
-    schema: str,
-    conninfo: str,
-    init_statement: str,
-    queries: Sequence[str],
-    fields: Sequence[Field],
-    own_texts: Sequence[str],
-) -> type[DataSource]:
-    """A data source for ``spark.dataSource.register`` with one part per query. Errors are ``RuntimeError`` with a
-    SQLSTATE or a refusal, without values; one that holds any of ``own_texts`` says so in full.
+def part_reader(
+    conninfo: str, init_statement: str, queries: Sequence[str], fields: Sequence[Field], own_texts: Sequence[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for `mapInArrow` over the numbers of the ``queries``. Errors are ``RuntimeError`` with a SQLSTATE or
+    a refusal, without values; one that holds any of ``own_texts`` says so in full.
 
-    Executors have pyspark, psycopg and pyarrow but perhaps no flowctl: the classes are pickled by value because they
-    are made here, and so must use nothing of this module. The credentials in ``conninfo`` travel inside them; no plan
-    and no option shows them."""
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-
+    Executors have pyspark, psycopg and pyarrow but perhaps no flowctl: it is pickled by value because it is made here,
+    and so must use nothing of this module. The credentials in ``conninfo`` travel inside it; no plan and no option
+    shows them."""
     columns = [(field.name, field.type, field.form, field.refusal) for field in fields]
-    own, block_bytes, ping_milliseconds = tuple(own_texts), 1 << 20, 1000
+    own, block_bytes, wait_milliseconds = tuple(own_texts), 1 << 20, 1000
 
-    class Parts(DataSourceReader):  # type: ignore[misc]
-        def partitions(self) -> list[InputPartition]:
-            return [InputPartition(query) for query in queries]
+    def read(numbers: Iterator[Any]) -> Iterator[Any]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from rows(queries[number])
 
-        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            return batches(partition.value)
-
-    class Source(DataSource):  # type: ignore[misc]
-        @classmethod
-        def name(cls) -> str:
-            return name
-
-        def schema(self) -> str:
-            return schema
-
-        def reader(self, schema: Any) -> DataSourceReader:
-            return Parts()
-
-    def batches(query: str) -> Iterator[Any]:
+    def rows(query: str) -> Iterator[Any]:
         import psycopg
 
         statement = f"COPY ({query}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')".encode()
@@ -76,7 +54,7 @@ def copying_source(
                 connection.execute(init_statement)
                 with connection.cursor().copy(statement):
                     for block in blocks(connection.pgconn):
-                        yield parsed(block)
+                        yield from parsed(block)
         except psycopg.Error as error:
             raise RuntimeError(told(error)) from None  # the driver's own text may hold values
 
@@ -99,7 +77,7 @@ def copying_source(
                 if len(block) >= block_bytes:
                     yield block
                     block = bytearray()
-                readable.poll(ping_milliseconds)
+                readable.poll(wait_milliseconds)
                 pgconn.consume_input()
             else:
                 break
@@ -109,7 +87,7 @@ def copying_source(
         if block:
             yield block
 
-    def parsed(block: bytearray) -> Any:
+    def parsed(block: bytearray) -> Iterator[Any]:
         import re
 
         import pyarrow as pa
@@ -139,9 +117,9 @@ def copying_source(
             found = re.search(r"CSV column #(\d+):", str(error))
             why = columns[int(found[1])][3] if found else "what PostgreSQL sent is not the CSV that was asked for"
             raise RuntimeError(why) from None  # Arrow's text holds the value
-        whole = [column.combine_chunks() for column in table.columns]
-        arrays = [rebuilt(values, *column[1:]) for values, column in zip(whole, columns, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, names=[column[0] for column in columns])
+        for batch in table.to_batches():
+            arrays = [rebuilt(values, *column[1:]) for values, column in zip(batch.columns, columns, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=[column[0] for column in columns])
 
     def rebuilt(values: Any, kind: Any, form: Form, refusal: str) -> Any:
         if form == "plain":
@@ -158,7 +136,7 @@ def copying_source(
         validity, offsets, data = digits.buffers()
         ends = pa.Array.from_buffers(pa.int32(), len(digits) + 1, [None, offsets])
         raw = binascii.unhexlify(memoryview(data)[: ends[-1].as_py()]) if data is not None else b""
-        halves = pc.shift_right(ends, 1).buffers()[1]
+        halves = pc.shift_right(ends, pa.scalar(1, pa.int32())).buffers()[1]  # a plain 1 would make them int64
         return pa.Array.from_buffers(pa.binary(), len(digits), [validity, halves, pa.py_buffer(raw)])
 
     def listed(texts: Any, kind: Any, refusal: str) -> Any:
@@ -167,7 +145,7 @@ def copying_source(
 
         import pyarrow as pa
 
-        rows = [None if text is None else json.loads(text) for text in texts.to_pylist()]
+        rows = json.loads(f"[{','.join('null' if text is None else text for text in texts.to_pylist())}]")
         try:
             if kind.value_type == pa.binary():
                 rows = [row and [each and bytes.fromhex(each[2:]) for each in row] for row in rows]  # after \x
@@ -186,4 +164,4 @@ def copying_source(
             message = re.sub(r'".*"', "…", message, flags=re.DOTALL)  # which may be a value
         return f"SQLSTATE {state}: ERROR: {message}"
 
-    return Source
+    return read
