@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from flowctl.diagnostics import Mark
@@ -40,7 +41,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
     expect = node.entries.get("expect")
     guard = {key: _guard_value(value) for key, value in get("guard", {}).items()}
     cursor, deletes = get("cursor", None), get("deletes", None)
-    return TableSpec(
+    built = TableSpec(
         id=id,
         source=source,
         target=target,
@@ -64,6 +65,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         on_error=get("on_error", "continue"),
         marks=dict(_marks(node)),
     )
+    return replace(built, layout=_with_statistics(built))
 
 
 def connection(name: str, node: Node) -> Connection:
@@ -133,6 +135,17 @@ def _expectation(entry: Node) -> Expectation:
 
 def _guard_value(value: Any) -> Any:
     return fraction(value) if isinstance(value, str) else value
+
+
+def _with_statistics(table: TableSpec) -> Layout:
+    """What flowctl itself looks for rows by, unless the spec says which columns. Statistics of the others are paid for
+    by each written row and serve readers alone."""
+    layout = table.layout
+    if layout.statistics is not None:
+        return replace(layout, statistics=tuple(dict.fromkeys((*layout.statistics, *layout.cluster_by))))
+    cursor = (table.columns.rename.get(table.cursor.column, table.cursor.column),) if table.cursor else ()
+    versions = ("valid_from", "valid_to") if table.mode == "scd2" else ()
+    return replace(layout, statistics=tuple(dict.fromkeys((*table.key, *cursor, *versions, *layout.cluster_by))))
 
 
 def _frozen(value: Any) -> Any:

@@ -139,9 +139,13 @@ class ReadHints:
 
 @dataclass(frozen=True)
 class Layout:
+    """``statistics`` are the target columns whose least and greatest value each file of a new table keeps; None leaves
+    that to the target. A table's spec always says it: :func:`flowctl.spec.build.table` fills in the default."""
+
     partition_by: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
     deletion_vectors: bool = True
+    statistics: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

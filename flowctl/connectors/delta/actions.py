@@ -58,7 +58,7 @@ def transaction(app: str, seq: int) -> Action:
 
 def protocol(job: WriteJob) -> Action:
     """Of a table that flowctl makes; the same features that Spark gives it."""
-    properties = table_properties(job.layout)
+    properties = table_properties(job.columns, job.layout)
     features = ["typeWidening", "timestampNtz"]
     if properties[DELETION_VECTORS] == "true":
         features.append("deletionVectors")
@@ -80,7 +80,9 @@ def metadata(job: WriteJob, target_id: str) -> Action:
             "schemaString": schema_json(job.columns),
             "partitionColumns": list(job.layout.partition_by),
             "configuration": {
-                name: value for name, value in table_properties(job.layout).items() if not name.startswith(FEATURE)
+                name: value
+                for name, value in table_properties(job.columns, job.layout).items()
+                if not name.startswith(FEATURE)
             },
             "createdTime": now(),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import assert_never
@@ -11,6 +12,7 @@ from flowctl.connectors.delta.location import TableLocation
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
+from flowctl.model.types import Array, Struct
 from flowctl.spec.spec import Layout
 from flowctl.sql import dialects
 from flowctl.sql.difference import KeyBounds, Upsert, merge_statement
@@ -27,17 +29,36 @@ ALIVE = f"{OP_COLUMN} = 'U'"
 def create_table(table: str, columns: Sequence[Column], layout: Layout) -> str:
     """All columns nullable: a source's NOT NULL may be dropped at any time, and ``expect`` checks what matters."""
     listed = ", ".join(f"{quoted(column.name)} {types.spark_ddl(column.type)}" for column in columns)
-    properties = ", ".join(f"'{name}' = '{value}'" for name, value in table_properties(layout).items())
+    made_with = table_properties(columns, layout)
+    properties = ", ".join(f"'{name}' = {dialects.text(value, 'spark')}" for name, value in made_with.items())
     return f"CREATE TABLE IF NOT EXISTS {table} ({listed}) USING DELTA{_placement(layout)} TBLPROPERTIES ({properties})"
 
 
-def table_properties(layout: Layout) -> dict[str, str]:
+def table_properties(columns: Sequence[Column], layout: Layout) -> dict[str, str]:
     """``timestampNtz`` from the start: without it no such column can be added later, and no date widened to one."""
     return {
         DELETION_VECTORS: str(layout.deletion_vectors).lower(),
         TYPE_WIDENING: "true",
         f"{FEATURE}timestampNtz": "supported",
+        **_statistics(columns, layout),
     }
+
+
+def _statistics(columns: Sequence[Column], layout: Layout) -> dict[str, str]:
+    """Delta's default is the first 32 columns, which costs each written row. It refuses a list with columns
+    that cannot have any: those it partitions by, and those of these types."""
+    if layout.statistics is None:
+        return {}
+    kinds = {column.name: column.type for column in columns if column.name not in layout.partition_by}
+    listed = [name for name in layout.statistics if name in kinds and not isinstance(kinds[name], Array | Struct)]
+    listed = [name for name in listed if kinds[name] not in (types.BOOL, types.BINARY)]
+    if not listed:
+        return {"delta.dataSkippingNumIndexedCols": "0"}
+    return {"delta.dataSkippingStatsColumns": ",".join(n if _PLAIN_NAME.fullmatch(n) else quoted(n) for n in listed)}
+
+
+#: Other writers than Spark do not know quoted names in a property, so only those that need it are.
+_PLAIN_NAME = re.compile(r"\w+", re.ASCII)
 
 
 def _placement(layout: Layout) -> str:

@@ -132,7 +132,7 @@ def test_a_merge_table_with_everything(load) -> None:
         ),
         where="country = 'NL'",
         read=ReadHints(4, "id", 10),
-        layout=Layout(partition_by=("m",), deletion_vectors=False),
+        layout=Layout(partition_by=("m",), deletion_vectors=False, statistics=("id", "line", "updated_at")),
         expect=(
             Expectation("not_null", "id", None, "fail", line["a"]),
             Expectation("between", "amount", (0, 9.5), "quarantine", line["b"]),
