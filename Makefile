@@ -4,7 +4,7 @@ VENV   := $(CURDIR)/.venv
 BIN    := $(VENV)/bin
 export PYTHON
 
-.PHONY: venv demo lint test test-full clean
+.PHONY: venv demo lint test test-full bench clean
 
 venv: $(VENV)/.ready
 
@@ -33,5 +33,11 @@ test-full: lint
 	FLOWCTL_TEST_S3=versitygw $(BIN)/python -m pytest
 	FLOWCTL_TEST_SPARK=connect $(BIN)/python -m pytest tests/connectors
 
+# All cases at scale 1 beside all peers, some hours on a machine that has nothing else to do; writes bench/RESULTS.md.
+bench: venv
+	$(BIN)/flowctl setup
+	$(BIN)/python -m bench setup
+	$(BIN)/python -m bench run
+
 clean:
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo dist
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo dist bench/.venvs bench/data

@@ -7,11 +7,17 @@ LIMIT = 400
 
 
 def main(folders: list[str]) -> int:
-    counts = {path: _lines(path) for folder in folders for path in sorted(Path(folder).rglob("*.py"))}
+    counts = {path: _lines(path) for folder in folders for path in _modules(Path(folder))}
     too_long = {path: count for path, count in counts.items() if count > LIMIT}
     for path, count in too_long.items():
         print(f"{path}:{LIMIT + 1}: {count} lines, at most {LIMIT}: split it by what it speaks of")
     return 1 if too_long else 0
+
+
+def _modules(folder: Path) -> list[Path]:
+    """Not those of environments that lie inside, such as ``bench/.venvs``."""
+    found = sorted(folder.rglob("*.py"))
+    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
 
 def _lines(path: Path) -> int:

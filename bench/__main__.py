@@ -1,0 +1,91 @@
+"""``python -m bench setup``, ``list``, ``run``."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import sys
+from pathlib import Path
+
+from bench import machine, peers, report, results
+from bench.case import Case
+from bench.cases import CASES
+from bench.rounds import run_case
+
+_RESULTS = Path(__file__).parent / "RESULTS.md"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="flowctl beside its peers on this machine.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("setup", help="makes the peers' environments")
+    commands.add_parser("list", help="says which cases there are, and who takes part")
+    commands.add_parser("report", help="writes RESULTS.md again from the kept results").add_argument(
+        "--results", type=Path, default=_RESULTS
+    )
+    run = commands.add_parser("run", help="measures, and writes the results")
+    run.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor; 0.1 for a smoke run")
+    run.add_argument("--rounds", type=int, default=3, help="how often; the median counts")
+    run.add_argument("--case", action="append", default=[], choices=[case.name for case in CASES], metavar="NAME")
+    run.add_argument("--only", action="append", default=[], metavar="COMPETITOR", help="leaves out all others")
+    run.add_argument("--results", type=Path, default=_RESULTS, help="JSON goes into the folder results beside it")
+    arguments = parser.parse_args()
+    match arguments.command:
+        case "setup":
+            peers.set_up()
+        case "list":
+            print("\n\n".join(map(_described, CASES)))
+        case "report":
+            _write(arguments.results)
+        case _:
+            return _run(arguments)
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Exit code 1 when one of ours failed or was wrong."""
+    chosen = [case for case in CASES if (case.name in arguments.case if arguments.case else case.by_default)]
+    good = True
+    for case in chosen:
+        outcome = run_case(case, arguments.scale, arguments.rounds, _say, tuple(arguments.only))
+        result = results.result_of(
+            case.name,
+            outcome,
+            scale=arguments.scale,
+            rounds=arguments.rounds,
+            date=f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC",
+            commit=machine.commit(),
+            machine=machine.machine(),
+            versions=machine.versions(),
+        )
+        results.save(result, _folder(arguments.results))
+        _write(arguments.results)
+        good &= not any(each.ours and (each.failed or each.right is False) for each in result.figures)
+    return 0 if good else 1
+
+
+def _write(file: Path) -> None:
+    file.write_text(report.render(CASES, results.load(_folder(file))))
+
+
+def _folder(file: Path) -> Path:
+    return file.parent / "results"
+
+
+def _described(case: Case) -> str:
+    only = "" if case.by_default else "\n  Only when asked for by name."
+    return "\n".join(
+        [
+            f"{case.name}: {case.title}{only}",
+            f"  {case.says}",
+            *(f"  - {each.name}: {each.how}" for each in case.competitors),
+        ]
+    )
+
+
+def _say(text: str) -> None:
+    print(f"{dt.datetime.now():%H:%M:%S} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

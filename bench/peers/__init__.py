@@ -1,0 +1,76 @@
+"""The programs that flowctl is compared with, each in a virtual environment of its own below ``bench/.venvs``.
+
+A peer's requirements file lies beside this module. An environment is made anew when its file has changed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+_VENVS = HERE.parent / ".venvs"
+#: ``check`` is no peer: it reads the results that are compared.
+PEERS = ("dlt", "sling", "check")
+
+
+class NotSetUp(Exception):
+    """The harness cannot go on without it."""
+
+
+def set_up() -> None:
+    """Makes what is missing or out of date."""
+    for peer in PEERS:
+        if not missing(peer):
+            print(f"{peer}: ready")
+            continue
+        print(f"{peer}: installing …", flush=True)
+        folder = _VENVS / peer
+        shutil.rmtree(folder, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        quiet = ["-q", "--disable-pip-version-check"]
+        subprocess.run([str(folder / "bin" / "pip"), "install", *quiet, "-r", str(_wanted(peer))], check=True)
+        shutil.copy(_wanted(peer), folder / "installed.txt")
+
+
+def missing(peer: str) -> str:
+    """Why a peer cannot be run; empty when it can."""
+    installed = _VENVS / peer / "installed.txt"
+    if installed.is_file() and installed.read_bytes() == _wanted(peer).read_bytes():
+        return ""
+    return f"{peer} is not set up: python -m bench setup"
+
+
+def python(peer: str) -> str:
+    return str(_VENVS / peer / "bin" / "python")
+
+
+def file_of(peer: str, pattern: str) -> Path:
+    """A file that one of the peer's packages brought."""
+    found = sorted((_VENVS / peer).glob(f"lib/python3*/site-packages/{pattern}"))
+    if not found:
+        raise NotSetUp(f"{pattern}: not in the environment of {peer}; run python -m bench setup")
+    return found[0]
+
+
+def postgres_program(name: str) -> str:
+    """Debian keeps PostgreSQL's programs off the path."""
+    installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda file: int(file.parts[-3]))
+    found = str(installed[-1]) if installed else shutil.which(name)
+    if found is None:
+        raise NotSetUp(f"{name}: PostgreSQL is not installed here; run scripts/install-system.sh")
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that matter, as pinned."""
+    shown = {"dlt", "connectorx", "deltalake", "sling-linux-amd64", "duckdb"}
+    lines = [line.split(";")[0].strip() for peer in PEERS for line in _wanted(peer).read_text().splitlines()]
+    pins = dict(line.split("==") for line in lines if "==" in line)
+    return {name: version for name, version in sorted(pins.items()) if name in shown}
+
+
+def _wanted(peer: str) -> Path:
+    return HERE / f"{peer}.txt"

@@ -1,0 +1,99 @@
+"""Runs in the environment ``dlt``. ``dlt_load.py TASK_AS_JSON``: tables or files into Delta or PostgreSQL."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import dlt
+from dlt.sources.filesystem import FileItemDict, filesystem
+from dlt.sources.sql_database import sql_database
+
+_CHUNK = 100_000
+
+
+def main(task: dict[str, Any]) -> None:
+    pipeline = dlt.pipeline(
+        "bench",
+        pipelines_dir=task["pipelines"],
+        destination=_destination(task),
+        dataset_name=task["dataset"],
+    )
+    given = {"table_format": "delta"} if "target" not in task else {}
+    pipeline.run(_files(task) if "files" in task else _tables(task), **given)
+
+
+def _destination(task: dict[str, Any]) -> Any:
+    if "target" in task:
+        return dlt.destinations.postgres(_with_password(task["target"]).replace("+psycopg2", ""))
+    return dlt.destinations.filesystem(bucket_url=f"file://{task['lake']}")
+
+
+def _tables(task: dict[str, Any]) -> Any:
+    source = sql_database(
+        _with_password(task["source"]),
+        schema=task.get("schema"),
+        table_names=task["tables"],
+        backend=task.get("backend", "pyarrow"),
+        chunk_size=_CHUNK,
+        reflection_level="full_with_precision",
+    )
+    for resource in source.resources.values():
+        hints: dict[str, Any] = {"write_disposition": task.get("write", "replace")}
+        if "key" in task:
+            hints["primary_key"] = task["key"]
+        if "merge_key" in task:
+            hints["merge_key"] = task["merge_key"]
+        if "cursor" in task:
+            hints["incremental"] = dlt.sources.incremental(task["cursor"])
+        resource.apply_hints(**hints)
+    return source
+
+
+def _files(task: dict[str, Any]) -> Any:
+    """Arrow tables from pyarrow's own readers: dlt's row by row ones are some times slower."""
+
+    @dlt.transformer(name=task["name"], write_disposition="replace")
+    def read(items: list[FileItemDict]) -> Iterator[Any]:
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        for item in items:
+            path = item["file_url"].removeprefix("file://")
+            if path.endswith(".parquet"):
+                yield from map(_table, pyarrow.parquet.ParquetFile(path).iter_batches(_CHUNK))
+            else:
+                types = {name: _arrow(kind) for name, kind in task["types"].items()}
+                options = pyarrow.csv.ConvertOptions(column_types=types)
+                reading = pyarrow.csv.ReadOptions(block_size=16 << 20)
+                yield from map(_table, pyarrow.csv.open_csv(path, convert_options=options, read_options=reading))
+
+    folder, _, name = task["files"].rpartition("/")
+    return filesystem(f"file://{folder}", file_glob=name) | read
+
+
+def _table(batch: Any) -> Any:
+    import pyarrow
+
+    return pyarrow.Table.from_batches([batch])
+
+
+def _arrow(kind: str) -> Any:
+    import pyarrow
+
+    if kind.startswith("DECIMAL"):
+        precision, scale = kind.removeprefix("DECIMAL(").removesuffix(")").split(",")
+        return pyarrow.decimal128(int(precision), int(scale))
+    return {"BIGINT": pyarrow.int64(), "INTEGER": pyarrow.int32(), "DATE": pyarrow.date32()}.get(kind, pyarrow.string())
+
+
+def _with_password(url: str) -> str:
+    """The driver is named, because SQLAlchemy's default is another one since 2.1."""
+    if not url.startswith("postgresql://"):
+        return url
+    return url.replace("@", f":{os.environ['BENCH_PASSWORD']}@").replace("postgresql://", "postgresql+psycopg2://")
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

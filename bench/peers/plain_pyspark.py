@@ -1,0 +1,103 @@
+"""What one would write by hand. ``plain_pyspark.py TASK OPTIONS_AS_JSON CLASS_PATH``; the password is in the
+environment. No bookkeeping: it neither remembers a position nor knows whether it has run before."""
+
+import json
+import os
+import sys
+from typing import Any
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+
+def bulk(spark: SparkSession, options: dict[str, Any]) -> None:
+    """One table from PostgreSQL."""
+    _jdbc(spark, options, options["table"]).write.format("delta").mode("overwrite").save(_place(options))
+
+
+def csv(spark: SparkSession, options: dict[str, Any]) -> None:
+    frame = spark.read.schema(options["schema"]).csv(options["path"], header=True)
+    frame.write.format("delta").mode("overwrite").save(_place(options))
+
+
+def parquet(spark: SparkSession, options: dict[str, Any]) -> None:
+    spark.read.parquet(options["path"]).write.format("delta").mode("overwrite").save(_place(options))
+
+
+def create(spark: SparkSession, options: dict[str, Any]) -> None:
+    """The table that the tasks below go on with, deletion vectors on."""
+    spark.conf.set("spark.databricks.delta.properties.defaults.enableDeletionVectors", "true")
+    frame = _jdbc(spark, options, options["table"])
+    if options.get("versions"):
+        frame = frame.selectExpr("*", "updated_at AS valid_from", "CAST(NULL AS timestamp_ntz) AS valid_to")
+    frame.write.format("delta").mode("overwrite").save(_place(options))
+
+
+def merge(spark: SparkSession, options: dict[str, Any]) -> None:
+    """Rows above a position that the caller knows."""
+    changed = _jdbc(spark, options, f"(SELECT * FROM {options['table']} WHERE {options['where']}) AS changed")
+    target = DeltaTable.forPath(spark, _place(options)).alias("t")
+    merging = target.merge(changed.alias("s"), f"t.{options['key']} = s.{options['key']}")
+    merging.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+
+
+def scd2(spark: SparkSession, options: dict[str, Any]) -> None:
+    """The usual MERGE: each changed row twice, once to end the current version, once to be inserted."""
+    key = options["key"]
+    query = f"(SELECT * FROM {options['table']} WHERE {options['where']}) AS changed"
+    changed = _jdbc(spark, options, query).cache()
+    source = changed.selectExpr("*", f"{key} AS merge_key").unionByName(
+        changed.selectExpr("*", "CAST(NULL AS bigint) AS merge_key")
+    )
+    new = {name: f"s.{name}" for name in changed.columns} | {"valid_from": "s.updated_at", "valid_to": "NULL"}
+    target = DeltaTable.forPath(spark, _place(options)).alias("t")
+    (
+        target.merge(source.alias("s"), f"t.{key} = s.merge_key AND t.valid_to IS NULL")
+        .whenMatchedUpdate(condition="s.updated_at > t.updated_at", set={"valid_to": "s.updated_at"})
+        .whenNotMatchedInsert(condition="s.merge_key IS NULL", values=new)
+        .execute()
+    )
+
+
+def deletes(spark: SparkSession, options: dict[str, Any]) -> None:
+    """All keys are read; rows without one go."""
+    keys = _jdbc(spark, options, f"(SELECT {options['key']} FROM {options['table']}) AS keys")
+    target = DeltaTable.forPath(spark, _place(options)).alias("t")
+    merging = target.merge(keys.alias("s"), f"t.{options['key']} = s.{options['key']}")
+    merging.whenNotMatchedBySourceDelete().execute()
+
+
+def _jdbc(spark: SparkSession, options: dict[str, Any], table: str) -> DataFrame:
+    properties = {
+        "user": options["user"],
+        "password": os.environ["BENCH_PASSWORD"],
+        "driver": "org.postgresql.Driver",
+        "fetchsize": "20000",
+        "preferTimestampNTZ": "true",
+    }
+    return spark.read.jdbc(options["url"], table, properties=properties)
+
+
+def _place(options: dict[str, Any]) -> str:
+    return f"{options['lake']}/{options['name']}"
+
+
+def main(task: str, options: str, class_path: str) -> None:
+    tasks = {each.__name__: each for each in (bulk, csv, parquet, create, merge, scd2, deletes)}
+    spark = (
+        SparkSession.builder.master("local[*]")
+        .config("spark.driver.memory", "4g")
+        .config("spark.driver.extraClassPath", class_path)
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", str(os.cpu_count()))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .getOrCreate()
+    )
+    tasks[task](spark, json.loads(options))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

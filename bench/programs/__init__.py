@@ -1,0 +1,1 @@
+"""How each program is called: from a setting to a command."""

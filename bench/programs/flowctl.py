@@ -1,0 +1,102 @@
+"""flowctl's own command line, with the specs a user would write."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bench.case import Command, Competitor, Relation, Setting
+from bench.contents import delta
+
+#: What a spec of a case says, without ``version``, ``flow`` and ``state``.
+Spec = Callable[[Setting], Mapping[str, Any]]
+
+#: A connection beside the spec.
+LAKE = {"type": "delta", "path": "lake"}
+
+LOCAL = "defaults: nothing is set but what the case needs"
+
+
+def apply(spec: Spec, spark: Callable[[Setting], str] = lambda _: "") -> Callable[[Setting], Command]:
+    """``flowctl apply`` of the spec in the competitor's folder; state and target lie beside it."""
+
+    def command(setting: Setting) -> Command:
+        write(setting, spec, spark(setting))
+        return flowctl(setting, "apply", "flow.yaml")
+
+    return command
+
+
+def flowctl(setting: Setting, *arguments: str) -> Command:
+    return Command((sys.executable, "-m", "flowctl", *arguments), cwd=setting.folder)
+
+
+def write(setting: Setting, spec: Spec, spark: str = "") -> Path:
+    """JSON is YAML."""
+    document: dict[str, Any] = {"version": 1, "flow": "bench", "state": "state", **spec(setting)}
+    if spark:
+        document["spark"] = {"url": spark}
+    file = setting.folder / "flow.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(document, indent=1))
+    return file
+
+
+def postgres(url: str) -> dict[str, str]:
+    """A connection; the password is a reference to the environment."""
+    parts = urlsplit(url)
+    address = f"{parts.hostname}:{parts.port}{parts.path}"
+    return {"type": "postgres", "url": f"postgresql://{parts.username}:${{secret:env:BENCH_PASSWORD}}@{address}"}
+
+
+def in_lake(table: str, where: str = "true") -> Callable[[Setting], tuple[Relation, ...]]:
+    """Where flowctl's result is: a folder below the connection's path."""
+    return lambda setting: (delta(setting.folder / "lake" / table, where),)
+
+
+def on_spark(spec: Spec, **more: Any) -> Competitor:
+    return Competitor("flowctl", f"Apache Spark in the process' own JVM; {LOCAL}", apply(spec), ours=True, **more)
+
+
+def on_sail(spec: Spec, **more: Any) -> Competitor:
+    return Competitor(
+        "flowctl on Sail",
+        "`spark: {url: sail}`, otherwise the same spec",
+        apply(spec, lambda _: "sail"),
+        missing=_refused_by_sail(spec),
+        ours=True,
+        **more,
+    )
+
+
+def on_connect(spec: Spec, **more: Any) -> Competitor:
+    return Competitor(
+        "flowctl on Connect",
+        "`spark: {url: sc://…}`, a server with flowctl's jars and 1 GiB of heap that was started before and has run the"
+        " same work once",
+        apply(spec, lambda setting: setting.world.connect),
+        ours=True,
+        rehearsed=True,
+        **more,
+    )
+
+
+def _refused_by_sail(spec: Spec) -> Callable[[Setting], str]:
+    """In the words of ``flowctl validate``."""
+
+    def missing(setting: Setting) -> str:
+        if importlib.util.find_spec("pysail") is None:
+            return "pysail is not installed"
+        file = write(setting, spec, "sail")
+        command = [sys.executable, "-m", "flowctl", "validate", str(file)]
+        ran = subprocess.run(command, capture_output=True, text=True, cwd=setting.folder)
+        said = (ran.stdout + ran.stderr).strip().splitlines()
+        return "" if ran.returncode == 0 else f"flowctl validate refuses it: {said[0] if said else ran.returncode}"
+
+    return missing

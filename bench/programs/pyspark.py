@@ -1,0 +1,40 @@
+"""Plain PySpark: ``peers/plain_pyspark.py``, with flowctl's own pyspark and jars, and nothing else of flowctl."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from bench import peers
+from bench.case import Command, Relation, Setting
+from bench.contents import delta
+from flowctl.run import jars
+
+LOCAL = "a script on `local[*]`, 4 GiB of heap, jars on the class path, UI off, as many shuffle partitions as cores"
+JDBC = f"{LOCAL}; `spark.read.jdbc`, one partition, fetchsize 20,000"
+
+
+def script(task: str, options: Callable[[Setting], Mapping[str, Any]]) -> Callable[[Setting], Command]:
+    """One of the script's functions; its result is in ``lake`` in the folder."""
+
+    def command(setting: Setting) -> Command:
+        class_path = os.pathsep.join(map(str, jars.ensure(["delta", "postgresql"])))
+        given = {"lake": str(setting.folder / "lake"), **options(setting)}
+        file = str(peers.HERE / "plain_pyspark.py")
+        return Command((sys.executable, file, task, json.dumps(given), class_path), cwd=setting.folder)
+
+    return command
+
+
+def jdbc(url: str) -> dict[str, str]:
+    """The password comes from the environment."""
+    parts = urlsplit(url)
+    return {"url": f"jdbc:postgresql://{parts.hostname}:{parts.port}{parts.path}", "user": parts.username or ""}
+
+
+def in_lake(table: str, where: str = "true") -> Callable[[Setting], tuple[Relation, ...]]:
+    return lambda setting: (delta(setting.folder / "lake" / table, where),)

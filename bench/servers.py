@@ -1,0 +1,67 @@
+"""The servers a case needs, started for it and ended with it; what their processes are called, to count their CPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+
+from bench.case import Case, World
+from tests.services import postgres, spark
+
+
+@dataclass(frozen=True)
+class Running:
+    world: World
+    pids: dict[str, int]
+
+
+@contextmanager
+def running(case: Case, world: World) -> Iterator[Running]:
+    """``world`` with the servers' addresses. The password goes into our environment, and so to all that we start."""
+    pids: dict[str, int] = {}
+    with ExitStack() as stack:
+        if "postgres" in case.needs:
+            parts = urlsplit(stack.enter_context(postgres.server()))
+            assert parts.username is not None and parts.password is not None
+            os.environ |= {"BENCH_PASSWORD": parts.password, "PGPASSWORD": parts.password}
+            url = f"postgresql://{parts.username}@{parts.hostname}:{parts.port}{parts.path}"
+            world = replace(world, postgres=url)
+            pids["PostgreSQL"] = _postmaster(url)
+        if "connect" in case.needs:
+            world = replace(world, connect=stack.enter_context(spark.connect_server(["delta", "postgresql"])))
+            pids["Spark Connect"] = _child_named("java")
+        yield Running(world, pids)
+
+
+def new_database(url: str, name: str, template: str = "template0") -> str:
+    """Made anew, from a template that nobody is connected to."""
+    with psycopg.connect(url, autocommit=True) as admin:
+        admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
+        admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'.encode())
+    return f"{url.rpartition('/')[0]}/{name}"
+
+
+def _postmaster(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SHOW data_directory").fetchone()
+    assert row is not None
+    return int(Path(row[0], "postmaster.pid").read_text().splitlines()[0])
+
+
+def _child_named(name: str) -> int:
+    """Of this process; the launcher has become the JVM by the time it answers."""
+    mine = (folder for folder in Path("/proc").glob("[0-9]*") if _parent(folder) == os.getpid())
+    return next(int(folder.name) for folder in mine if (folder / "comm").read_text().strip() == name)
+
+
+def _parent(folder: Path) -> int:
+    try:
+        return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0

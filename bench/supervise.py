@@ -1,0 +1,167 @@
+"""Runs one command to its end and tells what it took. A process of its own, started by ``measure.py``: it adopts what
+the command leaves behind (a JVM that ends after its client), so that its processor time is counted too.
+
+Reads a JSON request on standard input, writes a JSON answer. Linux only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_POLL_SECONDS = 0.2
+#: Short commands are looked at more often.
+_FIRST_POLL_SECONDS = 0.05
+_LONGEST_SECONDS = 3600
+_LINGER_SECONDS = 30
+_PR_SET_CHILD_SUBREAPER = 36
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def main() -> None:
+    request = json.load(sys.stdin)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    before = _servers(request["services"])
+    with Path(request["output"]).open("wb") as output:
+        began = time.monotonic()
+        process = subprocess.Popen(
+            request["argv"],
+            cwd=request["cwd"],
+            env={**os.environ, **request["env"]},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        watcher = _Watcher(process.pid, began, request["scratch"])
+        watcher.start()
+        code, seconds, cpu = _wait(process.pid, began)
+        watcher.ended.set()
+        watcher.join()
+    spent = {name: after - before[name] for name, after in _servers(request["services"]).items()}
+    json.dump({"code": code, "seconds": seconds, "cpu_seconds": cpu, "server_cpu": spent, **watcher.peaks}, sys.stdout)
+
+
+def _wait(root: int, began: float) -> tuple[int, float, float]:
+    """Until the command and all orphans of it have ended: exit code and wall seconds of the command, CPU of all."""
+    code, seconds, cpu = 0, 0.0, 0.0
+    while True:
+        try:
+            pid, status, usage = os.wait4(-1, 0)
+        except ChildProcessError:
+            return code, seconds, cpu
+        cpu += usage.ru_utime + usage.ru_stime
+        if pid == root:
+            code, seconds = os.waitstatus_to_exitcode(status), time.monotonic() - began
+            late = threading.Timer(_LINGER_SECONDS, _end_all)  # something left behind for good would keep us for ever
+            late.daemon = True
+            late.start()
+
+
+class _Watcher(threading.Thread):
+    """Keeps the greatest sizes seen."""
+
+    def __init__(self, root: int, began: float, scratch: str | None) -> None:
+        super().__init__(daemon=True)
+        self.ended = threading.Event()
+        self.peaks: dict[str, int] = dict.fromkeys(
+            ("peak_bytes", "main_peak_bytes", "jvm_peak_bytes", "jvm_heap_bytes", "scratch_peak_bytes"), 0
+        )
+        self._root, self._began, self._scratch = root, began, scratch
+
+    def run(self) -> None:
+        while not self.ended.is_set():
+            self._look()
+            age = time.monotonic() - self._began
+            if age > _LONGEST_SECONDS:
+                _end_all()
+            self.ended.wait(_FIRST_POLL_SECONDS if age < 2 else _POLL_SECONDS)
+
+    def _look(self) -> None:
+        resident = {pid: _resident(pid) for pid in _descendants(os.getpid())}
+        self._keep("peak_bytes", sum(resident.values()))
+        self._keep("main_peak_bytes", _high_water(self._root))
+        for pid, size in resident.items():
+            if size > self.peaks["jvm_peak_bytes"] and _read(f"/proc/{pid}/comm").strip() == "java":
+                self.peaks |= {"jvm_peak_bytes": size, "jvm_heap_bytes": _heap(pid)}
+        if self._scratch:
+            self._keep("scratch_peak_bytes", _folder_bytes(self._scratch))
+
+    def _keep(self, name: str, value: int) -> None:
+        self.peaks[name] = max(self.peaks[name], value)
+
+
+def _descendants(root: int) -> list[int]:
+    parents: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208 - looked at five times a second
+        if name.isdigit() and (stat := _read(f"/proc/{name}/stat")):
+            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(name))
+    found = list(parents.get(root, []))
+    for pid in found:
+        found += parents.get(pid, [])
+    return found
+
+
+def _servers(services: dict[str, int]) -> dict[str, float]:
+    """Processor seconds by name so far: the process, its children that live, and those it has outlived."""
+    return {name: sum(map(_cpu, [pid, *_descendants(pid)])) for name, pid in services.items()}
+
+
+def _cpu(pid: int) -> float:
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / _TICKS
+
+
+def _resident(pid: int) -> int:
+    fields = _read(f"/proc/{pid}/statm").split()
+    return int(fields[1]) * _PAGE if fields else 0
+
+
+def _high_water(pid: int) -> int:
+    """The kernel's own peak; it starts anew with each exec."""
+    found = re.search(r"^VmHWM:\s*(\d+) kB", _read(f"/proc/{pid}/status"), re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+def _heap(pid: int) -> int:
+    """The last -Xmx on the command line, as the JVM has it."""
+    found = re.findall(r"-xmx(\d+)([kmg]?)", _read(f"/proc/{pid}/cmdline").lower())
+    return int(found[-1][0]) * {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[found[-1][1]] if found else 0
+
+
+def _folder_bytes(folder: str) -> int:
+    return sum(_size(Path(place, name)) for place, _, names in os.walk(folder) for name in names)
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.lstat().st_size
+    except OSError:
+        return 0
+
+
+def _read(path: str) -> str:
+    """Empty when the process has ended meanwhile."""
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def _end_all() -> None:
+    for pid in _descendants(os.getpid()):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
