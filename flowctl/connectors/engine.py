@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,3 +17,17 @@ def has_jvm(spark: SparkSession) -> bool:
     """Whether executors are Java processes, so that JDBC and Hadoop's file systems are there."""
     engine: str | None = spark.conf.get(ENGINE_KEY, None)
     return engine != SAIL
+
+
+#: Delta features under which a commit may add and remove files without doing more than that.
+_PLAIN_FEATURES = frozenset(
+    {"appendOnly", "invariants", "deletionVectors", "timestampNtz", "typeWidening", "vacuumProtocolCheck"}
+)
+_DEMANDING = ("delta.appendOnly", "delta.enableChangeDataFeed")
+
+
+def demanding_features(features: Sequence[str], properties: Mapping[str, str]) -> list[str]:
+    """What of a Delta table's features and properties asks more of a commit than to add and remove files; flowctl does
+    only that where the engine cannot commit under its number."""
+    switched_on = [name for name in _DEMANDING if properties.get(name) == "true"]
+    return sorted({*features} - _PLAIN_FEATURES) + switched_on

@@ -20,7 +20,7 @@ from flowctl.model.step import Plan, Step
 from flowctl.model.table_info import RowEstimate
 from flowctl.observe.observation import Request
 from flowctl.observe.world import Estimate, World
-from flowctl.plan import checks, intervals
+from flowctl.plan import checks, engine, intervals
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.intervals import Finding, Idle, Refused, Work
 from flowctl.plan.projection import read_columns
@@ -65,6 +65,7 @@ def case_of(spec: Spec, table: TableSpec, resolved: Resolved, world: World, befo
         upstream={other: before[other] for other in needed if other in before},
         sequences={other: _sequence(other, before, world) for other in needed},
         spec_path=spec.path,
+        spark_url=spec.spark.url,
     )
 
 
@@ -76,7 +77,7 @@ def step_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> Step
     if case.pending and (intent := case.state.intent):
         return _recover(step, case, intent, rfc3339(now))
     step = _with_columns(step, case)
-    if stop := refusal(step.schema or ()):
+    if stop := refusal(step.schema or ()) or engine.refusal(case, step):
         return _stopped(step, case, stop)
     return _read(step, case, rfc3339(now), estimate)
 
@@ -152,7 +153,7 @@ def _recover(step: Step, case: Case, intent: Intent, now: str) -> Step:
     if refused := intervals.same_again(intent.interval, case.observed.head):
         return _stopped(step, case, _as_stop(refused))
     step = _with_columns(step, case)
-    if stop := refusal(step.schema or ()):
+    if stop := refusal(step.schema or ()) or engine.refusal(case, step):
         return _stopped(step, case, stop)
     due = checks.deletes_due(case.table, case.state.deletes_checked_at, now) and step.target_exists
     return replace(

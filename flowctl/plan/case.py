@@ -25,6 +25,7 @@ class Case:
     upstream: Mapping[str, Step] = field(default_factory=dict)
     sequences: Mapping[str, int] = field(default_factory=dict)
     spec_path: str = ""
+    spark_url: str = "local[*]"
 
     @property
     def is_sql(self) -> bool:

@@ -9,7 +9,7 @@ from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic, in_order
 from flowctl.errors import SpecError
 from flowctl.model.table_info import ObjectName
-from flowctl.resolve import capabilities, dag, select
+from flowctl.resolve import capabilities, dag, sail, select
 from flowctl.resolve.dag import Needs
 from flowctl.resolve.expand import expand
 from flowctl.spec.names import is_pattern, pattern_ids
@@ -61,6 +61,7 @@ def _findings(tables: Sequence[TableSpec], spec: Spec, unlisted: Sequence[IdMatc
     yield from dag.unknown_references(tables, lambda ref: any(matches(ref) for matches in unlisted))
     yield from dag.cycles(tables)
     yield from capabilities.check(tables, spec.connections, registry.capabilities)
+    yield from sail.check(spec, tables)
 
 
 def _one_writer(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:

@@ -74,7 +74,8 @@ def create(writer: Writer, columns: tuple[Column, ...], layout: Layout = PLAIN) 
 
 
 def test_layouts(writer: Writer) -> None:
-    writer.write([row(1)], 1, statements=create(writer, COLUMNS, Layout(("name",), deletion_vectors=False)))
+    layout = Layout(("name",), deletion_vectors=False)
+    writer.write([row(1)], 1, statements=create(writer, COLUMNS, layout), layout=layout)
     assert info(writer).extra["partition_by"] == ["name"]
     assert info(writer).extra["properties"]["delta.enableDeletionVectors"] == "false"
 
@@ -142,8 +143,9 @@ def test_a_full_refresh_may_change_types_in_its_one_commit(writer: Writer) -> No
 
 
 def test_a_session_that_overwrites_partitions_does_not_turn_truncate_into_that(writer: Writer) -> None:
-    partitioned = create(writer, COLUMNS, Layout(partition_by=("name",)))
-    writer.write([row(1, "a"), row(2, "b")], 1, "truncate", statements=partitioned)
+    layout = Layout(partition_by=("name",))
+    partitioned = create(writer, COLUMNS, layout)
+    writer.write([row(1, "a"), row(2, "b")], 1, "truncate", statements=partitioned, layout=layout)
     writer.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     try:
         writer.write([row(3, "a")], 2, "truncate")
@@ -160,8 +162,9 @@ def test_settings_of_a_number_do_not_outlive_it(writer: Writer) -> None:
 
 
 def test_a_merge_skips_files_by_key_and_still_finds_rows_that_move_partition(writer: Writer) -> None:
-    partitioned = create(writer, COLUMNS, Layout(partition_by=("name",)))
-    writer.write(upserts(row(1, "a"), row(2, "a")), 1, "merge", statements=partitioned)
+    layout = Layout(partition_by=("name",))
+    partitioned = create(writer, COLUMNS, layout)
+    writer.write(upserts(row(1, "a"), row(2, "a")), 1, "merge", statements=partitioned, layout=layout)
     writer.write(upserts(row(1, "b")), 2, "merge")
     assert sorted(writer.place.read(["id", "name"])) == [(1, "b"), (2, "a")]
 

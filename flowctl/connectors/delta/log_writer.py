@@ -15,9 +15,10 @@ it may take the next free version instead of starting again, once it has seen th
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,17 +29,16 @@ from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.schemas import with_columns
+from flowctl.connectors.engine import demanding_features
 from flowctl.errors import TableError, TransientError
 from flowctl.model.table_info import TableInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Features under which a commit may add and remove files without doing more than that.
-KNOWN_FEATURES = frozenset(
-    {"appendOnly", "invariants", "deletionVectors", "timestampNtz", "typeWidening", "vacuumProtocolCheck"}
-)
 _TRIES = 10
+_HINT = "Run this flow with spark.url local[*]"
+_REACHED = re.compile(r"[A-Za-z0-9._\-/=+~@:]*")
 #: Delta's own default: readers need not look at more commits than this.
 _CHECKPOINT_EVERY = 10
 
@@ -73,20 +73,18 @@ def made(location: TableLocation, job: WriteJob) -> TableInfo:
     if table is None:
         raise TransientError(f"{location.url} was removed as it was made")
     info = log.table_info(job.object, table)
-    refuse_features(location.url, info.extra["features"], info.extra["properties"])
+    _refuse(location, info.extra["features"], info.extra["properties"])
     return info
 
 
-def refuse_features(place: str, features: Sequence[str], properties: Mapping[str, str]) -> None:
-    """:class:`TableError` for a table whose writers must do more than write files."""
-    more = sorted(set(features) - KNOWN_FEATURES)
-    if properties.get("delta.appendOnly") == "true":
-        more.append("appendOnly")
-    if more:
+def _refuse(location: TableLocation, features: Sequence[str], properties: Mapping[str, str]) -> None:
+    """:class:`TableError` for a table whose writers must do more than write files, or that the engine cannot reach."""
+    if more := demanding_features(features, properties):
         raise TableError(
-            f"{place} has the Delta features {', '.join(more)}, which flowctl cannot write without Spark",
-            hint="Use spark.url local[*] for this flow",
+            f"{location.url} has the Delta features {', '.join(more)}, which flowctl cannot write on Sail", hint=_HINT
         )
+    if not _REACHED.fullmatch(location.url):
+        raise TableError(f"Sail cannot reach {location.url}: it encodes some of its characters", hint=_HINT)
 
 
 def commit(
@@ -94,12 +92,12 @@ def commit(
     app: str,
     job: WriteJob,
     record: Mapping[str, Any],
-    work_out: Callable[[LogSnapshot, ExitStack], Change],
+    work_out: Callable[[LogSnapshot], Change],
 ) -> LoggedCommit:
     """Commits what ``work_out`` makes of the table's newest version as number ``record["seq"]`` of ``app``.
 
-    ``job`` says the table's columns afterwards, and ``work_out`` is given them in the snapshot's metadata; what it puts
-    on the stack lives until its frame is written. Errors as :func:`flowctl.connectors.delta.transaction.commit`.
+    ``job`` says the table's columns afterwards, and ``work_out`` is given them in the snapshot's metadata. Errors as
+    :func:`flowctl.connectors.delta.transaction.commit`.
     """
     table = log.open_table(location)
     if table is None:
@@ -109,9 +107,8 @@ def commit(
     if done := transaction.read_back(location, app, record):
         return done
     metadata = with_columns(snapshot.metadata, job.columns, replaces=job.replace or job.mode == "truncate")
-    with ExitStack() as stack:
-        change = work_out(replace(snapshot, metadata=metadata), stack)
-        added = shadow.written(location, metadata, change.frame) if change.frame is not None else []
+    change = work_out(replace(snapshot, metadata=metadata))
+    added = shadow.written(location, metadata, change.frame) if change.frame is not None else []
     job.before_commit()
     crashpoints.reached("in_commit", job.record.table)
     told = actions.commit_info(record, change.operation, _parameters(change), _metrics(change, added))

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.base import OP_COLUMN, Scratch, WriteJob
 from flowctl.connectors.buffered import buffered
-from flowctl.connectors.delta import batch, shadow
+from flowctl.connectors.delta import batch
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log_writer import Change
+from flowctl.connectors.delta.reading import rows_of
 from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.delta.types import columns_of
@@ -36,7 +36,7 @@ Bounds = Mapping[str, tuple[Any, Any]]
 
 @dataclass(frozen=True)
 class Rewriter:
-    """Works out the changes of one table's commits. ``stack`` keeps what their frames read."""
+    """Works out the changes of one table's commits."""
 
     spark: SparkSession
     location: TableLocation
@@ -49,11 +49,10 @@ class Rewriter:
     def overwrite(self, frame: DataFrame, snapshot: LogSnapshot) -> Change:
         return Change("WRITE", in_table_order(batch.alive(frame, self.job.columns), snapshot), snapshot.files)
 
-    def merge(self, frame: DataFrame, snapshot: LogSnapshot, stack: ExitStack) -> Change:
+    def merge(self, frame: DataFrame, snapshot: LogSnapshot) -> Change:
         """The same rows as :func:`flowctl.connectors.delta.statements.merge`."""
         job, rows = self.job, batch.with_operations(frame)
-        near = touched(snapshot.files, self._bounds(rows, snapshot))
-        target = stack.enter_context(shadow.reading(self.spark, self.location, snapshot, near))
+        near, target = self._near(rows, snapshot)
         with batch.view_of(in_table_order(target, snapshot)) as target_view, batch.view_of(rows) as batch_view:
             change = Upsert(
                 target=(target_view,),
@@ -70,18 +69,18 @@ class Rewriter:
         soft = job.soft_deletes
         put = found if soft else found.where(f"{ACTION} <> 'delete'")
         metrics = {
+            "numSourceRows": rows.count(),
             "numTargetRowsInserted": counts.get("insert", 0),
             "numTargetRowsUpdated": counts.get("update", 0) + (counts.get("delete", 0) if soft else 0),
             "numTargetRowsDeleted": 0 if soft else counts.get("delete", 0),
         }
         gone = found.where(f"{ACTION} <> 'insert'") if counts.keys() - {"insert"} else None
-        return self._replaced(put.drop(ACTION), gone, job.key, near, snapshot, metrics, stack)
+        return self._replaced(put.drop(ACTION), gone, job.key, near, snapshot, metrics)
 
-    def apply_versions(self, changes: DataFrame, snapshot: LogSnapshot, stack: ExitStack) -> Change:
+    def apply_versions(self, changes: DataFrame, snapshot: LogSnapshot) -> Change:
         """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`; ``changes`` is buffered."""
         identity = (*self.job.key, VALID_FROM)
-        near = touched(snapshot.files, self._bounds(changes, snapshot))
-        target = stack.enter_context(shadow.reading(self.spark, self.location, snapshot, near))
+        near, target = self._near(changes, snapshot)
         found = _counted(changes.join(_keys(target, identity), on=list(identity), how="left_semi"), CHANGE_COLUMN)
         puts = _counted(changes, CHANGE_COLUMN).get("put", 0)
         metrics = {
@@ -90,14 +89,14 @@ class Rewriter:
             "numTargetRowsDeleted": found.get("delete", 0),
         }
         put = changes.where(f"{CHANGE_COLUMN} = 'put'").drop(CHANGE_COLUMN)
-        return self._replaced(put, changes if found else None, identity, near, snapshot, metrics, stack)
+        return self._replaced(put, changes if found else None, identity, near, snapshot, metrics)
 
-    def replace_where(self, condition: str, frame: DataFrame, snapshot: LogSnapshot, stack: ExitStack) -> Change:
+    def replace_where(self, condition: str, frame: DataFrame, snapshot: LogSnapshot) -> Change:
         """The rows that meet ``condition`` go, those of ``frame`` come."""
         from pyspark.sql import functions as f
 
         rows = in_table_order(frame, snapshot)
-        target = stack.enter_context(shadow.reading(self.spark, self.location, snapshot, snapshot.files))
+        target, _ = rows_of(self.spark, self.location, snapshot, snapshot.files)
         meets = f.coalesce(f.expr(condition), f.lit(False))
         if not snapshot.files or target.where(meets).isEmpty():
             return Change("WRITE", rows)
@@ -111,23 +110,28 @@ class Rewriter:
         near: Sequence[Action],
         snapshot: LogSnapshot,
         metrics: Mapping[str, int],
-        stack: ExitStack,
     ) -> Change:
         """``put`` (columns of the job) comes, the rows with the ``identity`` of one of ``gone`` go; their values in
         columns that are not the job's stay with those that come back."""
-        if not any(metrics.values()):
+        if not any(metrics[name] for name in metrics if name != "numSourceRows"):
             return Change("MERGE", None, metrics=metrics)
         if gone is None:
             return Change("MERGE", in_table_order(put, snapshot), metrics=metrics)
-        removed = touched(near, self._bounds(gone, snapshot))
-        target = stack.enter_context(shadow.reading(self.spark, self.location, snapshot, removed))
+        wanted = touched(near, self._bounds(gone, snapshot))
+        target, removed = rows_of(self.spark, self.location, snapshot, wanted)
         kept = target.join(_keys(gone, identity), on=list(identity), how="left_anti")
         ours = {column.name for column in self.job.columns}
         foreign = [name for name in table_columns(snapshot) if name not in ours]
         if foreign:
             put = put.join(_keys(target, (*identity, *foreign)), on=list(identity), how="left")
         rows = in_table_order(kept, snapshot).unionAll(in_table_order(put, snapshot))
-        return Change("MERGE", rows, tuple(removed), metrics)
+        return Change("MERGE", rows, removed, metrics)
+
+    def _near(self, rows: DataFrame, snapshot: LogSnapshot) -> tuple[tuple[Action, ...], DataFrame]:
+        """The files that may hold a row with a key of ``rows``, and at least their rows."""
+        wanted = touched(snapshot.files, self._bounds(rows, snapshot))
+        target, _ = rows_of(self.spark, self.location, snapshot, wanted)
+        return wanted, target
 
     def _bounds(self, rows: DataFrame, snapshot: LogSnapshot) -> Bounds:
         """Of the key columns whose statistics can be compared exactly; empty for an empty batch."""

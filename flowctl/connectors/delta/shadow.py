@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.delta import actions, replay
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.replay import Action, LogSnapshot
+from flowctl.connectors.delta.replay import Action
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _STATISTICS = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols")
 
@@ -33,25 +32,6 @@ def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFra
     added = [action["add"] for action in replay.commits_after(shadow, 0) if "add" in action]
     _forget(shadow)
     return [{**add, "path": f"{name}/{add['path']}"} for add in added if _rows(add)]
-
-
-@contextmanager
-def reading(
-    spark: SparkSession, location: TableLocation, snapshot: LogSnapshot, files: Iterable[Action]
-) -> Iterator[DataFrame]:
-    """The rows of ``files``, live ones of ``snapshot``, and of no others."""
-    chosen = list(files)
-    if len(chosen) == len(snapshot.files):
-        yield spark.read.format("delta").load(location.spark_path)
-        return
-    _, shadow = _folder(location)
-    metadata = {"metaData": {**snapshot.metadata, "id": str(uuid.uuid4())}}
-    seen = [{"add": _absolute(location, add)} for add in chosen]
-    actions.publish(shadow, 0, [{"protocol": snapshot.protocol}, metadata, *seen])
-    try:
-        yield spark.read.format("delta").load(shadow.spark_path)
-    finally:
-        _forget(shadow)
 
 
 def rows(added: Iterable[Action]) -> int:
@@ -86,37 +66,3 @@ def _rows(add: Action) -> int:
 def _forget(shadow: TableLocation) -> None:
     """Takes the shadow's log away: what stays is a folder of files."""
     shadow.file_system().rm(f"{shadow.url}/_delta_log", recursive=True)
-
-
-def _absolute(location: TableLocation, add: Action) -> Action:
-    """The same file seen from another table."""
-    found = {**add, "path": f"{_root(location)}/{add['path']}" if "://" not in add["path"] else add["path"]}
-    vector = add.get("deletionVector")
-    if vector and vector["storageType"] == "u":
-        path = _vector_path(vector["pathOrInlineDv"])
-        found["deletionVector"] = {**vector, "storageType": "p", "pathOrInlineDv": f"{_root(location)}/{path}"}
-    return found
-
-
-def _root(location: TableLocation) -> str:
-    """As in an action: object stores by their own scheme, not Hadoop's."""
-    path = location.spark_path
-    return path.replace("s3a://", "s3://", 1) if path.startswith("s3a://") else path
-
-
-def _vector_path(written: str) -> str:
-    """``<folder><20 characters>``: the folder may be empty, the rest is a UUID in Z85 (Delta protocol, *Deletion Vector
-    Descriptor Schema*)."""
-    folder, encoded = written[:-20], written[-20:]
-    number = b"".join(_z85(encoded[at : at + 5]).to_bytes(4, "big") for at in range(0, 20, 5))
-    return f"{folder}/deletion_vector_{uuid.UUID(bytes=number)}.bin".lstrip("/")
-
-
-def _z85(text: str) -> int:
-    value = 0
-    for char in text:
-        value = value * 85 + _ALPHABET.index(char)
-    return value
-
-
-_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"

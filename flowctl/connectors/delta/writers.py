@@ -6,7 +6,6 @@ Both commit a number exactly once, whoever is killed or late; ``docs/architectur
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -140,12 +139,12 @@ class LogWriter:
     def put(self, location: TableLocation, number: Numbered, frame: DataFrame, job: WriteJob) -> LoggedCommit:
         rewriter = Rewriter(self.spark, location, self.scratch, job)
 
-        def work_out(snapshot: LogSnapshot, stack: ExitStack) -> log_writer.Change:
+        def work_out(snapshot: LogSnapshot) -> log_writer.Change:
             if job.replace or job.mode == "truncate":
                 return rewriter.overwrite(frame, snapshot)
             if job.mode == "append":
                 return rewriter.append(frame, snapshot)
-            return rewriter.merge(frame, snapshot, stack)
+            return rewriter.merge(frame, snapshot)
 
         return log_writer.commit(location, number.app, job, number.record, work_out)
 
@@ -158,7 +157,7 @@ class LogWriter:
             number.app,
             job,
             number.record,
-            lambda snapshot, stack: rewriter.apply_versions(changes, snapshot, stack),
+            lambda snapshot: rewriter.apply_versions(changes, snapshot),
         )
 
     def replace_where(
@@ -170,7 +169,7 @@ class LogWriter:
             number.app,
             side,
             number.record,
-            lambda snapshot, stack: rewriter.replace_where(condition, frame, snapshot, stack),
+            lambda snapshot: rewriter.replace_where(condition, frame, snapshot),
         )
 
 

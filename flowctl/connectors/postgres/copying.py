@@ -86,13 +86,19 @@ def _copier(
     by value because it is made here, and so must use nothing of this module."""
 
     def copy(batches: Iterator[Any]) -> Iterator[Any]:
+        import secrets
+
         import psycopg
         import pyarrow as pa
         from psycopg import sql
         from pyspark import TaskContext
 
-        context: Any = TaskContext.get()
-        part, attempt = context.partitionId(), context.taskAttemptId()
+        context: Any = TaskContext.get()  # None on Sail, which tries no task twice
+        part, attempt = (
+            (context.partitionId(), context.taskAttemptId())
+            if context is not None
+            else (secrets.randbelow(1 << 31), secrets.randbelow(1 << 63))
+        )
         listed = sql.SQL(", ").join(map(sql.Identifier, ("_flowctl_part", "_flowctl_attempt", *names)))
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')").format(sql.SQL(stage), listed)
         filled = (batch for batch in batches if batch.num_rows)

@@ -1,0 +1,28 @@
+"""What stops a table because of the engine that would run it: what only the source or the target tells."""
+
+from __future__ import annotations
+
+from flowctl.connectors.engine import SAIL, demanding_features
+from flowctl.model.step import Step
+from flowctl.plan.case import Case, Stop
+from flowctl.resolve import sail
+
+
+def refusal(case: Case, step: Step) -> Stop | None:
+    """For Sail, one of :data:`flowctl.resolve.sail.GAPS`; None where the engine keeps every promise."""
+    if case.spark_url != SAIL:
+        return None
+    if floats := sail.hashed_floats(case.table, step.source_columns):
+        return _stop(f"{', '.join(floats)}", "float", "mode")
+    if widened := sail.widened(step.schema or ()) if not case.rebuilds else []:
+        return _stop(f"widening {', '.join(widened)}", "widen", "on_schema_change")
+    target = case.observed.target
+    if target is not None and "features" in target.extra:
+        found = demanding_features(target.extra["features"], target.extra["properties"])
+        if found:
+            return _stop(f"a table with {', '.join(found)}", "features", "to")
+    return None
+
+
+def _stop(what: str, gap: str, path: str) -> Stop:
+    return Stop(f"{what} cannot be on Sail: {sail.GAPS[gap]}", sail.HINT, path)
