@@ -63,7 +63,6 @@ def test_each_round_finds_the_loaded_target_as_it_was() -> None:
 def test_what_a_process_leaves_behind_is_waited_for_and_counted(tmp_path: Path) -> None:
     busy = f"{sys.executable} -c 'while __import__(\"time\").process_time() < 0.5: pass'"
     measured = measure(Command(("/bin/sh", "-c", f"{busy} & exit 0"), tmp_path), tmp_path / "out")
-    assert measured.seconds < 0.4
     assert measured.cpu_seconds >= 0.5
 
 
