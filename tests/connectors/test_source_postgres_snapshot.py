@@ -29,7 +29,7 @@ def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.fixture
-def postgres(postgres_database: str, reader: str) -> Iterator[Connector]:
+def postgres(postgres_database: str, reader: str) -> Iterator[Connector]:  # noqa: ARG001 - by each reader in turn
     with opened("postgres", url=postgres_database) as connector:
         yield connector
 
