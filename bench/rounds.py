@@ -14,7 +14,7 @@ from bench import contents
 from bench.case import Case, Command, Competitor, Measured, Prepared, Setting, Verdict, World
 from bench.contents import Unreadable
 from bench.measure import CommandFailed, measure
-from bench.servers import Running, new_database, running
+from bench.servers import Running, keep_tables, new_database, restore_tables, running
 
 Say = Callable[[str], None]
 
@@ -87,7 +87,7 @@ class _Stage:
                 measure(competitor.load(self.setting), self._output)
                 shutil.copytree(self.setting.folder, self._kept, symlinks=True)
                 if competitor.database:
-                    new_database(self.setting.world.postgres, f"{competitor.slug}_kept", competitor.slug)
+                    keep_tables(self.setting.database)
 
     def rehearse(self, say: Say) -> None:
         if self.entry.goes_on and self.entry.competitor.rehearsed:
@@ -123,7 +123,7 @@ class _Stage:
         shutil.rmtree(self.setting.folder)
         shutil.copytree(self._kept, self.setting.folder, symlinks=True)
         if competitor.database:
-            new_database(self.setting.world.postgres, competitor.slug, f"{competitor.slug}_kept")
+            restore_tables(self.setting.database)
 
     def _empty(self) -> None:
         shutil.rmtree(self.setting.folder, ignore_errors=True)

@@ -14,6 +14,11 @@ import psycopg
 from bench.case import Case, World
 from tests.services import postgres, spark
 
+_KEPT = "bench_kept"
+_TABLES = """
+    SELECT schemaname, tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
+"""
+
 
 @dataclass(frozen=True)
 class Running:
@@ -39,12 +44,33 @@ def running(case: Case, world: World) -> Iterator[Running]:
         yield Running(world, pids)
 
 
-def new_database(url: str, name: str, template: str = "template0") -> str:
-    """Made anew, from a template that nobody is connected to."""
+def new_database(url: str, name: str) -> None:
+    """Made anew, empty."""
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
-        admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'.encode())
-    return f"{url.rpartition('/')[0]}/{name}"
+        admin.execute(f'CREATE DATABASE "{name}" TEMPLATE template0'.encode())
+
+
+def keep_tables(url: str) -> None:
+    """Copies of all tables of a database, in a schema beside them."""
+    with psycopg.connect(url) as connection:
+        connection.execute(f"CREATE SCHEMA {_KEPT}")
+        for schema, name in connection.execute(_TABLES).fetchall():
+            kept = f'{_KEPT}."{schema}.{name}"'
+            connection.execute(f'CREATE TABLE {kept} AS TABLE "{schema}"."{name}"'.encode())
+
+
+def restore_tables(url: str) -> None:
+    """What was kept, into the same tables: flowctl takes a table that was made anew for another one, and is right."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        query = f"SELECT relname FROM pg_class WHERE relnamespace = '{_KEPT}'::regnamespace AND relkind = 'r'"
+        kept = [str(name) for (name,) in connection.execute(query).fetchall()]
+        for name in kept:
+            schema, _, table = name.partition(".")
+            with connection.transaction():
+                connection.execute(f'TRUNCATE "{schema}"."{table}"'.encode())
+                connection.execute(f'INSERT INTO "{schema}"."{table}" SELECT * FROM {_KEPT}."{name}"'.encode())
+        connection.execute("VACUUM ANALYZE")
 
 
 def _postmaster(url: str) -> int:

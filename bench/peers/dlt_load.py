@@ -6,9 +6,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import dlt
-from dlt.sources.filesystem import FileItemDict, filesystem
-from dlt.sources.sql_database import sql_database
+import dlt  # type: ignore[import-not-found, unused-ignore]
+from dlt.sources.filesystem import (  # type: ignore[import-not-found, unused-ignore]
+    FileItemDict,
+    filesystem,
+)
+from dlt.sources.sql_database import sql_database  # type: ignore[import-not-found, unused-ignore]
 
 _CHUNK = 100_000
 
@@ -54,7 +57,7 @@ def _tables(task: dict[str, Any]) -> Any:
 def _files(task: dict[str, Any]) -> Any:
     """Arrow tables from pyarrow's own readers: dlt's row by row ones are some times slower."""
 
-    @dlt.transformer(name=task["name"], write_disposition="replace")
+    @dlt.transformer(name=task["name"], write_disposition="replace")  # type: ignore[untyped-decorator, unused-ignore]
     def read(items: list[FileItemDict]) -> Iterator[Any]:
         import pyarrow.csv
         import pyarrow.parquet

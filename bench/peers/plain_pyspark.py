@@ -90,6 +90,7 @@ def main(task: str, options: str, class_path: str) -> None:
         .config("spark.driver.extraClassPath", class_path)
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", str(os.cpu_count()))
+        .config("spark.databricks.delta.snapshotPartitions", str(os.cpu_count()))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")

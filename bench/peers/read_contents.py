@@ -9,7 +9,7 @@ import json
 import sys
 from pathlib import Path
 
-import duckdb
+import duckdb  # type: ignore[import-not-found, unused-ignore]
 
 _EXTENSIONS = ("delta", "postgres_scanner")
 

@@ -14,7 +14,10 @@ from bench.case import Command, Relation, Setting
 from bench.contents import delta
 from flowctl.run import jars
 
-LOCAL = "a script on `local[*]`, 4 GiB of heap, jars on the class path, UI off, as many shuffle partitions as cores"
+LOCAL = (
+    "a script on `local[*]`, 4 GiB of heap, jars on the class path, UI off, as many shuffle and snapshot partitions as"
+    " cores"
+)
 JDBC = f"{LOCAL}; `spark.read.jdbc`, one partition, fetchsize 20,000"
 
 
