@@ -25,6 +25,8 @@ _TRANSIENT = re.compile(
     r"|This connection has been closed|SlowDown|TooManyRequests|503 Service|StatusCode\.UNAVAILABLE"
     r"|database is locked|Temporary failure in name resolution"
 )
+#: What ends a traceback: the first line after its frames.
+_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*([\w.]+: .*)$", re.MULTILINE)
 _NOISE = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )+")
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 
@@ -49,6 +51,8 @@ def headline(text: str) -> str:
     """The innermost cause of a Java or Python error, one line, without class names and stack."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    if python := _PYTHON.findall(text):  # raised by a Python worker; what Java says around it is no news
+        causes = [python[-1]]
     chosen = causes[-1] if causes else next((line for line in lines if not line.startswith("at ")), "unknown error")
     return _STATE.sub("", _NOISE.sub("", chosen)).strip() or chosen
 

@@ -46,11 +46,13 @@ def part_reader(
                 yield from rows(queries[number])
 
     def rows(query: str) -> Iterator[Any]:
+        from contextlib import closing
+
         import psycopg
 
         statement = f"COPY ({query}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')".encode()
         try:
-            with psycopg.connect(conninfo) as connection:
+            with closing(psycopg.connect(conninfo)) as connection:  # nothing to commit or roll back
                 connection.execute(init_statement)
                 with connection.cursor().copy(statement):
                     for block in blocks(connection.pgconn):
@@ -81,7 +83,7 @@ def part_reader(
                 pgconn.consume_input()
             else:
                 break
-        while (result := pgconn.get_result()) is not None:
+        for result in list(iter(pgconn.get_result, None)):  # all of them, or psycopg would log what it finds left
             if result.status != ExecStatus.COMMAND_OK:
                 raise error_from_result(result)
         if block:

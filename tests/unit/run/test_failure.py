@@ -22,6 +22,22 @@ def test_the_innermost_cause_is_what_people_read() -> None:
     assert headline(JAVA) == 'ERROR: column "vat" does not exist'
 
 
+PYTHON = """Job aborted: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "copying.py", line 1, in copy
+    raise RuntimeError(told(error))
+          ^^^^^^^^^^^^^^^^^^^^^^^^
+RuntimeError: SQLSTATE 22012: ERROR: division by zero
+
+\tat org.apache.spark.api.python.BasePythonRunner.handlePythonException(PythonRunner.scala:581)
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+"""
+
+
+@pytest.mark.parametrize("text", [PYTHON, PYTHON[PYTHON.index("Traceback") :]])
+def test_what_python_workers_raise_is_told_in_their_words(text: str) -> None:
+    assert headline(text) == "SQLSTATE 22012: ERROR: division by zero"
+
+
 def test_a_java_error_fails_its_table_and_names_the_spec_line() -> None:
     error = translate(RuntimeError(JAVA), MARK)
     assert type(error) is TableError
