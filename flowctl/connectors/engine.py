@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,11 @@ def has_jvm(spark: SparkSession) -> bool:
     """Whether executors are Java processes, so that JDBC and Hadoop's file systems are there."""
     engine: str | None = spark.conf.get(ENGINE_KEY, None)
     return engine != SAIL
+
+
+def reachable(path: str) -> bool:
+    """Whether Sail finds a path: it encodes all but these characters, each of its readers in another way."""
+    return re.fullmatch(r"[A-Za-z0-9._\-/=+~@:]*", path) is not None
 
 
 #: Delta features under which a commit may add and remove files without doing more than that.

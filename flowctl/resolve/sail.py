@@ -6,10 +6,9 @@ plan. Anything that is not here behaves as on Apache Spark.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from flowctl.connectors.engine import SAIL
+from flowctl.connectors.engine import SAIL, reachable
 from flowctl.diagnostics import Diagnostic
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
@@ -33,7 +32,6 @@ GAPS: Mapping[str, str] = {
     "features": "the commits there are flowctl's own, and these features ask more of a commit",
 }
 
-_PATH = re.compile(r"[A-Za-z0-9._\-/=+~@:{}]*")
 _ROW_CHECKS = ("sql", "matches")
 
 
@@ -47,7 +45,7 @@ def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
                 f"{table.id}: {path} cannot be on Sail: {GAPS[gap]}", HINT, table.mark_of(path), "not-on-sail"
             )
     for connection in spec.connections.values():
-        if not _PATH.fullmatch(str(connection.options.get("path", ""))) and connection.type != "sqlite":
+        if not reachable(str(connection.options.get("path", ""))) and connection.type != "sqlite":
             what = f"connections.{connection.name}.path cannot be on Sail: {GAPS['path']}"
             yield Diagnostic(what, HINT, connection.mark, "not-on-sail")
     if len(_stores(spec)) > 1:
@@ -68,7 +66,7 @@ def _asked(table: TableSpec, connections: Mapping[str, Connection]) -> Iterator[
         yield "from", "format"
     if table.layout.cluster_by:
         yield "layout.cluster_by", "layout.cluster_by"
-    if connections[table.target.connection].type == "delta" and not _PATH.fullmatch("/".join(table.target.parts)):
+    if connections[table.target.connection].type == "delta" and not reachable("/".join(table.target.parts)):
         yield "to", "path"
 
 

@@ -161,7 +161,7 @@ def test_a_merge_that_outlives_its_client_counts_with_its_own_observations(histo
         raise Died
 
     def second_try() -> None:
-        second = History(engine.session_for("second"), history.target, seq=history.seq - 1)
+        second = History(engine.session_for("second"), history.target, history.object, seq=history.seq - 1)
         with pytest.raises(Died):
             second.write([(1, row(4, "D")), (2, row(4, "E"))], before_the_merge(dies), intent="same")
 

@@ -48,7 +48,7 @@ def test_postgres_reads_the_same_value(postgres_server: str, value: TypedValue, 
 
 @pytest.mark.parametrize(("value", "_", "kind"), LITERALS)
 def test_spark_reads_the_same_value(spark: SparkSession, value: TypedValue, kind: str, _: str) -> None:
-    frame = spark.sql(f"SELECT {dialects.literal(value, 'spark')} AS v, CAST(v AS STRING) AS t")
+    frame = spark.sql(f"SELECT v, CAST(v AS STRING) AS t FROM (SELECT {dialects.literal(value, 'spark')} AS v)")
     assert frame.schema["v"].dataType.simpleString() == kind
     text = value.text().replace("T", " ").removesuffix("Z") if isinstance(value.value, dt.datetime) else value.text()
     assert frame.first()["t"] == text

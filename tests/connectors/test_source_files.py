@@ -16,6 +16,7 @@ import pytest
 from pyarrow import orc
 
 from flowctl.connectors.base import HeadRequest, Relation
+from flowctl.connectors.engine import has_jvm
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
@@ -82,6 +83,25 @@ def test_odd_file_names_are_read_as_they_are(spark: SparkSession, inbox: Path, s
         (inbox / name).write_text(f"id\n{at}\n")
     read = spark_rows(spark, source, files("*.csv"))
     assert sorted(row["id"] for row in read) == ["0", "1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize(
+    "name, rows, told",
+    [
+        ("a b.parquet", {"id": [1]}, "cannot reach"),
+        ("a?.parquet", {"id": [1]}, "cannot reach"),
+        ("b.parquet", {"id": pa.array([1], pa.int32())}, "another type of id"),
+    ],
+)
+def test_sail_reads_all_files_or_says_which_it_cannot(
+    spark: SparkSession, inbox: Path, source: Any, name: str, rows: dict[str, Any], told: str
+) -> None:
+    if has_jvm(spark):
+        pytest.skip("only Sail is so particular")
+    pq.write_table(pa.table({"id": pa.array([2**40])}), inbox / "1.parquet")
+    pq.write_table(pa.table(rows), inbox / name)
+    with pytest.raises(TableError, match=told):
+        spark_rows(spark, source, files("*.parquet"))
 
 
 def test_csv_is_text_until_a_schema_says_more(spark: SparkSession, inbox: Path, source: Any) -> None:
@@ -221,7 +241,7 @@ def test_another_header_is_an_error(spark: SparkSession, inbox: Path, source: An
         spark_rows(spark, source, files("*.csv"))
 
 
-def test_parquet_and_orc_bring_their_types(spark: SparkSession, inbox: Path, source: Any) -> None:
+def test_parquet_brings_its_types(spark: SparkSession, inbox: Path, source: Any) -> None:
     data = pa.table(
         {
             "i": pa.array([1, None], pa.int32()),
@@ -243,7 +263,11 @@ def test_parquet_and_orc_bring_their_types(spark: SparkSession, inbox: Path, sou
     read = spark_rows(spark, source, files("t.parquet"))
     assert read[0]["n"] == dt.datetime(1582, 10, 10, 1, 2, 3, 4)
     assert {name: read[0][name] for name in "iudls"} == {name: data[name][0].as_py() for name in "iudls"}
-    orc.write_table(data.select(["i", "d", "s"]), inbox / "t.orc")
+
+
+def test_orc_brings_its_types(spark: SparkSession, inbox: Path, source: Any) -> None:
+    rows = {"i": pa.array([1], pa.int32()), "d": pa.array([Decimal("1.10")], pa.decimal128(12, 2)), "s": [{"x": 1}]}
+    orc.write_table(pa.table(rows), inbox / "t.orc")
     assert spark_rows(spark, source, files("t.orc"))[0] == {"i": 1, "d": Decimal("1.10"), "s": {"x": 1}}
 
 
@@ -269,12 +293,12 @@ def test_a_type_that_cannot_be_carried_is_refused(inbox: Path, source: Any, kind
 
 
 def test_each_file_is_read_once(spark: SparkSession, inbox: Path, source: Any) -> None:
-    relation = files("*.csv")
-    (inbox / "1.csv").write_text("id\n1\n")
+    relation = files("*.parquet")
+    pq.write_table(pa.table({"id": ["1"]}), inbox / "1.parquet")
     first = position(source, relation)
-    (inbox / "2.csv").write_text("id\n2\n")
+    pq.write_table(pa.table({"id": ["2"]}), inbox / "2.parquet")
     second = position(source, relation)
-    (inbox / "3.csv").write_text("id\n3\n")
+    pq.write_table(pa.table({"id": ["3"]}), inbox / "3.parquet")
 
     def ids(interval: Interval | None) -> list[str]:
         return sorted(row["id"] for row in spark_rows(spark, source, relation, interval=interval))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLED = -9
+#: On Sail: what commits in another way than with Spark.
+IN_EVERY_RUN = (("delta", "append"), ("delta", "merge"), ("delta", "scd2"), ("postgres", "merge"))
 
 
 def walk_the_protocol(flow: Flow, mode: str, target: TargetPlace, spark: str) -> None:
@@ -48,3 +50,19 @@ def test_a_killed_apply_loses_and_doubles_nothing(
 ) -> None:
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
     walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database, spark), "local[2]")
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        pytest.param(kind, mode, marks=() if (kind, mode) in IN_EVERY_RUN else pytest.mark.full)
+        for kind in KINDS
+        for mode in MODES
+    ],
+)
+def test_an_apply_killed_on_sail_loses_and_doubles_nothing(
+    kind: Kind, mode: str, tmp_path: Path, postgres_database: str, spark: SparkSession
+) -> None:
+    """The engine dies with the process; what it has written is read by Spark."""
+    flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
+    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database, spark), "sail")

@@ -15,8 +15,8 @@ from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.replay import LogSnapshot
 from flowctl.connectors.delta.rewriting import Rewriter
-from flowctl.connectors.engine import has_jvm
-from flowctl.errors import FlowctlError
+from flowctl.connectors.engine import has_jvm, reachable
+from flowctl.errors import FlowctlError, TableError
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Layout
 
@@ -131,6 +131,9 @@ class LogWriter:
     scratch: Scratch
 
     def prepare(self, location: TableLocation, job: WriteJob) -> str:
+        if not has_jvm(self.spark) and not reachable(location.url):
+            what = f"Sail cannot reach {location.url}: it encodes some of its characters"
+            raise TableError(what, hint=log_writer.HINT)
         return log_writer.prepare(location, job)
 
     def ensure(self, location: TableLocation, side: WriteJob) -> None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import ReadRequest, Relation
+from flowctl.connectors.engine import has_jvm, reachable
 from flowctl.connectors.exact import exactly
-from flowctl.connectors.files.formats import format_of
+from flowctl.connectors.files.formats import Format, format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
 from flowctl.connectors.files.rows import escaped, typed_rows
 from flowctl.connectors.files.schema import columns_of, merged
@@ -43,6 +44,8 @@ class FilesSnapshot:
         for path, columns in found.items():
             _require_known(path, columns, known)
         asked = merged(found) if found else self.info.columns
+        if not has_jvm(self.spark):
+            _require_plain(format, found, asked)
         paths = [self.root.spark_path(stamp.path) for stamp in stamps]
         whole = typed_rows(self.spark, format, paths, asked)
         rows = whole.where(self.relation.where) if self.relation.where else whole
@@ -78,6 +81,24 @@ def _require_known(path: str, columns: Sequence[Column], known: Mapping[str, Col
     new = [column.name for column in columns if column.name not in known]
     if new:
         raise TableError(f"{path} has a column {new[0]} that the plan did not know", hint="Plan again")
+
+
+def _require_plain(format: Format, found: Mapping[str, Sequence[Column]], asked: Sequence[Column]) -> None:
+    """On Sail: a name that it encodes or takes for a pattern is not found, and the file would be missing in silence."""
+    if format.name != "parquet":
+        raise TableError(f"Sail does not read {format.name} as exactly as flowctl promises", hint=_SPARK_HINT)
+    types_of = {column.name: column.type for column in asked}
+    for path, columns in found.items():
+        if not reachable(path):
+            raise TableError(f"Sail cannot reach {path}: it encodes some of its characters", hint=_SPARK_HINT)
+        narrower = [column.name for column in columns if column.type != types_of[column.name]]
+        if narrower:
+            raise TableError(
+                f"{path} has another type of {narrower[0]} than other files, which Sail does not read", hint=_SPARK_HINT
+            )
+
+
+_SPARK_HINT = "Run this flow with spark.url local[*]"
 
 
 @contextmanager

@@ -1,0 +1,36 @@
+"""Tests of the contract suites that cannot hold on Sail, each with its reason: the one list.
+
+What users meet of these is refused by name (:data:`flowctl.resolve.sail.GAPS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: The start of a test's id below ``tests/connectors/``, and why it is left out.
+GAPS: Mapping[str, str] = {
+    "test_source_files.py::test_odd_file_names": "odd names are refused; CSV is, too",
+    "test_source_files.py::test_csv_is_text": "CSV is refused",
+    "test_source_files.py::test_texts_become": "CSV and JSON lines are refused",
+    "test_source_files.py::test_a_text_that_is_not": "CSV and JSON lines are refused",
+    "test_source_files.py::test_json_numbers": "JSON lines are refused",
+    "test_source_files.py::test_a_malformed_row": "CSV is refused",
+    "test_source_files.py::test_a_line_that_is_not_json": "JSON lines are refused",
+    "test_source_files.py::test_another_header": "CSV is refused",
+    "test_source_files.py::test_line_breaks": "CSV is refused",
+    "test_source_files.py::test_where_is": "CSV is refused",
+    "test_source_files.py::test_compressed_text": "CSV is refused",
+    "test_source_files.py::test_orc_brings": "ORC is refused",
+    "test_source_files.py::test_columns_of_all_files": "files of other types are refused",
+    "test_target_delta.py::test_columns_widen_in_place": "widening is refused",
+    "test_target_delta.py::test_a_clustered_table": "clustering is refused",
+    "test_target_delta.py::test_a_column_added_by_a_try": "columns come with the commit: no try leaves one behind",
+    "test_target_delta.py::test_settings_of_a_number": "needs INSERT by another client; there are no such settings",
+    "test_target_delta.py::test_the_record_survives": "needs INSERT by another client; logs are read without an engine",
+    "test_target_delta.py::test_a_restored_table": "needs RESTORE by another client; logs are read without an engine",
+    "test_target_delta.py::test_a_table_restored_to": "needs RESTORE by another client",
+    "test_target_delta.py::test_a_table_that_somebody": "needs CREATE TABLE by another client",
+    "test_target_delta.py::test_a_table_that_forgets": "needs ALTER TABLE by another client",
+    "test_target_delta.py::test_a_table_on_s3": "Sail gets credentials as it starts: see tests/e2e/test_object_storage.py",
+    "test_target_delta.py::test_names_that_need": "asks Spark's CREATE TABLE whether it agrees",
+}
