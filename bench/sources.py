@@ -82,16 +82,18 @@ def generated(scale: float, table: str, form: str = "csv") -> Path:
 
 
 def _plain_strings(file: Path) -> Path:
-    """The generator's files say that their text is to be read as Arrow's string views, which not every peer can."""
+    """The generator's files say that their text is to be read as Arrow's string views, which not every peer can, and
+    number their fields; dlt hands the numbers on to the Delta table, where DuckDB takes them for column mapping."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     copy = file.with_suffix(".plain")
     with pq.ParquetFile(file) as made:
-        strings = [each.with_type(pa.string()) if each.type == pa.string_view() else each for each in made.schema_arrow]
-        with pq.ParquetWriter(copy, pa.schema(strings), compression="snappy") as writer:
+        kinds = [pa.string() if each.type == pa.string_view() else each.type for each in made.schema_arrow]
+        schema = pa.schema(list(zip(made.schema_arrow.names, kinds, strict=True)))
+        with pq.ParquetWriter(copy, schema, compression="snappy") as writer:
             for batch in made.iter_batches(1 << 20):
-                writer.write_table(pa.Table.from_batches([batch]).cast(pa.schema(strings)))
+                writer.write_table(pa.Table.from_batches([batch]).cast(schema))
     return copy
 
 
