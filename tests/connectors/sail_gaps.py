@@ -31,6 +31,6 @@ GAPS: Mapping[str, str] = {
     "test_target_delta.py::test_a_table_restored_to": "needs RESTORE by another client",
     "test_target_delta.py::test_a_table_that_somebody": "needs CREATE TABLE by another client",
     "test_target_delta.py::test_a_table_that_forgets": "needs ALTER TABLE by another client",
-    "test_target_delta.py::test_a_table_on_s3": "Sail gets credentials as it starts: see tests/e2e/test_object_storage.py",
+    "test_target_delta.py::test_a_table_on_s3": "Sail gets credentials as it starts: see tests/e2e",
     "test_target_delta.py::test_names_that_need": "asks Spark's CREATE TABLE whether it agrees",
 }

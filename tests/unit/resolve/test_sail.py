@@ -1,0 +1,128 @@
+"""What a flow cannot do on Sail is refused by name: every gap of the list, by ``validate`` or by the plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flowctl.connectors.engine import demanding_features
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.resolve.sail import GAPS, check
+from flowctl.spec.spec import (
+    ColumnRules,
+    Connection,
+    Cursor,
+    Expectation,
+    Layout,
+    ObjectSource,
+    SecretRef,
+    SecretText,
+    SparkSettings,
+    TableSpec,
+    TargetRef,
+)
+from tests.unit.plan.worlds import (
+    AMOUNT,
+    ID,
+    MARK,
+    flow,
+    head,
+    observed,
+    recorded,
+    source,
+    sql_table,
+    step,
+    table,
+    target,
+)
+
+FILES = Connection("inbox", "files", {"path": "inbox"}, MARK)
+WEIGHT = Column("weight", types.DOUBLE)
+CHECK = Expectation("sql", None, "note <> 'duck'", "fail", MARK)
+
+BY_SPEC: dict[str, TableSpec] = {
+    "sql": sql_table("t"),
+    "columns.add": table("t", columns=ColumnRules(add={"twice": "amount * 2"})),
+    "expect.sql": table("t", expect=(CHECK,)),
+    "expect.matches": table("t", expect=(replace(CHECK, kind="matches", column="note", argument="^a"),)),
+    "format": table("t", source=ObjectSource("inbox", ("*.csv",), True), mode="truncate"),
+    "layout.cluster_by": table("t", layout=Layout(cluster_by=("id",))),
+    "path": table("t", target=TargetRef("lake", ("my table",))),
+}
+
+
+def on(url: str, spec: TableSpec):
+    made = flow(spec)
+    return replace(made, spark=SparkSettings(url), connections={**made.connections, "inbox": FILES})
+
+
+@pytest.mark.parametrize("gap", BY_SPEC)
+def test_validate_names_the_key_and_the_reason(gap: str) -> None:
+    (found,) = check(on("sail", BY_SPEC[gap]), [BY_SPEC[gap]])
+    assert GAPS[gap] in found.message and "local[*]" in found.hint
+    assert not list(check(on("local[*]", BY_SPEC[gap]), [BY_SPEC[gap]]))
+
+
+def test_parquet_and_plain_tables_are_fine() -> None:
+    parquet = table("t", source=ObjectSource("inbox", ("*.parquet",), True), mode="truncate")
+    assert not list(check(on("sail", parquet), [parquet, table("u")]))
+
+
+def test_one_set_of_credentials() -> None:
+    spec = on("sail", table("t"))
+    one = {"access_key": SecretText((SecretRef("env", "A"),))}
+    other = {"access_key": SecretText((SecretRef("env", "B"),))}
+    assert not list(check(replace(spec, storage={"s3://lake": one}), []))
+    (found,) = check(replace(spec, storage={"s3://lake": one, "s3://lake/_flowctl": other}), [])
+    assert GAPS["storage"] in found.message
+
+
+def sail_step(spec: TableSpec, seen, state=None):
+    from tests.unit.plan import worlds
+
+    made = worlds.flow(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worlds, "flow", lambda *tables: replace(made, spark=SparkSettings("sail")))
+        return step(spec, seen, state)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        table(mode="scd2", key=("id",), valid_from="updated_at"),
+        table(mode="append", cursor=Cursor("id")),
+    ],
+    ids=["scd2", "append"],
+)
+def test_row_hashes_of_floats_stop_the_table(spec: TableSpec) -> None:
+    seen = observed(head(), source((*source().columns, WEIGHT)))
+    found = sail_step(spec, seen)
+    assert (found.action, GAPS["float"] in found.reason) == ("stop", True)
+    assert found.reason.startswith("weight")
+    assert step(spec, seen).action != "stop"
+
+
+def test_widening_stops_the_table() -> None:
+    spec = table()
+    wider = source((ID, replace(AMOUNT, type=types.Decimal(14, 2)), source().columns[2]))
+    info = replace(target(), extra={**target().extra, "features": ["typeWidening"]})
+    seen = observed(head(), wider, info, commit=None)
+    state = recorded(spec, None, seq=0, intent_id="", highest=0)
+    assert "widen" in str(step(spec, seen, state).schema)
+    found = sail_step(spec, seen, state)
+    assert (found.action, GAPS["widen"] in found.reason) == ("stop", True)
+
+
+def test_features_that_ask_more_of_a_commit() -> None:
+    assert demanding_features(["deletionVectors", "appendOnly"], {}) == []
+    assert demanding_features(["clustering"], {"delta.appendOnly": "true"}) == ["clustering", "delta.appendOnly"]
+    spec = table()
+    info = replace(target(), extra={"properties": {}, "features": ["icebergCompatV2"]})
+    found = sail_step(spec, observed(head(), source(), info), recorded(spec, None, seq=0, intent_id="", highest=0))
+    assert (found.action, "icebergCompatV2" in found.reason, GAPS["features"] in found.reason) == ("stop", True, True)
+
+
+def test_every_gap_is_tested() -> None:
+    assert set(GAPS) == {*BY_SPEC, "storage", "float", "widen", "features"}
