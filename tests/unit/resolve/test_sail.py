@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -126,3 +127,8 @@ def test_features_that_ask_more_of_a_commit() -> None:
 
 def test_every_gap_is_tested() -> None:
     assert set(GAPS) == {*BY_SPEC, "storage", "float", "widen", "features"}
+
+
+def test_the_page_for_users_has_every_reason() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "sail.md").read_text()
+    assert [reason for reason in GAPS.values() if reason not in page] == []
