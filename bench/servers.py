@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ import psycopg
 
 from bench.case import Case, World
 from tests.services import postgres, spark
+from tests.services.processes import children_of
 
 _KEPT = "bench_kept"
 _TABLES = """
@@ -39,8 +41,8 @@ def running(case: Case, world: World) -> Iterator[Running]:
             world = replace(world, postgres=url)
             pids["PostgreSQL"] = _postmaster(url)
         if "connect" in case.needs:
-            world = replace(world, connect=stack.enter_context(spark.connect_server(["delta", "postgresql"])))
-            pids["Spark Connect"] = _child_named("java")
+            world = replace(world, connect=stack.enter_context(spark.connect_server()))
+            pids["Spark Connect"] = _connect_jvm()
         yield Running(world, pids)
 
 
@@ -80,14 +82,8 @@ def _postmaster(url: str) -> int:
     return int(Path(row[0], "postmaster.pid").read_text().splitlines()[0])
 
 
-def _child_named(name: str) -> int:
-    """Of this process; the launcher has become the JVM by the time it answers."""
-    mine = (folder for folder in Path("/proc").glob("[0-9]*") if _parent(folder) == os.getpid())
-    return next(int(folder.name) for folder in mine if (folder / "comm").read_text().strip() == name)
-
-
-def _parent(folder: Path) -> int:
-    try:
-        return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
+def _connect_jvm() -> int:
+    """What `flowctl spark-server` started, which we started."""
+    [server] = children_of(os.getpid(), Path(sys.executable).name)
+    [jvm] = children_of(server, "java")
+    return jvm

@@ -83,7 +83,7 @@ def spark(engine: Engine) -> SparkSession:
 @pytest.fixture(scope="session")
 def connect_server() -> Iterator[str]:
     """The ``sc://`` URL of a Spark Connect server that has the jars."""
-    with spark_servers.connect_server(TEST_JARS) as url:
+    with spark_servers.connect_server() as url:
         yield url
 
 

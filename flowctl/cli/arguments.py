@@ -20,14 +20,15 @@ def variables_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "variables",
         metavar="NAME=VALUE",
         multiple=True,
-        callback=_pairs,
+        callback=pairs,
         help="A value for one of the spec's `vars`; repeatable.",
     )(function)
 
 
-def _pairs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in values]
-    for name, found, _ in pairs:
+def pairs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """A click callback: repeated ``NAME=VALUE`` as a map."""
+    found_pairs = [text.partition("=") for text in values]
+    for name, found, _ in found_pairs:
         if not found or not name:
             raise click.BadParameter(f"{name!r} is not NAME=VALUE", context, parameter)
-    return {name: value for name, _, value in pairs}
+    return {name: value for name, _, value in found_pairs}

@@ -20,6 +20,7 @@ _COMMANDS = {
     "state": "Show and change what the state store remembers.",
     "runs": "Show the run history.",
     "setup": "Fetch the jars, check their sums, build the JVM archive.",
+    "spark-server": "Run a Spark Connect server for many short runs.",
     "schema": "Print the JSON Schema for editors.",
 }
 
@@ -69,7 +70,7 @@ def _unforeseen(error: Exception) -> FlowctlError:
 
 def command_of(name: str) -> click.Command:
     """The command called ``name``, with the options that all commands have."""
-    command: click.Command = importlib.import_module(f"flowctl.cli.{name}").command
+    command: click.Command = importlib.import_module(f"flowctl.cli.{name.replace('-', '_')}").command
     return output.output_options(command)
 
 

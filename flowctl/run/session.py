@@ -51,13 +51,15 @@ class EngineFailed(FlowctlError):
 
 @dataclass
 class Engine:
-    """A running Spark. ``session_for`` may be called from any thread; sessions are of no use after the engine ended."""
+    """A running Spark. ``session_for`` may be called from any thread; sessions are of no use after the engine ended.
+    ``log`` and ``process`` are a JVM's of our own."""
 
     spark: SparkSession
     is_connect: bool
     log: Path | None
     _new_session: Callable[[], SparkSession]
     own_conf: Mapping[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
     _sessions: dict[str, SparkSession] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -135,7 +137,9 @@ def open_engine(
 @contextmanager
 def _classic(gateway: Any, conf: Mapping[str, str], log: Path | None, own_conf: Mapping[str, str]) -> Iterator[Engine]:
     spark = _application(gateway, conf)
-    engine = Engine(spark, is_connect=False, log=log, _new_session=spark.newSession, own_conf=own_conf)
+    engine = Engine(
+        spark, is_connect=False, log=log, _new_session=spark.newSession, own_conf=own_conf, process=gateway.proc
+    )
     try:
         yield engine
     finally:
@@ -314,6 +318,12 @@ def _apply(session: SparkSession, conf: Mapping[str, str]) -> None:
         try:
             session.conf.set(name, value)
         except PySparkException as error:
+            if "UNAUTHENTICATED" in str(error):
+                raise EngineFailed(
+                    "The Spark Connect server wants a password",
+                    hint="Set SPARK_CONNECT_AUTHENTICATE_TOKEN to the server's; without TLS it is sent to `localhost` "
+                    "only, by that name in spark.url",
+                ) from error
             if name in INVARIANTS:
                 raise EngineFailed(f"The Spark Connect server refuses {name}={value}: {error}") from error
             raise EngineFailed(
@@ -330,7 +340,8 @@ def _require_listener(url: str) -> None:
         socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
         raise EngineFailed(
-            f"No Spark Connect server answers at {host}:{port}: {error}", hint="Start it, or change spark.url"
+            f"No Spark Connect server answers at {host}:{port}: {error}",
+            hint="Start it (`flowctl spark-server`), or change spark.url",
         ) from error
 
 
@@ -338,7 +349,8 @@ def _require_extensions(spark: SparkSession, jar_sets: Collection[str]) -> None:
     if "delta" in jar_sets and "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
         raise EngineFailed(
             "The Spark Connect server has no Delta",
-            hint="Start it with Delta's jars, spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
+            hint="`flowctl spark-server` starts one that has; another one needs Delta's jars, "
+            "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
             "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
         )
 

@@ -70,6 +70,21 @@ def listens(port: int) -> bool:
     return True
 
 
+def children_of(pid: int, name: str) -> list[int]:
+    """The processes called ``name`` that this one started."""
+    found = (folder for folder in Path("/proc").glob("[0-9]*") if _stat(folder)[:2] == (name, pid))
+    return [int(folder.name) for folder in found]
+
+
+def _stat(process: Path) -> tuple[str, int]:
+    """Its name and its parent."""
+    try:
+        before, _, after = (process / "stat").read_text().rpartition(")")
+    except OSError:  # it has ended meanwhile
+        return "", 0
+    return before.partition("(")[2], int(after.split()[1])
+
+
 def _ends_with_us() -> list[str]:
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []

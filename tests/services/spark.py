@@ -1,4 +1,4 @@
-"""Spark servers from the pyspark wheel: a Spark Connect server with flowctl's jars, a standalone cluster."""
+"""Spark servers from the pyspark wheel: flowctl's own Spark Connect server, a standalone cluster."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import json
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from flowctl.run import jars
-from flowctl.run.spark_conf import conf_for, this_machine
-from flowctl.spec.spec import SparkSettings
 from tests.services.processes import HOST, free_port, listens, running
 
 _WORKERS = 2
@@ -27,26 +24,16 @@ _DAEMON = {
 
 
 @contextmanager
-def connect_server(jar_sets: Collection[str], master: str = "local[2]") -> Iterator[str]:
-    """An ``sc://`` URL."""
+def connect_server(master: str = "local[2]") -> Iterator[str]:
+    """The ``sc://`` URL of the server that `flowctl spark-server` starts."""
     port = free_port()
+    conf = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+    command = [sys.executable, "-m", "flowctl", "spark-server", "--port", str(port), "--url", master, "--verbose"]
     with tempfile.TemporaryDirectory(prefix="flowctl-connect-", ignore_cleanup_errors=True) as folder:
-        own = {
-            "spark.connect.grpc.binding.address": HOST,
-            "spark.connect.grpc.binding.port": str(port),
-            "spark.driver.memory": "1g",
-            "spark.sql.shuffle.partitions": "2",
-        }
-        conf = conf_for(SparkSettings(master, own), "small", this_machine(), jars.ensure(jar_sets), Path(folder))
-        settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
-        command = [_program("spark-submit"), "--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
+        log = Path(folder, "connect.log")
         with running(
-            [*command, *settings, "spark-internal"],
-            log=Path(folder, "connect.log"),
-            answers=lambda: listens(port),
-            seconds=120,
-            # The launcher takes this server for a daemon and gives it the daemons' memory.
-            env={**_DAEMON, "SPARK_DAEMON_MEMORY": "1g"},
+            [*command, *settings], log=log, answers=lambda: "Spark Connect at" in log.read_text(), seconds=120
         ):
             yield f"sc://{HOST}:{port}"
 

@@ -61,7 +61,8 @@ def test_help_and_version_import_no_command() -> None:
         "print(codes, loaded, 'flowctl.cli.validate' in sys.modules)"
     )
     answer = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    for name in ("validate", "plan", "apply", "state", "runs", "setup", "schema", "flowctl 0", "Spark 4", "Delta 4"):
+    commands = ("validate", "plan", "apply", "state", "runs", "setup", "spark-server", "schema")
+    for name in (*commands, "flowctl 0", "Spark 4", "Delta 4"):
         assert name in answer.stdout
     assert answer.stdout.splitlines()[-1] == "[0, 0] [] False"
 

@@ -1,0 +1,161 @@
+"""A Spark Connect server in the foreground: one warm JVM for many short runs (`spark: {url: sc://…}`).
+
+It is an application as a run would start it for many rows, with the jars of all connectors, that opens a port. Clients
+bring their own settings and the storage's credentials with their sessions; nothing of either is kept here.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import re
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any
+
+from flowctl.errors import UsageError
+from flowctl.run import jars
+from flowctl.run.session import Engine, EngineFailed, open_engine
+from flowctl.spec.spec import SparkSettings
+
+#: Spark's own variable: clients that do not have the same value in theirs are turned away.
+TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+# As Spark redacts: what is called so would stand on the JVM's command line.
+_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server listens; port 0 is any free one."""
+
+    host: str
+    port: int
+
+    def is_loopback(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+def serve(
+    settings: SparkSettings,
+    address: Address,
+    ready: Callable[[str], None],
+    *,
+    verbose: bool = False,
+    say: Callable[[str], None],
+) -> None:
+    """Runs until SIGTERM or SIGINT; ``ready`` gets the ``sc://`` URL once clients may come. Call from the main thread.
+    Raises what :func:`open_engine` raises, and :class:`EngineFailed` when the port is taken or the JVM ends."""
+    _refuse_secrets(settings)
+    _require_free(address)
+    if not address.is_loopback():
+        say(_open_to(address))
+    try:
+        with _ended_by_signals(), _running(settings, address, verbose, say) as (engine, port):
+            ready(f"sc://{_reached_at(address.host)}:{port}")
+            _until_it_ends(engine)
+    except KeyboardInterrupt:
+        return
+
+
+@contextmanager
+def _running(
+    settings: SparkSettings, address: Address, verbose: bool, say: Callable[[str], None]
+) -> Iterator[tuple[Engine, int]]:
+    own = {"spark.connect.grpc.binding.address": address.host, "spark.connect.grpc.binding.port": str(address.port)}
+    application = replace(settings, conf={**settings.conf, **own})
+    # For many rows, however few the first client brings: its JVM stays, so the better compiler pays.
+    with open_engine(application, jars.sets(), {}, "large", verbose=verbose, say=say) as engine:
+        yield engine, _opened(engine, address)
+
+
+def _opened(engine: Engine, address: Address) -> int:
+    """The port that clients may use now."""
+    from py4j.protocol import Py4JError
+
+    jvm: Any = engine.spark._jvm
+    service = getattr(getattr(jvm, "org.apache.spark.sql.connect.service.SparkConnectService$"), "MODULE$")
+    try:
+        service.start(engine.spark._jsc.sc())
+        return int(service.localPort())
+    except Py4JError as error:
+        cause = str(getattr(error, "java_exception", error)).splitlines()[0]
+        raise EngineFailed(
+            f"Spark Connect cannot listen at {address.host}:{address.port}: {cause}",
+            hint="Check --bind and --port, and that spark.conf has no settings of another Connect server",
+        ) from error
+
+
+def _until_it_ends(engine: Engine) -> None:
+    if engine.process is None:
+        raise AssertionError("a classic application has a JVM of its own")
+    code = engine.process.wait()
+    raise EngineFailed(
+        f"Spark's JVM ended by itself with exit code {code}: {engine.log_tail(5)}",
+        hint="Often too little memory: --conf spark.driver.memory=…; --verbose shows Spark's own log",
+    )
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM is what Ctrl-C is, :class:`KeyboardInterrupt`; the second of either ends the process at once, and the JVM
+    with it."""
+    both = (signal.SIGTERM, signal.SIGINT)
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        for number in both:
+            signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, handle) for number in both}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _require_free(address: Address) -> None:
+    """Asked before a JVM is started for nothing."""
+    where = f"{address.host}:{address.port}"
+    try:
+        family, kind, _, _, target = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(target)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise EngineFailed(f"{where} is taken", hint="Choose another --port, or end what listens there") from error
+        raise EngineFailed(f"Cannot listen at {where}: {error}", hint="Check --bind and --port") from error
+
+
+def _refuse_secrets(settings: SparkSettings) -> None:
+    for name in settings.conf:
+        if _SECRET.search(name):
+            raise UsageError(
+                f"--conf {name} would stand in the machine's list of processes",
+                hint="The specs of the clients have the credentials of their storage",
+            )
+
+
+def _open_to(address: Address) -> str:
+    who = (
+        f"whoever has {TOKEN_VARIABLE} and"
+        if os.environ.get(TOKEN_VARIABLE)
+        else "Spark Connect asks nobody for a password: whoever"
+    )
+    return f"warning: {who} reaches {address.host}:{address.port} runs code as this user; nothing is encrypted"
+
+
+def _reached_at(host: str) -> str:
+    """An address that a client can name."""
+    if host in ("0.0.0.0", "::"):
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host
