@@ -7,6 +7,7 @@ Python's lock, and stands still for good when whoever takes them needs Python to
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
@@ -35,7 +36,12 @@ def arrow_frame(spark: SparkSession, client: Client, held: HeldSnapshot, parts: 
     )
     columns = [one.column for one in parts.transfers]
     schema = ", ".join(f"`{column.name.replace('`', '``')}` {spark_ddl(column.type)}" for column in columns)
-    return spark.range(0, len(queries), 1, len(queries)).mapInArrow(read, schema)
+    at_once = min(len(queries), max(_AT_ONCE, os.cpu_count() or 1))
+    return spark.range(0, len(queries), 1, at_once).mapInArrow(read, schema)
+
+
+#: Sail reads all partitions of a frame at the same time: each is a connection and a thread, however few the cores.
+_AT_ONCE = 8
 
 
 def _queries(parts: Parts) -> Iterator[str]:
