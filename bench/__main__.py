@@ -38,7 +38,11 @@ def main() -> int:
         case "report":
             _write(arguments.results)
         case _:
-            return _run(arguments)
+            try:
+                return _run(arguments)
+            except peers.NotSetUp as error:
+                print(error, file=sys.stderr)
+                return 1
     return 0
 
 

@@ -118,7 +118,8 @@ def unchecked(_setting: Setting, _output: Path) -> Verdict:
 @dataclass(frozen=True)
 class Competitor:
     """``how`` states the configuration in one line of prose. ``missing`` says why it cannot take part here (empty: it
-    can). ``rehearsed`` ones run once unmeasured, on servers that are to be warm. ``check`` gets the output's file."""
+    can). ``rehearsed`` ones run once unmeasured, on servers that are to be warm. One that is not ``compared`` does
+    other work than the rest, so that no ratio is shown. ``check`` gets the output's file."""
 
     name: str
     how: str
@@ -129,6 +130,7 @@ class Competitor:
     ours: bool = False
     database: bool = False
     rehearsed: bool = False
+    compared: bool = True
 
     @property
     def slug(self) -> str:

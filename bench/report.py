@@ -114,14 +114,14 @@ def _case(case: Case, result: Result, newest: Result) -> str:
 
 def _figures(shown: Sequence[Figures], rows: int) -> str:
     """Columns that say nothing in this case are left out."""
-    ours = [each for each in shown if each.ours]
+    ours = [each for each in shown if each.ours and each.compared]
     servers = sorted({name for each in shown for name in each.server_cpu})
     columns: list[tuple[str, list[str]]] = [
         ("", [each.name for each in shown]),
         ("s", [_seconds(each) for each in shown]),
     ]
     if rows:
-        columns.append(("rows/s", [f"{rows / each.median_seconds:,.0f}" for each in shown]))
+        columns.append(("rows/s", [_rate(rows, each) for each in shown]))
     columns.append(("CPU s", [f"{each.cpu_seconds:.1f}" for each in shown]))
     columns += [(f"{name} CPU s", [f"{each.server_cpu.get(name, 0):.1f}" for each in shown]) for name in servers]
     columns.append(("peak", [_mib(each.peak_bytes) for each in shown]))
@@ -144,6 +144,10 @@ def _seconds(figures: Figures) -> str:
     return f"{figures.median_seconds:.{digits}f} ({min(figures.seconds):.{digits}f}–{max(figures.seconds):.{digits}f})"
 
 
+def _rate(rows: int, figures: Figures) -> str:
+    return f"{rows / figures.median_seconds:,.0f}" if figures.compared else "–"
+
+
 def _jvm(figures: Figures) -> str:
     if not figures.jvm_peak_bytes:
         return "–"
@@ -159,7 +163,7 @@ def _result(figures: Figures) -> str:
 
 
 def _ratio(ours: Figures, peer: Figures) -> str:
-    return "–" if ours is peer else f"{peer.median_seconds / ours.median_seconds:.2f} × as fast"
+    return "–" if ours is peer or not peer.compared else f"{peer.median_seconds / ours.median_seconds:.2f} × as fast"
 
 
 def _mib(size: int) -> str:

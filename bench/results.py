@@ -20,6 +20,7 @@ class Figures:
     name: str
     how: str
     ours: bool
+    compared: bool
     skipped: str
     failed: str
     seconds: tuple[float, ...]
@@ -62,6 +63,7 @@ def figures(entry: Entry) -> Figures:
         name=entry.competitor.name,
         how=entry.competitor.how,
         ours=entry.competitor.ours,
+        compared=entry.competitor.compared,
         skipped=entry.skipped,
         failed=entry.failed,
         seconds=tuple(round(each.seconds, 3) for each in measured),

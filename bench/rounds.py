@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench import contents
+from bench import contents, peers
 from bench.case import Case, Command, Competitor, Measured, Prepared, Setting, Verdict, World
 from bench.contents import Unreadable
 from bench.measure import CommandFailed, measure
@@ -49,6 +49,8 @@ def run_case(case: Case, scale: float, rounds: int, say: Say, only: tuple[str, .
         servers = stack.enter_context(running(case, World(scale, Path(folder))))
         say(f"{case.name}: preparing")
         prepared = case.prepare(servers.world)
+        if prepared.source and (why := peers.missing("check")):
+            raise peers.NotSetUp(why)
         stages = [_Stage(each, servers, prepared) for each in case.competitors if not only or each.name in only]
         for stage in stages:
             stage.set_up(say)

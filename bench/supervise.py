@@ -87,7 +87,10 @@ class _Watcher(threading.Thread):
             self.ended.wait(_FIRST_POLL_SECONDS if age < 2 else _POLL_SECONDS)
 
     def _look(self) -> None:
-        resident = {pid: _resident(pid) for pid in _descendants(os.getpid())}
+        family = _descendants(os.getpid())
+        sizes = {pid: _sizes(pid) for pid in family}
+        # As large as its parent to the page: just forked from it, about to be another program; its pages are the same.
+        resident = {pid: own for pid, (whole, own) in sizes.items() if sizes.get(family[pid], (0, 0))[0] != whole}
         self._keep("peak_bytes", sum(resident.values()))
         self._keep("main_peak_bytes", _high_water(self._root))
         for pid, size in resident.items():
@@ -100,14 +103,17 @@ class _Watcher(threading.Thread):
         self.peaks[name] = max(self.peaks[name], value)
 
 
-def _descendants(root: int) -> list[int]:
-    parents: dict[int, list[int]] = {}
+def _descendants(root: int) -> dict[int, int]:
+    """Process to parent."""
+    children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208 - looked at five times a second
         if name.isdigit() and (stat := _read(f"/proc/{name}/stat")):
-            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(name))
-    found = list(parents.get(root, []))
-    for pid in found:
-        found += parents.get(pid, [])
+            children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(name))
+    found: dict[int, int] = {}
+    parents = [root]
+    for parent in parents:
+        found |= dict.fromkeys(children.get(parent, []), parent)
+        parents += children.get(parent, [])
     return found
 
 
@@ -121,9 +127,10 @@ def _cpu(pid: int) -> float:
     return sum(map(int, fields[11:15])) / _TICKS
 
 
-def _resident(pid: int) -> int:
+def _sizes(pid: int) -> tuple[int, int]:
+    """Virtual and resident."""
     fields = _read(f"/proc/{pid}/statm").split()
-    return int(fields[1]) * _PAGE if fields else 0
+    return (int(fields[0]) * _PAGE, int(fields[1]) * _PAGE) if fields else (0, 0)
 
 
 def _high_water(pid: int) -> int:

@@ -20,6 +20,8 @@ def tracked(*patterns: str) -> list[Path]:
 def test_a_module_that_is_too_long_is_named(tmp_path: Path) -> None:
     check = [sys.executable, ROOT / "scripts" / "check_lines.py", tmp_path]
     (tmp_path / "short.py").write_text("x = 1\n" * 400)
+    (tmp_path / ".venvs").mkdir()
+    (tmp_path / ".venvs" / "not_ours.py").write_text("x = 1\n" * 401)
     assert subprocess.run(check).returncode == 0
     (tmp_path / "long.py").write_text("x = 1\n" * 401)
     ran = subprocess.run(check, capture_output=True, text=True)
