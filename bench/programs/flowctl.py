@@ -78,7 +78,7 @@ def on_sail(spec: Spec, **more: Any) -> Competitor:
 def on_connect(spec: Spec, **more: Any) -> Competitor:
     return Competitor(
         "flowctl on Connect",
-        "`spark: {url: sc://…}`, a server with flowctl's jars and 1 GiB of heap that was started before and has run the"
+        "`spark: {url: sc://…}`, a `flowctl spark-server` with 1 GiB of heap that was started before and has run the"
         " same work once",
         apply(spec, lambda setting: setting.world.connect),
         ours=True,
