@@ -59,10 +59,15 @@ tables:
 """
 
 
-def test_every_type_survives_the_round_trip(tmp_path: Path, postgres_database: str, connect_server: str) -> None:
+STRAIGHT = SPEC.replace("from: {{sql: \"SELECT * FROM {{{{ ref('there') }}}}\"}}", "from: pg:public.extremes")
+
+
+@pytest.mark.parametrize("way", ["on Spark", "there on Sail, back on Spark", "straight on Sail"])
+def test_every_type_survives_the_round_trip(
+    way: str, tmp_path: Path, postgres_database: str, connect_server: str
+) -> None:
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
     url = postgres_database.replace("etl-secret", "${secret:env:PG_PASSWORD}")
-    flow.write(SPEC.format(url=url, spark=connect_server))
     with psycopg.connect(postgres_database) as connection:
         columns = ", ".join(f"{name} {kind}" for name, (kind, _) in COLUMNS.items())
         connection.execute(f"CREATE TABLE extremes (id int PRIMARY KEY, {columns})")
@@ -70,7 +75,18 @@ def test_every_type_survives_the_round_trip(tmp_path: Path, postgres_database: s
             values = ", ".join(values[row] for _, values in COLUMNS.values())
             connection.execute(f"INSERT INTO extremes VALUES ({row}, {values})")
         connection.execute("INSERT INTO extremes (id) VALUES (2)")
-    flow.apply(expect=0)
+    match way:
+        case "on Spark":
+            flow.write(SPEC.format(url=url, spark=connect_server))
+            flow.apply()
+        case "straight on Sail":
+            flow.write(STRAIGHT.format(url=url, spark="sail"))
+            flow.apply()
+        case _:
+            flow.write(STRAIGHT.format(url=url, spark="sail"))
+            flow.apply("--select", "there")
+            flow.write(SPEC.format(url=url, spark=connect_server))
+            flow.apply("--select", "back")
     with psycopg.connect(postgres_database) as connection:
         wrong = {name: row for name in COLUMNS for row in differences(connection, name)}
     assert not wrong
@@ -93,12 +109,13 @@ def differences(connection: psycopg.Connection, name: str) -> list[tuple[str | N
         ("date", "'0044-03-15 BC'"),
     ],
 )
+@pytest.mark.parametrize("engine", ["connect", "sail"])
 def test_what_cannot_be_carried_exactly_is_refused_by_name(
-    kind: str, value: str, tmp_path: Path, postgres_database: str, connect_server: str
+    engine: str, kind: str, value: str, tmp_path: Path, postgres_database: str, connect_server: str
 ) -> None:
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
     url = postgres_database.replace("etl-secret", "${secret:env:PG_PASSWORD}")
-    flow.write(SPEC.format(url=url, spark=connect_server))
+    flow.write(STRAIGHT.format(url=url, spark="sail" if engine == "sail" else connect_server))
     with psycopg.connect(postgres_database) as connection:
         connection.execute(f"CREATE TABLE extremes (id int, odd {kind})")
         connection.execute(f"INSERT INTO extremes VALUES (1, {value})")

@@ -22,6 +22,8 @@ from flowctl.connectors.base import (
     Scratch,
     WriteJob,
 )
+from flowctl.connectors.buffered import buffered
+from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.postgres import catalog, commits, ddl
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.commits import PostgresTransaction
@@ -87,6 +89,10 @@ class PostgresTarget:
                 return sql_commit.already_committed(newest, job.record)
             schema = commits.schema_of(connection, job.object)
             there = catalog.describe(connection, [job.object])[job.object]
+        if not has_jvm(spark) and job.rows is None:
+            # Straight from a source that Python reads: Sail 0.7.2 may end the process when one of two Python steps in a
+            # row fails (a thread then waits for itself).
+            frame = buffered(frame, f"{job.record.table}-{job.record.seq}-direct", self._scratch())
         columns = sql_commit.staged_columns(frame.columns, job)
         with stage_table(self.client, schema, job, columns, there) as stage:
             with sql_commit.named_refusals():
