@@ -28,11 +28,13 @@ lint: venv
 
 test: lint
 	$(BIN)/python -m pytest -m "not full"
+	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "not full" tests/connectors
 
-# The long matrices, a real S3 protocol (needs Go), and the connectors' suite once more over Spark Connect.
+# The long matrices, a real S3 protocol (needs Go), and the connectors' suite once more over Spark Connect and on Sail.
 test-full: lint
 	FLOWCTL_TEST_S3=versitygw $(BIN)/python -m pytest
 	FLOWCTL_TEST_SPARK=connect $(BIN)/python -m pytest tests/connectors
+	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest tests/connectors
 
 # All cases at scale 1 beside all peers, some hours on a machine that has nothing else to do; writes bench/RESULTS.md.
 bench: venv
