@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from flowctl.connectors import engine
 from flowctl.spec.spec import SparkSettings
 
 #: ``small`` starts fast, ``large`` runs fast; the plan's row estimate picks. ``medium`` is for some 100,000 to some
@@ -32,19 +33,25 @@ _DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 
-#: Some thousand rows spend their time in compiling code that runs once. What is outside of whole stages (projections
-#: of Delta's own log, above all) is even made anew for each task: a scd2 batch of 20 rows took 4.5 s instead of 7.5.
-INTERPRETED: Mapping[str, str] = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
+INTERPRETED = engine.INTERPRETED
 
+# The optimising compiler starts at what is called for each row, which gets there in the first second, not at what a
+# start calls some thousand times and then no more: a third of all the processor time of a cold start.
+_LATE_C2 = (
+    "-XX:Tier4InvocationThreshold=100000",
+    "-XX:Tier4MinInvocationThreshold=50000",
+    "-XX:Tier4CompileThreshold=200000",
+    "-XX:Tier4BackEdgeThreshold=1000000",
+)
 # The default code cache of 48 MB with C1 alone fills up, and the compiler stops.
 _JVM: Mapping[Size, tuple[str, ...]] = {
     "small": ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=240m"),
     "medium": ("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m"),
-    "large": ("-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m"),
+    "large": ("-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m", *_LATE_C2),
 }
+# New objects per task slot. A third of the heap, as the JVM has it, is memory that a bulk load touches once and never
+# again: a tenth of its time went to the kernel, which clears it.
+_YOUNG_MIB = 512
 # The JVM says on standard output that an archive does not fit, into `--format json`, unless its log is moved.
 _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr", "-XX:-UsePerfData")
 # Mapping the archive at another address than it was written for costs 0.3 s at each start.
@@ -123,7 +130,7 @@ def conf_for(
         conf["spark.driver.extraClassPath"] = os.pathsep.join([chosen["spark.driver.extraClassPath"], own_class_path])
     if "spark.jars" in chosen and settings.conf.get("spark.jars"):
         conf["spark.jars"] = f"{chosen['spark.jars']},{settings.conf['spark.jars']}"
-    conf["spark.driver.extraJavaOptions"] = _java_options(settings, size, archive)
+    conf["spark.driver.extraJavaOptions"] = _java_options(settings, size, machine, archive)
     return {key: value for key, value in conf.items() if value}
 
 
@@ -152,15 +159,22 @@ def local_cores(url: str, machine: Machine) -> int:
 
 
 def _driver_memory(url: str, size: Size, machine: Machine) -> str:
-    """Local: the driver is the executor too. Below 32 GB in any case: above it, pointers double."""
+    return f"{_heap(url, size, machine)}m"
+
+
+def _heap(url: str, size: Size, machine: Machine) -> int:
+    """MiB. Local: the driver is the executor too. Below 32 GB in any case: above it, pointers double."""
     share, most = (0.25, 2048) if size == "small" else (0.5, 30720)
     if not is_local(url):
         share, most = 0.25, 4096
-    return f"{max(768, min(most, int(machine.memory * share) // _MIB))}m"
+    return max(768, min(most, int(machine.memory * share) // _MIB))
 
 
-def _java_options(settings: SparkSettings, size: Size, archive: Path | None) -> str:
+def _java_options(settings: SparkSettings, size: Size, machine: Machine, archive: Path | None) -> str:
     options = [*_JVM[size], *_QUIET, f"-Dlog4j2.configurationFile={(_HERE / 'log4j2.properties').as_uri()}"]
+    if is_local(settings.url) and size != "small":
+        young = min(_heap(settings.url, size, machine) // 3, _YOUNG_MIB * local_cores(settings.url, machine))
+        options.append(f"-XX:MaxNewSize={young}m")
     if archive is not None:
         options += [f'"-XX:SharedArchiveFile={archive}"', "-Xshare:auto", *_UNMOVED]
     return " ".join([*options, settings.conf.get("spark.driver.extraJavaOptions", "")]).strip()

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.base import WriteJob
 from flowctl.connectors.delta import log
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.engine import compiles, interpreted
 from flowctl.errors import StateConflict, StoppedByPolicy, TableError
 from flowctl.model.table_info import Column, TableInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+#: Up to so many files a log is read faster than the queries for it are compiled.
+_FEW_FILES = 10_000
 
 
 def prepare(spark: SparkSession, location: TableLocation, job: WriteJob) -> str:
@@ -25,14 +30,16 @@ def prepare(spark: SparkSession, location: TableLocation, job: WriteJob) -> str:
     if before is not None:
         check(location, job, before)
     failure: Exception | None = None
-    for statement in job.statements:
-        try:
-            spark.sql(statement).collect()
-        except Exception as error:  # noqa: BLE001 - raised below unless the table is as it should be
-            failure = failure or error
+    with interpreted(spark):
+        for statement in job.statements:
+            try:
+                spark.sql(statement).collect()
+            except Exception as error:  # noqa: BLE001 - raised below unless the table is as it should be
+                failure = failure or error
     after = _info(location, job)
     if after is not None and (job.replace or job.mode == "truncate" or not _missing(after, job.columns)):
         check(location, job, after)
+        _read_log(spark, location)
         return after.identity
     if failure is not None:
         raise failure
@@ -40,6 +47,15 @@ def prepare(spark: SparkSession, location: TableLocation, job: WriteJob) -> str:
     raise TableError(
         f"{location.url} is not as planned: it lacks {lacks}", hint="Plan again: the table changed since the plan"
     )
+
+
+def _read_log(spark: SparkSession, location: TableLocation) -> None:
+    """Delta reads the log with queries of its own, as part of the write and then compiled: two seconds of a cold JVM
+    for a new table. What it has read before the write it keeps."""
+    table = log.open_table(location) if compiles(spark) else None
+    if table is not None and len(table.file_uris()) <= _FEW_FILES:
+        with interpreted(spark):
+            spark.sql(f"DESCRIBE DETAIL {location.identifier}").collect()
 
 
 def _info(location: TableLocation, job: WriteJob) -> TableInfo | None:

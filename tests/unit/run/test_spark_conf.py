@@ -39,6 +39,28 @@ def test_medium_compiles_queries_with_the_quick_compiler() -> None:
     assert medium["spark.driver.memory"] == conf(size="large")["spark.driver.memory"]
 
 
+def test_large_leaves_the_start_to_the_quick_compiler() -> None:
+    assert "-XX:Tier4InvocationThreshold=100000" in conf(size="large")["spark.driver.extraJavaOptions"]
+    assert "Tier4" not in conf(size="medium")["spark.driver.extraJavaOptions"]
+
+
+@pytest.mark.parametrize(
+    ("url", "size", "machine", "young"),
+    [
+        ("local[*]", "large", Machine(2, 24 * GIB), "1024m"),
+        ("local[1]", "medium", MACHINE, "512m"),
+        ("local[*]", "large", Machine(16, 6 * GIB), "1024m"),
+    ],
+)
+def test_new_objects_get_room_by_task_slot(url: str, size: Size, machine: Machine, young: str) -> None:
+    assert f"-XX:MaxNewSize={young}" in conf(url, size, machine)["spark.driver.extraJavaOptions"]
+
+
+def test_only_a_local_driver_that_reads_rows_has_its_new_objects_bounded() -> None:
+    assert "MaxNewSize" not in conf()["spark.driver.extraJavaOptions"]
+    assert "MaxNewSize" not in conf("spark://m:7077", "large")["spark.driver.extraJavaOptions"]
+
+
 @pytest.mark.parametrize(
     ("url", "size", "memory", "expected"),
     [
