@@ -17,6 +17,8 @@ from bench.contents import delta
 #: What a spec of a case says, without ``version``, ``flow`` and ``state``.
 Spec = Callable[[Setting], Mapping[str, Any]]
 
+_INVALID_SPEC = 3
+
 #: A connection beside the spec.
 LAKE = {"type": "delta", "path": "lake"}
 
@@ -88,15 +90,16 @@ def on_connect(spec: Spec, **more: Any) -> Competitor:
 
 
 def _refused_by_sail(spec: Spec) -> Callable[[Setting], str]:
-    """In the words of ``flowctl validate``."""
+    """In the words of ``flowctl plan``, which also knows what is to be read."""
 
     def missing(setting: Setting) -> str:
         if importlib.util.find_spec("pysail") is None:
             return "pysail is not installed"
         file = write(setting, spec, "sail")
-        command = [sys.executable, "-m", "flowctl", "validate", str(file)]
+        command = [sys.executable, "-m", "flowctl", "plan", str(file)]
         ran = subprocess.run(command, capture_output=True, text=True, cwd=setting.folder)
         said = (ran.stdout + ran.stderr).strip().splitlines()
-        return "" if ran.returncode == 0 else f"flowctl validate refuses it: {said[0] if said else ran.returncode}"
+        refused = [line.partition("error: ")[2] or line for line in said if "Sail" in line] or said[-1:]
+        return f"flowctl refuses it: {refused[0].strip()}" if ran.returncode == _INVALID_SPEC else ""
 
     return missing
