@@ -27,8 +27,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import sqlglot
-
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.sql import dialects
@@ -216,6 +214,8 @@ def addition(change: Versioning, differences: tuple[str, ...], dialect: Dialect)
 
 def _render(text: str, dialect: Dialect) -> str:
     """The text is PostgreSQL's dialect; no types and no literals but short words stand in it."""
+    import sqlglot  # a plan renders nothing, and it takes long to import
+
     return sqlglot.transpile(text, read="postgres", write=dialect)[0]
 
 

@@ -86,16 +86,12 @@ def table_info(object: ObjectName, table: DeltaTable) -> TableInfo:
 
 
 def _rows(table: DeltaTable) -> RowEstimate:
-    """From the files' statistics; rows hidden by deletion vectors still count."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    actions = pa.table(table.get_add_actions(flatten=True))
-    size = int(pc.sum(actions["size_bytes"]).as_py() or 0)
-    counted = actions["num_records"]
-    if counted.null_count:
-        return RowEstimate(bytes=size)
-    return RowEstimate(int(pc.sum(counted).as_py() or 0), "stats", size)
+    """From the files' statistics; rows hidden by deletion vectors still count. Without pyarrow: a run that finds
+    nothing to do would import it, and pandas with it, for two sums."""
+    actions = table.get_add_actions(flatten=True)
+    size = sum(actions["size_bytes"].to_pylist())
+    counted = actions["num_records"].to_pylist()
+    return RowEstimate(bytes=size) if None in counted else RowEstimate(sum(counted), "stats", size)
 
 
 @dataclass(frozen=True)
