@@ -61,6 +61,11 @@ def test_only_a_local_driver_that_reads_rows_has_its_new_objects_bounded() -> No
     assert "MaxNewSize" not in conf("spark://m:7077", "large")["spark.driver.extraJavaOptions"]
 
 
+def test_a_heap_that_the_spec_sets_is_divided_by_the_jvm() -> None:
+    found = conf_for(SparkSettings("local[*]", {"spark.driver.memory": "1g"}), "large", MACHINE, [], Path("/scratch"))
+    assert "MaxNewSize" not in found["spark.driver.extraJavaOptions"]
+
+
 @pytest.mark.parametrize(
     ("url", "size", "memory", "expected"),
     [
