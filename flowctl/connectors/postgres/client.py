@@ -22,7 +22,7 @@ SESSION_SETTINGS: Mapping[str, str] = {
     "TimeZone": "UTC",
     "DateStyle": "ISO, YMD",
     "IntervalStyle": "postgres",
-    "extra_float_digits": "1",
+    "extra_float_digits": "3",  # all digits; from PostgreSQL 12 on any number above 0 does
     "standard_conforming_strings": "on",
     "bytea_output": "hex",
     "statement_timeout": "0",
