@@ -147,6 +147,20 @@ def test_names_of_any_kind(database: psycopg.Connection[Any], postgres_database:
     assert read(postgres_database, f"SELECT {quoted} FROM t", (name, pa.int32(), "plain")).to_pydict() == {name: [1]}
 
 
+def test_databases_of_another_encoding(database: psycopg.Connection[Any], postgres_database: str) -> None:
+    name = f"{database.info.dbname}_latin"
+    database.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+    try:
+        url = f"{postgres_database.rpartition('/')[0]}/{name}"
+        with psycopg.connect(url, autocommit=True) as latin:
+            latin.execute("""CREATE TABLE t AS SELECT 'äß'::text AS "ö" """)
+        assert read(url, 'SELECT "ö" FROM t', ("ö", pa.string(), "plain")).to_pydict() == {"ö": ["äß"]}
+        with pytest.raises(RuntimeError, match='relation "ü" does not exist'):
+            read(url, 'SELECT 1 FROM "ü"', ("a", pa.int32(), "plain"))
+    finally:
+        database.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
 def test_nan_and_infinity_are_floats(postgres_database: str) -> None:
     query = "SELECT v::float8, v::float4 FROM unnest(ARRAY['NaN', 'Infinity', '-Infinity']) v"
     table = read(postgres_database, query, ("d", pa.float64(), "plain"), ("r", pa.float32(), "plain"))

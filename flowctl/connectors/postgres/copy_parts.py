@@ -50,17 +50,17 @@ def part_reader(
 
         import psycopg
 
-        statement = f"COPY ({query}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')".encode()
+        statement = f"COPY ({query}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')"
         try:
             with closing(psycopg.connect(conninfo)) as connection:  # nothing to commit or roll back
                 connection.execute(init_statement)
-                with connection.cursor().copy(statement):
-                    for block in blocks(connection.pgconn):
+                with connection.cursor().copy(statement.encode(connection.info.encoding)):
+                    for block in blocks(connection.pgconn, connection.info.encoding):
                         yield from parsed(block)
         except psycopg.Error as error:
             raise RuntimeError(told(error)) from None  # the driver's own text may hold values
 
-    def blocks(pgconn: Any) -> Iterator[bytearray]:
+    def blocks(pgconn: Any, encoding: str) -> Iterator[bytearray]:
         """Whole rows, about a MiB at a time. PostgreSQL sends a message a row; psycopg's own loop around each of them
         costs more than parsing it. While nothing is there, other threads of this process may run."""
         import select
@@ -85,7 +85,7 @@ def part_reader(
                 break
         for result in list(iter(pgconn.get_result, None)):  # all of them, or psycopg would log what it finds left
             if result.status != ExecStatus.COMMAND_OK:
-                raise error_from_result(result)
+                raise error_from_result(result, encoding)
         if block:
             yield block
 
