@@ -131,6 +131,8 @@ class _Run:
             rows = {step.id: rows_in_play(step, self.planned.world.tables[step.id]) for step in todo}
             engine = stack.enter_context(engine_for(self.spec, tables, rows, self.request.verbose, self.audience.say))
             self.interruption.of(engine.interrupt)
+            if not self.interruption.stopping.is_set() and not all(step.record_only for step in todo):
+                engine.begin()  # it starts while intents are written and targets are asked once more
             writer = stack.enter_context(StateWriter(StateStore(self.blobs), document, self.lease.check))
             run = RunContext(
                 spec=self.spec,

@@ -1,9 +1,10 @@
-"""Spark, started by the first table that needs it and by nobody else."""
+"""Spark, started once it is sure that a table needs it, and by nobody else."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -25,21 +26,34 @@ class LazyEngine:
         self._start = start
         self._rows = rows
         self._stack = ExitStack()
-        self._engine: Engine | None = None
+        self._started: Future[Engine] | None = None
         self._lock = threading.Lock()
 
-    def session(self, table_id: str) -> SparkSession:
+    def begin(self) -> None:
+        """Starts Spark beside the caller, who knows that a table will need it. What goes wrong is told to the tables
+        that ask for a session."""
         with self._lock:
-            if self._engine is None:
-                self._engine = self._start(self._stack)
-            engine = self._engine
+            if self._started is None:
+                self._started = Future()
+                threading.Thread(target=self._fulfil, args=(self._started,), name="Spark's start").start()
+
+    def session(self, table_id: str) -> SparkSession:
+        self.begin()
+        assert self._started is not None
+        engine = self._started.result()
         return engine.session_for(table_id, interpreted=is_interpreted(self._rows.get(table_id)))
 
     def interrupt(self) -> None:
-        """Asks Spark to end what it is doing; nothing when it never started."""
-        engine = self._engine
-        if engine is not None:
-            engine.interrupt_all()
+        """Asks Spark to end what it is doing; nothing when it is not there yet."""
+        started = self._started
+        if started is not None and started.done() and started.exception() is None:
+            started.result().interrupt_all()
+
+    def _fulfil(self, started: Future[Engine]) -> None:
+        try:
+            started.set_result(self._start(self._stack))
+        except BaseException as error:  # noqa: BLE001 - it is the tables' to report
+            started.set_exception(error)
 
     def __enter__(self) -> LazyEngine:
         return self
@@ -47,6 +61,9 @@ class LazyEngine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Waits for a start under way: what it has made by then must be ended too."""
+        if self._started is not None:
+            self._started.exception()
         self._stack.close()
 
 

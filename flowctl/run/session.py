@@ -1,4 +1,4 @@
-"""The only place where a Spark application is made: one per run, when the first table needs it.
+"""The only place where a Spark application is made: one per run, once a table is sure to need it.
 
 Classic (``local[*]``, ``spark://``, YARN, Kubernetes): a JVM of our own whose output goes to a file, whose life hangs
 on a pipe to this process (killed Python, ended JVM), and which gets neither Ctrl-C nor the group's SIGTERM, so that
@@ -8,7 +8,6 @@ what has begun can be committed. Spark Connect (``sc://``): a client; the server
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -22,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from flowctl.connectors.engine import ENGINE_KEY, SAIL
-from flowctl.errors import FlowctlError
 from flowctl.run import archive, jars, java, sail
+from flowctl.run.environment import changed_environment
+from flowctl.run.jvm import EngineFailed, launched, tail
 from flowctl.run.scratch import scratch_folder
 from flowctl.run.spark_conf import (
     INTERPRETED,
@@ -43,10 +43,6 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 10.0
 _CONNECT_PORT = 15002
-
-
-class EngineFailed(FlowctlError):
-    """Spark could not be started or reached, or lacks what the flow needs."""
 
 
 @dataclass
@@ -92,7 +88,7 @@ class Engine:
 
     def log_tail(self, lines: int = 20) -> str:
         """The end of the JVM's own output, for ``--verbose`` and for a JVM that died; empty where it is not ours."""
-        return _tail(self.log, lines) if self.log is not None else ""
+        return tail(self.log, lines)
 
 
 @contextmanager
@@ -127,8 +123,8 @@ def open_engine(
         conf = conf_for(settings, size, this_machine(), class_path, scratch, class_data)
         log = None if verbose else scratch / "spark.log"
         with (
-            _environment(_driver_environment(found, settings.url)),
-            _launched(conf, log, stop_seconds) as gateway,
+            changed_environment(_driver_environment(found, settings.url)),
+            launched(conf, scratch, log, stop_seconds) as gateway,
             _classic(gateway, {**conf, **storage_conf}, log, settings.conf) as engine,
         ):
             yield engine
@@ -148,55 +144,6 @@ def _classic(gateway: Any, conf: Mapping[str, str], log: Path | None, own_conf: 
             engine.interrupt_all()
         with suppress(Exception):
             spark.stop()
-
-
-@contextmanager
-def _launched(conf: Mapping[str, str], log: Path | None, stop_seconds: float) -> Iterator[Any]:
-    """A JVM with these settings, as py4j's gateway to it; ended, by force if it must be, with the context."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
-
-    with _output(log) as out:
-        try:
-            gateway = launch_gateway(
-                SparkConf(loadDefaults=False).setAll(list(conf.items())),
-                {"stdout": out, "stderr": out, "start_new_session": True},
-            )
-        except PySparkRuntimeError as error:
-            raise EngineFailed(
-                f"Spark's JVM did not start: {_cause(log) or error}", hint="Run again with --verbose to see all of it"
-            ) from error
-    try:
-        yield gateway
-    finally:
-        with suppress(Exception):
-            gateway.shutdown()
-        _end(gateway.proc, stop_seconds)
-        # pyspark keeps the gateway for good; the next engine of this process gets a JVM with its own settings.
-        SparkContext._gateway = None
-        SparkContext._jvm = None
-
-
-@contextmanager
-def _output(log: Path | None) -> Iterator[int]:
-    """Where the JVM writes to: the log, or a pipe whose lines go to our own standard error and its redactor."""
-    if log is not None:
-        with log.open("wb") as file:
-            yield file.fileno()
-        return
-    reads, writes = os.pipe()
-    threading.Thread(target=_pass_on, args=(reads,), daemon=True).start()
-    try:
-        yield writes
-    finally:
-        os.close(writes)
-
-
-def _pass_on(reads: int) -> None:
-    with open(reads, errors="replace") as lines:
-        for line in lines:
-            sys.stderr.write(line)
 
 
 def _application(gateway: Any, conf: Mapping[str, str]) -> SparkSession:
@@ -220,17 +167,6 @@ def _application(gateway: Any, conf: Mapping[str, str]) -> SparkSession:
     return SparkSession(context)
 
 
-def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """The JVM ends by itself when the pipe to its standard input closes."""
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 def _driver_environment(found: java.Java, url: str) -> dict[str, str | None]:
     """What pyspark and Spark's scripts read from the environment. Variables that would turn this into another kind of
     session than the spec says are taken out; the executors' Python is this one unless the user said otherwise."""
@@ -241,24 +177,6 @@ def _driver_environment(found: java.Java, url: str) -> dict[str, str | None]:
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
         **dict.fromkeys(("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE", "PYSPARK_SUBMIT_ARGS")),
     }
-
-
-@contextmanager
-def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changes}
-    _set_environment(changes)
-    try:
-        yield
-    finally:
-        _set_environment(before)
-
-
-def _set_environment(values: Mapping[str, str | None]) -> None:
-    for name, value in values.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
 
 
 @contextmanager
@@ -292,7 +210,7 @@ def _sail(
 def _client(url: str, conf: Mapping[str, str]) -> Iterator[Engine]:
     """Sessions of a Spark Connect server."""
     # pyspark's functions ask this variable which kind of column they shall make.
-    with _environment({"SPARK_CONNECT_MODE_ENABLED": "1"}):
+    with changed_environment({"SPARK_CONNECT_MODE_ENABLED": "1"}):
         from pyspark.sql.connect.session import SparkSession as ConnectSession
 
         def new_session() -> SparkSession:
@@ -353,17 +271,3 @@ def _require_extensions(spark: SparkSession, jar_sets: Collection[str]) -> None:
             "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
             "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
         )
-
-
-def _cause(file: Path | None) -> str:
-    """What went wrong, out of a log that may end in a page of help."""
-    told = [
-        line.strip() for line in _tail(file, 200).splitlines() if re.search(r"\b(Error|ERROR|\w*Exception)\b", line)
-    ]
-    return " | ".join(told[:3]) or _tail(file, 5)
-
-
-def _tail(file: Path | None, lines: int) -> str:
-    if file is None or not file.is_file():
-        return ""
-    return "\n".join(file.read_text(errors="replace").splitlines()[-lines:])

@@ -20,7 +20,8 @@ from typing import Any
 
 from flowctl.errors import UsageError
 from flowctl.run import jars
-from flowctl.run.session import Engine, EngineFailed, open_engine
+from flowctl.run.jvm import EngineFailed
+from flowctl.run.session import Engine, open_engine
 from flowctl.spec.spec import SparkSettings
 
 #: Spark's own variable: clients that do not have the same value in theirs are turned away.

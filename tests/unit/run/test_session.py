@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.run import java, session
-from flowctl.run.session import Engine, EngineFailed, open_engine
+from flowctl.run import java
+from flowctl.run.environment import changed_environment
+from flowctl.run.jvm import EngineFailed
+from flowctl.run.session import Engine, open_engine
 from flowctl.run.spark_conf import INVARIANTS
 from flowctl.spec.spec import SparkSettings
 from tests.services.processes import free_port
@@ -190,7 +192,7 @@ def test_options_that_spark_refuses_are_told_in_its_own_words(tmp_path: Path) ->
 
 
 def test_the_environment_is_as_before() -> None:
-    with session._environment({"FLOWCTL_A": "1", "PATH": None}):
+    with changed_environment({"FLOWCTL_A": "1", "PATH": None}):
         assert os.environ["FLOWCTL_A"] == "1" and "PATH" not in os.environ
     assert "FLOWCTL_A" not in os.environ and "PATH" in os.environ
 

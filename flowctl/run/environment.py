@@ -1,0 +1,26 @@
+"""Variables of this process, for as long as something that reads them runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+
+@contextmanager
+def changed_environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    """``None`` takes a variable out; afterwards each is as it was."""
+    before = {name: os.environ.get(name) for name in changes}
+    _set(changes)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -1,0 +1,142 @@
+"""A JVM of our own for Spark: started, spoken to, and ended with its context.
+
+pyspark's own launcher is not used: it can start the JVM only after pyspark is imported, looks for its answer ten times
+a second, and leaves nothing to end when it is interrupted. What it does beside that is done here in its way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from flowctl.errors import FlowctlError
+from flowctl.run import jars
+from flowctl.run.environment import changed_environment
+
+#: Seconds between two looks for the JVM's answer.
+_LOOK = 0.02
+
+
+class EngineFailed(FlowctlError):
+    """Spark could not be started or reached, or lacks what the flow needs."""
+
+
+@contextmanager
+def launched(conf: Mapping[str, str], scratch: Path, log: Path | None, stop_seconds: float) -> Iterator[Any]:
+    """A JVM with these settings, as py4j's gateway to it; ended, by force if it must be, with the context. Without
+    ``log`` its output goes to our standard error. ``scratch`` is a folder of this process's own."""
+    with _output(log) as out:
+        answer = scratch / "gateway"
+        process = _start(conf, answer, out)
+        try:
+            gateway = _gateway(process, answer, log)
+            try:
+                yield gateway
+            finally:
+                _forget(gateway)
+        finally:
+            _end(process, stop_seconds)
+
+
+def tail(file: Path | None, lines: int) -> str:
+    """The last lines of a log; empty where there is none."""
+    if file is None or not file.is_file():
+        return ""
+    return "\n".join(file.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _start(conf: Mapping[str, str], answer: Path, out: int) -> subprocess.Popen[bytes]:
+    """In a session of its own: neither Ctrl-C nor the group's SIGTERM reaches it. It ends when the pipe to its standard
+    input closes, so also when this process is killed."""
+    home = Path(os.environ.get("SPARK_HOME") or jars.spark_jars().parent)
+    settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+    return subprocess.Popen(
+        [str(home / "bin" / "spark-submit"), *settings, "pyspark-shell"],
+        stdin=subprocess.PIPE,
+        stdout=out,
+        stderr=out,
+        start_new_session=True,
+        env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)},
+    )
+
+
+def _gateway(process: subprocess.Popen[bytes], answer: Path, log: Path | None) -> Any:
+    # While the JVM starts: what the first table needs of pyspark takes as long to import.
+    import pyspark.sql.functions  # noqa: F401
+    from pyspark.java_gateway import launch_gateway
+
+    while not answer.is_file():
+        if process.poll() is not None:
+            raise EngineFailed(
+                f"Spark's JVM did not start: {_cause(log) or f'exit code {process.returncode}'}",
+                hint="Run again with --verbose to see all of it",
+            )
+        time.sleep(_LOOK)
+    port, secret = _told(answer.read_bytes())
+    with changed_environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+        gateway = launch_gateway()
+    gateway.proc = process
+    return gateway
+
+
+def _told(answer: bytes) -> tuple[int, str]:
+    """Port and secret, as Spark's gateway writes them: the file appears complete."""
+    port, length = struct.unpack_from(">ii", answer)
+    return port, answer[8 : 8 + length].decode()
+
+
+def _forget(gateway: Any) -> None:
+    """pyspark keeps the gateway for good; the next engine of this process gets a JVM with its own settings."""
+    from pyspark import SparkContext
+
+    with suppress(Exception):  # a JVM that died has nobody to shut down
+        gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """The JVM ends by itself when the pipe to its standard input closes."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _output(log: Path | None) -> Iterator[int]:
+    """Where the JVM writes to: the log, or a pipe whose lines go to our own standard error and its redactor."""
+    if log is not None:
+        with log.open("wb") as file:
+            yield file.fileno()
+        return
+    reads, writes = os.pipe()
+    threading.Thread(target=_pass_on, args=(reads,), daemon=True).start()
+    try:
+        yield writes
+    finally:
+        os.close(writes)
+
+
+def _pass_on(reads: int) -> None:
+    with open(reads, errors="replace") as lines:
+        for line in lines:
+            sys.stderr.write(line)
+
+
+def _cause(file: Path | None) -> str:
+    """What went wrong, out of a log that may end in a page of help."""
+    told = [line.strip() for line in tail(file, 200).splitlines() if re.search(r"\b(Error|ERROR|\w*Exception)\b", line)]
+    return " | ".join(told[:3]) or tail(file, 5)
