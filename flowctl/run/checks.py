@@ -30,7 +30,8 @@ MEND = "Mend the rows in the source, or set on_fail: quarantine or warn"
 class Observed:
     """Counts over one staged batch. ``violations`` is by expectation name, for row checks and ``unique``;
     ``newest`` is the maximum of each freshness column; ``target_rows`` is the target's live rows before the commit,
-    None when no guard needs it."""
+    None when no guard needs it. ``null_keys`` counts rows that lack a part of their key, ``key_bounds`` is what
+    :class:`flowctl.connectors.base.WriteJob` takes."""
 
     rows: int
     quarantined: int
@@ -38,6 +39,8 @@ class Observed:
     violations: Mapping[str, int]
     newest: Mapping[str, dt.datetime | None]
     target_rows: int | None = None
+    null_keys: int = 0
+    key_bounds: Mapping[str, tuple[str, str]] | None = None
 
 
 def violation(expectation: Expectation) -> Column:

@@ -34,7 +34,7 @@ class EngineFailed(FlowctlError):
 def launched(conf: Mapping[str, str], scratch: Path, log: Path | None, stop_seconds: float) -> Iterator[Any]:
     """A JVM with these settings, as py4j's gateway to it; ended, by force if it must be, with the context. Without
     ``log`` its output goes to our standard error. ``scratch`` is a folder of this process's own."""
-    with _output(log) as out:
+    with output(log) as out:
         answer = scratch / "gateway"
         process = _start(conf, answer, out)
         try:
@@ -44,7 +44,7 @@ def launched(conf: Mapping[str, str], scratch: Path, log: Path | None, stop_seco
             finally:
                 _forget(gateway)
         finally:
-            _end(process, stop_seconds)
+            ended(process, stop_seconds)
 
 
 def tail(file: Path | None, lines: int) -> str:
@@ -104,8 +104,8 @@ def _forget(gateway: Any) -> None:
     SparkContext._jvm = None
 
 
-def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """The JVM ends by itself when the pipe to its standard input closes."""
+def ended(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """It ends by itself when the pipe to its standard input closes; by force after ``seconds``."""
     if process.stdin is not None:
         process.stdin.close()
     try:
@@ -116,8 +116,8 @@ def _end(process: subprocess.Popen[bytes], seconds: float) -> None:
 
 
 @contextmanager
-def _output(log: Path | None) -> Iterator[int]:
-    """Where the JVM writes to: the log, or a pipe whose lines go to our own standard error and its redactor."""
+def output(log: Path | None) -> Iterator[int]:
+    """Where an engine's process writes to: the log, or a pipe to our own standard error and its redactor."""
     if log is not None:
         with log.open("wb") as file:
             yield file.fileno()

@@ -1,19 +1,25 @@
-"""Sail: a Spark Connect server in a Rust library, started inside this process. No JVM, no jars (`pysail`, from PyPI).
+"""Sail: a Spark Connect server in a Rust library (`pysail`, from PyPI), in a process of its own. No JVM, no jars.
 
-It ends with the process, so nothing of it outlives a killed run.
+Not inside this process: Sail takes Ctrl-C for its own end, runs Python functions under its process's lock, and a fault
+in its native code would take the run along. The child's life hangs on a pipe, as a JVM's does.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from flowctl.errors import FlowctlError
+from flowctl.run.jvm import EngineFailed, ended, output, tail
 
 _MISSING_HINT = "Install it: pip install 'flowctl[sail]'"
+_STOP_SECONDS = 5.0
 
 
 class SailMissing(FlowctlError):
@@ -27,25 +33,45 @@ def require() -> None:
 
 
 @contextmanager
-def server(environment: Mapping[str, str], memory: int, scratch: Path, *, verbose: bool) -> Iterator[str]:
-    """The ``sc://`` URL of a server of our own. ``environment`` has the object store's credentials, which the library
-    reads from the process's environment only; ``memory`` is what queries may use, in bytes, before they spill."""
+def server(
+    environment: Mapping[str, str], memory: int, scratch: Path, log: Path | None
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The ``sc://`` URL of a server and its process. ``environment`` has the object store's credentials, which the
+    library reads from variables only; ``memory`` is what queries may use, in bytes, before they spill to ``scratch``.
+    Without ``log`` its own output goes to our standard error."""
     require()
     settings = {
-        "RUST_LOG": "warn" if verbose else "off",
+        "RUST_LOG": "error" if log is not None else "warn",
         "SAIL_RUNTIME__MEMORY_POOL__TYPE": "fair",
         "SAIL_RUNTIME__MEMORY_POOL__FAIR__MAX_SIZE": str(memory),
-        "SAIL_RUNTIME__TEMPORARY_FILES__PATHS": f'["{scratch}"]',
+        "SAIL_RUNTIME__TEMPORARY_FILES__PATHS": json.dumps([str(scratch)]),
+        **os.environ,
         **environment,
     }
-    os.environ.update({name: value for name, value in settings.items() if name not in os.environ})
-    from pysail.spark import SparkConnectServer
+    with output(log) as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "flowctl.run.sail_server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=out,
+            start_new_session=True,
+            env=settings,
+        )
+        try:
+            yield f"sc://127.0.0.1:{_port(process, log)}", process
+        finally:
+            ended(process, _STOP_SECONDS)
 
-    started = SparkConnectServer("127.0.0.1", 0)
-    started.start(background=True)
-    _, port = started.listening_address
-    try:
-        yield f"sc://127.0.0.1:{port}"
-    finally:
-        with suppress(RuntimeError):  # it has ended by itself
-            started.stop()
+
+def _port(process: subprocess.Popen[bytes], log: Path | None) -> int:
+    # While it starts: what the first table needs of pyspark takes longer to import.
+    import pyspark.sql.connect.session
+    import pyspark.sql.functions  # noqa: F401
+
+    assert process.stdout is not None
+    told = process.stdout.readline().strip()
+    process.stdout.close()
+    if not told.isdigit():
+        why = " | ".join(tail(log, 3).splitlines()) or f"exit code {process.wait()}"
+        raise EngineFailed(f"Sail did not start: {why}", hint="Run again with --verbose to see all of it")
+    return int(told)

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -43,12 +43,14 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 10.0
 _CONNECT_PORT = 15002
+#: Of one request to a Connect server that does not answer: some four seconds.
+_CLIENT_RETRIES = 4
 
 
 @dataclass
 class Engine:
     """A running Spark. ``session_for`` may be called from any thread; sessions are of no use after the engine ended.
-    ``log`` and ``process`` are a JVM's of our own."""
+    ``log`` and ``process`` are those of an engine of our own."""
 
     spark: SparkSession
     is_connect: bool
@@ -63,6 +65,11 @@ class Engine:
         """The table's own session: settings and temporary views of one table never reach another's. ``interpreted``
         when it has too few rows to compile its queries; the spec's own settings and a Connect server's win."""
         with self._lock:
+            if self.process is not None and (code := self.process.poll()) is not None:
+                why = " | ".join(tail(self.log, 2).splitlines()) or f"exit code {code}"
+                raise EngineFailed(
+                    f"Spark has ended by itself: {why}", hint="Run again; --verbose shows its own output"
+                )
             if table_id not in self._sessions:
                 session = self._sessions[table_id] = self._new_session()
                 if interpreted and not self.is_connect:
@@ -198,12 +205,10 @@ def _sail(
 ) -> Iterator[Engine]:
     conf = {**session_conf(settings, size, with_delta=False), ENGINE_KEY: SAIL}
     memory = this_machine().memory // 2
-    with (
-        scratch_folder() as scratch,
-        sail.server(storage_environment, memory, scratch, verbose=verbose) as url,
-        _client(url, conf) as engine,
-    ):
-        yield engine
+    with scratch_folder() as scratch:
+        log = None if verbose else scratch / "sail.log"
+        with sail.server(storage_environment, memory, scratch, log) as (url, process), _client(url, conf) as engine:
+            yield replace(engine, log=log, process=process)
 
 
 @contextmanager
@@ -211,10 +216,13 @@ def _client(url: str, conf: Mapping[str, str]) -> Iterator[Engine]:
     """Sessions of a Spark Connect server."""
     # pyspark's functions ask this variable which kind of column they shall make.
     with changed_environment({"SPARK_CONNECT_MODE_ENABLED": "1"}):
+        from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession as ConnectSession
 
         def new_session() -> SparkSession:
             session = ConnectSession.builder.remote(url).create()
+            # pyspark's own policy goes on for ten minutes; the run's own retries ask the target first.
+            session.client.set_retry_policies([DefaultPolicy(max_retries=_CLIENT_RETRIES)])
             _apply(session, conf)
             return session
 

@@ -22,6 +22,7 @@ from flowctl.run.spark_types import named
 from flowctl.spec.spec import DetectMissingKeys, TableSpec
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
 #: Sample keys in an error.
@@ -55,11 +56,13 @@ class Staging:
 def stage(work: Staging) -> StagedBatch:
     """Writes, counts and checks; raises :class:`TableError` when the table must stop before its commit."""
     rows = _written(work, "rows", _shaped(work, _interval_rows(work)))
-    if work.step.mode in ("merge", "scd2"):
-        _check_keys(work, rows.where(named(REASON_COLUMN).isNull()))
+    if _is_keyed(work) and work.table.dedupe == "fail":
+        _refuse_duplicates(work, rows.where(named(REASON_COLUMN).isNull()))
     if work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys) and work.step.target_exists:
+        _refuse_null_keys(work, rows, _null_keys(work, rows))
         rows = _with_missing_keys(work, rows)
     observed = _observe(work, rows)
+    _refuse_null_keys(work, rows, observed.null_keys)
     warnings = checks.decide(work.table, observed, dt.datetime.now(dt.UTC), work.step.write_full)
     aside = rows.where(named(REASON_COLUMN).isNotNull()) if observed.quarantined else None
     good = rows.where(named(REASON_COLUMN).isNull()) if observed.quarantined else rows
@@ -87,21 +90,38 @@ def _written(work: Staging, name: str, frame: DataFrame) -> DataFrame:
     return work.spark.read.schema(frame.schema).parquet(folder.url)
 
 
-def _check_keys(work: Staging, rows: DataFrame) -> None:
+def _is_keyed(work: Staging) -> bool:
+    return work.step.mode in ("merge", "scd2")
+
+
+def _identity(work: Staging) -> list[str]:
+    """What must not be null in a row, and makes it one row."""
+    if not _is_keyed(work):
+        return []
+    return [*work.step.key, *(["valid_from"] if work.step.mode == "scd2" else [])]
+
+
+def _null_key(work: Staging) -> SparkColumn:
     from pyspark.sql import functions as f
 
-    key = work.step.key
-    if work.table.dedupe == "fail":
-        _refuse_duplicates(work, rows)
-    names = [*key, *(["valid_from"] if work.step.mode == "scd2" else [])]
     any_null = f.lit(False)
-    for name in names:
+    for name in _identity(work):
         any_null = any_null | named(name).isNull()
-    counted = rows.where(any_null).agg(f.count(f.lit(1)).alias("n")).first()
-    if counted is not None and counted["n"]:
-        sample = _sample(rows.where(any_null), key)
+    return named(REASON_COLUMN).isNull() & any_null
+
+
+def _null_keys(work: Staging, rows: DataFrame) -> int:
+    """Asked alone where rows are compared by their keys before the batch is complete."""
+    from pyspark.sql import functions as f
+
+    return int(rows.agg(f.count_if(_null_key(work))).collect()[0][0])
+
+
+def _refuse_null_keys(work: Staging, rows: DataFrame, count: int) -> None:
+    if count:
+        sample = _sample(rows.where(_null_key(work)), work.step.key)
         raise TableError(
-            f"{counted['n']:,} rows have a null in {' or '.join(names)} (key {sample})",
+            f"{count:,} rows have a null in {' or '.join(_identity(work))} (key {sample})",
             hint="Mend them in the source, or send them to quarantine with expect: {column, not_null, on_fail}",
             mark=work.table.mark_of("key"),
         )
@@ -110,8 +130,7 @@ def _check_keys(work: Staging, rows: DataFrame) -> None:
 def _refuse_duplicates(work: Staging, rows: DataFrame) -> None:
     from pyspark.sql import functions as f
 
-    identity = [*work.step.key, *(["valid_from"] if work.step.mode == "scd2" else [])]
-    grouped = rows.groupBy(*[named(name) for name in identity]).agg(f.count(f.lit(1)).alias("n")).where("n > 1")
+    grouped = rows.groupBy(*[named(name) for name in _identity(work)]).agg(f.count(f.lit(1)).alias("n")).where("n > 1")
     counted = grouped.agg(f.count(f.lit(1)).alias("n")).first()
     if counted is not None and counted["n"]:
         raise TableError(
@@ -164,12 +183,14 @@ def _scanned(step: Step) -> list[Column]:
 
 
 def _observe(work: Staging, rows: DataFrame) -> Observed:
-    """One aggregate over the segments; uniqueness needs a grouping of its own."""
+    """One aggregate over the segments, with all that is asked of them; uniqueness needs a grouping of its own."""
     from pyspark.sql import functions as f
 
     expect = work.table.expect
     row_checks = [check for check in expect if check.kind in checks.ROW_KINDS and check.on_fail != "quarantine"]
     fresh = [check.argument["column"] for check in expect if check.kind == "freshness"]
+    # A history's statement is about other rows than the batch's.
+    bounded = work.step.key if work.step.mode == "merge" else ()
     good = named(REASON_COLUMN).isNull()
     deleted = (named(OP_COLUMN) == "D") if OP_COLUMN in rows.columns else f.lit(False)
     counts = [
@@ -178,6 +199,9 @@ def _observe(work: Staging, rows: DataFrame) -> Observed:
         f.count_if(good & deleted).alias("deletes"),
         *[f.count_if(good & ~deleted & checks.violation(c)).alias(f"check{n}") for n, c in enumerate(row_checks)],
         *[f.max(f.when(good, named(c).cast("timestamp"))).cast("string").alias(f"new{n}") for n, c in enumerate(fresh)],
+        f.count_if(_null_key(work)).alias("null_keys"),
+        *[f.min(f.when(good, named(c))).cast("string").alias(f"low{n}") for n, c in enumerate(bounded)],
+        *[f.max(f.when(good, named(c))).cast("string").alias(f"high{n}") for n, c in enumerate(bounded)],
     ]
     row = rows.agg(*counts).first()
     if row is None:
@@ -193,6 +217,10 @@ def _observe(work: Staging, rows: DataFrame) -> Observed:
         violations=violations,
         newest={column: _moment(row[f"new{n}"]) for n, column in enumerate(fresh)},
         target_rows=_target_rows(work, bool(row["deletes"])),
+        null_keys=row["null_keys"],
+        key_bounds={c: (row[f"low{n}"], row[f"high{n}"]) for n, c in enumerate(bounded) if row[f"low{n}"] is not None}
+        if bounded
+        else None,
     )
 
 

@@ -173,8 +173,10 @@ def _write(
         frame, columns = quarantine_frame(staged.aside, intent.seq, run.run_id)
         target.put_aside(spark, frame, quarantine_object(object), columns, job)
     run.listener(events.PhaseEntered(step.id, "committing", staged.observed.rows))
-    commit = target.write(spark, staged.frame, replace(job, rows=staged.observed.rows + staged.observed.deletes))
-    counts = replace(commit.counts, read=staged.observed.rows, quarantined=staged.observed.quarantined)
+    seen = staged.observed
+    known = replace(job, rows=seen.rows + seen.deletes, key_bounds=seen.key_bounds)
+    commit = target.write(spark, staged.frame, known)
+    counts = replace(commit.counts, read=seen.rows, quarantined=seen.quarantined)
     return replace(commit, counts=counts), staged.warnings
 
 

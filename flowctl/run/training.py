@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flowctl.connectors import registry
+from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, OpenContext, Target, WriteJob
+from flowctl.diagnostics import Mark
 from flowctl.errors import FlowctlError
+from flowctl.model import types
+from flowctl.model.commit import Commit
+from flowctl.model.position import VersionPosition
+from flowctl.model.step import Mode
+from flowctl.model.table_info import Column, ObjectName
 from flowctl.run import archive, jars, java
 from flowctl.run.session import open_engine
-from flowctl.spec.spec import SparkSettings
+from flowctl.spec.spec import Connection, Layout, SparkSettings
+from flowctl.state.buffer import Buffer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+_COLUMNS = (
+    Column("id", types.INT64),
+    Column("name", types.STRING),
+    Column("amount", types.Decimal(18, 2)),
+    Column("at", types.TIMESTAMP),
+)
+_VERSION = (
+    Column("valid_from", types.TIMESTAMP),
+    Column("valid_to", types.TIMESTAMP),
+    Column("is_current", types.BOOL),
+    Column("row_hash", types.STRING),
+)
 # Writing the archive is the last thing the JVM does.
 _DUMP_SECONDS = 180.0
 _KEPT = 3
@@ -49,29 +71,65 @@ def _remove_old(folder: Path) -> None:
 
 
 def _train(spark: SparkSession, folder: Path) -> None:
-    """Each way of reading and writing once: Parquet, CSV, Delta (create, append, MERGE, replace), an aggregate."""
-    table = f"delta.`{folder / 'table'}`"
+    """Each way of reading and writing twice, as tables do it: what is loaded here need not be loaded then."""
     rows = spark.range(100).selectExpr(
         "id", "cast(id AS string) AS name", "cast(id AS decimal(18,2)) AS amount", "current_timestamp() AS at"
     )
-    segments, text = str(folder / "segments"), str(folder / "text")
-    rows.write.parquet(segments)
+    _read_files(spark, rows, folder)
+    with suppress(Exception):  # nobody listens there; the driver is loaded all the same
+        spark.read.jdbc("jdbc:postgresql://127.0.0.1:1/none", "t", properties={"user": "none"}).count()
+    buffer = Buffer(str(folder), "training", {})
+    context = OpenContext(base_dir=str(folder), scratch=buffer)
+    place = Connection("lake", "delta", {"path": str(folder / "lake")}, Mark("training", 1, 1))
+    with registry.open(place, context) as connector:
+        assert connector.target is not None
+        for mode in ("append", "truncate", "merge", "scd2"):
+            for seq in (1, 2):
+                batch = rows.where(f"id % {seq} = 0")
+                _write(spark, connector.target, _staged(spark, batch, buffer), _COLUMNS, mode, seq)
+
+
+def _read_files(spark: SparkSession, rows: DataFrame, folder: Path) -> None:
+    parquet, text = str(folder / "segments"), str(folder / "text")
+    rows.write.parquet(parquet)
     rows.write.csv(text, header=True)
     spark.read.csv(text, header=True, inferSchema=True).count()
-    staged = spark.read.parquet(segments)
-    staged.selectExpr("count(*)", "min(id)", "max(at)", "count(DISTINCT name)").collect()
-    staged.write.format("delta").save(str(folder / "table"))
-    staged.write.format("delta").mode("append").save(str(folder / "table"))
-    staged.dropDuplicates(["id"]).createOrReplaceTempView("batch")
-    columns = ("id", "name", "amount", "at")
-    spark.sql(
-        f"MERGE INTO {table} t USING batch s ON t.id = s.id "
-        f"WHEN MATCHED AND sha2(t.name, 256) <> sha2(s.name, 256) THEN UPDATE SET {_pairs(columns)} "
-        f"WHEN NOT MATCHED THEN INSERT ({', '.join(columns)}) VALUES ({', '.join('s.' + name for name in columns)})"
-    ).collect()
-    staged.write.format("delta").mode("overwrite").save(str(folder / "table"))
-    spark.sql(f"SELECT name, sum(amount) FROM {table} GROUP BY name ORDER BY name").collect()
+    spark.read.parquet(parquet).selectExpr("count(*)", "min(id)", "max(at)", "count(DISTINCT name)").collect()
 
 
-def _pairs(columns: tuple[str, ...]) -> str:
-    return ", ".join(f"{name} = s.{name}" for name in columns)
+def _staged(spark: SparkSession, rows: DataFrame, buffer: Buffer) -> DataFrame:
+    """One row per key, through the buffer; with the columns that merge and scd2 ask for."""
+    folder = buffer.folder("rows")
+    ranked = rows.selectExpr("*", "row_number() OVER (PARTITION BY id ORDER BY at DESC, xxhash64(id, name)) AS place")
+    shaped = ranked.where("place = 1").selectExpr(
+        "id", "name", "amount", "at", "at AS valid_from", f"'U' AS {OP_COLUMN}", f"false AS {DETECTED_COLUMN}"
+    )
+    hashed = shaped.selectExpr("*", "sha2(concat_ws('|', name, cast(amount AS string)), 256) AS row_hash")
+    hashed.write.parquet(folder.url)
+    staged = spark.read.schema(hashed.schema).parquet(folder.url)
+    staged.selectExpr("count(*)", f"count_if({OP_COLUMN} = 'D')", "count_if(id IS NULL)").collect()
+    return staged
+
+
+def _write(
+    spark: SparkSession, target: Target, rows: DataFrame, columns: tuple[Column, ...], mode: Mode, seq: int
+) -> None:
+    table = ObjectName((mode,))
+    if mode == "scd2":
+        columns = (*columns, *_VERSION)
+    else:
+        rows = rows.drop("valid_from", "row_hash", DETECTED_COLUMN, *([] if mode == "merge" else [OP_COLUMN]))
+    found = target.describe([table])[table]
+    job = WriteJob(
+        record=Commit("training", mode, seq, f"intent-{seq}", found.identity if found else "", VersionPosition(seq)),
+        object=table,
+        mode=mode,
+        columns=columns,
+        key=("id",),
+        compared=("name", "amount", "at"),
+        statements=() if found else tuple(target.create_statements(table, columns, Layout(statistics=("id",)))),
+        run_id="training",
+        fence=seq,
+        at="2026-01-01T00:00:00.000000Z",
+    )
+    target.write(spark, rows, job)
