@@ -31,6 +31,9 @@ _NOISE = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )+")
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 
 
+_GRPC = re.compile(r"_(?:InactiveRpcError|MultiThreadedRendezvous) of RPC.*?details = \"([^\"]*)\"", re.DOTALL)
+
+
 def translate(error: BaseException, mark: Mark | None) -> FlowctlError:
     """The error as flowctl's own: unchanged if it is one already (with ``mark`` filled in), else by its text."""
     if isinstance(error, FlowctlError):
@@ -53,6 +56,8 @@ def headline(text: str) -> str:
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     if python := _PYTHON.findall(text):  # raised by a Python worker; what Java says around it is no news
         causes = [python[-1]]
+    if told := _GRPC.search(text):  # the rest is the call's own dump
+        causes = [f"Spark does not answer: {told[1]}"]
     chosen = causes[-1] if causes else next((line for line in lines if not line.startswith("at ")), "unknown error")
     return _STATE.sub("", _NOISE.sub("", chosen)).strip() or chosen
 

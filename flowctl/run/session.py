@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -218,6 +219,8 @@ def _client(url: str, conf: Mapping[str, str]) -> Iterator[Engine]:
     with changed_environment({"SPARK_CONNECT_MODE_ENABLED": "1"}):
         from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+        warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # the error that follows says more
 
         def new_session() -> SparkSession:
             session = ConnectSession.builder.remote(url).create()

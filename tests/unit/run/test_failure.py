@@ -70,3 +70,13 @@ def test_flowctls_own_errors_stay_what_they_are() -> None:
     lost = LeaseLost("the lease was lost")
     assert translate(lost, MARK) is lost
     assert lost.mark == MARK
+
+
+def test_a_call_that_nobody_answers_is_told_in_one_line() -> None:
+    dump = (
+        "<_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE\n"
+        '\tdetails = "failed to connect to all addresses"\n\tdebug_error_string = "UNKNOWN:x"\n>'
+    )
+    found = translate(RuntimeError(dump), None)
+    assert isinstance(found, TransientError)
+    assert found.message == "Spark does not answer: failed to connect to all addresses"

@@ -1,0 +1,66 @@
+"""Sail's process: it outlives nobody, and nobody's Ctrl-C ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flowctl.run import sail
+
+OPEN = """
+import os, signal, sys, time
+from flowctl.run.session import EngineFailed, open_engine
+from flowctl.spec.spec import SparkSettings
+signal.signal(signal.SIGINT, lambda *_: None)
+with open_engine(SparkSettings("sail"), [], {}, "small") as engine:
+    print(engine.process.pid, flush=True)
+    sys.stdin.readline()
+    print(engine.spark.range(3).count(), flush=True)
+    engine.process.kill()
+    engine.process.wait()
+    try:
+        engine.session_for("orders")
+    except EngineFailed as error:
+        print(error.message, flush=True)
+"""
+
+
+def opened() -> tuple[subprocess.Popen[str], int]:
+    """A process that has opened Sail, in a group of its own, and Sail's process id."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OPEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+def test_ctrl_c_does_not_reach_it_and_its_death_is_told() -> None:
+    process, _ = opened()
+    os.killpg(process.pid, signal.SIGINT)
+    told, _ = process.communicate("go on\n", timeout=60)
+    assert told.splitlines() == ["3", "Spark has ended by itself: exit code -9"]
+    assert process.returncode == 0
+
+
+def test_it_ends_with_a_run_that_is_killed() -> None:
+    process, server = opened()
+    assert Path(f"/proc/{server}").exists()
+    process.kill()
+    process.communicate()
+    until = time.monotonic() + 30
+    while Path(f"/proc/{server}/cmdline").exists() and Path(f"/proc/{server}/cmdline").read_bytes():
+        assert time.monotonic() < until, "Sail's process is still there"
+        time.sleep(0.05)
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sail.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(sail.SailMissing) as missing:
+        sail.require()
+    assert "flowctl[sail]" in missing.value.hint
