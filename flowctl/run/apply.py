@@ -16,12 +16,13 @@ from flowctl.plan.build import rfc3339
 from flowctl.plan.document import to_json as plan_json
 from flowctl.plan.planfile import check_fresh, load
 from flowctl.plan.planning import Planned, PlanOptions, make_plan
-from flowctl.run import events
+from flowctl.run import events, sail
 from flowctl.run.lazy_engine import engine_for
 from flowctl.run.retry import RetryPolicy
 from flowctl.run.runner import ASKED_TO_STOP, RUNNABLE, Execution, TableOutcome, execute, unmoved
 from flowctl.run.signals import Interruption, graceful
 from flowctl.run.sizing import rows_in_play
+from flowctl.run.spark_conf import is_sail
 from flowctl.run.table import RunContext
 from flowctl.spec.spec import Spec
 from flowctl.state.blobs import BlobStore
@@ -71,6 +72,8 @@ class Audience:
 def apply(spec: Spec, request: ApplyRequest, audience: Audience) -> RunResult:
     """Runs the flow once. Table failures are in the result; what ends the whole run is raised, recorded first."""
     check_reachable(flow_url(spec), spec.spark.url)
+    if is_sail(spec.spark.url):
+        sail.require()
     blobs = open_flow(spec)
     run_id = new_run_id()
     interruption = Interruption()
