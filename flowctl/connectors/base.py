@@ -207,8 +207,9 @@ class WriteJob:
     target afterwards, in order. ``compared`` are those whose change makes a row new. ``replace`` replaces the whole
     content (truncate; full refresh of append and merge). ``soft_deletes`` sets ``_deleted_at`` to ``at`` instead of
     deleting. ``at`` is the moment fixed in the intent. ``fence`` is the lease's number: leftovers of lower ones are
-    dropped. ``before_commit`` must be called right before the atomic act;
-    it raises when the lease is gone.
+    dropped. ``key_bounds`` are the least and the greatest value of key columns in the batch, as Spark writes them as
+    text; None where nobody has looked. ``before_commit`` must be called right before the atomic act; it raises when the
+    lease is gone.
     """
 
     record: Commit
@@ -225,6 +226,7 @@ class WriteJob:
     fence: int = 0
     at: str = ""
     rows: int | None = None
+    key_bounds: Mapping[str, tuple[str, str]] | None = None
     before_commit: Callable[[], None] = lambda: None
 
 

@@ -162,6 +162,15 @@ def test_a_null_key_stops_the_table(bench: Bench) -> None:
         bench.stage(TABLE, [(None, "a", False, day(1)), (1, "b", False, day(1))])
 
 
+def test_the_bounds_of_its_keys_are_those_of_the_batch(bench: Bench) -> None:
+    check = Expectation("in", "note", ("good",), "quarantine", MARK)
+    rows = [(5, "good", False, day(1)), (-7, "good", True, day(1)), (99, "bad", False, day(1))]
+    table = replace(TABLE, expect=(check,), deletes=DetectFlag("gone"), guard=Guard(max_deleted=1.0))
+    assert bench.stage(table, rows).observed.key_bounds == {"id": ("-7", "5")}
+    assert bench.stage(TABLE, []).observed.key_bounds == {}
+    assert bench.stage(replace(TABLE, mode="scd2"), rows[:1]).observed.key_bounds is None
+
+
 def test_a_null_key_may_go_to_quarantine(bench: Bench) -> None:
     check = Expectation("not_null", "id", None, "quarantine", MARK)
     staged = bench.stage(replace(TABLE, expect=(check,)), [(None, "a", False, day(1)), (1, "b", False, day(1))])

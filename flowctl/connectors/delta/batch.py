@@ -60,22 +60,28 @@ def alive(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 
 def key_bounds(frame: DataFrame, job: WriteJob) -> KeyBounds:
-    """Literal bounds of the batch's keys, from one aggregate over the staged segments; none for an empty batch."""
-    from pyspark.sql import functions as f
-
+    """Literal bounds of the batch's keys: those that staging has counted, otherwise from one aggregate over ``frame``.
+    None for an empty batch."""
     keys = [column for column in job.columns if column.name in job.key and _is_bounded(column)]
-    if not keys:
-        return KeyBounds()
-    ends = [end(statements.quoted(column.name)).cast("string") for column in keys for end in (f.min, f.max)]
-    row = frame.agg(*ends).collect()[0]
-    found = {column: (row[2 * at], row[2 * at + 1]) for at, column in enumerate(keys)}
+    found = job.key_bounds if job.key_bounds is not None else _counted(frame, keys)
     return KeyBounds(
         {
-            column.name: (_literal(low, column), _literal(high, column))
-            for column, (low, high) in found.items()
-            if low is not None and max(len(low), len(high)) <= _LONGEST_TEXT
+            column.name: (_literal(found[column.name][0], column), _literal(found[column.name][1], column))
+            for column in keys
+            if column.name in found and max(map(len, found[column.name])) <= _LONGEST_TEXT
         }
     )
+
+
+def _counted(frame: DataFrame, keys: Sequence[Column]) -> dict[str, tuple[str, str]]:
+    from pyspark.sql import functions as f
+
+    if not keys:
+        return {}
+    ends = [end(statements.quoted(column.name)).cast("string") for column in keys for end in (f.min, f.max)]
+    row = frame.agg(*ends).collect()[0]
+    found = {column.name: (row[2 * at], row[2 * at + 1]) for at, column in enumerate(keys)}
+    return {name: ends for name, ends in found.items() if ends[0] is not None}
 
 
 def _literal(text: str, column: Column) -> str:
