@@ -30,7 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
     scratch: Path = tmp_path_factory.mktemp("sail")
-    with sail.server({}, 1 << 30, scratch, verbose=False) as url:
+    with sail.server({}, 1 << 30, scratch, scratch / "sail.log") as (url, _):
         session = ConnectSession.builder.remote(url).create()
         session.conf.set(ENGINE_KEY, SAIL)
         session.conf.set("spark.sql.session.timeZone", "UTC")

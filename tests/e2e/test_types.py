@@ -109,7 +109,7 @@ def differences(connection: psycopg.Connection, name: str) -> list[tuple[str | N
         ("date", "'0044-03-15 BC'"),
     ],
 )
-@pytest.mark.parametrize("engine", ["connect", "sail"])
+@pytest.mark.parametrize("engine", ["connect", pytest.param("sail", marks=pytest.mark.full)])
 def test_what_cannot_be_carried_exactly_is_refused_by_name(
     engine: str, kind: str, value: str, tmp_path: Path, postgres_database: str, connect_server: str
 ) -> None:
