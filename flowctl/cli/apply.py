@@ -16,7 +16,7 @@ from flowctl.cli.options import chosen, plan_options
 from flowctl.cli.plan import show
 
 if TYPE_CHECKING:
-    from flowctl.model.step import Plan
+    from flowctl.plan.planning import Planned
     from flowctl.run.apply import RunResult
     from flowctl.run.events import Listener
 
@@ -45,6 +45,7 @@ def command(
     """Print the plan and execute it: exactly that, exactly once."""
     from flowctl.plan.planning import PlanOptions
     from flowctl.run.apply import ApplyRequest, Audience, apply
+    from flowctl.run.engine_line import engine_line
     from flowctl.spec.load import load_spec
 
     settings = output.settings()
@@ -59,10 +60,10 @@ def command(
         verbose=settings.verbose,
     )
 
-    def approve(plan: Plan) -> bool:
+    def approve(planned: Planned) -> bool:
         if not as_json:
-            show(plan, None)
-        if not confirm or not plan.count("create", "change", "recover"):
+            show(planned.plan, None, engine=engine_line(spec.spark, planned.plan, planned.world))
+        if not confirm or not planned.plan.count("create", "change", "recover"):
             return True
         return click.confirm("Apply this?", err=True)
 

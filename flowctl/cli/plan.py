@@ -26,9 +26,11 @@ def command(spec_path: str, out: str | None, detailed_exitcode: bool, variables:
     from flowctl.plan.document import to_json
     from flowctl.plan.planfile import save
     from flowctl.plan.planning import PlanOptions, make_plan
+    from flowctl.run.engine_line import engine_line
     from flowctl.spec.load import load_spec
 
-    planned = make_plan(load_spec([spec_path], variables), PlanOptions(**chosen(given)))
+    spec = load_spec([spec_path], variables)
+    planned = make_plan(spec, PlanOptions(**chosen(given)))
     for warning in planned.warnings:
         output.write_line(warning.render())
     if out is not None:
@@ -36,22 +38,22 @@ def command(spec_path: str, out: str | None, detailed_exitcode: bool, variables:
     if output.settings().format == "json":
         output.write_json(to_json(planned.plan))
     else:
-        show(planned.plan, spec_path, out)
+        show(planned.plan, spec_path, out, engine=engine_line(spec.spark, planned.plan, planned.world))
     return exit_code(planned.plan, detailed=detailed_exitcode)
 
 
-def show(plan: Plan, spec_path: str | None, out: str | None = None) -> None:
+def show(plan: Plan, spec_path: str | None, out: str | None = None, *, engine: str) -> None:
     """The plan on stdout: with colours on a terminal, stable plain text otherwise. Without ``spec_path`` it is about
-    to be executed and does not say how."""
+    to be executed and does not say how. ``engine`` is the line about what the run will start."""
     from flowctl.plan.render import to_rich, to_text
 
     if not sys.stdout.isatty():
-        output.write_result(to_text(plan, spec_path, out))
+        output.write_result(to_text(plan, spec_path, out, engine))
         return
     from rich.console import Console
 
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
-    console.print(to_rich(plan, spec_path, out))
+    console.print(to_rich(plan, spec_path, out, engine))
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:

@@ -284,6 +284,22 @@ class LeasedTarget(Protocol):
         """URL of the folder for the table's own lease log; None where the target serialises writers itself."""
 
 
+@runtime_checkable
+class ExplainedSource(Protocol):
+    """Extra power: a source that chooses how it reads tells the plan what it will choose."""
+
+    def explain_read(self, info: TableInfo, hints: ReadHints) -> str:
+        """In a few words for people, empty when there is nothing to tell. Pure: ``info`` is what was described."""
+
+
+@runtime_checkable
+class ExplainedTarget(Protocol):
+    """Extra power: a target that chooses how it makes a table tells the plan what it will choose."""
+
+    def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
+        """As :meth:`ExplainedSource.explain_read`, for what :meth:`Target.create_statements` makes of the same."""
+
+
 @dataclass(frozen=True)
 class Connector:
     """What one open connection can do, as ``connect(connection, context)`` of a connector's package yields it.

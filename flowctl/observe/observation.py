@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flowctl.connectors.base import CommitLookup, Head, HeadRequest, Relation, Source, Target
+from flowctl.connectors.base import CommitLookup, ExplainedSource, Head, HeadRequest, Relation, Source, Target
 from flowctl.errors import FlowctlError, UsageError
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import ObjectName, TableInfo
@@ -105,6 +105,7 @@ class _Seen:
 
     sources: dict[str, TableInfo | FlowctlError | None] = field(default_factory=dict)
     heads: dict[str, Head | FlowctlError] = field(default_factory=dict)
+    readings: dict[str, str] = field(default_factory=dict)
     targets: dict[str, TableInfo | FlowctlError | None] = field(default_factory=dict)
     commits: dict[str, Commit | FlowctlError | None] = field(default_factory=dict)
     positions: PositionKind = "none"
@@ -147,6 +148,9 @@ class _Look:
             if isinstance(info := seen.sources[table.id], TableInfo)
         }
         seen.heads.update(each_answered(lambda ids: source.heads({id: requests[id] for id in ids}), list(requests)))
+        if isinstance(source, ExplainedSource):
+            hints = {table.id: table.read for table in tables}
+            seen.readings.update({id: source.explain_read(one.info, hints[id]) for id, one in requests.items()})
 
     def _head_request(self, table: TableSpec, read: Relation, info: TableInfo) -> HeadRequest:
         cursor = table.cursor
@@ -201,4 +205,5 @@ def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
         target=target if isinstance(target, TableInfo) else None,
         commit=commit if isinstance(commit, Commit) else None,
         positions=read.positions,
+        reading=read.readings.get(table.id, ""),
     )

@@ -33,7 +33,8 @@ class TargetDdl(Protocol):
 @dataclass(frozen=True)
 class Observed:
     """One table. ``source`` and ``target`` are None where there is no such object; SQL tables have no ``source`` and
-    no ``head``. ``positions`` is what the source's type offers. ``error`` is why the rest is missing."""
+    no ``head``. ``positions`` is what the source's type offers. ``error`` is why the rest is missing. ``reading``
+    is what the source says of how it will be read, for people."""
 
     source: TableInfo | None = None
     target: TableInfo | None = None
@@ -41,6 +42,7 @@ class Observed:
     commit: Commit | None = None
     positions: PositionKind = "none"
     error: FlowctlError | None = None
+    reading: str = ""
 
 
 @dataclass(frozen=True)

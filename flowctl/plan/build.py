@@ -22,6 +22,7 @@ from flowctl.observe.observation import Request
 from flowctl.observe.world import Estimate, World
 from flowctl.plan import checks, engine, intervals
 from flowctl.plan.case import Case, Stop
+from flowctl.plan.how import how
 from flowctl.plan.intervals import Finding, Idle, Refused, Work
 from flowctl.plan.projection import read_columns
 from flowctl.plan.shape import known_columns, refusal, shaped
@@ -71,6 +72,11 @@ def case_of(spec: Spec, table: TableSpec, resolved: Resolved, world: World, befo
 
 def step_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> Step:
     """The table's step. Pure: the same case gives the same step."""
+    step = _decided(case, now, estimate)
+    return replace(step, how=how(step, case))
+
+
+def _decided(case: Case, now: dt.datetime, estimate: Estimate) -> Step:
     step = _blank(case)
     if stop := first_stop(case):
         return _stopped(step, case, stop)

@@ -57,13 +57,24 @@ def is_empty(head: Head | None) -> bool:
 
 
 def via(table: TableSpec) -> Via:
-    """merge, scd2 and aggregate checks decide on a staged batch; everything else goes straight."""
+    """Everything that needs no staged batch goes straight."""
+    return "staged" if why_staged(table) else "direct"
+
+
+def why_staged(table: TableSpec) -> str:
+    """merge, scd2 and aggregate checks decide on a staged batch; empty for a table that needs none."""
     if table.mode in ("merge", "scd2"):
-        return "staged"
+        return "keys are checked first"
     guard = table.guard
-    aggregate = any(expected.kind in _AGGREGATES or expected.on_fail != "fail" for expected in table.expect)
-    limits = (guard.max_shrink, guard.max_deleted, guard.max_quarantined)
-    return "staged" if aggregate or any(limit is not None for limit in limits) else "direct"
+    limits = {
+        "max_shrink": guard.max_shrink,
+        "max_deleted": guard.max_deleted,
+        "max_quarantined": guard.max_quarantined,
+    }
+    counted: list[str] = [one.kind if one.kind in _AGGREGATES else one.on_fail for one in table.expect]
+    counted += [name for name, limit in limits.items() if limit is not None]
+    words = [word for word in dict.fromkeys(counted) if word != "fail"]
+    return f"counted before the commit: {', '.join(words)}" if words else ""
 
 
 def deletes_due(table: TableSpec, checked_at: str | None, now: str) -> bool:

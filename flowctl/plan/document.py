@@ -81,6 +81,7 @@ def _step_to_json(step: Step) -> dict[str, Any]:
         "notes": list(step.notes),
         "needs": list(step.needs),
         "via": step.via,
+        "how": list(step.how),
         "write_full": step.write_full,
         "check_deletes": step.check_deletes,
         "record_only": step.record_only,
@@ -119,6 +120,7 @@ def _step_from_json(document: Mapping[str, Any]) -> Step:
         notes=tuple(document["notes"]),
         needs=tuple(document["needs"]),
         via=document["via"],
+        how=tuple(document.get("how", ())),  # plans of format 1 did not always have it
         write_full=document["write_full"],
         check_deletes=document["check_deletes"],
         record_only=document["record_only"],

@@ -5,6 +5,7 @@ Every line is (style, text) pieces; :func:`to_text` drops the styles, :func:`to_
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
@@ -29,6 +30,8 @@ _SYMBOLS: dict[StepAction, tuple[str, str]] = {
 }
 _METHODS: dict[RowMethod, str] = {"stats": "statistics", "count": "count", "none": "", "unknown": ""}
 _LABEL = 10
+#: Characters of one line of ``how`` beside its label.
+_WIDTH = 106
 
 
 @dataclass(frozen=True)
@@ -40,18 +43,18 @@ class Piece:
 Line = tuple[Piece, ...]
 
 
-def to_text(plan: Plan, spec_path: str | None, out: str | None = None) -> str:
+def to_text(plan: Plan, spec_path: str | None, out: str | None = None, engine: str = "") -> str:
     """Plain text without a line break at the end. ``out`` is where the plan was saved; without ``spec_path`` the last
-    line, which says how to apply it, is left out."""
-    return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines(plan, spec_path, out))
+    line, which says how to apply it, is left out. ``engine`` says what the run will start; the plan does not know."""
+    return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines(plan, spec_path, out, engine))
 
 
-def to_rich(plan: Plan, spec_path: str | None, out: str | None = None) -> Text:
+def to_rich(plan: Plan, spec_path: str | None, out: str | None = None, engine: str = "") -> Text:
     """The same text with colours, for a terminal."""
     from rich.text import Text
 
     text = Text()
-    for line in lines(plan, spec_path, out):
+    for line in lines(plan, spec_path, out, engine):
         for piece in line:
             text.append(piece.text, piece.style or None)
         text.append("\n")
@@ -59,7 +62,7 @@ def to_rich(plan: Plan, spec_path: str | None, out: str | None = None) -> Text:
     return text
 
 
-def lines(plan: Plan, spec_path: str | None, out: str | None = None) -> Iterator[Line]:
+def lines(plan: Plan, spec_path: str | None, out: str | None = None, engine: str = "") -> Iterator[Line]:
     """The whole plan, line by line. Tables with nothing to do and nothing to say are only counted."""
     yield (
         Piece(plan.flow, "bold"),
@@ -72,8 +75,11 @@ def lines(plan: Plan, spec_path: str | None, out: str | None = None) -> Iterator
     for step in shown:
         yield ()
         yield from _step(step, width, objects)
-    if spec_path is not None:
+    if engine or spec_path is not None:
         yield ()
+    if engine:
+        yield (Piece(engine),)
+    if spec_path is not None:
         yield (Piece(_ending(plan, spec_path, out)),)
 
 
@@ -140,6 +146,8 @@ def _details(step: Step) -> Iterator[Line]:
         yield _detail("rows", rows)
     if step.interval is not None and not step.record_only:
         yield _detail("interval", _interval(step.interval))
+    for index, text in enumerate(textwrap.wrap("; ".join(step.how), _WIDTH, break_on_hyphens=False)):
+        yield _detail("" if index else "how", text)
     yield from _all_columns(step)
     yield from _schema(step.schema or ())
     for index, check in enumerate(step.checks):

@@ -21,7 +21,7 @@ from flowctl.run.lazy_engine import engine_for
 from flowctl.run.retry import RetryPolicy
 from flowctl.run.runner import ASKED_TO_STOP, RUNNABLE, Execution, TableOutcome, execute, unmoved
 from flowctl.run.signals import Interruption, graceful
-from flowctl.run.sizing import rows_in_play
+from flowctl.run.sizing import rows_of_run
 from flowctl.run.spark_conf import is_sail
 from flowctl.run.table import RunContext
 from flowctl.spec.spec import Spec
@@ -64,7 +64,7 @@ class RunResult:
 class Audience:
     """Who is told: ``approve`` is shown the plan and decides, ``listener`` hears events, ``say`` takes plain lines."""
 
-    approve: Callable[[Plan], bool]
+    approve: Callable[[Planned], bool]
     listener: events.Listener
     say: Callable[[str], None]
 
@@ -82,7 +82,7 @@ def apply(spec: Spec, request: ApplyRequest, audience: Audience) -> RunResult:
         Lease.acquire(blobs, run_id=run_id, lock_timeout=request.lock_timeout) as lease,
     ):
         planned = _planned(spec, request)
-        if not audience.approve(planned.plan):
+        if not audience.approve(planned):
             return RunResult(run_id, planned.plan, ExitCode.OK)
         run = _Run(spec, request, audience, planned, blobs, lease, run_id, interruption)
         return run.finish()
@@ -131,7 +131,7 @@ class _Run:
             buffer = stack.enter_context(Buffer(flow_url(self.spec), self.run_id, self.spec.storage))
             buffer.sweep()
             tables = [self.planned.tables[step.id] for step in todo]
-            rows = {step.id: rows_in_play(step, self.planned.world.tables[step.id]) for step in todo}
+            rows = rows_of_run(todo, self.planned.world.tables)
             engine = stack.enter_context(engine_for(self.spec, tables, rows, self.request.verbose, self.audience.say))
             self.interruption.of(engine.interrupt)
             if not self.interruption.stopping.is_set() and not all(step.record_only for step in todo):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from flowctl.model.step import Step
 from flowctl.observe.world import Observed
@@ -15,6 +15,11 @@ LARGE_ROWS = 2_000_000
 INTERPRETED_ROWS = 25_000
 #: A row of the target costs a merge less than one of the batch: most files are skipped, most columns not read.
 _TARGET_SHARE = 10
+
+
+def rows_of_run(todo: Iterable[Step], tables: Mapping[str, Observed]) -> dict[str, int | None]:
+    """The rows in play of each table that runs: what the size of the run, and of each table in it, follows from."""
+    return {step.id: rows_in_play(step, tables[step.id]) for step in todo}
 
 
 def rows_in_play(step: Step, observed: Observed) -> int | None:

@@ -28,6 +28,9 @@ INVARIANTS: Mapping[str, str] = {
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
 }
 
+#: Delta puts aside what a MERGE reads twice unless it is a Delta table. Ours is in the buffer already.
+_MERGE = {"spark.databricks.delta.merge.materializeSource": "none"}
+
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -141,8 +144,11 @@ def session_conf(settings: SparkSettings, size: Size, *, with_delta: bool) -> di
     chosen = dict(INTERPRETED) if size == "small" and not is_connect(settings.url) else {}
     if size == "small":
         chosen["spark.databricks.delta.snapshotPartitions"] = "2"
-    if with_delta and not is_connect(settings.url):
-        chosen |= _DELTA
+    if size != "large" and is_local(settings.url):
+        # Planning a short query again while it runs takes longer than what a better plan would save.
+        chosen["spark.sql.adaptive.enabled"] = "false"
+    if with_delta:
+        chosen |= _MERGE if is_connect(settings.url) else _MERGE | _DELTA
     conf: dict[str, str] = chosen | dict(settings.conf) | dict(INVARIANTS)
     own_extensions = settings.conf.get("spark.sql.extensions")
     if own_extensions and "spark.sql.extensions" in chosen:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from flowctl.connectors.base import Connector, HeadRequest, Relation
+from flowctl.connectors.base import Connector, ExplainedSource, HeadRequest, Relation
 from flowctl.connectors.postgres.client import client
 from flowctl.errors import FlowctlError, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
@@ -18,6 +18,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.model.value import TypedValue, from_text
+from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import opened, spark_rows, table
 
 if TYPE_CHECKING:
@@ -40,6 +41,23 @@ def described(postgres: Connector, relation: Relation) -> TableInfo:
     info = postgres.source.describe([relation])[relation]
     assert info is not None
     return info
+
+
+def test_the_plan_is_told_into_how_many_parts_a_table_is_read(
+    database: psycopg.Connection[Any], postgres: Connector
+) -> None:
+    """By the pages that the read will cut, not by the long texts that lie outside of them."""
+    database.execute(
+        "CREATE TABLE wide (id int, filler text);"
+        "INSERT INTO wide SELECT i, repeat('x', 1000) FROM generate_series(1, 20000) i;"
+        "CREATE TABLE long (id int, filler text); ALTER TABLE long ALTER filler SET STORAGE EXTERNAL;"
+        "INSERT INTO long SELECT i, repeat('x', 3000) FROM generate_series(1, 10000) i"
+    )
+    wide, long = described(postgres, table("wide")), described(postgres, table("public", "long"))
+    assert isinstance(postgres.source, ExplainedSource)
+    assert long.rows.bytes is not None and long.rows.bytes > 16 << 20
+    assert postgres.source.explain_read(wide, ReadHints()) == "read in ≈ 2 parts of one snapshot (23 MB)"
+    assert postgres.source.explain_read(long, ReadHints()) == ""
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Connection, Layout
 from flowctl.spec.storage import hadoop_conf
 from tests.connectors.target_matrix import Place, delta
-from tests.connectors.writing import COLUMNS, Row, Writer, upserts
+from tests.connectors.writing import COLUMNS, Row, Writer, gone, upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,6 +67,48 @@ def test_what_a_new_table_says_of_itself(writer: Writer) -> None:
     assert [(column.name, column.type) for column in found.columns] == [(c.name, c.type) for c in everything]
     assert {"deletionVectors", "typeWidening", "timestampNtz"} <= set(found.extra["features"])
     assert (found.version, found.rows.value) == (1, 0)
+
+
+def test_a_new_table_is_the_one_that_the_planned_statement_makes(writer: Writer) -> None:
+    """Where nothing else is to be known, Spark is not asked to run it."""
+    columns = (
+        *COLUMNS,
+        Column("day", types.DATE),
+        Column("at", types.TIMESTAMP_NTZ),
+        Column("list", types.Array(types.Decimal(10, 2))),
+        Column("pair", types.Struct((("a", types.INT32), ("b", types.BINARY)))),
+    )
+    layout = Layout(("day",), statistics=("id", "at"))
+    writer.write([], 1, columns=columns, layout=layout, statements=create(writer, columns, layout))
+    ours = folder(writer.place)
+    theirs = ours.with_name("theirs")
+    (statement,) = create(writer, columns, layout)
+    writer.spark.sql(statement.replace(ours.as_uri(), theirs.as_uri()).replace(str(ours), str(theirs))).collect()
+    made = [actions_of(each / "_delta_log" / f"{0:020}.json") for each in (ours, theirs)]
+    for action in made:
+        action["metaData"] = {
+            **{name: value for name, value in action["metaData"].items() if name not in ("id", "createdTime")},
+            "schemaString": json.loads(action["metaData"]["schemaString"]),
+        }
+        for kind in ("readerFeatures", "writerFeatures"):
+            action["protocol"][kind] = sorted(action["protocol"][kind])
+    assert made[0]["protocol"] == made[1]["protocol"]
+    assert made[0]["metaData"] == made[1]["metaData"]
+    checksums = [json.loads((each / "_delta_log" / f"{0:020}.crc").read_text()) for each in (ours, theirs)]
+    for name in ("tableSizeBytes", "numFiles", "numMetadata", "numProtocol", "setTransactions", "allFiles"):
+        assert checksums[0][name] == checksums[1][name], name
+
+
+def actions_of(file: Path) -> dict[str, dict]:
+    return {kind: action for line in file.read_text().splitlines() for kind, action in json.loads(line).items()}
+
+
+def test_a_first_batch_of_a_merge_is_an_insert_and_the_next_a_merge(writer: Writer) -> None:
+    writer.write([*upserts(row(1)), gone(2)], 1, "merge")
+    assert ids(writer) == [1]
+    commit = writer.write(upserts(row(1, "b"), row(3)), 2, "merge")
+    assert (commit.counts.inserted, commit.counts.updated) == (1, 1)
+    assert sorted(writer.place.read(["id", "name"])) == [(1, "b"), (3, "a")]
 
 
 def create(writer: Writer, columns: tuple[Column, ...], layout: Layout = PLAIN) -> list[str]:

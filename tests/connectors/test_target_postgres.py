@@ -12,7 +12,7 @@ from flowctl.connectors.base import Scratch
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
 from flowctl.connectors.postgres.staging import accept, stage_table
-from flowctl.errors import StateConflict, TableError, TransientError
+from flowctl.errors import FlowctlError, StateConflict, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
@@ -41,7 +41,8 @@ def test_rows_of_a_task_that_was_tried_twice_count_once(writer: Writer) -> None:
         frame = writer.frame([ROW, {**ROW, "id": 2}], COLUMNS).coalesce(1)
         copy_frame(frame, COLUMNS, target.client.conninfo(), ddl.table(stage))
         accepted = copy_frame(frame, COLUMNS, target.client.conninfo(), ddl.table(stage))
-        assert accept(connection, stage, accepted) == 2
+        with connection.transaction():
+            assert accept(connection, stage, accepted) == 2
         assert connection.execute(f"SELECT id FROM {ddl.table(stage)} ORDER BY id").fetchall() == [(1,), (2,)]
 
 
@@ -52,8 +53,67 @@ def test_a_part_with_other_rows_than_reported_is_not_committed(writer: Writer) -
         (report,) = copy_frame(
             writer.frame([ROW], COLUMNS).coalesce(1), COLUMNS, target.client.conninfo(), ddl.table(stage)
         )
-        with pytest.raises(TransientError, match="staged rows are gone"):
-            accept(connection, stage, [Accepted(report.part, report.attempt, 2)])
+        with pytest.raises(TransientError, match="staged rows are gone"), connection.transaction():
+            accept(connection, stage, [Accepted(report.transaction, 2)])
+
+
+def test_an_attempt_that_commits_late_is_not_among_the_rows(writer: Writer) -> None:
+    """A task whose executor was given up may still be copying when its second attempt has counted."""
+    target = writer.place.target
+    job = writer.job(1, "append")
+    counted: list[int] = []
+    with (
+        stage_table(target.client, "public", job, COLUMNS, None) as stage,
+        target.client.connect() as zombie,
+        target.client.connect() as connection,
+    ):
+        table = ddl.table(stage)
+        accepted = copy_frame(writer.frame([ROW], COLUMNS).coalesce(1), COLUMNS, target.client.conninfo(), table)
+
+        def commit() -> None:
+            with connection.transaction():
+                counted.append(accept(connection, stage, accepted))
+
+        with zombie.transaction():
+            zombie.execute(f"INSERT INTO {table} VALUES (7, 'late', NULL)")
+            committing = threading.Thread(target=commit)
+            committing.start()
+            wait_for_a_lock(writer.place)
+        committing.join()
+        assert counted == [1]
+        assert connection.execute(f"SELECT id FROM {table}").fetchall() == [(1,)]
+
+
+def test_a_new_table_is_the_staging_table_under_its_name(writer: Writer) -> None:
+    commit = writer.write([ROW, {**ROW, "id": 2}], 1)
+    assert (commit.counts.inserted, commit.counts.deleted) == (2, 0)
+    with writer.place.target.client.connect() as connection:
+        (kept,) = connection.execute(
+            "SELECT relpersistence FROM pg_class WHERE oid = %s::regclass", [ddl.table(writer.place.object.parts)]
+        ).fetchall()
+    assert kept == ("p",), "a server that crashes would empty it"
+    assert stages(writer.place) == []
+    assert sorted(writer.place.read(["id", "name"])) == [(1, "a"), (2, "a")]
+
+
+def test_a_table_that_another_makes_meanwhile_is_left_alone(writer: Writer) -> None:
+    conninfo, table = writer.place.target.client.conninfo(), ddl.table(writer.place.object.parts)
+
+    def making(batches):  # type: ignore[no-untyped-def]
+        import psycopg
+
+        for batch in batches:
+            with psycopg.connect(conninfo) as connection:
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {table} (theirs text)")
+            yield batch
+
+    job = writer.job(1, "append")
+    frame = writer.frame([ROW], COLUMNS).coalesce(1)
+    with pytest.raises(FlowctlError, match="already exists"):
+        writer.place.target.write(writer.spark, frame.mapInArrow(making, frame.schema), job)
+    assert writer.committed() is None
+    assert writer.place.read(["theirs"]) == []
+    assert stages(writer.place) == []
 
 
 def test_staging_tables_go_with_their_try_and_leftovers_with_the_next_fence(writer: Writer) -> None:
@@ -70,7 +130,7 @@ def test_credentials_are_in_no_plan(writer: Writer, capsys: pytest.CaptureFixtur
 
     secret = writer.place.target.client.password
     copy = copying._copier(writer.place.target.client.conninfo(), "stage", ["id"], "")
-    writer.frame([ROW], COLUMNS).select("id").mapInArrow(copy, "part INT").explain(extended=True)
+    writer.frame([ROW], COLUMNS).select("id").mapInArrow(copy, "rows BIGINT").explain(extended=True)
     assert secret
     assert secret not in capsys.readouterr().out
 

@@ -65,14 +65,21 @@ def prepare(location: TableLocation, job: WriteJob) -> str:
 def made(location: TableLocation, job: WriteJob) -> TableInfo:
     """The table, made empty where there is none. Two who make it at once find the one that came first."""
     if log.open_table(location) is None:
-        told = actions.commit_info(None, "CREATE TABLE", {}, {})
-        actions.publish(location, 0, [told, actions.protocol(job), actions.metadata(job, str(uuid.uuid4()))])
+        create(location, job)
     table = log.open_table(location)
     if table is None:
         raise TransientError(f"{location.url} was removed as it was made")
     info = log.table_info(job.object, table)
     _refuse(location, info.extra["features"], info.extra["properties"])
     return info
+
+
+def create(location: TableLocation, job: WriteJob) -> None:
+    """The empty table that the job's CREATE TABLE says, unless somebody is faster."""
+    told = actions.commit_info(None, "CREATE TABLE", {}, {})
+    protocol, metadata = actions.protocol(job), actions.metadata(job, str(uuid.uuid4()))
+    if actions.publish(location, 0, [told, protocol, metadata]):
+        actions.write_checksum_of_empty(location, protocol, metadata)
 
 
 def _refuse(location: TableLocation, features: Sequence[str], properties: Mapping[str, str]) -> None:

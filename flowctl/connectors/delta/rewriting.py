@@ -51,6 +51,8 @@ class Rewriter:
 
     def merge(self, frame: DataFrame, snapshot: LogSnapshot) -> Change:
         """The same rows as :func:`flowctl.connectors.delta.statements.merge`."""
+        if not snapshot.files:  # nothing to compare with: one row per key, none of them there
+            return Change("MERGE", in_table_order(batch.alive(frame, self.job.columns), snapshot))
         job, rows = self.job, batch.with_operations(frame)
         near, target = self._near(rows, snapshot)
         with batch.view_of(in_table_order(target, snapshot)) as target_view, batch.view_of(rows) as batch_view:

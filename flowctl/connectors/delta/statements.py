@@ -44,14 +44,20 @@ def table_properties(columns: Sequence[Column], layout: Layout) -> dict[str, str
     }
 
 
+def statistics_columns(columns: Sequence[Column], layout: Layout) -> list[str]:
+    """Those of ``layout.statistics`` that can have any: not those the table is partitioned by, nor of these types."""
+    kinds = {column.name: column.type for column in columns if column.name not in layout.partition_by}
+    listed = [name for name in layout.statistics or () if name in kinds]
+    listed = [name for name in listed if not isinstance(kinds[name], Array | Struct)]
+    return [name for name in listed if kinds[name] not in (types.BOOL, types.BINARY)]
+
+
 def _statistics(columns: Sequence[Column], layout: Layout) -> dict[str, str]:
     """Delta's default is the first 32 columns, which costs each written row. It refuses a list with columns
-    that cannot have any: those it partitions by, and those of these types."""
+    that cannot have any."""
     if layout.statistics is None:
         return {}
-    kinds = {column.name: column.type for column in columns if column.name not in layout.partition_by}
-    listed = [name for name in layout.statistics if name in kinds and not isinstance(kinds[name], Array | Struct)]
-    listed = [name for name in listed if kinds[name] not in (types.BOOL, types.BINARY)]
+    listed = statistics_columns(columns, layout)
     if not listed:
         return {"delta.dataSkippingNumIndexedCols": "0"}
     return {"delta.dataSkippingStatsColumns": ",".join(n if _PLAIN_NAME.fullmatch(n) else quoted(n) for n in listed)}

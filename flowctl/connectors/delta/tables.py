@@ -105,6 +105,12 @@ def overwrite_with_schema(location: TableLocation, frame: DataFrame, job: WriteJ
     writer.save(location.spark_path)
 
 
+def is_empty(location: TableLocation) -> bool:
+    """Whether the table has no files: it was just made, or all of its rows are gone."""
+    table = log.open_table(location)
+    return table is not None and not table.file_uris()
+
+
 def column_names(location: TableLocation) -> list[str]:
     """In the table's order; none when it is not there."""
     table = log.open_table(location)

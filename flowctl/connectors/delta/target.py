@@ -53,6 +53,10 @@ class DeltaTarget:
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         return [statements.create_table(self._location(object).identifier, columns, layout)]
 
+    def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
+        listed = statements.statistics_columns(columns, layout)
+        return f"statistics for {', '.join(listed)}" if listed else ""
+
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         table = self._location(info.object).identifier
         widening = info.extra.get("properties", {}).get(statements.TYPE_WIDENING) == "true"

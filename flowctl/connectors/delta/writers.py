@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl.connectors.base import Scratch, WriteJob
-from flowctl.connectors.delta import batch, log_writer, statements, tables, transaction
+from flowctl.connectors.delta import batch, log, log_writer, statements, tables, transaction
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.replay import LogSnapshot
@@ -22,6 +22,10 @@ from flowctl.spec.spec import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+#: Session settings for all tables that Spark makes.
+_TABLE_DEFAULTS = "spark.databricks.delta.properties.defaults."
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,22 @@ class SparkWriter:
     spark: SparkSession
 
     def prepare(self, location: TableLocation, job: WriteJob) -> str:
+        """Spark makes a table with half a dozen queries: for a small one that is as much as writing it. Clustering is
+        Spark's own business, and defaults that a user has set are known to nobody else."""
+        planned = [statements.create_table(location.identifier, job.columns, job.layout)]
+        if (
+            list(job.statements) == planned
+            and not job.layout.cluster_by
+            and log.open_table(location) is None
+            and not self._has_defaults
+        ):
+            log_writer.create(location, job)
+            job = replace(job, statements=())
         return tables.prepare(self.spark, location, job)
+
+    @property
+    def _has_defaults(self) -> bool:
+        return any(name.startswith(_TABLE_DEFAULTS) for name in self.spark.conf.getAll)
 
     def ensure(self, location: TableLocation, side: WriteJob) -> None:
         self._run(statements.create_table(location.identifier, side.columns, side.layout))
@@ -109,12 +128,14 @@ class SparkWriter:
     def _statement(self, location: TableLocation, frame: DataFrame, view: str, job: WriteJob) -> Callable[[], object]:
         """The one data statement of append, truncate and merge, ready to run."""
         table, present = location.identifier, frame.columns
-        if job.replace or job.mode == "truncate":
-            if tables.has_other_columns(location, job.columns):
-                return lambda: tables.overwrite_with_schema(location, batch.alive(frame, job.columns), job)
-            sql = statements.overwrite(table, view, job.columns, present)
-        elif job.mode == "append":
+        replaces = job.replace or job.mode == "truncate"
+        if replaces and tables.has_other_columns(location, job.columns):
+            return lambda: tables.overwrite_with_schema(location, batch.alive(frame, job.columns), job)
+        if job.mode == "append" or tables.is_empty(location):
+            # Where there is nothing to replace or to compare with, Delta would look for it all the same.
             sql = statements.insert(table, view, job.columns, present)
+        elif replaces:
+            sql = statements.overwrite(table, view, job.columns, present)
         else:
             sql = statements.merge(location, view, job, present, batch.key_bounds(frame, job))
         return lambda: self._run(sql)

@@ -1,8 +1,10 @@
 """Executors write a frame into a staging table: Arrow batches as CSV through COPY, exact or refused by name.
 
 PostgreSQL's CSV tells null (nothing) from the empty string (``""``), and takes quotes, backslashes and newlines as they
-are. Every row carries (part, attempt): a task that is tried again copies its rows a second time, and only the attempt
-that Spark counts is accepted. Spark's result is one report row for each part, nothing else reaches the driver.
+are; texts are always quoted, so no row can be the two characters that end a COPY. Each attempt of a task copies in a
+transaction of its own, whose number PostgreSQL keeps with every row (``xmin``): a task that is tried again copies its
+rows a second time, and only the attempt that Spark counts is accepted. Spark's result is one report row for each part,
+nothing else reaches the driver.
 """
 
 from __future__ import annotations
@@ -21,16 +23,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-PART, ATTEMPT = "_flowctl_part", "_flowctl_attempt"
-_REPORT = "part INT, attempt BIGINT, rows BIGINT"
+_REPORT = "transaction BIGINT, rows BIGINT"
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """One part of the frame: the attempt that counts, and how many rows it has copied and committed."""
+    """One part of the frame: the transaction (32 bits, as in ``xmin``) of the attempt that counts, and how many rows it
+    has copied and committed."""
 
-    part: int
-    attempt: int
+    transaction: int
     rows: int
 
 
@@ -39,7 +40,7 @@ def copy_frame(frame: DataFrame, columns: Sequence[Column], conninfo: str, stage
     and no log shows the credentials in it."""
     names = [column.name for column in columns]
     reports = _copyable(frame, columns).mapInArrow(_copier(conninfo, stage, names, PREFIX), _REPORT).collect()
-    return [Accepted(report["part"], report["attempt"], report["rows"]) for report in reports]
+    return [Accepted(report["transaction"], report["rows"]) for report in reports if report["rows"]]
 
 
 def _copyable(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
@@ -86,53 +87,38 @@ def _copier(
     by value because it is made here, and so must use nothing of this module."""
 
     def copy(batches: Iterator[Any]) -> Iterator[Any]:
-        import secrets
-
         import psycopg
         import pyarrow as pa
         from psycopg import sql
-        from pyspark import TaskContext
 
-        context: Any = TaskContext.get()  # None on Sail, which tries no task twice
-        part, attempt = (
-            (context.partitionId(), context.taskAttemptId())
-            if context is not None
-            else (secrets.randbelow(1 << 31), secrets.randbelow(1 << 63))
-        )
-        listed = sql.SQL(", ").join(map(sql.Identifier, ("_flowctl_part", "_flowctl_attempt", *names)))
+        listed = sql.SQL(", ").join(map(sql.Identifier, names))
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')").format(sql.SQL(stage), listed)
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
-        rows = 0
+        transaction = rows = 0
         if first is not None:
             try:
-                with psycopg.connect(conninfo) as connection, connection.cursor().copy(statement) as stream:
-                    stream.write(as_csv(first, part, attempt))
-                    rows += first.num_rows
-                    for batch in filled:
-                        stream.write(as_csv(batch, part, attempt))
-                        rows += batch.num_rows
+                with psycopg.connect(conninfo) as connection:
+                    asked = connection.execute("SELECT txid_current() & 4294967295").fetchone()
+                    transaction = asked[0] if asked else 0
+                    with connection.cursor().copy(statement) as stream:
+                        stream.write(as_csv(first))
+                        rows += first.num_rows
+                        for batch in filled:
+                            stream.write(as_csv(batch))
+                            rows += batch.num_rows
             except psycopg.Error as error:
                 raise RuntimeError(told(error)) from None  # the driver's own text holds the value
         yield pa.RecordBatch.from_pydict(
-            {
-                "part": pa.array([part], pa.int32()),
-                "attempt": pa.array([attempt], pa.int64()),
-                "rows": pa.array([rows], pa.int64()),
-            }
+            {"transaction": pa.array([transaction], pa.int64()), "rows": pa.array([rows], pa.int64())}
         )
 
-    def as_csv(batch: Any, part: int, attempt: int) -> bytes:
+    def as_csv(batch: Any) -> Any:
         import pyarrow as pa
         import pyarrow.csv as csv
 
-        # (part, attempt) come first: a row can then never start with the two characters that end a COPY.
-        whole = pa.RecordBatch.from_arrays(
-            [pa.repeat(part, batch.num_rows), pa.repeat(attempt, batch.num_rows), *batch.columns],
-            names=["part", "attempt", *names],
-        )
         sink = pa.BufferOutputStream()
-        csv.write_csv(whole, sink, csv.WriteOptions(include_header=False))
+        csv.write_csv(batch, sink, csv.WriteOptions(include_header=False))
         text: bytes = sink.getvalue().to_pybytes()
         if b"\0" in text:
             raise RuntimeError(refusal(with_nul(batch), "PostgreSQL's text holds no NUL character"))

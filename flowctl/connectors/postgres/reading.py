@@ -13,16 +13,13 @@ from flowctl.connectors.postgres.conditions import between, from_clause
 from flowctl.connectors.postgres.jdbc_reading import jdbc_frame
 from flowctl.connectors.postgres.parts import Cut, Parts
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
-from flowctl.connectors.postgres.splits import default_splits, number_ranges, page_ranges
+from flowctl.connectors.postgres.splits import INTEGERS, number_ranges, page_ranges, splitting
 from flowctl.errors import TableError
-from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import ReadHints
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_INTEGERS = (types.INT16, types.INT32, types.INT64)
 
 Reader = Literal["jdbc", "arrow"]
 
@@ -62,22 +59,26 @@ class PostgresSnapshot:
         return found
 
     def _cut(self) -> Cut:
-        leaves, name = self.held.leaves, self.hints.split_by
+        leaves = self.held.leaves
         pages = [leaf.pages for leaf in leaves if leaf.pages is not None]
         size = sum(pages) * self.held.block_size or self.info.rows.bytes or 0
-        splits = self.hints.splits or default_splits(size)
-        if name != "auto":
-            return self._cut_by(self._found(name), splits)
-        if leaves and len(pages) == len(leaves):
-            oids = ",".join(str(leaf.oid) for leaf in leaves)
-            now = f"tableoid = ANY ('{{{oids}}}'::oid[])" if len(leaves) > 1 else ""
-            return Cut(page_ranges(pages, splits), ("ctid AS _flowctl_ctid",), now)
-        key = [self._found(name) for name in self.info.primary_key]
-        return self._cut_by(key[0], splits) if len(key) == 1 and key[0].type in _INTEGERS else Cut(["true"])
+        has_pages = bool(leaves) and len(pages) == len(leaves)
+        chosen = splitting(self.info, self.hints, size, has_pages=has_pages)
+        match chosen.by:
+            case "pages":
+                oids = ",".join(str(leaf.oid) for leaf in leaves)
+                now = f"tableoid = ANY ('{{{oids}}}'::oid[])" if len(leaves) > 1 else ""
+                return Cut(page_ranges(pages, chosen.count), ("ctid AS _flowctl_ctid",), now)
+            case "values":
+                return self._cut_by(self._found(chosen.column), chosen.count)
+            case "nothing":
+                return Cut(["true"])
+            case _:
+                assert_never(chosen.by)
 
     def _cut_by(self, column: Column, splits: int) -> Cut:
         """Bounds need not be of the snapshot: the outer ranges are open."""
-        if column.type not in _INTEGERS:
+        if column.type not in INTEGERS:
             raise TableError(
                 f"{self.info.object} cannot be split by {column.name} ({column.native}): only integers can",
                 hint="Name an integer column, or remove read.split_by",

@@ -26,6 +26,7 @@ from flowctl.connectors.base import Relation
 from flowctl.connectors.postgres.client import SESSION_SETTINGS, Client
 from flowctl.connectors.postgres.columns import quoted, text_literal
 from flowctl.connectors.postgres.conditions import from_clause
+from flowctl.connectors.postgres.splits import PAGED_KINDS
 
 if TYPE_CHECKING:
     import psycopg
@@ -111,7 +112,7 @@ def _lock(connection: psycopg.Connection[Any], relation: Relation, kind: str | N
 def _export(connection: psycopg.Connection[Any], relation: Relation, kind: str | None) -> HeldSnapshot:
     """Snapshot and leaves in one statement: they are of one moment."""
     version = connection.info.server_version
-    ranged = relation.object is not None and kind in ("r", "p", "m") and version >= _TID_RANGES_SINCE
+    ranged = relation.object is not None and kind in PAGED_KINDS and version >= _TID_RANGES_SINCE
     name = ".".join(quoted(part) for part in relation.object.parts) if relation.object and ranged else ""
     row = connection.execute(_EXPORT, {"name": name}).fetchone()
     assert row is not None

@@ -15,6 +15,7 @@ from flowctl.connectors.postgres.conditions import bare_query, head, head_query
 from flowctl.connectors.postgres.failures import named
 from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader
 from flowctl.connectors.postgres.snapshot import hold_snapshot
+from flowctl.connectors.postgres.splits import explained
 from flowctl.errors import TableError
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
@@ -83,6 +84,9 @@ class PostgresSource:
             return Head(None, RowEstimate(), failure=told)
         assert row is not None
         return head(request, row)
+
+    def explain_read(self, info: TableInfo, hints: ReadHints) -> str:
+        return explained(info, hints)
 
     @contextmanager
     def snapshot(

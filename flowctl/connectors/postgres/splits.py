@@ -4,10 +4,57 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from flowctl.model import types
+from flowctl.model.table_info import TableInfo
+from flowctl.spec.spec import ReadHints
 
 #: A range is worth a task from the first size on, and no range should be much longer than the second.
 _SMALL_BYTES, _LARGE_BYTES = 8 << 20, 128 << 20
 _FEW = 8
+#: `pg_class.relkind` of what lies in pages: tables, partitioned tables, materialized views.
+PAGED_KINDS = ("r", "p", "m")
+#: Types whose values can be cut into ranges.
+INTEGERS = (types.INT16, types.INT32, types.INT64)
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """Into how many ranges of what a read is cut: the pages of a table, or the values of ``column``. A table with fewer
+    pages or values than ``count`` gives fewer."""
+
+    by: Literal["pages", "values", "nothing"]
+    count: int = 1
+    column: str = ""
+
+
+def splitting(info: TableInfo, hints: ReadHints, size: int, *, has_pages: bool) -> Splitting:
+    """As the hints say; by itself by pages, where there are none by an integer key. ``size`` is in bytes."""
+    count = hints.splits or default_splits(size)
+    if hints.split_by != "auto":
+        return Splitting("values", count, hints.split_by)
+    if has_pages:
+        return Splitting("pages", count)
+    key = [column for column in info.columns if column.name in info.primary_key]
+    if len(key) == 1 and key[0].type in INTEGERS:
+        return Splitting("values", count, key[0].name)
+    return Splitting("nothing")
+
+
+def explained(info: TableInfo, hints: ReadHints) -> str:
+    """:func:`splitting` for people, from the size that was described: the read asks for it anew, in its snapshot."""
+    size = info.extra.get("heap") or info.rows.bytes or 0
+    chosen = splitting(info, hints, size, has_pages=info.extra.get("kind") in PAGED_KINDS)
+    if chosen.by == "nothing":
+        return "read in one part (read.split_by and read.splits would cut it)"
+    if chosen.count == 1:
+        return "read in one part (read.splits would cut it)" if chosen.by == "values" and not hints.splits else ""
+    by = f", by {chosen.column}" if chosen.by == "values" else ""
+    if hints.splits:
+        return f"read in up to {chosen.count} parts of one snapshot{by} (read.splits)"
+    return f"read in ≈ {chosen.count} parts of one snapshot{by} ({size / 1e6:,.0f} MB)"
 
 
 def default_splits(size: int) -> int:

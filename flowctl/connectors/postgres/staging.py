@@ -1,7 +1,8 @@
 """Staging tables: what executors have copied, until one transaction takes it.
 
-One for each try, UNLOGGED (a server that crashes empties it, and the counts then say so), named by table, fence and
-intent: a zombie of an older try fills another one. What died with its owner is dropped by the next fence.
+One for each try, named by table, fence and intent: a zombie of an older try fills another one. What died with its
+owner is dropped by the next fence. It is UNLOGGED (a server that crashes empties it, and the counts then say so),
+except where it is to become the target itself: a new table is then written once, not a second time out of the first.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from flowctl.connectors.base import WriteJob
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres import types as native
 from flowctl.connectors.postgres.client import Client
-from flowctl.connectors.postgres.copying import ATTEMPT, PART, Accepted
+from flowctl.connectors.postgres.copying import Accepted
 from flowctl.errors import FlowctlError, TransientError
-from flowctl.model.table_info import Column, TableInfo
+from flowctl.model.table_info import Column, ObjectName, TableInfo
 
 if TYPE_CHECKING:
     import psycopg
@@ -32,16 +33,26 @@ def stage_table(
     client: Client, schema: str, job: WriteJob, columns: Sequence[Column], there: TableInfo | None
 ) -> Iterator[tuple[str, str]]:
     """A new staging table (schema, name) for ``columns``, dropped at the end; leftovers of older fences go first."""
+    listed = ", ".join(f"{ddl.quoted(column.name)} {_type(column, there)}" for column in columns)
+    with _made(client, schema, job, "UNLOGGED TABLE", listed) as stage:
+        yield stage
+
+
+@contextmanager
+def future_table(client: Client, schema: str, job: WriteJob) -> Iterator[tuple[str, str]]:
+    """As :func:`stage_table`, but what :func:`become` makes the job's target of: all of its columns, and logged."""
+    with _made(client, schema, job, "TABLE", ddl.listed(job.columns)) as stage:
+        yield stage
+
+
+@contextmanager
+def _made(client: Client, schema: str, job: WriteJob, kind: str, listed: str) -> Iterator[tuple[str, str]]:
     family = _family(job)
     name = f"{family}{job.fence}_{_hash(job.record.intent_id)[:8]}{secrets.token_hex(2)}"
-    listed = ", ".join(f"{ddl.quoted(column.name)} {_type(column, there)}" for column in columns)
     with client.connect() as connection:
         for leftover in _leftovers(connection, schema, family, job.fence):
             _drop(connection, schema, leftover)
-        connection.execute(
-            f"CREATE UNLOGGED TABLE {ddl.table((schema, name))}"
-            f" ({PART} integer NOT NULL, {ATTEMPT} bigint NOT NULL{', ' if listed else ''}{listed})"
-        )
+        connection.execute(f"CREATE {kind} {ddl.table((schema, name))} ({listed})")
     try:
         yield schema, name
     finally:
@@ -49,21 +60,30 @@ def stage_table(
             _drop(connection, schema, name)
 
 
-def accept(connection: psycopg.Connection[Any], stage: tuple[str, str], accepted: Sequence[Accepted]) -> int:
-    """Leaves only the attempts that Spark counted in ``stage`` and returns the number of rows.
-    :class:`TransientError` when a part has not the rows that its task has reported."""
+def accept(
+    connection: psycopg.Connection[Any], stage: tuple[str, str], accepted: Sequence[Accepted], lock: str = "SHARE"
+) -> int:
+    """Leaves only the attempts that Spark counted in ``stage`` and returns the number of rows; others wait for the
+    ``lock`` from here on, so an attempt that comes late is not among the rows. :class:`TransientError` when a part has
+    not the rows that its task has reported."""
     table = ddl.table(stage)
-    counted = connection.execute(f"SELECT {PART}, {ATTEMPT}, count(*) FROM {table} GROUP BY {PART}, {ATTEMPT}")
-    found = {(part, attempt): rows for part, attempt, rows in counted.fetchall()}
-    wanted = {(report.part, report.attempt): report.rows for report in accepted if report.rows}
-    if any(found.get(key) != rows for key, rows in wanted.items()):
+    connection.execute(f"LOCK TABLE {table} IN {lock} MODE")
+    counted = connection.execute(f"SELECT xmin::text, count(*) FROM {table} GROUP BY xmin")
+    found = {int(transaction): rows for transaction, rows in counted.fetchall()}
+    wanted = {report.transaction: report.rows for report in accepted}
+    if any(found.get(transaction) != rows for transaction, rows in wanted.items()):
         raise TransientError(
             f"staged rows are gone from {table}: has the server been restarted?", hint="The batch is staged again"
         )
-    for part, attempt in found.keys() - wanted.keys():
-        connection.execute(f"DELETE FROM {table} WHERE {PART} = %s AND {ATTEMPT} = %s", [part, attempt])
+    for transaction in found.keys() - wanted.keys():
+        connection.execute(f"DELETE FROM {table} WHERE xmin = %s::text::xid", [str(transaction)])
     connection.execute(f"ANALYZE {table}")
     return sum(wanted.values())
+
+
+def become(connection: psycopg.Connection[Any], stage: tuple[str, str], object: ObjectName) -> None:
+    """The staging table gets the target's name, in the same schema."""
+    connection.execute(f"ALTER TABLE {ddl.table(stage)} RENAME TO {ddl.quoted(object.parts[-1])}")
 
 
 def _type(column: Column, there: TableInfo | None) -> str:

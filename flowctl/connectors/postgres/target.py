@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flowctl import crashpoints
 from flowctl.connectors import sql_commit
 from flowctl.connectors.base import (
+    OP_COLUMN,
     Capabilities,
     CommitLookup,
     OpenContext,
@@ -28,7 +29,7 @@ from flowctl.connectors.postgres import catalog, commits, ddl
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.commits import PostgresTransaction
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
-from flowctl.connectors.postgres.staging import accept, stage_table
+from flowctl.connectors.postgres.staging import accept, become, future_table, stage_table
 from flowctl.connectors.sql_commit import COMMITS, Staged
 from flowctl.errors import FlowctlError, StateConflict, TableError, TransientError
 from flowctl.model import types
@@ -94,12 +95,16 @@ class PostgresTarget:
             # row fails (a thread then waits for itself).
             frame = buffered(frame, f"{job.record.table}-{job.record.seq}-direct", self._scratch())
         columns = sql_commit.staged_columns(frame.columns, job)
-        with stage_table(self.client, schema, job, columns, there) as stage:
+        becomes = there is None and _is_content(job, columns)
+        made = (
+            future_table(self.client, schema, job) if becomes else stage_table(self.client, schema, job, columns, there)
+        )
+        with made as stage:
             with sql_commit.named_refusals():
                 accepted = copy_frame(frame, columns, self.client.conninfo(), ddl.table(stage))
             sql_commit.verify_total(job, sum(report.rows for report in accepted))
             names = tuple(column.name for column in columns)
-            return self._committed_or_asked(job, _Copied(stage, names, tuple(accepted)))
+            return self._committed_or_asked(job, _Copied(stage, names, tuple(accepted), becomes))
 
     def void(self, job: WriteJob) -> Commit:
         """Waits for a transaction of the same number that is still open: what it did stands, or is undone."""
@@ -155,7 +160,12 @@ class PostgresTarget:
                 standing = sql_commit.claim(tx, record_table, job.record, job.at)
                 if standing is not None:
                     return standing
-                if copied is not None:
+                if copied is not None and copied.becomes:
+                    rows = accept(connection, copied.stage, copied.accepted, "ACCESS EXCLUSIVE")
+                    become(connection, copied.stage, job.object)
+                    sql_commit.name_target(tx, record_table, _prepared(connection, replace(job, statements=())))
+                    counts = RowCounts(read=rows, inserted=rows, updated=0, deleted=0)
+                elif copied is not None:
                     staged = Staged(copied.stage, copied.columns, accept(connection, copied.stage, copied.accepted))
                     sql_commit.name_target(tx, record_table, _prepared(connection, job))
                     counts = sql_commit.apply_change(tx, job, staged)
@@ -174,11 +184,18 @@ class PostgresTarget:
 
 @dataclass(frozen=True)
 class _Copied:
-    """What executors have put into the staging table."""
+    """What executors have put into the staging table, and whether that is to be the target."""
 
     stage: tuple[str, str]
     columns: tuple[str, ...]
     accepted: tuple[Accepted, ...]
+    becomes: bool
+
+
+def _is_content(job: WriteJob, staged: Sequence[Column]) -> bool:
+    """Whether the rows, as they are staged, are what a new table is made with, and with nothing else."""
+    made = ddl.create_statements(job.object, job.columns)
+    return job.mode != "scd2" and list(job.statements) == made and all(column.name != OP_COLUMN for column in staged)
 
 
 def _prepared(connection: psycopg.Connection[Any], job: WriteJob) -> Commit:

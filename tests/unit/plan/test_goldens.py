@@ -25,7 +25,7 @@ from flowctl.model.table_info import Column, RowEstimate
 from flowctl.observe.observation import Request
 from flowctl.plan.document import from_json, to_json
 from flowctl.plan.render import to_rich, to_text
-from flowctl.spec.spec import Cursor, DetectMissingKeys, Expectation, Guard, ObjectSource, SchemaPolicies
+from flowctl.spec.spec import Cursor, DetectMissingKeys, Expectation, Guard, Layout, ObjectSource, SchemaPolicies
 from tests.unit.plan.worlds import (
     MARK,
     ORDERS,
@@ -52,13 +52,14 @@ VAT = Column("vat", types.INT32)
 
 def first_run() -> Plan:
     files = FilesPosition((FileStamp("invoices/a.csv", 120, "t1"), FileStamp("invoices/b.csv", 80, "t2")))
-    orders = table(cursor=Cursor("updated_at", start="2020-01-01T00:00:00Z"))
+    layout = Layout(statistics=("id", "updated_at"))
+    orders = table(cursor=Cursor("updated_at", start="2020-01-01T00:00:00Z"), layout=layout)
     customers = table("customers", mode="scd2", key=("id",), valid_from="updated_at", expect=(
         Expectation("not_null", "id", None, "fail", MARK), Expectation("rows", None, {"min": 1}, "warn", MARK),
     ))  # fmt: skip
     invoices = table("invoices", mode="append", source=ObjectSource("files", ("invoices/*.csv",), is_glob=True))
     seen = {
-        "orders": observed(head(NEW)),
+        "orders": replace(observed(head(NEW)), reading="read in ≈ 4 parts of one snapshot (34 MB)"),
         "customers": observed(replace(head(NoPosition()), rows=RowEstimate(150_000, "stats"))),
         "invoices": observed(head(files, rows=None), positions="files"),
         "daily": observed(source=None),
@@ -150,6 +151,29 @@ def test_json_is_as_published(name):
 def test_a_saved_plan_is_the_very_same_plan(name):
     made = PLANS[name]()
     assert from_json(json.loads(json.dumps(to_json(made)))) == made
+
+
+def test_a_plan_that_does_not_say_how_is_read_all_the_same():
+    """As the first version of the format was saved."""
+    document = to_json(first_run())
+    for step in document["steps"]:
+        del step["how"]
+    assert {step.how for step in from_json(document).steps} == {()}
+
+
+def test_the_engine_stands_above_the_last_line():
+    last = "Nothing was changed. Apply it with: flowctl apply spec.yaml"
+    assert to_text(first_run(), "spec.yaml", engine="Spark starts").endswith(f"\n\nSpark starts\n{last}")
+    assert to_text(first_run(), None, engine="Spark starts").endswith("\n\nSpark starts")
+
+
+def test_what_was_chosen_is_wrapped_between_words():
+    step = replace(first_run().steps[0], how=("staged", "statistics for " + ", ".join(["a-column"] * 16)))
+    lines = to_text(replace(first_run(), steps=(step,)), None).splitlines()
+    shown = lines[next(at for at, line in enumerate(lines) if line.startswith("    how ")) :][:2]
+    assert [line[:14].strip() for line in shown] == ["how", ""]
+    assert max(map(len, shown)) <= 120
+    assert " ".join(line[14:] for line in shown) == "; ".join(step.how)
 
 
 @pytest.mark.parametrize("name", PLANS)

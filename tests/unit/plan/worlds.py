@@ -64,6 +64,9 @@ class LakeDdl:
         listed = ", ".join(f"{column.name} {types.spark_ddl(column.type)}" for column in columns)
         return [f"CREATE TABLE {object} ({listed})"]
 
+    def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
+        return f"statistics for {', '.join(layout.statistics)}" if columns and layout.statistics else ""
+
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         return [replace(change, statement=_statement(str(info.object), change)) for change in changes]
 

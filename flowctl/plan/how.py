@@ -1,0 +1,27 @@
+"""What was chosen for one table, and why, in the few words that the plan shows. Decides nothing itself."""
+
+from __future__ import annotations
+
+from flowctl.connectors.base import ExplainedTarget
+from flowctl.model.step import Step
+from flowctl.plan import checks
+from flowctl.plan.case import Case
+
+
+def how(step: Step, case: Case) -> tuple[str, ...]:
+    """Why it is staged, how the source is read, how the target is made. Nothing for a step that moves no rows, nor
+    for one that goes straight and about which neither end has anything to tell."""
+    if step.action not in ("create", "change", "recover") or step.record_only:
+        return ()
+    staged = checks.why_staged(case.table)
+    told = tuple(text for text in (case.observed.reading, _making(step, case)) if text)
+    if staged:
+        return (f"staged, {staged}", *told)
+    return ("direct, in one pass", *told) if told else ()
+
+
+def _making(step: Step, case: Case) -> str:
+    ddl: object = case.ddl  # mypy sees no class that could be both protocols
+    if step.target_exists or not isinstance(ddl, ExplainedTarget):
+        return ""
+    return ddl.explain_create(step.target_columns, case.table.layout)

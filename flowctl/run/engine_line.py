@@ -1,0 +1,51 @@
+"""Which engine a run will start, and why: one line for people below the plan, from what `apply` decides by."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from flowctl.model.step import Plan
+from flowctl.observe.world import World
+from flowctl.run.sizing import is_interpreted, rows_of_run, size_of_run
+from flowctl.run.spark_conf import Size, is_connect, is_sail
+from flowctl.spec.spec import SparkSettings
+
+#: What follows from the size in :mod:`flowctl.run.spark_conf`.
+_COMPILERS: dict[Size, str] = {"small": "quick compiler", "medium": "quick compiler", "large": "optimising compiler"}
+
+
+def engine_line(settings: SparkSettings, plan: Plan, world: World) -> str:
+    """Empty when nothing starts: no table has anything to do, or only state is mended."""
+    todo = [step for step in plan.steps if step.action in ("create", "change", "recover")]
+    if all(step.record_only for step in todo):
+        return ""
+    rows = rows_of_run(todo, world.tables).values()
+    if is_sail(settings.url):
+        return f"Sail will start, an engine without a JVM ({_rows(rows)})"
+    if is_connect(settings.url):  # whose URL may hold a token
+        return f"The Spark Connect server at {urlsplit(settings.url).hostname} will run it ({_rows(rows)})"
+    where = "" if settings.url == SparkSettings().url else f" on {settings.url}"
+    size = size_of_run(rows)
+    how = f"{_queries(size, rows)}, {_COMPILERS[size]}"
+    return f"Spark will start{where} for a {size} run ({_rows(rows)}): {how}"
+
+
+def _rows(rows: Collection[int | None]) -> str:
+    known = [count for count in rows if count is not None]
+    unknown = len(rows) - len(known)
+    if not known:
+        return "rows are not known"
+    more = f", {_counted(unknown, 'table')} not counted" if unknown else ""
+    return f"≈ {_counted(sum(known), 'row')}{more}"
+
+
+def _queries(size: Size, rows: Collection[int | None]) -> str:
+    if size == "small":
+        return "interpreted queries"
+    small = sum(is_interpreted(count) for count in rows)
+    return "compiled queries" + (f" but for {_counted(small, 'small table')}" if small else "")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

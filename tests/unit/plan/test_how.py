@@ -1,0 +1,73 @@
+"""What the plan says was chosen, and why: for tables that move rows, and only where there is something to say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from flowctl.diagnostics import Mark
+from flowctl.model.interval import Interval
+from flowctl.model.position import NoPosition
+from flowctl.model.step import Step
+from flowctl.model.table_info import TableInfo
+from flowctl.spec.spec import Expectation, Guard, Layout
+from tests.unit.plan.worlds import committed, cursor, head, intent, observed, recorded, step, table, target
+
+OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
+PARTS = "read in ≈ 4 parts of one snapshot (34 MB)"
+
+
+def planned(reading: str = "", there: TableInfo | None = None, **keys: Any) -> Step:
+    at = head(NoPosition()) if keys.get("mode") == "truncate" else head(NEW)
+    commit = committed(position=OLD) if there else None
+    seen = replace(observed(at, target=there, commit=commit), reading=reading)
+    spec = table(**keys)
+    return step(spec, seen, recorded(spec, OLD) if there else None)
+
+
+def expected(kind: Any, on_fail: Any = "fail") -> Expectation:
+    return Expectation(kind, None, None, on_fail, Mark("spec.yaml", 1))
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({}, "staged, keys are checked first"),
+        ({"mode": "scd2", "key": ("id",)}, "staged, keys are checked first"),
+        (
+            {"mode": "append", "expect": (expected("rows"), expected("in", "warn"), expected("sql", "warn"))},
+            "staged, counted before the commit: rows, warn",
+        ),
+        (
+            {"mode": "truncate", "expect": (expected("not_null"),), "guard": Guard(max_shrink=0.5)},
+            "staged, counted before the commit: max_shrink",
+        ),
+    ],
+)
+def test_why_a_table_is_staged(keys: dict[str, Any], why: str) -> None:
+    made = planned(**keys)
+    assert (made.via, made.how) == ("staged", (why,))
+
+
+def test_a_table_that_goes_straight_says_so_beside_something_else_only() -> None:
+    assert planned(mode="truncate").how == ()
+    assert planned(PARTS, mode="truncate", expect=(expected("not_null"),)).how == ("direct, in one pass", PARTS)
+
+
+def test_what_the_target_chooses_is_said_of_new_tables() -> None:
+    layout = Layout(statistics=("id",))
+    assert planned(mode="append", layout=layout).how == ("direct, in one pass", "statistics for id")
+    assert planned(PARTS, target(), layout=layout).how == ("staged, keys are checked first", PARTS)
+
+
+def test_steps_that_move_no_rows_say_nothing() -> None:
+    spec = table()
+    idle = observed(head(OLD), target=target(), commit=committed(position=OLD))
+    assert step(spec, replace(idle, reading=PARTS), recorded(spec, OLD)).how == ()
+    begun = recorded(spec, OLD, intent=intent(spec, Interval(OLD, NEW, "updated_at")), highest=4)
+    landed = replace(observed(head(NEW), target=target(), commit=committed(4, "i4", NEW)), reading=PARTS)
+    assert step(spec, landed, begun).how == ()
+    pending = replace(landed, commit=committed(position=OLD))
+    assert step(spec, pending, begun).how == ("staged, keys are checked first", PARTS)
