@@ -118,7 +118,7 @@ def unchecked(_setting: Setting, _output: Path) -> Verdict:
 @dataclass(frozen=True)
 class Competitor:
     """``how`` states the configuration in one line of prose. ``missing`` says why it cannot take part here (empty: it
-    can). ``rehearsed`` ones run once unmeasured, on servers that are to be warm. One that is not ``compared`` does
+    can). One on servers that are to be warm runs ``rehearsals`` times unmeasured. One that is not ``compared`` does
     other work than the rest, so that no ratio is shown. ``check`` gets the output's file."""
 
     name: str
@@ -129,7 +129,7 @@ class Competitor:
     missing: Callable[[Setting], str] = _always
     ours: bool = False
     database: bool = False
-    rehearsed: bool = False
+    rehearsals: int = 0
     compared: bool = True
 
     @property

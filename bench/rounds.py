@@ -92,11 +92,12 @@ class _Stage:
                     keep_tables(self.setting.database)
 
     def rehearse(self, say: Say) -> None:
-        if self.entry.goes_on and self.entry.competitor.rehearsed:
-            say(f"  {self.entry.competitor.name}: rehearsing")
-            self._restore()
-            with self._may_fail(say):
-                measure(self._command(), self._output)
+        for _ in range(self.entry.competitor.rehearsals):
+            if self.entry.goes_on:
+                say(f"  {self.entry.competitor.name}: rehearsing")
+                self._restore()
+                with self._may_fail(say):
+                    measure(self._command(), self._output)
 
     def round(self, number: int, say: Say) -> None:
         competitor = self.entry.competitor

@@ -113,7 +113,7 @@ def _connect(setting: Setting) -> str:
     return setting.world.connect
 
 
-def _small(schema: str, count: int) -> tuple[Competitor, Competitor]:
+def _small(schema: str, count: int) -> tuple[Competitor, ...]:
     spec = _spec(schema, _TRUNCATE)
     how = "all in one apply"
     return (
@@ -132,7 +132,15 @@ def _small(schema: str, count: int) -> tuple[Competitor, Competitor]:
             _all_of(count),
             ours=True,
             compared=count == _MANY,
-            rehearsed=True,
+            rehearsals=1,
+        ),
+        Competitor(
+            f"flowctl on Sail, {count} tables",
+            f"{how}; `spark: {{url: sail}}`, started within the time",
+            flowctl.apply(spec, lambda _: "sail"),
+            _all_of(count),
+            ours=True,
+            compared=count == _MANY,
         ),
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import OP_COLUMN, ReadRequest, Scratch, Snapshot, Target
+from flowctl.connectors.buffered import buffered
 from flowctl.errors import TableError
 from flowctl.model.commit import Intent
 from flowctl.model.step import Step
@@ -84,10 +85,7 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
 
 
 def _written(work: Staging, name: str, frame: DataFrame) -> DataFrame:
-    """``frame`` through the buffer: read back, it is the same rows however often it is used."""
-    folder = work.scratch.folder(f"{work.step.id}-{work.intent.seq}-{name}")
-    frame.write.mode("overwrite").parquet(folder.url)
-    return work.spark.read.schema(frame.schema).parquet(folder.url)
+    return buffered(frame, f"{work.step.id}-{work.intent.seq}-{name}", work.scratch)
 
 
 def _is_keyed(work: Staging) -> bool:
