@@ -4,7 +4,7 @@ VENV   := $(CURDIR)/.venv
 BIN    := $(VENV)/bin
 export PYTHON
 
-.PHONY: venv demo lint test test-full bench clean
+.PHONY: venv demo lint test test-connectors test-others test-full bench clean
 
 venv: $(VENV)/.ready
 
@@ -26,9 +26,16 @@ lint: venv
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_lines.py flowctl tests scripts bench
 
+# Two halves side by side, each with servers of its own: a Spark session with small tests leaves half of two cores idle.
 test: lint
-	$(BIN)/python -m pytest -m "not full"
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-connectors test-others
+
+test-connectors: venv
+	$(BIN)/python -m pytest -m "not full" tests/connectors
 	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "not full" tests/connectors
+
+test-others: venv
+	$(BIN)/python -m pytest -m "not full" --ignore=tests/connectors
 
 # The long matrices, a real S3 protocol (needs Go), and the connectors' suite once more over Spark Connect and on Sail.
 test-full: lint

@@ -43,6 +43,7 @@ def command(
     **given: Any,
 ) -> int:
     """Print the plan and execute it: exactly that, exactly once."""
+    from flowctl.model.step import RUNNABLE
     from flowctl.plan.planning import PlanOptions
     from flowctl.run.apply import ApplyRequest, Audience, apply
     from flowctl.run.engine_line import engine_line
@@ -63,7 +64,7 @@ def command(
     def approve(planned: Planned) -> bool:
         if not as_json:
             show(planned.plan, None, engine=engine_line(spec.spark, planned.plan, planned.world))
-        if not confirm or not planned.plan.count("create", "change", "recover"):
+        if not confirm or not planned.plan.count(*RUNNABLE):
             return True
         return click.confirm("Apply this?", err=True)
 

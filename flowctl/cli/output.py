@@ -44,7 +44,8 @@ def write_json(document: Any) -> None:
 def write_line(text: str) -> None:
     """One line for people on stderr. Not by click, which looks behind `sys.stderr` for the real stream, and so writes
     into the middle of a progress bar."""
-    print(REDACTOR.redact(text), file=sys.stderr, flush=True)
+    sys.stderr.write(REDACTOR.redact(text) + "\n")  # at once: `print` writes the end of the line by itself
+    sys.stderr.flush()
 
 
 def write_error(error: FlowctlError, settings: OutputSettings) -> None:

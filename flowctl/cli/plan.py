@@ -58,11 +58,13 @@ def show(plan: Plan, spec_path: str | None, out: str | None = None, *, engine: s
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:
     """The code that counts for a plan: 4 for what could not be observed, 6 for what a policy stops, 2 for changes."""
+    from flowctl.model.step import RUNNABLE
+
     codes = [
         ExitCode.TABLE if step.stopped_by == "error" else ExitCode.STOPPED
         for step in plan.steps
         if step.action == "stop"
     ]
-    if detailed and plan.count("create", "change", "recover"):
+    if detailed and plan.count(*RUNNABLE):
         codes.append(ExitCode.CHANGES)
     return ExitCode.first(codes)

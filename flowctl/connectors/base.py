@@ -145,6 +145,9 @@ class Snapshot(Protocol):
     def frame(self, request: ReadRequest) -> DataFrame:
         """Rows with exactly ``request.columns``, named and typed so."""
 
+    def is_empty(self, request: ReadRequest) -> bool:
+        """Whether :meth:`frame` would have no rows, at the cost of one row where the system can."""
+
 
 class DirectSource(Source, Protocol):
     def snapshot(
@@ -193,6 +196,9 @@ class Capture(Protocol):
     def read(self, request: ReadRequest, sink: SegmentSink) -> int:
         """Streams the rows as Arrow batches with the types of ``request.columns``; returns their number."""
 
+    def is_empty(self, request: ReadRequest) -> bool:
+        """Whether :meth:`read` would find nothing."""
+
 
 class LandedSource(Source, Protocol):
     def capture(self, relation: Relation, info: TableInfo) -> AbstractContextManager[Capture]: ...
@@ -207,9 +213,10 @@ class WriteJob:
     target afterwards, in order. ``compared`` are those whose change makes a row new. ``replace`` replaces the whole
     content (truncate; full refresh of append and merge). ``soft_deletes`` sets ``_deleted_at`` to ``at`` instead of
     deleting. ``at`` is the moment fixed in the intent. ``fence`` is the lease's number: leftovers of lower ones are
-    dropped. ``key_bounds`` are the least and the greatest value of key columns in the batch, as Spark writes them as
-    text; None where nobody has looked. ``before_commit`` must be called right before the atomic act; it raises when the
-    lease is gone.
+    dropped. ``rows`` is how many the batch has, once staging has counted them; ``estimated_rows`` about how many at
+    most, None when nobody knows. ``key_bounds`` are the least and the greatest value of key columns in the batch, as
+    Spark writes them as text; None where nobody has looked. ``before_commit`` must be called right before the atomic
+    act; it raises when the lease is gone.
     """
 
     record: Commit
@@ -226,8 +233,13 @@ class WriteJob:
     fence: int = 0
     at: str = ""
     rows: int | None = None
+    estimated_rows: int | None = None
     key_bounds: Mapping[str, tuple[str, str]] | None = None
     before_commit: Callable[[], None] = lambda: None
+
+    @property
+    def replaces_content(self) -> bool:
+        return self.replace or self.mode == "truncate"
 
 
 @dataclass(frozen=True)
@@ -282,6 +294,16 @@ class LeasedTarget(Protocol):
 
     def lease_folder(self, object: ObjectName) -> str | None:
         """URL of the folder for the table's own lease log; None where the target serialises writers itself."""
+
+
+@runtime_checkable
+class LoggedTarget(Protocol):
+    """Extra power: where a table's log tells both what it is and what was committed, one look at it does."""
+
+    def described_and_committed(
+        self, lookups: Sequence[CommitLookup]
+    ) -> Mapping[str, tuple[TableInfo | None, Commit | None]]:
+        """As :meth:`Target.describe` and :meth:`Target.committed`, both of one version, by table id. No Spark."""
 
 
 @runtime_checkable

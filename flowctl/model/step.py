@@ -13,6 +13,8 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, RowEstimate
 
 StepAction = Literal["create", "change", "none", "stop", "recover", "removed"]
+#: Actions that a run carries out.
+RUNNABLE: tuple[StepAction, ...] = ("create", "change", "recover")
 Mode = Literal["append", "truncate", "merge", "scd2"]
 Via = Literal["direct", "staged"]
 CheckTime = Literal["plan", "commit"]

@@ -10,7 +10,16 @@ import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flowctl.connectors.base import CommitLookup, ExplainedSource, Head, HeadRequest, Relation, Source, Target
+from flowctl.connectors.base import (
+    CommitLookup,
+    ExplainedSource,
+    Head,
+    HeadRequest,
+    LoggedTarget,
+    Relation,
+    Source,
+    Target,
+)
 from flowctl.errors import FlowctlError, UsageError
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import ObjectName, TableInfo
@@ -167,6 +176,9 @@ class _Look:
 
     def _targets(self, target: Target, tables: Sequence[TableSpec], seen: _Seen) -> None:
         objects = {table.id: ObjectName(table.target.parts) for table in tables}
+        if isinstance(target, LoggedTarget) and self.state.serial > 0:
+            self._logged(target, objects, seen)
+            return
         infos = each_answered(target.describe, list(objects.values()))
         seen.targets.update({id: infos[object] for id, object in objects.items()})
         if self.state.serial == 0:
@@ -177,6 +189,15 @@ class _Look:
             if isinstance(seen.targets[id], TableInfo)
         }
         seen.commits.update(each_answered(lambda ids: target.committed([lookups[id] for id in ids]), list(lookups)))
+
+    def _logged(self, target: LoggedTarget, objects: Mapping[str, ObjectName], seen: _Seen) -> None:
+        lookups = {id: CommitLookup(self.state.lineage, id, object) for id, object in objects.items()}
+        found = each_answered(lambda ids: target.described_and_committed([lookups[id] for id in ids]), list(lookups))
+        for id, answer in found.items():
+            if isinstance(answer, FlowctlError):
+                seen.targets[id] = answer
+            else:
+                seen.targets[id], seen.commits[id] = answer
 
 
 def _reads(table: TableSpec, connection: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flowctl.connectors.base import ExplainedTarget
-from flowctl.model.step import Step
+from flowctl.model.step import RUNNABLE, Step
 from flowctl.plan import checks
 from flowctl.plan.case import Case
 
@@ -11,7 +11,7 @@ from flowctl.plan.case import Case
 def how(step: Step, case: Case) -> tuple[str, ...]:
     """Why it is staged, how the source is read, how the target is made. Nothing for a step that moves no rows, nor
     for one that goes straight and about which neither end has anything to tell."""
-    if step.action not in ("create", "change", "recover") or step.record_only:
+    if step.action not in RUNNABLE or step.record_only:
         return ()
     staged = checks.why_staged(case.table)
     told = tuple(text for text in (case.observed.reading, _making(step, case)) if text)

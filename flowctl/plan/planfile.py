@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from flowctl.errors import StalePlan, UsageError
-from flowctl.model.step import Plan, Step
+from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.observe.world import Observed, World
 from flowctl.plan.document import from_json, to_json
 from flowctl.spec.spec import Spec
@@ -48,7 +48,7 @@ def check_fresh(plan: Plan, spec: Spec, world: World) -> None:
     if plan.serial and plan.lineage != world.state.lineage:  # a flow that never ran has no lineage yet
         raise _stale("the state is another one: it was lost and begun anew")
     for step in plan.steps:
-        if step.action in ("create", "change", "recover"):
+        if step.action in RUNNABLE:
             _check_target(step, world.tables.get(step.id))
 
 

@@ -14,7 +14,7 @@ from flowctl.model import position, types
 from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Plan, Step, StepAction
+from flowctl.model.step import RUNNABLE, Plan, Step, StepAction
 from flowctl.model.table_info import RowMethod
 
 if TYPE_CHECKING:
@@ -245,7 +245,7 @@ def _detail(label: str, text: str, style: str = "") -> Line:
 
 
 def _ending(plan: Plan, spec_path: str, out: str | None) -> str:
-    if not plan.count("create", "change", "recover"):
+    if not plan.count(*RUNNABLE):
         stopped = plan.count("stop")
         return f"Nothing was changed, and there is nothing to do{' but for what is stopped' if stopped else ''}."
     saved = f" --plan {out}" if out else ""

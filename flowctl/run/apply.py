@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flowctl import __version__
 from flowctl.errors import ExitCode, FlowctlError
-from flowctl.model.step import Plan, Step
+from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.plan.build import rfc3339
 from flowctl.plan.document import to_json as plan_json
 from flowctl.plan.planfile import check_fresh, load
@@ -19,7 +19,7 @@ from flowctl.plan.planning import Planned, PlanOptions, make_plan
 from flowctl.run import events, sail
 from flowctl.run.lazy_engine import engine_for
 from flowctl.run.retry import RetryPolicy
-from flowctl.run.runner import ASKED_TO_STOP, RUNNABLE, Execution, TableOutcome, execute, unmoved
+from flowctl.run.runner import ASKED_TO_STOP, Execution, TableOutcome, execute, unmoved
 from flowctl.run.signals import Interruption, graceful
 from flowctl.run.sizing import rows_of_run
 from flowctl.run.spark_conf import is_sail

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
-from flowctl.model.step import Plan
+from flowctl.model.step import RUNNABLE, Plan
 from flowctl.observe.world import World
 from flowctl.run.sizing import is_interpreted, rows_of_run, size_of_run
 from flowctl.run.spark_conf import Size, is_connect, is_sail
@@ -17,7 +17,7 @@ _COMPILERS: dict[Size, str] = {"small": "quick compiler", "medium": "quick compi
 
 def engine_line(settings: SparkSettings, plan: Plan, world: World) -> str:
     """Empty when nothing starts: no table has anything to do, or only state is mended."""
-    todo = [step for step in plan.steps if step.action in ("create", "change", "recover")]
+    todo = [step for step in plan.steps if step.action in RUNNABLE]
     if all(step.record_only for step in todo):
         return ""
     rows = rows_of_run(todo, world.tables).values()

@@ -65,6 +65,9 @@ class LandedSnapshot:
             return self.spark.createDataFrame([], schema)
         return self.spark.read.schema(schema).parquet(folder.url)
 
+    def is_empty(self, request: ReadRequest) -> bool:
+        return self.capture.is_empty(request)
+
 
 @dataclass(frozen=True)
 class SqlSnapshot:
@@ -78,6 +81,9 @@ class SqlSnapshot:
     def frame(self, request: ReadRequest) -> DataFrame:
         frame = self.whole()
         return frame.select(*[named(column.name) for column in request.columns]) if request.columns else frame
+
+    def is_empty(self, request: ReadRequest) -> bool:
+        return bool(self.whole().isEmpty())
 
     def whole(self) -> DataFrame:
         frame = self.spark.sql(with_names(self.source.sql, self.relations))

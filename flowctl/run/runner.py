@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from flowctl import crashpoints
 from flowctl.errors import AbortRun, FlowctlError, StoppedByPolicy, TableError
 from flowctl.model.commit import Intent, RowCounts
-from flowctl.model.step import Plan, Step
+from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.plan.build import rfc3339
 from flowctl.run import events
 from flowctl.run.failure import translate
@@ -26,7 +26,6 @@ from flowctl.state import document as documents
 from flowctl.state.document import Recorded, StateDocument
 from flowctl.state.writer import StateWriter
 
-RUNNABLE = ("create", "change", "recover")
 ASKED_TO_STOP = "the run was asked to stop"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from flowctl.model.step import Step
+from flowctl.model.table_info import TableInfo
 from flowctl.observe.world import Observed
 from flowctl.run.spark_conf import Size
 
@@ -25,13 +26,18 @@ def rows_of_run(todo: Iterable[Step], tables: Mapping[str, Observed]) -> dict[st
 def rows_in_play(step: Step, observed: Observed) -> int | None:
     """The batch's rows, at most those of the source, and for merge and scd2 a share of the target's; None when nobody
     knows."""
-    batch = step.rows.value
-    if batch is None and observed.source is not None:
-        batch = observed.source.rows.value
+    batch = batch_rows(step, observed.source)
     if batch is None or observed.target is None or step.mode not in ("merge", "scd2"):
         return batch
     there = observed.target.rows.value
     return batch + there // _TARGET_SHARE if there is not None else None
+
+
+def batch_rows(step: Step, source: TableInfo | None) -> int | None:
+    """What the plan says, at most the source's rows."""
+    if step.rows.value is None and source is not None:
+        return source.rows.value
+    return step.rows.value
 
 
 def size_of_run(rows: Iterable[int | None]) -> Size:

@@ -38,6 +38,9 @@ _DELTA = {
 
 INTERPRETED = engine.INTERPRETED
 
+#: Spark's default, INT96, has no statistics in Parquet, and most other readers call it deprecated.
+_EXACT_TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+
 # The optimising compiler starts at what is called for each row, which gets there in the first second, not at what a
 # start calls some thousand times and then no more: a third of all the processor time of a cold start.
 _LATE_C2 = (
@@ -141,7 +144,9 @@ def session_conf(settings: SparkSettings, size: Size, *, with_delta: bool) -> di
     """The part that belongs to sessions, which a Spark Connect client sets too: the spec's own, then the invariants."""
     if is_sail(settings.url):
         return {**settings.conf, **{name: value for name, value in INVARIANTS.items() if "delta" not in name}}
-    chosen = dict(INTERPRETED) if size == "small" and not is_connect(settings.url) else {}
+    chosen = dict(_EXACT_TIMES)
+    if size == "small" and not is_connect(settings.url):
+        chosen |= INTERPRETED
     if size == "small":
         chosen["spark.databricks.delta.snapshotPartitions"] = "2"
     if size != "large" and is_local(settings.url):

@@ -37,6 +37,7 @@ from flowctl.run import batch, checks, events
 from flowctl.run.late_schema import completed
 from flowctl.run.quarantine import quarantine_frame, quarantine_object
 from flowctl.run.reading import SqlSnapshot, open_snapshot
+from flowctl.run.sizing import batch_rows
 from flowctl.run.spark_types import columns_of, named, same_types
 from flowctl.run.stage import Staging, stage
 from flowctl.spec.spec import Spec, SqlSource, TableSpec
@@ -182,19 +183,15 @@ def _write(
 
 def _direct_frame(snapshot: Snapshot, step: Step, table: TableSpec, interval: Interval) -> DataFrame:
     """Straight from the source: row checks fail the job before its commit, emptiness is asked first."""
-    rows = snapshot.frame(ReadRequest(step.source_columns, interval))
+    request = ReadRequest(step.source_columns, interval)
+    rows = snapshot.frame(request)
     if step.mode == "append":
         rows = batch.without_seen(rows, interval, step.source_columns)
     frame = batch.projected(rows, step.projection)
     same_types(columns_of(frame.schema), [part.column for part in step.projection])
-    if step.write_full and not table.guard.allow_empty and _is_empty(snapshot, step, interval):
+    if step.write_full and not table.guard.allow_empty and snapshot.is_empty(request):
         raise checks.empty_source(table)
     return checks.enforced(frame, table.expect)
-
-
-def _is_empty(snapshot: Snapshot, step: Step, interval: Interval) -> bool:
-    """An EXISTS in the read's own snapshot: one column, one row."""
-    return bool(snapshot.frame(ReadRequest(step.source_columns[:1], interval)).isEmpty())
 
 
 def _position(snapshot: Snapshot, step: Step, interval: Interval) -> Position:
@@ -239,6 +236,7 @@ def _job(run: RunContext, step: Step, intent: Intent, object: ObjectName, positi
         run_id=run.run_id,
         fence=run.lease.fence,
         at=intent.at,
+        estimated_rows=batch_rows(step, run.sources.get(step.id)),
         before_commit=before_commit,
     )
 

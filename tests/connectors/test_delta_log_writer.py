@@ -6,6 +6,8 @@ The suites of targets run on them with ``FLOWCTL_TEST_SPARK=sail``; here any eng
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +18,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from flowctl.connectors.base import Scratch, WriteJob
-from flowctl.connectors.delta import actions, log, replay
+from flowctl.connectors.delta import actions, log, parquet_files, replay, shadow
 from flowctl.connectors.delta.location import TableLocation, location_of
+from flowctl.connectors.delta.marking import Marker
 from flowctl.connectors.delta.rewriting import touched
 from flowctl.connectors.delta.schemas import with_columns
 from flowctl.connectors.delta.types import columns_of, schema_json
@@ -37,7 +40,7 @@ APP = log.app_id(LINEAGE, TABLE)
 
 
 class Hand:
-    """Writes as ``Writer`` does, through :class:`LogWriter` whatever the engine is."""
+    """Writes as ``Writer`` does, through :class:`LogWriter` whatever the engine is, with the engine's own files."""
 
     def __init__(self, writer: Writer, scratch: Scratch) -> None:
         self.writer, self.scratch = writer, scratch
@@ -45,7 +48,12 @@ class Hand:
 
     def write(self, rows, seq, mode="append", /, **fields):
         job: WriteJob = self.writer.job(seq, mode, **fields)
-        own = LogWriter(self.writer.spark, self.scratch)
+        spark = self.writer.spark
+        own = (
+            LogWriter(spark, self.scratch, parquet_files.written, Marker)
+            if has_jvm(spark) and not job.layout.partition_by
+            else LogWriter(spark, self.scratch, shadow.written)
+        )
         job = replace(job, record=replace(job.record, target_id=own.prepare(self.location, job)))
         return own.put(self.location, Numbered(APP, job.record.record()), self.writer.frame(rows, job.columns), job)
 
@@ -120,10 +128,10 @@ def test_a_merge_leaves_columns_of_others_and_files_without_a_change_alone(hand:
     hand.foreign_commit(metaData=with_columns(metadata, [*COLUMNS, Column("theirs", types.STRING)], replaces=False))
     theirs = (*COLUMNS, Column("theirs", types.STRING))
     hand.write(upserts({**row(10), "theirs": "kept"}), 3, "merge", columns=theirs)
-    before = {file["path"] for file in _files(hand.location)}
+    before = {_identity(file) for file in _files(hand.location)}
     hand.write(upserts(row(10, "new"), row(12)), 4, "merge")
-    after = {file["path"] for file in _files(hand.location)}
-    assert len(before & after) == len(before) - 1, "only the file with key 10 is written anew"
+    after = {_identity(file) for file in _files(hand.location)}
+    assert len(before & after) == len(before) - 1, "only the file with key 10 is another one"
     assert sorted(hand.writer.place.read(["id", "name", "theirs"])) == [
         (10, "new", "kept"), (11, "a", None), (12, "a", None), (20, "a", None), (21, "a", None)
     ]  # fmt: skip
@@ -158,6 +166,18 @@ def test_every_tenth_version_is_a_checkpoint_that_keeps_the_number(hand: Hand) -
     assert len(replay.replayed(hand.location, 11).files) == len(DeltaTable(hand.location.url).file_uris())
     hand.write([row(12)], 12)
     assert len(hand.rows()) == 12
+
+
+def test_a_checkpoint_takes_expired_entries_out_of_the_log(hand: Hand) -> None:
+    for seq in range(1, 10):
+        hand.write([row(seq)], seq)
+    log_folder, long_ago = Path(hand.location.url, "_delta_log"), time.time() - 90 * 86_400
+    for entry in log_folder.iterdir():
+        os.utime(entry, (long_ago, long_ago))
+    hand.write([row(10)], 10)
+    assert not (log_folder / f"{3:020}.json").exists()
+    assert [id for id, _ in hand.rows()] == list(range(1, 11))
+    assert hand.writer.committed().seq == 10
 
 
 def test_a_log_is_replayed_from_its_checkpoint(tmp_path: Path) -> None:
@@ -207,6 +227,10 @@ def test_columns_are_added_relaxed_and_retyped_only_with_the_content() -> None:
         with_columns(metadata, [Column("id", types.INT64)], replaces=False)
     wide = with_columns(metadata, [Column("id", types.INT64)], replaces=True)
     assert columns_of(wide["schemaString"])[0].type == types.INT64
+
+
+def _identity(file: replay.Action) -> str:
+    return f"{file['path']} {file.get('deletionVector')}"
 
 
 def _files(location: TableLocation) -> tuple[replay.Action, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -136,6 +137,34 @@ def _until_waiting(url: str) -> None:
             pass
 
 
+def test_emptiness_is_that_of_the_snapshot(
+    spark: SparkSession, database: psycopg.Connection[Any], postgres: Connector, moving: Relation
+) -> None:
+    info = postgres.source.describe([moving])[moving]
+    none = replace(moving, where="id < 0")
+    with postgres.source.snapshot(spark, moving, info, ReadHints()) as snapshot:
+        database.execute("DELETE FROM moving")
+        assert not snapshot.is_empty(ReadRequest(info.columns))
+    for relation in (moving, none):
+        with postgres.source.snapshot(spark, relation, info, ReadHints()) as snapshot:
+            assert snapshot.is_empty(ReadRequest(info.columns))
+
+
+def test_emptiness_of_a_lost_snapshot_is_not_known(
+    spark: SparkSession, database: psycopg.Connection[Any], postgres: Connector, moving: Relation
+) -> None:
+    info = postgres.source.describe([moving])[moving]
+    with (
+        pytest.raises(TransientError, match="lost with the connection"),
+        postgres.source.snapshot(spark, moving, info, ReadHints()) as snapshot,
+    ):
+        database.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'flowctl' "
+            "AND datname = current_database() AND backend_xmin IS NOT NULL"
+        )
+        snapshot.is_empty(ReadRequest(info.columns))
+
+
 def test_a_lost_snapshot_fails_the_read(
     spark: SparkSession, database: psycopg.Connection[Any], postgres: Connector, moving: Relation
 ) -> None:
@@ -161,7 +190,7 @@ def test_a_part_outside_the_snapshot_is_an_error_not_an_answer(
         with pytest.raises(psycopg.errors.InvalidTextRepresentation, match="not in the exported snapshot"):
             database.execute(query)
         with database.transaction():
-            database.execute(held.init_statement())
+            database.execute("; ".join(held.init_statements()))
             assert database.execute(query).fetchone() == (_ROWS,)
 
 

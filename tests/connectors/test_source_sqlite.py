@@ -213,7 +213,19 @@ def test_a_capture_shows_one_moment(database: sqlite3.Connection, source: Sqlite
         except sqlite3.OperationalError:
             assert journal == "delete"  # the writer waits for the reader
         capture.read(ReadRequest(info.columns), second)
+        assert not capture.is_empty(ReadRequest(info.columns))
     assert first.rows == second.rows == [{"i": 1}]
+
+
+def test_emptiness_is_that_of_what_is_asked(database: sqlite3.Connection, source: SqliteSource) -> None:
+    database.execute("CREATE TABLE t (i INTEGER)")
+    database.execute("INSERT INTO t VALUES (1)")
+    for where, empty in ((None, False), ("i > 1", True)):
+        relation = table("t", where=where)
+        info = source.describe([relation])[relation]
+        assert info is not None
+        with source.capture(relation, info) as capture:
+            assert capture.is_empty(ReadRequest(info.columns)) is empty
 
 
 def test_tables_are_found_without_those_of_sqlite_and_flowctl(

@@ -96,6 +96,19 @@ def test_a_new_table_is_the_staging_table_under_its_name(writer: Writer) -> None
     assert sorted(writer.place.read(["id", "name"])) == [(1, "a"), (2, "a")]
 
 
+def test_a_line_that_is_empty_or_would_end_the_copy_is_a_row(writer: Writer) -> None:
+    """With one column, nothing else stands in its line."""
+    texts = [None, "", "\\.", "a\n\\.\nb", " ", '"']
+    column = Column("name", types.STRING)
+    writer.write([{"name": text} for text in texts], 1, columns=(column,))
+    assert sorted(writer.place.read(["name"]), key=repr) == sorted(((text,) for text in texts), key=repr)
+
+
+def test_a_table_of_nulls_keeps_its_rows(writer: Writer) -> None:
+    writer.write([{"id": None}, {"id": None}, {"id": 1}], 1, columns=(Column("id", types.INT64),))
+    assert sorted(writer.place.read(["id"]), key=repr) == [(1,), (None,), (None,)]
+
+
 def test_a_table_that_another_makes_meanwhile_is_left_alone(writer: Writer) -> None:
     conninfo, table = writer.place.target.client.conninfo(), ddl.table(writer.place.object.parts)
 

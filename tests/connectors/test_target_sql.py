@@ -166,6 +166,12 @@ def test_a_full_refresh_of_a_merge_replaces_everything(writer: Writer) -> None:
     assert content(writer) == [(2, "b")]
 
 
+def test_a_full_refresh_of_an_append_replaces_everything(writer: Writer) -> None:
+    writer.write([row(1), row(2)], 1, "append")
+    writer.write([row(2, "b")], 2, "append", replace=True)
+    assert content(writer) == [(2, "b")]
+
+
 def test_a_full_refresh_changes_a_type_in_the_commit_that_replaces_the_content(writer: Writer) -> None:
     writer.write([row(1), row(2)], 1)
     target, object = writer.place.target, writer.place.object

@@ -72,6 +72,9 @@ class FrameSnapshot:
             frame = frame.where(f"at >= timestamp '{request.interval.read_from.text()}'")
         return frame.select(*[column.name for column in request.columns])
 
+    def is_empty(self, request: ReadRequest) -> bool:
+        return self.frame(request).isEmpty()
+
 
 @dataclass(frozen=True)
 class FrameTarget:

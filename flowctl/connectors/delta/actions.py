@@ -91,8 +91,22 @@ def metadata(job: WriteJob, target_id: str) -> Action:
 
 def publish(location: TableLocation, version: int, actions: Sequence[Action]) -> bool:
     """Creates the commit file of ``version`` in one act; False when somebody else has it."""
-    content = "".join(json.dumps(action) + "\n" for action in actions).encode()
-    path = f"{location.url}/_delta_log/{version:020}.json"
+    return _created(location, f"{version:020}.json", "".join(json.dumps(action) + "\n" for action in actions))
+
+
+def write_checksum_of_empty(location: TableLocation, protocol: Action, metadata: Action) -> None:
+    """What a reader may take for the state of version 0 instead of working it out, which costs Spark a quarter of the
+    time of a first small batch (Delta protocol, *Version Checksum File*; optional)."""
+    counts = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
+    lists: Action = {"setTransactions": [], "domainMetadata": [], "allFiles": []}
+    told = json.dumps({**counts, **lists, "metadata": metadata["metaData"], **protocol})
+    with contextlib.suppress(TransientError, OSError):  # it makes reading faster and nothing else
+        _created(location, f"{0:020}.crc", told)
+
+
+def _created(location: TableLocation, name: str, text: str) -> bool:
+    """A file of the log, in one act; False when it is there."""
+    path, content = f"{location.url}/_delta_log/{name}", text.encode()
     if scheme(location.url) == "file":
         return _create_on_disk(local_path(path), content)
     try:
@@ -104,20 +118,6 @@ def publish(location: TableLocation, version: int, actions: Sequence[Action]) ->
             return False
         raise TransientError(f"{path} could not be written: {error}") from error
     return True
-
-
-def write_checksum_of_empty(location: TableLocation, protocol: Action, metadata: Action) -> None:
-    """What a reader may take for the state of version 0 instead of working it out, which costs Spark a quarter of the
-    time of a first small batch (Delta protocol, *Version Checksum File*; optional)."""
-    counts = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
-    lists: Action = {"setTransactions": [], "domainMetadata": [], "allFiles": []}
-    content = json.dumps({**counts, **lists, "metadata": metadata["metaData"], **protocol}).encode()
-    path = f"{location.url}/_delta_log/{0:020}.crc"
-    with contextlib.suppress(OSError):  # it makes reading faster and nothing else
-        if scheme(location.url) == "file":
-            _create_on_disk(local_path(path), content)
-        else:
-            location.file_system().pipe_file(path, content)
 
 
 def _create_on_disk(path: Path, content: bytes) -> bool:
@@ -132,6 +132,11 @@ def _create_on_disk(path: Path, content: bytes) -> bool:
         with contextlib.suppress(FileNotFoundError):
             whole.unlink()
     return True
+
+
+def counted_rows(file: Mapping[str, Any]) -> int:
+    """Of the file of an ``add``, those that a deletion vector hides included."""
+    return int(json.loads(file["stats"])["numRecords"])
 
 
 def removed(file: Mapping[str, Any]) -> Action:

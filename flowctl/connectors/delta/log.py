@@ -26,6 +26,12 @@ RECORDS = "_flowctl/commits"
 #: Key of a record: which try of a number it was.
 ATTEMPT = "attempt"
 RETENTION = "delta.setTransactionRetentionDuration"
+#: What a column's metadata says of features that writers have to mind.
+_MARKS = {
+    "delta.generationExpression": "generatedColumns",
+    "delta.identity.start": "identityColumns",
+    "delta.invariants": "columnInvariants",
+}
 #: How many commits to look through at a time: the newest is nearly always ours.
 _WINDOWS = (1, 50, None)
 
@@ -69,8 +75,7 @@ def _holds_something_else(location: TableLocation) -> bool:
 def table_info(object: ObjectName, table: DeltaTable) -> TableInfo:
     """``identity`` is Delta's own table id: kept by RESTORE and ALTER, new for a copy. ``extra`` has ``partition_by``,
     ``properties`` and ``features``."""
-    metadata, protocol = table.metadata(), table.protocol()
-    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    metadata = table.metadata()
     return TableInfo(
         object=object,
         columns=columns_of(table.schema().to_json()),
@@ -80,9 +85,22 @@ def table_info(object: ObjectName, table: DeltaTable) -> TableInfo:
         extra={
             "partition_by": list(metadata.partition_columns),
             "properties": dict(metadata.configuration),
-            "features": sorted(features),
+            "features": sorted(_features(table)),
         },
     )
+
+
+def _features(table: DeltaTable) -> set[str]:
+    """Those that the protocol names, and those that tables of older protocols have without a name (Delta protocol,
+    *Valid Feature Names in Table Features*): told by what uses them."""
+    protocol, properties = table.protocol(), table.metadata().configuration
+    found = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    if any(name.startswith("delta.constraints.") for name in properties):
+        found.add("checkConstraints")
+    if properties.get("delta.columnMapping.mode", "none") != "none":
+        found.add("columnMapping")
+    marks = {mark for field in table.schema().fields for mark in field.metadata or ()}
+    return found | {feature for mark, feature in _MARKS.items() if mark in marks}
 
 
 def _rows(table: DeltaTable) -> RowEstimate:

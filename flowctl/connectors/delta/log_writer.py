@@ -1,9 +1,10 @@
-"""Commits that flowctl writes itself, for an engine whose own commits cannot carry our number (Sail).
+"""Commits that flowctl writes itself: the engine computes and writes files, one entry in the table's log is ours.
 
-Spark with Delta is told a number by settings of its session, and skips one that it has seen. Sail ignores those
-settings, and keeps our record on some statements only. So it computes and writes files, and the commit is ours:
+Sail must have it so: it ignores the settings that tell Spark's Delta a number, and keeps our record on some statements
+only. On Spark it is the quicker way for what :mod:`flowctl.connectors.delta.plain` lists.
 
-- The engine writes the new rows as files that no reader sees yet (:mod:`flowctl.connectors.delta.shadow`).
+- The engine writes the new rows as files that no reader sees yet (:mod:`flowctl.connectors.delta.parquet_files` on
+  Spark, :mod:`flowctl.connectors.delta.shadow` on Sail).
 - One commit file then says everything at once: our record, Delta's ``txn`` with our number, a changed schema, the files
   that go and those that come.
 - It is created only as the version right after the one that everything was worked out from. Whoever else committed in
@@ -19,7 +20,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl import crashpoints
 from flowctl.connectors.base import WriteJob
@@ -41,14 +42,22 @@ HINT = "Run this flow with spark.url local[*]"
 _CHECKPOINT_EVERY = 10
 
 
+class WriteFiles(Protocol):
+    def __call__(self, location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
+        """Writes the rows of ``frame``, whose columns are those of ``metadata``, as files below ``location`` that no
+        reader sees; returns the ``add`` actions that would show them."""
+
+
 @dataclass(frozen=True)
 class Change:
-    """What one commit does to the files: ``frame`` (None: no rows) comes, ``removed`` go. ``metrics`` are Delta's."""
+    """What one commit does to the files: ``frame`` (None: no rows) comes, ``removed`` go; ``shrunk`` are ``add``
+    actions of removed files that come back with fewer rows. ``metrics`` are Delta's."""
 
     operation: str
     frame: DataFrame | None
     removed: tuple[Action, ...] = ()
     metrics: Mapping[str, int] | None = None
+    shrunk: tuple[Action, ...] = ()
 
     @property
     def only_adds(self) -> bool:
@@ -96,6 +105,7 @@ def commit(
     job: WriteJob,
     record: Mapping[str, Any],
     work_out: Callable[[LogSnapshot], Change],
+    write_files: WriteFiles,
 ) -> LoggedCommit:
     """Commits what ``work_out`` makes of the table's newest version as number ``record["seq"]`` of ``app``.
 
@@ -109,15 +119,16 @@ def commit(
     snapshot = replay.replayed(location, table.version())
     if done := transaction.read_back(location, app, record):
         return done
-    metadata = with_columns(snapshot.metadata, job.columns, replaces=job.replace or job.mode == "truncate")
+    metadata = with_columns(snapshot.metadata, job.columns, replaces=job.replaces_content)
     change = work_out(replace(snapshot, metadata=metadata))
-    added = shadow.written(location, metadata, change.frame) if change.frame is not None else []
+    added = write_files(location, metadata, change.frame) if change.frame is not None else []
     job.before_commit()
     crashpoints.reached("in_commit", job.record.table)
     told = actions.commit_info(record, change.operation, _parameters(change), _metrics(change, added))
     changed = [{"metaData": metadata}] if metadata != snapshot.metadata else []
     content = [told, actions.transaction(app, record["seq"]), *changed]
-    content += [actions.removed(file) for file in change.removed] + [{"add": file} for file in added]
+    content += [actions.removed(file) for file in change.removed]
+    content += [{"add": file} for file in (*change.shrunk, *added)]
     return _published(location, app, record, snapshot, change, content)
 
 
@@ -174,4 +185,7 @@ def _checkpoint(location: TableLocation, version: int) -> None:
 
     if version % _CHECKPOINT_EVERY == 0:
         with suppress(DeltaError):  # it makes reading faster and nothing else; the next tenth commit tries again
-            DeltaTable(location.url, storage_options=location.options or None).create_checkpoint()
+            table = DeltaTable(location.url, storage_options=location.options or None)
+            table.create_checkpoint()
+            if table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
+                table.cleanup_metadata()  # as Spark does here: entries that are older than the table keeps them

@@ -1,14 +1,15 @@
 """Changes to rows as changes to files: which files a batch touches, and what stands in their place.
 
 Copy on write: a file that may hold a changed row is written anew, the others stay. The engine does the joins; here is
-what MERGE would do inside (:mod:`flowctl.connectors.delta.log_writer` says why it cannot be asked to).
+what MERGE would do inside (:mod:`flowctl.connectors.delta.log_writer` says why it is not asked to). Where rows have
+places, they are marked instead (:mod:`flowctl.connectors.delta.marking`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,16 @@ Bounds = Mapping[str, tuple[Any, Any]]
 
 
 @dataclass(frozen=True)
+class Near:
+    """``files`` that may hold rows with certain keys, and at least those ``rows``."""
+
+    files: tuple[Action, ...]
+    rows: DataFrame
+
+
+@dataclass(frozen=True)
 class Rewriter:
-    """Works out the changes of one table's commits."""
+    """Works out the changes of one table's commits. :meth:`near` and :meth:`replaced` are what engines differ in."""
 
     spark: SparkSession
     location: TableLocation
@@ -54,8 +63,8 @@ class Rewriter:
         if not snapshot.files:  # nothing to compare with: one row per key, none of them there
             return Change("MERGE", in_table_order(batch.alive(frame, self.job.columns), snapshot))
         job, rows = self.job, batch.with_operations(frame)
-        near, target = self._near(rows, snapshot)
-        with batch.view_of(in_table_order(target, snapshot)) as target_view, batch.view_of(rows) as batch_view:
+        near = self.near(rows, snapshot)
+        with batch.view_of(in_table_order(near.rows, snapshot)) as target_view, batch.view_of(rows) as batch_view:
             change = Upsert(
                 target=(target_view,),
                 batch=(batch_view,),
@@ -66,12 +75,12 @@ class Rewriter:
                 operation=OP_COLUMN,
                 deleted_at=job.at if job.soft_deletes else None,
             )
-            found = self._buffered(self.spark.sql(difference(change, "spark")), "difference")
+            found = self.buffered(self.spark.sql(difference(change, "spark")), "difference")
         counts = _counted(found, ACTION)
         soft = job.soft_deletes
         put = found if soft else found.where(f"{ACTION} <> 'delete'")
         metrics = {
-            "numSourceRows": rows.count(),
+            "numSourceRows": job.rows if job.rows is not None else rows.count(),
             "numTargetRowsInserted": counts.get("insert", 0),
             "numTargetRowsUpdated": counts.get("update", 0) + (counts.get("delete", 0) if soft else 0),
             "numTargetRowsDeleted": 0 if soft else counts.get("delete", 0),
@@ -82,8 +91,8 @@ class Rewriter:
     def apply_versions(self, changes: DataFrame, snapshot: LogSnapshot) -> Change:
         """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`; ``changes`` is buffered."""
         identity = (*self.job.key, VALID_FROM)
-        near, target = self._near(changes, snapshot)
-        found = _counted(changes.join(_keys(target, identity), on=list(identity), how="left_semi"), CHANGE_COLUMN)
+        near = self.near(changes, snapshot)
+        found = _counted(changes.join(keys_of(near.rows, identity), on=list(identity), how="left_semi"), CHANGE_COLUMN)
         puts = _counted(changes, CHANGE_COLUMN).get("put", 0)
         metrics = {
             "numTargetRowsInserted": puts - found.get("put", 0),
@@ -109,7 +118,7 @@ class Rewriter:
         put: DataFrame,
         gone: DataFrame | None,
         identity: Sequence[str],
-        near: Sequence[Action],
+        near: Near,
         snapshot: LogSnapshot,
         metrics: Mapping[str, int],
     ) -> Change:
@@ -119,39 +128,55 @@ class Rewriter:
             return Change("MERGE", None, metrics=metrics)
         if gone is None:
             return Change("MERGE", in_table_order(put, snapshot), metrics=metrics)
-        wanted = touched(near, self._bounds(gone, snapshot))
+        return replace(self.replaced(put, gone, identity, near, snapshot), metrics=metrics)
+
+    def near(self, rows: DataFrame, snapshot: LogSnapshot) -> Near:
+        """What the table has under the keys of ``rows``, and maybe more."""
+        wanted = touched(snapshot.files, self.bounds_of_batch(rows, snapshot))
+        target, _ = rows_of(self.spark, self.location, snapshot, wanted)
+        return Near(wanted, target)
+
+    def replaced(
+        self, put: DataFrame, gone: DataFrame, identity: Sequence[str], near: Near, snapshot: LogSnapshot
+    ) -> Change:
+        """As :meth:`_replaced`, with rows that go. Files that may hold one of them are written anew."""
+        wanted = touched(near.files, self.bounds(gone, snapshot))
         target, removed = rows_of(self.spark, self.location, snapshot, wanted)
-        kept = target.join(_keys(gone, identity), on=list(identity), how="left_anti")
+        kept = target.join(keys_of(gone, identity), on=list(identity), how="left_anti")
+        put = self.with_foreign(put, target, identity, snapshot)
+        return Change("MERGE", in_table_order(kept, snapshot).unionAll(in_table_order(put, snapshot)), removed)
+
+    def with_foreign(
+        self, put: DataFrame, target: DataFrame, identity: Sequence[str], snapshot: LogSnapshot
+    ) -> DataFrame:
+        """``put`` with the values that ``target`` has in columns that are not the job's."""
         ours = {column.name for column in self.job.columns}
         foreign = [name for name in table_columns(snapshot) if name not in ours]
-        if foreign:
-            put = put.join(_keys(target, (*identity, *foreign)), on=list(identity), how="left")
-        rows = in_table_order(kept, snapshot).unionAll(in_table_order(put, snapshot))
-        return Change("MERGE", rows, removed, metrics)
+        return put.join(keys_of(target, (*identity, *foreign)), on=list(identity), how="left") if foreign else put
 
-    def _near(self, rows: DataFrame, snapshot: LogSnapshot) -> tuple[tuple[Action, ...], DataFrame]:
-        """The files that may hold a row with a key of ``rows``, and at least their rows."""
-        wanted = touched(snapshot.files, self._bounds(rows, snapshot))
-        target, _ = rows_of(self.spark, self.location, snapshot, wanted)
-        return wanted, target
+    def bounds_of_batch(self, rows: DataFrame, snapshot: LogSnapshot) -> Bounds:
+        """As :meth:`bounds`, or those that staging has counted: no row that follows from a batch has another key."""
+        known = self.job.key_bounds
+        if known is None:
+            return self.bounds(rows, snapshot)
+        return _values({column: known[column.name] for column in self._comparable_keys() if column.name in known})
 
-    def _bounds(self, rows: DataFrame, snapshot: LogSnapshot) -> Bounds:
+    def bounds(self, rows: DataFrame, snapshot: LogSnapshot) -> Bounds:
         """Of the key columns whose statistics can be compared exactly; empty for an empty batch."""
         from pyspark.sql import functions as f
 
-        keys = [column for column in self.job.columns if column.name in self.job.key and _is_comparable(column)]
+        keys = self._comparable_keys()
         if not keys or not snapshot.files:
             return {}
         ends = [end(quoted(column.name)).cast("string") for column in keys for end in (f.min, f.max)]
         row = rows.agg(*(end.alias(f"v{at}") for at, end in enumerate(ends))).collect()[0]
         found = {column: (row[2 * at], row[2 * at + 1]) for at, column in enumerate(keys)}
-        return {
-            column.name: (_value(low, column), _value(high, column))
-            for column, (low, high) in found.items()
-            if low is not None
-        }
+        return _values({column: ends for column, ends in found.items() if ends[0] is not None})
 
-    def _buffered(self, frame: DataFrame, name: str) -> DataFrame:
+    def _comparable_keys(self) -> list[Column]:
+        return [column for column in self.job.columns if column.name in self.job.key and _is_comparable(column)]
+
+    def buffered(self, frame: DataFrame, name: str) -> DataFrame:
         return buffered(frame, f"{self.job.record.table}-{self.job.record.seq}-{name}", self.scratch)
 
 
@@ -193,6 +218,10 @@ def _is_comparable(column: Column) -> bool:
     return column.type in (*_INTEGERS, types.DATE) or isinstance(column.type, types.Decimal)
 
 
+def _values(ends: Mapping[Column, tuple[str, str]]) -> Bounds:
+    return {column.name: (_value(low, column), _value(high, column)) for column, (low, high) in ends.items()}
+
+
 def _value(text: str, column: Column) -> Any:
     """As statistics write it; dates are text there, and sort as such."""
     if column.type in _INTEGERS:
@@ -200,7 +229,7 @@ def _value(text: str, column: Column) -> Any:
     return text if column.type == types.DATE else Decimal(text)
 
 
-def _keys(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+def keys_of(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     return frame.select(*map(quoted, names))
 
 

@@ -9,7 +9,6 @@ reader sees them, VACUUM removes them.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -31,11 +30,11 @@ def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFra
     frame.write.format("delta").mode("append").save(shadow.spark_path)
     added = [action["add"] for action in replay.commits_after(shadow, 0) if "add" in action]
     _forget(shadow)
-    return [{**add, "path": f"{name}/{add['path']}"} for add in added if _rows(add)]
+    return [{**add, "path": f"{name}/{add['path']}"} for add in added if actions.counted_rows(add)]
 
 
 def rows(added: Iterable[Action]) -> int:
-    return sum(_rows(add) for add in added)
+    return sum(actions.counted_rows(add) for add in added)
 
 
 _PROTOCOL = {
@@ -57,10 +56,6 @@ def _own(metadata: Mapping[str, Any]) -> Action:
     """The real table's schema and partitions, and of its properties only what says which statistics to write."""
     kept = {name: value for name, value in metadata["configuration"].items() if name in _STATISTICS}
     return {**metadata, "id": str(uuid.uuid4()), "configuration": kept}
-
-
-def _rows(add: Action) -> int:
-    return int(json.loads(add["stats"])["numRecords"])
 
 
 def _forget(shadow: TableLocation) -> None:

@@ -13,6 +13,7 @@ from flowctl.errors import StateConflict, StoppedByPolicy, TableError
 from flowctl.model.table_info import Column, TableInfo
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -37,7 +38,7 @@ def prepare(spark: SparkSession, location: TableLocation, job: WriteJob) -> str:
             except Exception as error:  # noqa: BLE001 - raised below unless the table is as it should be
                 failure = failure or error
     after = _info(location, job)
-    if after is not None and (job.replace or job.mode == "truncate" or not _missing(after, job.columns)):
+    if after is not None and (job.replaces_content or not _missing(after, job.columns)):
         check(location, job, after)
         _read_log(spark, location)
         return after.identity
@@ -84,11 +85,8 @@ def _missing(info: TableInfo, columns: Sequence[Column]) -> list[str]:
     return [f'"{column.name}" {column.type}' for column in columns if have.get(column.name) != column.type]
 
 
-def has_other_columns(location: TableLocation, columns: Sequence[Column]) -> bool:
+def has_other_columns(table: DeltaTable, columns: Sequence[Column]) -> bool:
     """Whether replacing the content must replace the schema too (a full refresh after a changed type)."""
-    table = log.open_table(location)
-    if table is None:
-        return False
     from flowctl.connectors.delta.types import columns_of
 
     have = {column.name: column.type for column in columns_of(table.schema().to_json())}
@@ -103,12 +101,6 @@ def overwrite_with_schema(location: TableLocation, frame: DataFrame, job: WriteJ
     elif job.layout.cluster_by:
         writer = writer.clusterBy(*job.layout.cluster_by)
     writer.save(location.spark_path)
-
-
-def is_empty(location: TableLocation) -> bool:
-    """Whether the table has no files: it was just made, or all of its rows are gone."""
-    table = log.open_table(location)
-    return table is not None and not table.file_uris()
 
 
 def column_names(location: TableLocation) -> list[str]:

@@ -16,7 +16,7 @@ from flowctl.connectors.base import Capabilities, CommitLookup, Scratch, WriteJo
 from flowctl.connectors.delta import history, log, statements, transaction, void
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
-from flowctl.connectors.delta.writers import Numbered, Writer, writer_for
+from flowctl.connectors.delta.writers import Numbered, Writer, writer_for, writer_of
 from flowctl.errors import FlowctlError, StateConflict
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
@@ -25,6 +25,7 @@ from flowctl.spec.spec import Layout
 from flowctl.spec.storage import Storage
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
 Name = TypeVar("Name")
@@ -50,6 +51,11 @@ class DeltaTarget:
     def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
         return _at_once(self._newest, {lookup.table: lookup for lookup in lookups})
 
+    def described_and_committed(
+        self, lookups: Sequence[CommitLookup]
+    ) -> Mapping[str, tuple[TableInfo | None, Commit | None]]:
+        return _at_once(self._both, {lookup.table: lookup for lookup in lookups})
+
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         return [statements.create_table(self._location(object).identifier, columns, layout)]
 
@@ -71,7 +77,7 @@ class DeltaTarget:
         app = log.app_id(job.record.lineage, job.record.table)
         done = transaction.read_back(location, app, job.record.record())
         if done is None:
-            writer = writer_for(spark, self._scratch)
+            writer = writer_of(spark, self._scratch, location, job)
             record = replace(job.record, target_id=writer.prepare(location, job))
             done = self._commit(spark, writer, location, frame, replace(job, record=record))
             log.keep_copy(location, app, done)
@@ -120,11 +126,17 @@ class DeltaTarget:
         return log.table_info(object, table) if table is not None else None
 
     def _newest(self, lookup: CommitLookup) -> Commit | None:
-        location = self._location(lookup.object)
-        table = log.open_table(location)
-        return (
-            log.newest_commit(location, table, log.app_id(lookup.lineage, lookup.table)) if table is not None else None
-        )
+        table = log.open_table(self._location(lookup.object))
+        return self._newest_in(table, lookup) if table is not None else None
+
+    def _both(self, lookup: CommitLookup) -> tuple[TableInfo | None, Commit | None]:
+        table = log.open_table(self._location(lookup.object))
+        if table is None:
+            return None, None
+        return log.table_info(lookup.object, table), self._newest_in(table, lookup)
+
+    def _newest_in(self, table: DeltaTable, lookup: CommitLookup) -> Commit | None:
+        return log.newest_commit(self._location(lookup.object), table, log.app_id(lookup.lineage, lookup.table))
 
 
 def _at_once(ask: Callable[[Question], Answer], questions: Mapping[Name, Question]) -> dict[Name, Answer]:

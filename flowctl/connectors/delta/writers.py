@@ -10,9 +10,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl.connectors.base import Scratch, WriteJob
-from flowctl.connectors.delta import batch, log, log_writer, statements, tables, transaction
+from flowctl.connectors.delta import (
+    batch,
+    log,
+    log_writer,
+    parquet_files,
+    plain,
+    shadow,
+    statements,
+    tables,
+    transaction,
+)
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.connectors.delta.log_writer import WriteFiles
+from flowctl.connectors.delta.marking import Marker
 from flowctl.connectors.delta.replay import LogSnapshot
 from flowctl.connectors.delta.rewriting import Rewriter
 from flowctl.connectors.engine import has_jvm, reachable
@@ -26,6 +38,7 @@ if TYPE_CHECKING:
 
 #: Session settings for all tables that Spark makes.
 _TABLE_DEFAULTS = "spark.databricks.delta.properties.defaults."
+_FILE_SIZES = {"spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled"}
 
 
 @dataclass(frozen=True)
@@ -61,11 +74,30 @@ class Writer(Protocol):
 
 
 def writer_for(spark: SparkSession, scratch: Scratch | None) -> Writer:
+    """The one that can do everything that the engine can."""
     if has_jvm(spark):
         return SparkWriter(spark)
+    return LogWriter(spark, _there(scratch), shadow.written)
+
+
+def writer_of(spark: SparkSession, scratch: Scratch | None, location: TableLocation, job: WriteJob) -> Writer:
+    """The one that commits ``job`` soonest. Delta works a table's state out with queries before it writes, even where
+    nothing is to be compared: for a small batch that takes longer than its file."""
+    if has_jvm(spark) and plain.is_plain(location, job) and not _is_told_how(spark):
+        return LogWriter(spark, _there(scratch), parquet_files.written, Marker)
+    return writer_for(spark, scratch)
+
+
+def _there(scratch: Scratch | None) -> Scratch:
     if scratch is None:
         raise FlowctlError("a Delta target was opened without a buffer", hint="Only apply can write it")
-    return LogWriter(spark, scratch)
+    return scratch
+
+
+def _is_told_how(spark: SparkSession) -> bool:
+    """Whether the user has settings for what Delta makes of a write."""
+    told = spark.conf.getAll
+    return any(name.startswith(_TABLE_DEFAULTS) or (name in _FILE_SIZES and told[name] != "false") for name in told)
 
 
 @dataclass(frozen=True)
@@ -82,15 +114,11 @@ class SparkWriter:
             list(job.statements) == planned
             and not job.layout.cluster_by
             and log.open_table(location) is None
-            and not self._has_defaults
+            and not _is_told_how(self.spark)
         ):
             log_writer.create(location, job)
             job = replace(job, statements=())
         return tables.prepare(self.spark, location, job)
-
-    @property
-    def _has_defaults(self) -> bool:
-        return any(name.startswith(_TABLE_DEFAULTS) for name in self.spark.conf.getAll)
 
     def ensure(self, location: TableLocation, side: WriteJob) -> None:
         self._run(statements.create_table(location.identifier, side.columns, side.layout))
@@ -128,13 +156,14 @@ class SparkWriter:
     def _statement(self, location: TableLocation, frame: DataFrame, view: str, job: WriteJob) -> Callable[[], object]:
         """The one data statement of append, truncate and merge, ready to run."""
         table, present = location.identifier, frame.columns
-        replaces = job.replace or job.mode == "truncate"
-        if replaces and tables.has_other_columns(location, job.columns):
+        only_adds = job.mode == "append" and not job.replace
+        now = None if only_adds else log.open_table(location)
+        if now is not None and job.replaces_content and tables.has_other_columns(now, job.columns):
             return lambda: tables.overwrite_with_schema(location, batch.alive(frame, job.columns), job)
-        if job.mode == "append" or tables.is_empty(location):
+        if only_adds or (now is not None and not now.file_uris()):
             # Where there is nothing to replace or to compare with, Delta would look for it all the same.
             sql = statements.insert(table, view, job.columns, present)
-        elif replaces:
+        elif job.replaces_content:
             sql = statements.overwrite(table, view, job.columns, present)
         else:
             sql = statements.merge(location, view, job, present, batch.key_bounds(frame, job))
@@ -146,10 +175,12 @@ class SparkWriter:
 
 @dataclass(frozen=True)
 class LogWriter:
-    """Any engine that writes Delta's files; the commits are flowctl's own."""
+    """Any engine that can write files; the commits are flowctl's own."""
 
     spark: SparkSession
     scratch: Scratch
+    write_files: WriteFiles
+    rewriter: type[Rewriter] = Rewriter
 
     def prepare(self, location: TableLocation, job: WriteJob) -> str:
         if not has_jvm(self.spark) and not reachable(location.url):
@@ -161,40 +192,37 @@ class LogWriter:
         log_writer.made(location, side)
 
     def put(self, location: TableLocation, number: Numbered, frame: DataFrame, job: WriteJob) -> LoggedCommit:
-        rewriter = Rewriter(self.spark, location, self.scratch, job)
+        rewriter = self.rewriter(self.spark, location, self.scratch, job)
 
         def work_out(snapshot: LogSnapshot) -> log_writer.Change:
-            if job.replace or job.mode == "truncate":
+            if job.replaces_content:
                 return rewriter.overwrite(frame, snapshot)
             if job.mode == "append":
                 return rewriter.append(frame, snapshot)
             return rewriter.merge(frame, snapshot)
 
-        return log_writer.commit(location, number.app, job, number.record, work_out)
+        return self._commit(location, number, job, work_out)
 
     def apply_versions(
         self, location: TableLocation, number: Numbered, changes: DataFrame, job: WriteJob
     ) -> LoggedCommit:
-        rewriter = Rewriter(self.spark, location, self.scratch, job)
-        return log_writer.commit(
-            location,
-            number.app,
-            job,
-            number.record,
-            lambda snapshot: rewriter.apply_versions(changes, snapshot),
-        )
+        rewriter = self.rewriter(self.spark, location, self.scratch, job)
+        return self._commit(location, number, job, lambda snapshot: rewriter.apply_versions(changes, snapshot))
 
     def replace_where(
         self, location: TableLocation, number: Numbered, condition: str, frame: DataFrame, side: WriteJob
     ) -> LoggedCommit:
-        rewriter = Rewriter(self.spark, location, self.scratch, side)
-        return log_writer.commit(
-            location,
-            number.app,
-            side,
-            number.record,
-            lambda snapshot: rewriter.replace_where(condition, frame, snapshot),
-        )
+        rewriter = self.rewriter(self.spark, location, self.scratch, side)
+        return self._commit(location, number, side, lambda snapshot: rewriter.replace_where(condition, frame, snapshot))
+
+    def _commit(
+        self,
+        location: TableLocation,
+        number: Numbered,
+        job: WriteJob,
+        work_out: Callable[[LogSnapshot], log_writer.Change],
+    ) -> LoggedCommit:
+        return log_writer.commit(location, number.app, job, number.record, work_out, self.write_files)
 
 
 def side_job(job: WriteJob, columns: Sequence[Column]) -> WriteJob:

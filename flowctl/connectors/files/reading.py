@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import ReadRequest, Relation
@@ -51,6 +51,9 @@ class FilesSnapshot:
         rows = whole.where(self.relation.where) if self.relation.where else whole
         here = {column.name: column for column in asked}
         return rows.select(*[_delivered(column, here.get(column.name)) for column in request.columns])
+
+    def is_empty(self, request: ReadRequest) -> bool:
+        return bool(self.frame(replace(request, columns=request.columns[:1])).isEmpty())
 
     def _files(self, interval: Interval | None) -> tuple[FileStamp, ...]:
         """Those of the interval, still as they were planned; all that are there now without one."""

@@ -144,6 +144,8 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
         return TableError(message, hint=f"GRANT what is missing to {client.user}")
     if state.startswith(("08", "53", "57P", "40", "55P03", "25P03")) or _is_connection_failure(error, state):
         return TransientError(message, hint="Check that the server is up and can be reached")
+    if "invalid snapshot identifier" in message:
+        return TransientError(f"{message}: it was lost with the connection that held it", hint="It starts again")
     return TableError(message, hint=f"SQLSTATE {state}" if state else "")
 
 

@@ -113,7 +113,7 @@ def _copier(
             {"transaction": pa.array([transaction], pa.int64()), "rows": pa.array([rows], pa.int64())}
         )
 
-    def as_csv(batch: Any) -> Any:
+    def as_csv(batch: Any) -> bytes:
         import pyarrow as pa
         import pyarrow.csv as csv
 

@@ -52,6 +52,13 @@ class PostgresSnapshot:
             case _:
                 assert_never(self.reader)
 
+    def is_empty(self, request: ReadRequest) -> bool:
+        rows = from_clause(self.relation, between(request.interval, self.info))
+        with self.client.connect() as connection:
+            for statement in ("BEGIN", *self.held.init_statements()):
+                connection.execute(statement)
+            return connection.execute(f"SELECT FROM {rows} LIMIT 1").fetchone() is None
+
     def _found(self, name: str) -> Column:
         found = self.info.column(name)
         if found is None:

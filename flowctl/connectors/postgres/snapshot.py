@@ -60,19 +60,17 @@ class HeldSnapshot:
     leaves: tuple[Leaf, ...]
     block_size: int
 
-    def init_statement(self) -> str:
-        """What every reading connection runs first. The JDBC driver has begun a transaction by then, because the
-        fetch size is not 0."""
+    def init_statements(self) -> list[str]:
+        """What every reading connection runs first in its transaction. The JDBC driver has begun one by itself,
+        because the fetch size is not 0."""
         settings = dict(READER_SETTINGS)
         if self.server_version >= _TRANSACTION_TIMEOUT_SINCE:
             settings["transaction_timeout"] = "0"
-        return "; ".join(
-            [
-                "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY",
-                f"SET TRANSACTION SNAPSHOT {text_literal(self.id)}",
-                *(f"SET {name} = {text_literal(value)}" for name, value in settings.items()),
-            ]
-        )
+        return [
+            "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            f"SET TRANSACTION SNAPSHOT {text_literal(self.id)}",
+            *(f"SET {name} = {text_literal(value)}" for name, value in settings.items()),
+        ]
 
     def assertion(self) -> str:
         """True inside this snapshot, an error elsewhere. Only when the query runs: the planner must not know it."""

@@ -129,6 +129,12 @@ class SqliteCapture:
             total += len(rows)
         return total
 
+    def is_empty(self, request: ReadRequest) -> bool:
+        condition = between(request)
+        prepare(self.connection, *condition.compared)
+        rows = f"SELECT 1 FROM {from_clause(self.relation, condition)} LIMIT 1"
+        return self.connection.execute(rows, condition.parameters).fetchone() is None
+
     def _array(self, values: Sequence[Any], column: Column) -> Any:
         try:
             return to_arrow(values, column.type)

@@ -1,0 +1,89 @@
+"""Which rows of a file are no longer there: deletion vectors, read and written without an engine.
+
+Source: Delta protocol, *Deletion Vectors*: a 64-bit roaring bitmap of row numbers, in its portable form behind a magic
+number; several lie in one file, each with its size before and its checksum after it.
+"""
+
+from __future__ import annotations
+
+import base64
+import string
+import struct
+import uuid
+import zlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.errors import TableError
+
+if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
+#: ``storageType``, ``pathOrInlineDv``, ``offset``, ``sizeInBytes`` and ``cardinality``.
+Descriptor = Mapping[str, Any]
+
+_MAGIC = struct.pack("<I", 1681511377)
+_FILE_VERSION = b"\x01"
+#: Python's base85 with the digits of Z85.
+_PYTHON = string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~"
+_Z85 = string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#"
+_TO_Z85, _FROM_Z85 = str.maketrans(_PYTHON, _Z85), str.maketrans(_Z85, _PYTHON)
+_UUID_DIGITS = 20
+
+
+def read(location: TableLocation, descriptor: Descriptor) -> BitMap64:
+    """The numbers of the rows that are gone; :class:`TableError` when they cannot be told."""
+    from pyroaring import BitMap64
+
+    size = int(descriptor["sizeInBytes"])
+    if descriptor["storageType"] == "i":
+        data = _decoded(descriptor["pathOrInlineDv"])[:size]
+    else:
+        path, start = _path(location, descriptor), int(descriptor.get("offset") or 0)
+        stored = location.file_system().cat_file(path, start=start, end=start + 4 + size + 4)
+        length, data, checksum = stored[:4], stored[4 : 4 + size], stored[4 + size :]
+        if length != struct.pack(">I", size) or checksum != struct.pack(">I", zlib.crc32(data)):
+            raise TableError(f"{path} is damaged: a deletion vector's size or checksum is another", hint="Restore it")
+    if data[:4] != _MAGIC:
+        raise TableError(
+            f"{location.url} has a deletion vector of a format that flowctl does not know",
+            hint="REORG TABLE … APPLY (PURGE) writes its files anew without",
+        )
+    found = BitMap64.deserialize(data[4:])
+    if len(found) != int(descriptor["cardinality"]):
+        raise TableError(f"{location.url} has a deletion vector with {len(found):,} rows, its log says another number")
+    return found
+
+
+def written(location: TableLocation, vectors: Mapping[str, BitMap64]) -> dict[str, Descriptor]:
+    """Writes them into one new file, which no reader sees yet; their descriptors by the same names."""
+    name = uuid.uuid4()
+    content = bytearray(_FILE_VERSION)
+    found: dict[str, Descriptor] = {}
+    for path, rows in vectors.items():
+        data = _MAGIC + rows.serialize()
+        found[path] = {
+            "storageType": "u",
+            "pathOrInlineDv": base64.b85encode(name.bytes).decode().translate(_TO_Z85),
+            "offset": len(content),
+            "sizeInBytes": len(data),
+            "cardinality": len(rows),
+        }
+        content += struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+    location.file_system().pipe_file(f"{location.url}/deletion_vector_{name}.bin", bytes(content))
+    return found
+
+
+def _path(location: TableLocation, descriptor: Descriptor) -> str:
+    where = str(descriptor["pathOrInlineDv"])
+    if descriptor["storageType"] == "p":
+        return unquote(where)
+    prefix, digits = where[:-_UUID_DIGITS], where[-_UUID_DIGITS:]
+    folder = f"{location.url}/{prefix}" if prefix else location.url
+    return f"{folder}/deletion_vector_{uuid.UUID(bytes=_decoded(digits))}.bin"
+
+
+def _decoded(digits: str) -> bytes:
+    return base64.b85decode(digits.translate(_FROM_Z85))

@@ -1,0 +1,152 @@
+"""New rows as Parquet files that Spark writes without Delta: the ``add`` actions come from the files' footers.
+
+Delta's own write first works out the table's state with a query or two: for a small batch that takes several times as
+long as its file. Statistics are those of the Delta protocol (*Per-file Statistics*): at most what the footer says,
+rounded outwards where Delta keeps less. A column without any is read more often, never less.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from flowctl.connectors.delta import actions
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.replay import Action
+from flowctl.connectors.delta.types import columns_of
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+    from pyspark.sql import DataFrame
+
+#: As many characters of a text as Delta keeps.
+_PREFIX = 32
+#: Sorts after every text that has a prefix in common.
+_LAST = "\U0010ffff"
+_INDEXED_BY_DEFAULT = 32
+_NO_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+
+
+def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
+    """Writes ``frame``, whose columns are those of ``metadata``, and returns the ``add`` actions for ``location``, a
+    table without partitions."""
+    folder = f"flowctl-{uuid.uuid4().hex}"
+    writer = frame.write.option(_NO_MARKER, "false")
+    if codec := metadata["configuration"].get("delta.parquet.compression.codec"):
+        writer = writer.option("compression", codec)
+    writer.parquet(f"{location.spark_path}/{folder}")
+    return list(_added(location, folder, _indexed(metadata)))
+
+
+def _added(location: TableLocation, folder: str, indexed: list[str]) -> Iterator[Action]:
+    import pyarrow.parquet as pq
+
+    system = location.file_system()
+    for entry in sorted(system.ls(f"{location.url}/{folder}", detail=True), key=lambda entry: str(entry["name"])):
+        name = str(entry["name"]).rpartition("/")[2]
+        if not name.endswith(".parquet") or name.startswith((".", "_")):
+            continue
+        with system.open(entry["name"], "rb") as file:
+            footer = pq.read_metadata(file)
+        if footer.num_rows:
+            yield {
+                "path": f"{folder}/{quote(name)}",
+                "partitionValues": {},
+                "size": int(entry["size"]),
+                "modificationTime": actions.now(),
+                "dataChange": True,
+                "stats": statistics(footer, indexed),
+            }
+
+
+def _indexed(metadata: Mapping[str, Any]) -> list[str]:
+    """The columns that the table wants statistics for, as its properties say."""
+    configuration = metadata["configuration"]
+    if listed := configuration.get("delta.dataSkippingStatsColumns"):
+        return [name.strip("`").replace("``", "`") for name in re.findall(r"`(?:[^`]|``)+`|[^,`]+", listed)]
+    first = int(configuration.get("delta.dataSkippingNumIndexedCols", _INDEXED_BY_DEFAULT))
+    names = [column.name for column in columns_of(metadata["schemaString"])]
+    return names if first < 0 else names[:first]
+
+
+def statistics(footer: pq.FileMetaData, indexed: list[str]) -> str:
+    """The ``stats`` of an ``add`` action, JSON as text: rows, and of each column nulls and ends as far as known."""
+    smallest, largest, nulls = {}, {}, {}
+    for at in range(footer.num_columns):
+        chunks = [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
+        name = chunks[0].path_in_schema
+        found = [chunk.statistics for chunk in chunks]
+        # A dot may be part of a name or lead into a struct: not worth telling apart.
+        if name not in indexed or "." in name or any(one is None or not one.has_null_count for one in found):
+            continue
+        nulls[name] = str(sum(one.null_count for one in found))
+        low, high = _ends([one for one in found if one.num_values])
+        if low is not None and high is not None:
+            smallest[name], largest[name] = low, high
+    parts = {"minValues": _object(smallest), "maxValues": _object(largest), "nullCount": _object(nulls)}
+    return _object({"numRecords": str(footer.num_rows), **parts, "tightBounds": "true"})
+
+
+def _object(values: Mapping[str, str]) -> str:
+    """``values`` are JSON already: no float stands between a decimal and its digits."""
+    return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in values.items()) + "}"
+
+
+def _ends(filled: Sequence[pq.Statistics]) -> tuple[str | None, str | None]:
+    """Of row groups that have values at all."""
+    if not filled or not all(one.has_min_max for one in filled):
+        return None, None
+    try:
+        return _low(min(one.min for one in filled)), _high(max(one.max for one in filled))
+    except (ValueError, OverflowError):  # a date that Python does not have
+        return None, None
+
+
+def _low(value: Any) -> str | None:
+    match value:
+        case str():
+            return json.dumps(value[:_PREFIX])
+        case dt.datetime():
+            return _moment(value.replace(microsecond=value.microsecond // 1000 * 1000))
+        case _:
+            return _exact(value)
+
+
+def _high(value: Any) -> str | None:
+    match value:
+        case str():
+            if len(value) <= _PREFIX:
+                return json.dumps(value)
+            return json.dumps(value[:_PREFIX] + _LAST) if value[_PREFIX] != _LAST else None
+        case dt.datetime():
+            whole = value.replace(microsecond=value.microsecond // 1000 * 1000)
+            return _moment(whole if whole == value else whole + dt.timedelta(milliseconds=1))
+        case _:
+            return _exact(value)
+
+
+def _exact(value: Any) -> str | None:
+    """None for types whose ends Delta does not compare, or not as Parquet does: booleans, bytes, floats."""
+    match value:
+        case bool():
+            return None
+        case int():
+            return str(value)
+        case Decimal():
+            return format(value, "f")
+        case dt.date():
+            return json.dumps(value.isoformat())
+        case _:
+            return None
+
+
+def _moment(value: dt.datetime) -> str:
+    """Milliseconds; with a zone where the column has one."""
+    text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    return json.dumps(f"{text}Z" if value.tzinfo is not None else text)
