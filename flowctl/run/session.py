@@ -236,8 +236,16 @@ def _client(url: str, conf: Mapping[str, str]) -> Iterator[Engine]:
             with suppress(Exception):
                 engine.interrupt_all()
             for session in engine.sessions():
-                with suppress(Exception):
-                    session.stop()
+                stop_client(session)
+
+
+def stop_client(session: SparkSession) -> None:
+    """Ends a session of a Spark Connect server, and all that its finaliser would still do. pyspark's closes the client
+    once more, whenever the garbage collector comes by: it ends the threads that all sessions of this process share, and
+    when it comes by while one of them is being given work, it waits for a lock of its own for ever."""
+    with suppress(Exception):
+        session.stop()
+    session.client.close = lambda: None
 
 
 def _apply(session: SparkSession, conf: Mapping[str, str]) -> None:

@@ -15,6 +15,7 @@ from flowctl.connectors.base import Connector, ReadRequest
 from flowctl.connectors.engine import ENGINE_KEY, SAIL
 from flowctl.errors import TableError, TransientError
 from flowctl.run import sail
+from flowctl.run.session import stop_client
 from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import opened, spark_rows, table
 
@@ -37,7 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         try:
             yield session
         finally:
-            session.stop()
+            stop_client(session)
 
 
 @pytest.fixture

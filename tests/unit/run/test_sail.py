@@ -30,6 +30,25 @@ with open_engine(SparkSettings("sail"), [], {}, "small") as engine:
         print(error.message, flush=True)
 """
 
+#: Two engines, the first of which ends; its session is collected while the second one's threads are at work.
+COLLECT = """
+import gc
+from flowctl.run.session import open_engine
+from flowctl.spec.spec import SparkSettings
+from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator as Results
+with open_engine(SparkSettings("sail"), [], {}, "small") as second:
+    with open_engine(SparkSettings("sail"), [], {}, "small") as first:
+        first.spark.range(3).count()
+    second.spark.range(3).count()
+    threads = Results._release_thread_pool_instance
+    assert threads is not None
+    with threads._shutdown_lock:
+        del first
+        gc.collect()
+    assert Results._release_thread_pool_instance is threads
+    print(second.spark.range(3).count())
+"""
+
 
 def opened() -> tuple[subprocess.Popen[str], int]:
     """A process that has opened Sail, in a group of its own, and Sail's process id."""
@@ -57,6 +76,11 @@ def test_it_ends_with_a_run_that_is_killed() -> None:
     while Path(f"/proc/{server}/cmdline").exists() and Path(f"/proc/{server}/cmdline").read_bytes():
         assert time.monotonic() < until, "Sail's process is still there"
         time.sleep(0.05)
+
+
+def test_a_session_that_has_ended_leaves_the_threads_of_others_alone() -> None:
+    told = subprocess.run([sys.executable, "-c", COLLECT], capture_output=True, text=True, timeout=60)
+    assert (told.stdout, told.returncode) == ("3\n", 0), told.stderr
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
