@@ -235,6 +235,7 @@ def _versions(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
         operation=OP_COLUMN,
         detected=DETECTED_COLUMN,
         now=dialects.moment(job.at, tx.dialect) if job.at else None,
+        first=arrival == 1 and not tx.fetch(f"SELECT 1 FROM {dialects.table(job.object.parts, tx.dialect)} LIMIT 1"),
     )
     added = scd2.observations(change, tx.dialect)
     tx.execute(f"INSERT INTO {dialects.table(observed, tx.dialect)} ({names}) {added}")

@@ -37,6 +37,8 @@ VALID_FROM, VALID_TO, IS_CURRENT, ROW_HASH = "valid_from", "valid_to", "is_curre
 CHANGE_COLUMN = "_flowctl_change"
 EVENT_AT, DELETED, DETECTED, ARRIVAL = "_event_at", "_deleted", "_detected", "_arrival"
 OBSERVED_SUFFIX = "__observed"
+#: A frame that takes in the rows of the same event time.
+_UP_TO_HERE = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class Versioning:
     """One batch of history. ``target``, ``batch`` and ``observed`` are name parts; ``columns`` all columns of the
     target in order; ``arrival`` the batch's arrival number. ``operation`` and ``detected`` name the batch's columns.
     ``now`` says that rows of this event time cannot be followed by earlier ones; it is a literal in PostgreSQL's
-    dialect (:func:`dialects.moment`), or text where timestamps are text."""
+    dialect (:func:`dialects.moment`), or text where timestamps are text. ``first`` says that neither target nor sidecar
+    has a row before the batch's own: then the batch alone tells the history."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]
@@ -56,6 +59,7 @@ class Versioning:
     operation: str
     detected: str
     now: str | None = None
+    first: bool = False
 
 
 def observed_columns(columns: Sequence[Column], key: Sequence[str]) -> tuple[Column, ...]:
@@ -82,74 +86,108 @@ def observations(change: Versioning, dialect: Dialect) -> str:
     Keys for which the batch says nothing new are left out: each of its rows is there already and counts, with nothing
     since that its second arrival would cancel or restore; or is a row of ``now`` that equals the current version. So
     a batch read again adds nothing, and a table read in full every day does not grow its sidecar every day.
+
+    No correlated subqueries, here and below: SQLite, and now and then PostgreSQL, run them for every row. No DISTINCT:
+    without statistics PostgreSQL 15 takes quadratic time for a parallel one, not for GROUP BY. A CROSS JOIN with
+    a condition is any other engine's JOIN: SQLite then keeps the order, and looks the few keys up for each row.
     """
-    detected = f"COALESCE(s.{_q(change.detected)}, FALSE)" if change.detected in change.batch_columns else "FALSE"
-    deleted = f"(s.{_q(change.operation)} = 'D')"
-    row_hash = f"CASE WHEN {deleted} THEN NULL ELSE s.{_q(ROW_HASH)} END"
-    return _render(
-        f"""
+    deleted, detected, row_hash = _deleted(change), _detected(change), _observed_hash(change)
+    added = f"""
         SELECT {_list("s", change.key)}, s.{_q(VALID_FROM)} AS {_q(EVENT_AT)}, {row_hash} AS {_q(ROW_HASH)},
                {deleted} AS {_q(DELETED)}, {detected} AS {_q(DETECTED)}, {change.arrival} AS {_q(ARRIVAL)}
-        FROM {_t(change.batch)} AS s
-        JOIN (
-            SELECT DISTINCT {_list("s", change.key)} FROM {_t(change.batch)} AS s
-            WHERE NOT EXISTS (
-                SELECT 1 FROM {_t(change.observed)} AS o
-                WHERE {_equal("o", "s", change.key)} AND o.{_q(EVENT_AT)} = s.{_q(VALID_FROM)}
-                  AND o.{_q(DELETED)} = {deleted} AND o.{_q(DETECTED)} = {detected}
-                  AND COALESCE(o.{_q(ROW_HASH)}, '') = COALESCE({row_hash}, '')
-                  AND NOT EXISTS (
-                      SELECT 1 FROM {_t(change.observed)} AS p
-                      WHERE {_equal("p", "o", change.key)} AND p.{_q(ARRIVAL)} >= o.{_q(ARRIVAL)}
-                        AND ((p.{_q(EVENT_AT)} = o.{_q(EVENT_AT)} AND p.{_q(ARRIVAL)} > o.{_q(ARRIVAL)})
-                             OR (p.{_q(DETECTED)} AND p.{_q(EVENT_AT)} > o.{_q(EVENT_AT)})
-                             OR (o.{_q(DETECTED)} AND NOT p.{_q(DELETED)} AND p.{_q(EVENT_AT)} < o.{_q(EVENT_AT)}))))
-            {_unless_current(change, deleted)}
-        ) AS f ON {_equal("f", "s", change.key)}
-        """,
-        dialect,
-    )
+        FROM {_t(change.batch)} AS s"""
+    if change.first:
+        return _render(added, dialect)
+    news = f"{added} CROSS JOIN _flowctl_news AS f WHERE {_equal('f', 's', change.key)}"
+    return _render(f"{_news(change)} {news}", dialect)
 
 
-def _unless_current(change: Versioning, deleted: str) -> str:
-    if change.now is None:
-        return ""
+def _deleted(change: Versioning) -> str:
+    return f"(s.{_q(change.operation)} = 'D')"
+
+
+def _detected(change: Versioning) -> str:
+    return f"COALESCE(s.{_q(change.detected)}, FALSE)" if change.detected in change.batch_columns else "FALSE"
+
+
+def _observed_hash(change: Versioning) -> str:
+    return f"CASE WHEN {_deleted(change)} THEN NULL ELSE s.{_q(ROW_HASH)} END"
+
+
+def _news(change: Versioning) -> str:
+    """The keys for which the batch says something new, as ``_flowctl_news``."""
+    deleted, k = _deleted(change), change.key
+    by_key = f"PARTITION BY {_list('o', k)} ORDER BY o.{_q(EVENT_AT)}"
+    is_current, or_current = _unless_current(change, deleted)
     return f"""
-        AND NOT EXISTS (
-            SELECT 1 FROM {_t(change.target)} AS t
-            WHERE {_equal("t", "s", change.key)} AND t.{_q(IS_CURRENT)} AND t.{_q(ROW_HASH)} = s.{_q(ROW_HASH)}
-              AND NOT {deleted} AND s.{_q(VALID_FROM)} = {change.now} AND t.{_q(VALID_FROM)} <= {change.now})
-    """
+        WITH _flowctl_touched AS (
+            SELECT {_list("", k)} FROM {_t(change.batch)} GROUP BY {_list("", k)}
+        ), _flowctl_seen AS (
+            SELECT {_list("o", k)}, o.{_q(EVENT_AT)}, o.{_q(ROW_HASH)}, o.{_q(DELETED)}, o.{_q(DETECTED)},
+                   o.{_q(ARRIVAL)},
+                   ROW_NUMBER() OVER (PARTITION BY {_list("o", k)}, o.{_q(EVENT_AT)}
+                       ORDER BY o.{_q(ARRIVAL)} DESC) AS _place,
+                   MAX(CASE WHEN o.{_q(DETECTED)} THEN o.{_q(ARRIVAL)} ELSE 0 END) OVER (
+                       {by_key} DESC {_UP_TO_HERE}) AS _detected_after,
+                   MAX(CASE WHEN o.{_q(DELETED)} THEN 0 ELSE o.{_q(ARRIVAL)} END) OVER (
+                       {by_key} {_UP_TO_HERE}) AS _row_arrival
+            FROM {_t(change.observed)} AS o CROSS JOIN _flowctl_touched AS a WHERE {_equal("a", "o", k)}
+        ), _flowctl_standing AS (
+            SELECT {_list("o", (*k, EVENT_AT, DELETED, DETECTED))}, COALESCE(o.{_q(ROW_HASH)}, '') AS _state
+            FROM _flowctl_seen AS o
+            WHERE o._place = 1 AND (o.{_q(DELETED)} OR o._detected_after < o.{_q(ARRIVAL)})
+              AND NOT (o.{_q(DETECTED)} AND o._row_arrival >= o.{_q(ARRIVAL)})
+        ), _flowctl_news AS (
+            SELECT {_list("s", k)}
+            FROM {_t(change.batch)} AS s
+            LEFT JOIN _flowctl_standing AS o
+              ON {_equal("o", "s", k)} AND o.{_q(EVENT_AT)} = s.{_q(VALID_FROM)} AND o.{_q(DELETED)} = {deleted}
+                 AND o.{_q(DETECTED)} = {_detected(change)} AND o._state = COALESCE({_observed_hash(change)}, '')
+            {is_current}
+            WHERE o.{_q(EVENT_AT)} IS NULL {or_current}
+            GROUP BY {_list("s", k)}
+        )"""
+
+
+def _unless_current(change: Versioning, deleted: str) -> tuple[str, str]:
+    """The join with the current versions that rows of ``now`` equal, and the condition that there is none."""
+    if change.now is None:
+        return "", ""
+    join = f"""LEFT JOIN {_t(change.target)} AS t
+        ON {_equal("t", "s", change.key)} AND t.{_q(IS_CURRENT)} AND t.{_q(ROW_HASH)} = s.{_q(ROW_HASH)}
+           AND NOT {deleted} AND s.{_q(VALID_FROM)} = {change.now} AND t.{_q(VALID_FROM)} <= {change.now}"""
+    return join, f"AND t.{_q(VALID_FROM)} IS NULL"
 
 
 def difference(change: Versioning, dialect: Dialect) -> str:
     """SELECT of all columns of the target and :data:`CHANGE_COLUMN`: the versions that are new or end differently,
     and those that are no longer (of these only key and ``valid_from``). Versions that stay as they are do not appear.
     Read after the observations are in."""
-    key, k = _list("", change.key), change.key
+    if change.first:
+        return _render(_first(change), dialect)
+    key, held, k = _list("", change.key), _list("", (*change.key, ROW_HASH)), change.key
     by_key = f"PARTITION BY {key} ORDER BY {_q(EVENT_AT)}"
     business = [name for name in change.columns if name not in (*k, VALID_FROM, VALID_TO, IS_CURRENT, ROW_HASH)]
     fresh = [f"s.{_q(name)}" if name in change.batch_columns else f"NULL AS {_q(name)}" for name in business]
     return _render(
         f"""
         WITH _flowctl_affected AS (
-            SELECT DISTINCT {key} FROM {_t(change.observed)} WHERE {_q(ARRIVAL)} = {change.arrival}
+            SELECT {key} FROM {_t(change.observed)} WHERE {_q(ARRIVAL)} = {change.arrival} GROUP BY {key}
         ), _flowctl_ranked AS (
             SELECT {_list("o", k)}, o.{_q(EVENT_AT)}, o.{_q(ROW_HASH)}, o.{_q(DELETED)}, o.{_q(DETECTED)},
                    o.{_q(ARRIVAL)},
                    ROW_NUMBER() OVER (PARTITION BY {_list("o", k)}, o.{_q(EVENT_AT)}
                        ORDER BY o.{_q(ARRIVAL)} DESC) AS _place,
                    MAX(CASE WHEN o.{_q(DELETED)} THEN 0 ELSE o.{_q(ARRIVAL)} END) OVER (
-                       PARTITION BY {_list("o", k)} ORDER BY o.{_q(EVENT_AT)}
-                       RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS _row_arrival
-            FROM {_t(change.observed)} AS o JOIN _flowctl_affected AS a ON {_equal("a", "o", k)}
+                       PARTITION BY {_list("o", k)} ORDER BY o.{_q(EVENT_AT)} {_UP_TO_HERE}) AS _row_arrival
+            FROM {_t(change.observed)} AS o CROSS JOIN _flowctl_affected AS a WHERE {_equal("a", "o", k)}
         ), _flowctl_counting AS (
             SELECT {key}, {_q(EVENT_AT)}, CASE WHEN {_q(DELETED)} THEN '' ELSE {_q(ROW_HASH)} END AS _state
             FROM _flowctl_ranked
             WHERE _place = 1 AND NOT ({_q(DETECTED)} AND _row_arrival > {_q(ARRIVAL)})
         ), _flowctl_before AS (
             SELECT {_list("t", change.columns)}
-            FROM {_t(change.target)} AS t JOIN _flowctl_affected AS a ON {_equal("a", "t", k)}
+            FROM {_t(change.target)} AS t CROSS JOIN _flowctl_affected AS a WHERE {_equal("a", "t", k)}
         ), _flowctl_contents AS (
             SELECT {", ".join([_list("s", k), f"s.{_q(VALID_FROM)}", f"s.{_q(ROW_HASH)}", *fresh])}, 1 AS _in_batch
             FROM {_t(change.batch)} AS s WHERE s.{_q(change.operation)} = 'U'
@@ -157,8 +195,9 @@ def difference(change: Versioning, dialect: Dialect) -> str:
             SELECT {_list("t", (*k, VALID_FROM, ROW_HASH, *business))}, 0 FROM _flowctl_before AS t
         ), _flowctl_known AS (
             SELECT c.* FROM _flowctl_counting AS c
-            WHERE c._state = '' OR EXISTS (
-                SELECT 1 FROM _flowctl_contents AS h WHERE {_equal("h", "c", k)} AND h.{_q(ROW_HASH)} = c._state)
+            LEFT JOIN (SELECT {held} FROM _flowctl_contents GROUP BY {held}) AS h
+              ON {_equal("h", "c", k)} AND h.{_q(ROW_HASH)} = c._state
+            WHERE c._state = '' OR h.{_q(ROW_HASH)} IS NOT NULL
         ), _flowctl_steps AS (
             SELECT c.*, LAG(_state) OVER ({by_key}) AS _before FROM _flowctl_known AS c
         ), _flowctl_turns AS (
@@ -190,16 +229,37 @@ def difference(change: Versioning, dialect: Dialect) -> str:
     )
 
 
+def _first(change: Versioning) -> str:
+    """:func:`difference` where nothing was before: no more than the batch's own runs of equal rows."""
+    by_key = f"PARTITION BY {_list('', change.key)} ORDER BY {_q(VALID_FROM)}"
+    state = f"CASE WHEN {_deleted(change)} THEN '' ELSE s.{_q(ROW_HASH)} END"
+    return f"""
+        WITH _flowctl_states AS (
+            SELECT s.*, {state} AS _state FROM {_t(change.batch)} AS s
+        ), _flowctl_steps AS (
+            SELECT s.*, LAG(_state) OVER ({by_key}) AS _before FROM _flowctl_states AS s
+        ), _flowctl_turns AS (
+            SELECT s.*, LEAD({_q(VALID_FROM)}) OVER ({by_key}) AS {_q(VALID_TO)}
+            FROM _flowctl_steps AS s WHERE _before IS NULL OR _before <> _state
+        )
+        SELECT {", ".join(_told(name, change) for name in change.columns)}, 'put' AS {_q(CHANGE_COLUMN)}
+        FROM _flowctl_turns AS w WHERE w._state <> ''"""
+
+
+def _told(name: str, change: Versioning) -> str:
+    derived = (*change.batch_columns, VALID_TO, IS_CURRENT)
+    return _derived(name) if name in derived else f"NULL AS {_q(name)}"
+
+
 def _derived(name: str) -> str:
     return f"(w.{_q(VALID_TO)} IS NULL) AS {_q(IS_CURRENT)}" if name == IS_CURRENT else f"w.{_q(name)}"
 
 
 def removal(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
     """DELETE of the versions that ``differences`` (a table holding :func:`difference`) deletes or puts anew."""
+    version = _list("", (*change.key, VALID_FROM))
     return _render(
-        f"""DELETE FROM {_t(change.target)} AS t WHERE EXISTS (
-            SELECT 1 FROM {_t(differences)} AS d WHERE {_equal("d", "t", (*change.key, VALID_FROM))})""",
-        dialect,
+        f"DELETE FROM {_t(change.target)} WHERE ({version}) IN (SELECT {version} FROM {_t(differences)})", dialect
     )
 
 

@@ -49,25 +49,19 @@ def commit(
     kept in the buffer: as one plan, planned twice over, it took longer than all of its rows.
     """
     rows = batch.with_operations(frame)
-    keys = rows.select(*map(statements.quoted, job.key)).distinct()
     version = _version(location)
     this = _Try(spark, writer, location, job, scratch, uuid.uuid4().hex)
-    with (
-        batch.view_of(rows) as batch_view,
-        batch.view_of(this.kept(_of_keys(_content(spark, location), keys, job), "versions")) as versions,
-    ):
-        seen, arrival = this.observe(keys, batch_view, versions)
-        with batch.view_of(seen) as seen_view:
-            change = this.versioning(batch_view, versions, seen_view, arrival)
-            difference = this.kept(spark.sql(scd2.difference(change, "spark")), "difference")
+    app = log.app_id(job.record.lineage, job.record.table)
+    number = Numbered(app, {**job.record.record(), log.ATTEMPT: this.attempt})
 
     def before_commit() -> None:
         _refuse_moved(location, version)
         job.before_commit()
 
-    app = log.app_id(job.record.lineage, job.record.table)
-    number = Numbered(app, {**job.record.record(), log.ATTEMPT: this.attempt})
-    return writer.apply_versions(location, number, difference, replace(job, before_commit=before_commit))
+    with batch.view_of(rows) as view:  # a client of Spark Connect sends names, which the server looks up at the end
+        is_first = _is_empty(location) and _is_empty(location.beside(scd2.OBSERVED_SUFFIX))
+        difference = this.first(view) if is_first else this.later(rows, view)
+        return writer.apply_versions(location, number, difference, replace(job, before_commit=before_commit))
 
 
 @dataclass(frozen=True)
@@ -84,38 +78,72 @@ class _Try:
     def kept(self, frame: DataFrame, name: str) -> DataFrame:
         return buffered(frame, f"{self.job.record.table}-{self.job.record.seq}-{name}", self.scratch)
 
-    def observe(self, keys: DataFrame, rows: str, versions: str) -> tuple[DataFrame, int]:
+    def first(self, rows: str) -> DataFrame:
+        """The difference where nothing was before, and the observations added: all of the batch, which is read for each
+        once."""
+        change = self.versioning(rows, rows, rows, self._arrival(), first=True)
+        self._add(self.spark.sql(scd2.observations(change, "spark")), change.arrival)
+        return self.spark.sql(scd2.difference(change, "spark"))
+
+    def later(self, rows: DataFrame, view: str) -> DataFrame:
+        """The difference, kept, and the observations added."""
+        keys = rows.select(*map(statements.quoted, self.job.key)).distinct()
+        versions = self.kept(_of_keys(_content(self.spark, self.location), keys, self.job), "versions")
+        with batch.view_of(versions) as versions_view:
+            seen, arrival = self._observe(keys, view, versions_view)
+            with batch.view_of(seen) as seen_view:
+                change = self.versioning(view, versions_view, seen_view, arrival)
+                return self.kept(self.spark.sql(scd2.difference(change, "spark")), "difference")
+
+    def _observe(self, keys: DataFrame, rows: str, versions: str) -> tuple[DataFrame, int]:
         """Adds the batch's observations as this try's. Returns all that counts of the batch's keys then, and the
         arrival of what this batch has added."""
-        from pyspark.sql import functions as f
-
-        job, observed = self.job, self.location.beside(scd2.OBSERVED_SUFFIX)
-        columns = (*scd2.observed_columns(job.columns, job.key), _LINEAGE, _NUMBER, _ATTEMPT)
-        side = side_job(job, columns)
-        self.writer.ensure(observed, side)
+        job, arrival = self.job, self._arrival()
         lineage = dialects.text(job.record.lineage, "spark")
-        last, ours = _last_data(self.location, job), f"{_ATTEMPT.name} = '{self.attempt}'"
+        last = _last_data(self.location, job)
         lost = f"{_NUMBER.name} = {last.number} AND {_ATTEMPT.name} <> '{last.attempt}'" if last.attempt else "FALSE"
         not_landed = f"{_LINEAGE.name} = {lineage} AND ({_NUMBER.name} > {last.number} OR {lost})"
         never_will = f"({lost}) OR ({_NUMBER.name} > {last.number} AND {_NUMBER.name} < {job.record.seq})"
-        names = [statements.quoted(column.name) for column in columns[:-3]]
-        arrival = _next_number(observed)
-        before = _of_keys(_content(self.spark, observed).where(f"NOT ({not_landed})"), keys, job)
-        settled = self.kept(before.select(*names), "observed")
+        before = _content(self.spark, self._observed).where(f"NOT ({not_landed})")
+        names = [statements.quoted(column.name) for column in scd2.observed_columns(job.columns, job.key)]
+        settled = self.kept(_of_keys(before, keys, job).select(*names), "observed")
         with batch.view_of(settled) as settled_view:
             change = self.versioning(rows, versions, settled_view, arrival)
             new = self.kept(self.spark.sql(scd2.observations(change, "spark")), "observations")
-        marked = new.select(
-            *names,
-            f.lit(job.record.lineage).alias(_LINEAGE.name),
-            f.lit(job.record.seq).cast("bigint").alias(_NUMBER.name),
-            f.lit(self.attempt).alias(_ATTEMPT.name),
-        )
-        condition = f"{_LINEAGE.name} = {lineage} AND ({ours} OR {never_will})"
-        _replace(self.writer, observed, condition, marked, arrival, side, "observed")
+        self._add(new, arrival, never_will)
         return settled.unionByName(new), arrival
 
-    def versioning(self, rows: str, versions: str, observed: str, arrival: int) -> Versioning:
+    @property
+    def _observed(self) -> TableLocation:
+        return self.location.beside(scd2.OBSERVED_SUFFIX)
+
+    @property
+    def _side(self) -> WriteJob:
+        columns = scd2.observed_columns(self.job.columns, self.job.key)
+        return side_job(self.job, (*columns, _LINEAGE, _NUMBER, _ATTEMPT))
+
+    def _arrival(self) -> int:
+        """The number of what this try will add to the sidecar, which is there from now on."""
+        self.writer.ensure(self._observed, self._side)
+        return _next_number(self._observed)
+
+    def _add(self, new: DataFrame, arrival: int, never_will: str = "FALSE") -> None:
+        """Makes ``new`` this try's only observations; those that ``never_will`` count go."""
+        from pyspark.sql import functions as f
+
+        record = self.job.record
+        marked = new.withColumns(
+            {
+                _LINEAGE.name: f.lit(record.lineage),
+                _NUMBER.name: f.lit(record.seq).cast("bigint"),
+                _ATTEMPT.name: f.lit(self.attempt),
+            }
+        )
+        ours = f"{_ATTEMPT.name} = '{self.attempt}'"
+        condition = f"{_LINEAGE.name} = {dialects.text(record.lineage, 'spark')} AND ({ours} OR {never_will})"
+        _replace(self.writer, self._observed, condition, marked, arrival, self._side, "observed")
+
+    def versioning(self, rows: str, versions: str, observed: str, arrival: int, *, first: bool = False) -> Versioning:
         job = self.job
         return Versioning(
             target=(versions,),
@@ -128,6 +156,7 @@ class _Try:
             operation=OP_COLUMN,
             detected=DETECTED_COLUMN,
             now=dialects.moment(job.at, "postgres") if job.at else None,
+            first=first,
         )
 
 
@@ -167,6 +196,11 @@ def _of_keys(frame: DataFrame, keys: DataFrame, job: WriteJob) -> DataFrame:
 def _version(location: TableLocation) -> int:
     table = log.open_table(location)
     return table.version() if table is not None else -1
+
+
+def _is_empty(location: TableLocation) -> bool:
+    table = log.open_table(location)
+    return table is None or not table.file_uris()
 
 
 def _next_number(location: TableLocation) -> int:

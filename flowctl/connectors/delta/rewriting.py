@@ -89,7 +89,10 @@ class Rewriter:
         return self._replaced(put.drop(ACTION), gone, job.key, near, snapshot, metrics)
 
     def apply_versions(self, changes: DataFrame, snapshot: LogSnapshot) -> Change:
-        """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`; ``changes`` is buffered."""
+        """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`; ``changes`` is buffered,
+        unless the table has no files."""
+        if not snapshot.files:
+            return Change("MERGE", in_table_order(changes, snapshot))
         identity = (*self.job.key, VALID_FROM)
         near = self.near(changes, snapshot)
         found = _counted(changes.join(keys_of(near.rows, identity), on=list(identity), how="left_semi"), CHANGE_COLUMN)

@@ -65,7 +65,8 @@ class Writer(Protocol):
     def apply_versions(
         self, location: TableLocation, number: Numbered, changes: DataFrame, job: WriteJob
     ) -> LoggedCommit:
-        """The rows of :func:`flowctl.sql.scd2.difference`, which ``changes`` has buffered."""
+        """The rows of :func:`flowctl.sql.scd2.difference`. ``changes`` is read several times, once only where the table
+        has no files."""
 
     def replace_where(
         self, location: TableLocation, number: Numbered, condition: str, frame: DataFrame, side: WriteJob
@@ -134,9 +135,12 @@ class SparkWriter:
     def apply_versions(
         self, location: TableLocation, number: Numbered, changes: DataFrame, job: WriteJob
     ) -> LoggedCommit:
-        with batch.view_of(changes) as view:
-            bounds = batch.key_bounds(changes, job)
-            sql = statements.apply_difference(location.identifier, view, job, bounds)
+        with batch.view_of(batch.with_operations(changes)) as view:
+            if (now := log.open_table(location)) is not None and not now.file_uris():
+                sql = statements.insert(location.identifier, view, job.columns, changes.columns)
+            else:
+                bounds = batch.key_bounds(changes, job)
+                sql = statements.apply_difference(location.identifier, view, job, bounds)
             return self._commit(location, number, lambda: self._run(sql), job)
 
     def replace_where(

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 #: How long the final transaction waits for somebody else's lock on the table before it is tried again.
 _LOCK_TIMEOUT = "60s"
+#: There are no statistics of rows that were written a moment ago, nor of what comes out of a window: PostgreSQL expects
+#: few of them, and compares each with each. What it cannot join otherwise gets a cost for which it would compile it.
+CHANGE_SETTINGS = ("enable_nestloop = off", "jit = off")
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,8 @@ class PostgresTarget:
                 elif copied is not None:
                     staged = Staged(copied.stage, copied.columns, accept(connection, copied.stage, copied.accepted))
                     sql_commit.name_target(tx, record_table, _prepared(connection, job))
+                    for setting in CHANGE_SETTINGS:
+                        connection.execute(f"SET LOCAL {setting}")
                     counts = sql_commit.apply_change(tx, job, staged)
                 job.before_commit()
                 crashpoints.reached("in_commit", job.record.table)
