@@ -19,7 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from flowctl.connectors.base import Scratch, WriteJob
 from flowctl.connectors.delta import actions, log, parquet_files, replay, shadow
-from flowctl.connectors.delta.location import TableLocation, location_of
+from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.marking import Marker
 from flowctl.connectors.delta.rewriting import touched
 from flowctl.connectors.delta.schemas import with_columns
@@ -30,6 +30,7 @@ from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
+from tests.connectors import delta_tables
 from tests.connectors.target_matrix import delta
 from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Writer, upserts
 
@@ -44,7 +45,7 @@ class Hand:
 
     def __init__(self, writer: Writer, scratch: Scratch) -> None:
         self.writer, self.scratch = writer, scratch
-        self.location = location_of(writer.place.options["path"], writer.place.object, {})
+        self.location = delta_tables.location(writer)
 
     def write(self, rows, seq, mode="append", /, **fields):
         job: WriteJob = self.writer.job(seq, mode, **fields)

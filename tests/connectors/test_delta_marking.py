@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from flowctl.connectors.base import OP_COLUMN, Scratch
-from flowctl.connectors.delta import deletion_vectors, log, marking, plain, replay
-from flowctl.connectors.delta.location import TableLocation, location_of
-from flowctl.connectors.engine import has_jvm
+from flowctl.connectors.delta import deletion_vectors, marking, plain
+from flowctl.connectors.delta.location import TableLocation
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
-from tests.connectors.target_matrix import delta
+from tests.connectors import delta_tables
+from tests.connectors.delta_tables import writer_on_spark
 from tests.connectors.writing import COLUMNS, SOFT, Writer, gone, upserts
 
 if TYPE_CHECKING:
@@ -32,30 +32,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
-    if not has_jvm(spark):
-        pytest.skip("Sail has no column that tells a row's place")
-    with delta(request, tmp_path, scratch) as place:
-        yield Writer(spark, place)
-
-
-@pytest.fixture
-def by_delta(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Its ``setattr`` for tests that switch between the two writers."""
-    yield monkeypatch
+    with writer_on_spark(spark, request, tmp_path, scratch, "Sail has no column that tells a row's place") as writer:
+        yield writer
 
 
 def row(id: int, name: str | None = "a") -> dict[str, Any]:
     return {"id": id, "name": name, "amount": None}
-
-
-def place_of(writer: Writer) -> TableLocation:
-    return location_of(writer.place.options["path"], writer.place.object, {})
-
-
-def files(writer: Writer) -> list[dict[str, Any]]:
-    table = log.open_table(place_of(writer))
-    assert table is not None
-    return list(replay.replayed(place_of(writer), table.version()).files)
 
 
 def merge(writer: Writer, rows: list[dict[str, Any]], seq: int, **fields: Any) -> Any:
@@ -108,18 +90,18 @@ def test_a_damaged_vector_is_an_error(tmp_path: Path) -> None:
 
 def test_sparks_vectors_and_ours_add_up(writer: Writer) -> None:
     """200,000 rows in one file: several containers of the bitmap, and runs."""
-    spark, location = writer.spark, place_of(writer)
+    spark, location = writer.spark, delta_tables.location(writer)
     merge(writer, [], 1)
     rows = spark.range(0, 200_000, 1, 1).selectExpr("id", "'a' AS name", "CAST(NULL AS DECIMAL(12,2)) AS amount")
     rows.write.format("delta").mode("append").save(location.spark_path)
     writer.place.execute("DELETE FROM {table} WHERE id BETWEEN 1000 AND 90000 OR id % 7 = 0")
-    (before,) = [file for file in files(writer) if "deletionVector" in file]
+    (before,) = [file for file in delta_tables.files(writer) if "deletionVector" in file]
     hidden = deletion_vectors.read(location, before["deletionVector"])
     assert len(hidden) == before["deletionVector"]["cardinality"]
     ids = [*range(100_000, 100_500), 5, 1001, 7]  # there, there, hidden, hidden
     done = merge(writer, upserts(*(row(id, "b") for id in ids)), 2)
     assert (done.counts.inserted, done.counts.updated) == (2 + len([id for id in ids[:500] if id % 7 == 0]), 429)
-    (after,) = [file for file in files(writer) if "deletionVector" in file]
+    (after,) = [file for file in delta_tables.files(writer) if "deletionVector" in file]
     assert after["path"] == before["path"]
     assert after["deletionVector"]["cardinality"] == len(hidden) + 429
     assert json.loads(after["stats"])["tightBounds"] is False
@@ -133,19 +115,19 @@ def test_sparks_vectors_and_ours_add_up(writer: Writer) -> None:
 
 def test_a_file_without_rows_is_gone(writer: Writer) -> None:
     merge(writer, upserts(*(row(id) for id in range(4))), 1)
-    first = {file["path"] for file in files(writer)}
+    first = {file["path"] for file in delta_tables.files(writer)}
     done = merge(writer, [gone(0), gone(1), gone(2), *upserts(row(3, "b"))], 2)
     assert (done.counts.updated, done.counts.deleted) == (1, 3)
     assert content(writer) == {3: "b"}
-    assert first.isdisjoint(file["path"] for file in files(writer))
-    assert not any("deletionVector" in file for file in files(writer))
+    assert first.isdisjoint(file["path"] for file in delta_tables.files(writer))
+    assert not any("deletionVector" in file for file in delta_tables.files(writer))
 
 
 def test_nothing_changed_touches_no_file(writer: Writer) -> None:
     merge(writer, upserts(row(1), row(2)), 1)
-    before = files(writer)
+    before = delta_tables.files(writer)
     assert merge(writer, [*upserts(row(1)), gone(9)], 2).counts.updated == 0
-    assert files(writer) == before
+    assert delta_tables.files(writer) == before
 
 
 @pytest.mark.parametrize(
@@ -158,16 +140,16 @@ def test_nothing_changed_touches_no_file(writer: Writer) -> None:
     ],
 )
 def test_histories_by_both_writers_are_those_of_a_dictionary(
-    writer: Writer, by_delta: pytest.MonkeyPatch, soft: bool, by_keys_first: bool
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, soft: bool, by_keys_first: bool
 ) -> None:
     chance = random.Random(7)
     if by_keys_first:
-        by_delta.setattr(marking, "_LARGE", 0)
+        monkeypatch.setattr(marking, "_LARGE", 0)
     own = plain.is_plain
     columns = (*COLUMNS, SOFT) if soft else COLUMNS
     model: dict[int, str] = {}
     for seq in range(1, 8):
-        by_delta.setattr(plain, "is_plain", own if seq % 3 else lambda location, job: False)
+        monkeypatch.setattr(plain, "is_plain", own if seq % 3 else lambda location, job: False)
         batch = {chance.randrange(30): chance.choice(["a", "b", "c", None]) for _ in range(12)}
         empty = dict.fromkeys((column.name for column in columns), None)
         rows = [
@@ -181,19 +163,19 @@ def test_histories_by_both_writers_are_those_of_a_dictionary(
             assert {id: name for id, name, deleted in there if deleted is None} == model
         else:
             assert content(writer) == model
-    assert any("deletionVector" in file for file in files(writer))
+    assert any("deletionVector" in file for file in delta_tables.files(writer))
 
 
 def test_vectors_outlive_a_checkpoint(writer: Writer) -> None:
     """Those are deltalake's, made every tenth version."""
     merge(writer, upserts(*(row(id) for id in range(40))), 1)
     merge(writer, upserts(row(2, "b"), row(3, "b")), 2)
-    DeltaTable(place_of(writer).url).create_checkpoint()
-    folder = Path(place_of(writer).url, "_delta_log")
+    DeltaTable(delta_tables.location(writer).url).create_checkpoint()
+    folder = Path(delta_tables.location(writer).url, "_delta_log")
     for entry in (*folder.glob("0*.json"), *folder.glob("0*.crc")):
         if int(entry.stem) < 2:
             entry.unlink()
-    assert any("deletionVector" in file for file in files(writer))
+    assert any("deletionVector" in file for file in delta_tables.files(writer))
     assert content(writer) == {id: "b" if id in (2, 3) else "a" for id in range(40)}
     merge(writer, upserts(row(2, "c")), 3)
     assert content(writer) == {id: {2: "c", 3: "b"}.get(id, "a") for id in range(40)}
@@ -215,7 +197,7 @@ def test_files_are_told_apart_by_their_names(paths: list[str], apart: bool) -> N
 
 def test_what_cannot_be_marked_is_merged_by_delta(writer: Writer) -> None:
     merge(writer, upserts(row(1)), 1)
-    job, location = writer.job(2, "merge", rows=1), place_of(writer)
+    job, location = writer.job(2, "merge", rows=1), delta_tables.location(writer)
     assert plain.is_plain(location, job)
     assert not plain.is_plain(location, writer.job(2, "merge")), "nobody knows how many rows"
     assert not plain.is_plain(location, writer.job(2, "merge", rows=10_000_000)), "too many rows"
@@ -231,7 +213,7 @@ def test_what_cannot_be_marked_is_merged_by_delta(writer: Writer) -> None:
 def test_a_column_that_hides_the_place_is_left_to_delta(writer: Writer) -> None:
     columns = (*COLUMNS, Column("_metadata", types.STRING))
     merge(writer, upserts({**row(1), "_metadata": "m"}), 1, columns=columns)
-    assert not plain.is_plain(place_of(writer), writer.job(3, "merge", rows=1, columns=columns))
+    assert not plain.is_plain(delta_tables.location(writer), writer.job(3, "merge", rows=1, columns=columns))
 
 
 def test_partitioned_tables_are_merged_by_delta(writer: Writer) -> None:

@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flowctl.connectors.base import Scratch
-from flowctl.connectors.delta import log, parquet_files, plain, replay
-from flowctl.connectors.delta.location import TableLocation, location_of
-from flowctl.connectors.engine import has_jvm
+from flowctl.connectors.delta import log, parquet_files, plain
+from flowctl.connectors.delta.location import TableLocation
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
-from tests.connectors.target_matrix import delta
+from tests.connectors import delta_tables
+from tests.connectors.delta_tables import writer_on_spark
 from tests.connectors.writing import COLUMNS, Writer
 
 if TYPE_CHECKING:
@@ -128,30 +128,17 @@ ROWS = [
 
 @pytest.fixture
 def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
-    if not has_jvm(spark):
-        pytest.skip("Sail writes with its own Delta writer")
-    with delta(request, tmp_path, scratch) as place:
-        yield Writer(spark, place)
-
-
-def place_of(writer: Writer) -> TableLocation:
-    return location_of(writer.place.options["path"], writer.place.object, {})
-
-
-def added(location: TableLocation) -> list[dict[str, Any]]:
-    table = log.open_table(location)
-    assert table is not None
-    return list(replay.replayed(location, table.version()).files)
+    with writer_on_spark(spark, request, tmp_path, scratch, "Sail writes with its own Delta writer") as writer:
+        yield writer
 
 
 def test_statistics_of_sparks_files_find_every_row(writer: Writer, spark: SparkSession) -> None:
     writer.write(ROWS, 1, columns=COLUMNS_OF_ENDS)
-    location = place_of(writer)
-    assert all(file["path"].startswith("flowctl-") for file in added(location))
-    assert {name for file in added(location) for name in json.loads(file["stats"])["minValues"]} == {
+    assert all(file["path"].startswith("flowctl-") for file in delta_tables.files(writer))
+    assert {name for file in delta_tables.files(writer) for name in json.loads(file["stats"])["minValues"]} == {
         column.name for column in COLUMNS_OF_ENDS
     }
-    content = spark.read.format("delta").load(location.spark_path)
+    content = spark.read.format("delta").load(delta_tables.location(writer).spark_path)
     for column in COLUMNS_OF_ENDS:
         for row in ROWS[:2]:
             value = f"CAST('{row[column.name]}' AS {types.spark_ddl(column.type)})"
@@ -163,7 +150,7 @@ def test_only_wanted_columns_have_statistics(writer: Writer) -> None:
     layout = Layout(statistics=("name",))
     statements = writer.place.target.create_statements(writer.place.object, list(COLUMNS), layout)
     writer.write([{"id": 1, "name": "a", "amount": None}], 1, layout=layout, statements=statements)
-    assert [json.loads(file["stats"])["nullCount"] for file in added(place_of(writer))] == [{"name": 0}]
+    assert [json.loads(file["stats"])["nullCount"] for file in delta_tables.files(writer)] == [{"name": 0}]
 
 
 @pytest.mark.parametrize("own_files", [True, False])
@@ -195,7 +182,7 @@ def test_modes_with_and_without_deltas_own_writer(
     writer.write(rows(7), 7, "truncate")
     writer.write(rows(8), 7, "truncate", intent="intent-7")
     assert content() == [7], "a number is committed once"
-    assert own_files == any(file["path"].startswith("flowctl-") for file in added(place_of(writer)))
+    assert own_files == any(file["path"].startswith("flowctl-") for file in delta_tables.files(writer))
 
 
 @pytest.mark.parametrize(
@@ -210,14 +197,14 @@ def test_modes_with_and_without_deltas_own_writer(
 def test_tables_that_ask_more_of_a_writer_are_left_to_delta(writer: Writer, what: str, statement: str) -> None:
     writer.write([{"id": 1, "name": "a", "amount": None}], 1)
     job = writer.job(2, "append")
-    assert plain.is_plain(place_of(writer), job)
+    assert plain.is_plain(delta_tables.location(writer), job)
     writer.place.execute(statement)
-    assert not plain.is_plain(place_of(writer), job), what
+    assert not plain.is_plain(delta_tables.location(writer), job), what
 
 
 def test_a_table_with_a_length_is_left_to_delta(writer: Writer) -> None:
     writer.place.execute("CREATE TABLE {table} (id BIGINT, name VARCHAR(3), amount DECIMAL(12,2)) USING DELTA")
-    assert not plain.is_plain(place_of(writer), writer.job(1, "append"))
+    assert not plain.is_plain(delta_tables.location(writer), writer.job(1, "append"))
 
 
 @pytest.mark.parametrize("name", ["optimizeWrite.enabled", "properties.defaults.checkpointInterval"])
@@ -228,12 +215,12 @@ def test_settings_of_deltas_own_writing_are_heeded(writer: Writer, name: str) ->
         writer.write([{"id": 1, "name": "a", "amount": None}], 1)
     finally:
         writer.spark.conf.unset(setting)
-    assert not any(file["path"].startswith("flowctl-") for file in added(place_of(writer)))
+    assert not any(file["path"].startswith("flowctl-") for file in delta_tables.files(writer))
 
 
 def test_a_table_with_not_null_is_left_to_delta(writer: Writer) -> None:
     writer.place.execute("CREATE TABLE {table} (id BIGINT NOT NULL, name STRING, amount DECIMAL(12,2)) USING DELTA")
-    assert not plain.is_plain(place_of(writer), writer.job(1, "append"))
+    assert not plain.is_plain(delta_tables.location(writer), writer.job(1, "append"))
 
 
 def test_an_old_protocol_says_by_its_properties_what_it_asks(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ def test_a_part_outside_the_snapshot_is_an_error_not_an_answer(
         with pytest.raises(psycopg.errors.InvalidTextRepresentation, match="not in the exported snapshot"):
             database.execute(query)
         with database.transaction():
-            database.execute("; ".join(held.init_statements()))
+            database.execute(held.join_statement())
             assert database.execute(query).fetchone() == (_ROWS,)
 
 

@@ -139,6 +139,11 @@ def counted_rows(file: Mapping[str, Any]) -> int:
     return int(json.loads(file["stats"])["numRecords"])
 
 
+def new_folder() -> str:
+    """The name of a folder within a table's, for files that no commit names yet."""
+    return f"flowctl-{uuid.uuid4().hex}"
+
+
 def removed(file: Mapping[str, Any]) -> Action:
     """What takes the file of an ``add`` out of the table."""
     kept = {name: file[name] for name in ("path", "partitionValues", "size", "deletionVector", "stats") if name in file}

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl import crashpoints
 from flowctl.connectors.base import WriteJob
-from flowctl.connectors.delta import actions, log, replay, shadow, tables, transaction
+from flowctl.connectors.delta import actions, log, replay, tables, transaction
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.replay import Action, LogSnapshot
@@ -171,7 +171,7 @@ def _metrics(change: Change, added: Sequence[Action]) -> dict[str, str]:
     """Named and written as Delta does."""
     counted = {
         "numFiles": len(added),
-        "numOutputRows": shadow.rows(added),
+        "numOutputRows": sum(actions.counted_rows(file) for file in added),
         "numOutputBytes": sum(int(file["size"]) for file in added),
         "numRemovedFiles": len(change.removed),
         **(change.metrics or {}),

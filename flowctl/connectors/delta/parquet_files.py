@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -36,7 +35,7 @@ _NO_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
     """Writes ``frame``, whose columns are those of ``metadata``, and returns the ``add`` actions for ``location``, a
     table without partitions."""
-    folder = f"flowctl-{uuid.uuid4().hex}"
+    folder = actions.new_folder()
     writer = frame.write.option(_NO_MARKER, "false")
     if codec := metadata["configuration"].get("delta.parquet.compression.codec"):
         writer = writer.option("compression", codec)

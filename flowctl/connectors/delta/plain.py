@@ -42,8 +42,7 @@ def is_plain(location: TableLocation, job: WriteJob) -> bool:
     to its columns that Delta must make, nor anything else that a writer would have to mind."""
     if job.mode == "scd2" or job.layout.partition_by or job.layout.cluster_by or not _is_small(location, job):
         return False
-    create = statements.create_table(location.identifier, job.columns, job.layout)
-    if any(statement != create for statement in job.statements):
+    if job.statements and not statements.only_creates(location, job):
         return False
     table = log.open_table(location)
     if table is None:

@@ -10,7 +10,7 @@ reader sees them, VACUUM removes them.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.delta import actions, replay
@@ -25,16 +25,13 @@ _STATISTICS = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCo
 
 def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
     """Writes ``frame``, whose columns are those of ``metadata``, and returns the ``add`` actions for ``location``."""
-    name, shadow = _folder(location)
+    name = actions.new_folder()
+    shadow = TableLocation(f"{location.url}/{name}", location.storage)
     actions.publish(shadow, 0, [_PROTOCOL, {"metaData": _own(metadata)}])
     frame.write.format("delta").mode("append").save(shadow.spark_path)
     added = [action["add"] for action in replay.commits_after(shadow, 0) if "add" in action]
     _forget(shadow)
     return [{**add, "path": f"{name}/{add['path']}"} for add in added if actions.counted_rows(add)]
-
-
-def rows(added: Iterable[Action]) -> int:
-    return sum(actions.counted_rows(add) for add in added)
 
 
 _PROTOCOL = {
@@ -45,11 +42,6 @@ _PROTOCOL = {
         "writerFeatures": ["timestampNtz", "appendOnly", "invariants"],
     }
 }
-
-
-def _folder(location: TableLocation) -> tuple[str, TableLocation]:
-    name = f"flowctl-{uuid.uuid4().hex}"
-    return name, TableLocation(f"{location.url}/{name}", location.storage)
 
 
 def _own(metadata: Mapping[str, Any]) -> Action:

@@ -102,6 +102,11 @@ def altered(table: str, change: SchemaChange, has_type_widening: bool) -> Schema
     return replace(change, statement=statement)
 
 
+def only_creates(table: TableLocation, job: WriteJob) -> bool:
+    """Whether making the empty table is all that the job's statements do."""
+    return list(job.statements) == [create_table(table.identifier, job.columns, job.layout)]
+
+
 def insert(table: str, view: str, columns: Sequence[Column], present: Sequence[str]) -> str:
     return f"INSERT INTO {table} {_rows(view, columns, present)}"
 

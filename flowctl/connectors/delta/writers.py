@@ -110,9 +110,8 @@ class SparkWriter:
     def prepare(self, location: TableLocation, job: WriteJob) -> str:
         """Spark makes a table with half a dozen queries: for a small one that is as much as writing it. Clustering is
         Spark's own business, and defaults that a user has set are known to nobody else."""
-        planned = [statements.create_table(location.identifier, job.columns, job.layout)]
         if (
-            list(job.statements) == planned
+            statements.only_creates(location, job)
             and not job.layout.cluster_by
             and log.open_table(location) is None
             and not _is_told_how(self.spark)

@@ -29,7 +29,7 @@ def arrow_frame(spark: SparkSession, client: Client, held: HeldSnapshot, parts: 
     queries = list(_queries(parts))
     read = part_reader(
         client.conninfo(),
-        "; ".join(held.init_statements()),
+        held.join_statement(),
         queries,
         [_field(one) for one in parts.transfers],
         (PREFIX, SNAPSHOT_LOST),

@@ -28,6 +28,8 @@ SESSION_SETTINGS: Mapping[str, str] = {
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
 }
+#: What PostgreSQL calls a snapshot whose transaction has ended.
+NO_SUCH_SNAPSHOT = "invalid snapshot identifier"
 _CONNECT_SECONDS = "15"
 _OWN_OPTIONS = ("host", "port", "database", "user", "password", "sslmode")
 
@@ -144,7 +146,7 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
         return TableError(message, hint=f"GRANT what is missing to {client.user}")
     if state.startswith(("08", "53", "57P", "40", "55P03", "25P03")) or _is_connection_failure(error, state):
         return TransientError(message, hint="Check that the server is up and can be reached")
-    if "invalid snapshot identifier" in message:
+    if NO_SUCH_SNAPSHOT in message:
         return TransientError(f"{message}: it was lost with the connection that held it", hint="It starts again")
     return TableError(message, hint=f"SQLSTATE {state}" if state else "")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flowctl.connectors.base import Relation
-from flowctl.connectors.postgres.client import Client
-from flowctl.connectors.postgres.columns import quoted, text_literal
+from flowctl.connectors.postgres.client import NO_SUCH_SNAPSHOT, Client
+from flowctl.connectors.postgres.columns import quoted
 from flowctl.connectors.postgres.conditions import from_clause
 from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST, HeldSnapshot
 from flowctl.connectors.refusal import refusal, refused
@@ -38,7 +38,7 @@ def _told(text: str, client: Client, held: HeldSnapshot, relation: Relation, inf
             f"somebody waits to change {info.object} (TRUNCATE, ALTER TABLE), and the read cannot pass them",
             hint="It starts again once they are done",
         )
-    if SNAPSHOT_LOST in text or "invalid snapshot identifier" in text:
+    if SNAPSHOT_LOST in text or NO_SUCH_SNAPSHOT in text:
         return TransientError(f"the snapshot of {info.object} was lost with its connection", hint="It starts again")
     if own := refused(text):
         return own
@@ -62,8 +62,7 @@ def _not_finite(client: Client, held: HeldSnapshot, relation: Relation, info: Ta
     if not suspects:
         return None
     with client.connect() as connection:
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        connection.execute(f"SET TRANSACTION SNAPSHOT {text_literal(held.id)}")
+        held.join(connection)
         tests = ", ".join(f"bool_or({test})" for _, test in suspects)
         row = connection.execute(f"SELECT {tests} FROM {from_clause(relation)}").fetchone()
     found = [column for (column, _), hit in zip(suspects, row or (), strict=True) if hit]

@@ -41,7 +41,7 @@ def jdbc_frame(
         properties={
             **client.jdbc_properties(),
             "fetchsize": str(_fetch_size(hints, rows)),
-            "sessionInitStatement": "; ".join(held.init_statements()),
+            "sessionInitStatement": held.join_statement(),
             "customSchema": _custom_schema(parts.transfers, [kind for _, kind in outgoing]),
             # Spark asks for the schema on a connection of its own that runs no init statement.
             "options": startup_options(READER_SETTINGS),

@@ -55,8 +55,7 @@ class PostgresSnapshot:
     def is_empty(self, request: ReadRequest) -> bool:
         rows = from_clause(self.relation, between(request.interval, self.info))
         with self.client.connect() as connection:
-            for statement in ("BEGIN", *self.held.init_statements()):
-                connection.execute(statement)
+            self.held.join(connection)
             return connection.execute(f"SELECT FROM {rows} LIMIT 1").fetchone() is None
 
     def _found(self, name: str) -> Column:

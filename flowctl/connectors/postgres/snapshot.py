@@ -60,17 +60,22 @@ class HeldSnapshot:
     leaves: tuple[Leaf, ...]
     block_size: int
 
-    def init_statements(self) -> list[str]:
+    def join_statement(self) -> str:
         """What every reading connection runs first in its transaction. The JDBC driver has begun one by itself,
         because the fetch size is not 0."""
         settings = dict(READER_SETTINGS)
         if self.server_version >= _TRANSACTION_TIMEOUT_SINCE:
             settings["transaction_timeout"] = "0"
-        return [
+        statements = (
             "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY",
             f"SET TRANSACTION SNAPSHOT {text_literal(self.id)}",
             *(f"SET {name} = {text_literal(value)}" for name, value in settings.items()),
-        ]
+        )
+        return "; ".join(statements)
+
+    def join(self, connection: psycopg.Connection[Any]) -> None:
+        """Begins a transaction that sees it."""
+        connection.execute(f"BEGIN; {self.join_statement()}")
 
     def assertion(self) -> str:
         """True inside this snapshot, an error elsewhere. Only when the query runs: the planner must not know it."""
