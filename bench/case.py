@@ -181,7 +181,7 @@ def _unchanged(world: World) -> None:
 @dataclass(frozen=True)
 class Case:
     """``says`` describes the work; ``notes`` what a reader should know. Cases that are not ``by_default``
-    run when they are asked for by name."""
+    run when they are asked for by name. A command that has not ended after ``longest`` seconds has failed."""
 
     name: str
     title: str
@@ -193,3 +193,4 @@ class Case:
     targets: tuple[Target, ...] = ()
     notes: tuple[str, ...] = ()
     by_default: bool = True
+    longest: float = 3600.0

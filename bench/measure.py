@@ -18,9 +18,11 @@ class CommandFailed(Exception):
     """Carries the end of what it printed."""
 
 
-def measure(command: Command, output: Path, services: Mapping[str, int] | None = None) -> Measured:
+def measure(
+    command: Command, output: Path, services: Mapping[str, int] | None = None, longest: float = 3600.0
+) -> Measured:
     """Runs ``command`` to its end; what it prints goes to ``output``. ``services`` are processes that run anyway, by
-    name, whose processor time is counted apart."""
+    name, whose processor time is counted apart. After ``longest`` seconds it is killed, and has failed."""
     request = {
         "argv": command.argv,
         "cwd": str(command.cwd),
@@ -28,12 +30,15 @@ def measure(command: Command, output: Path, services: Mapping[str, int] | None =
         "output": str(output),
         "scratch": str(command.scratch) if command.scratch else None,
         "services": dict(services or {}),
+        "longest": longest,
     }
     supervisor = [sys.executable, str(_ROOT / "bench" / "supervise.py")]
     ran = subprocess.run(supervisor, input=json.dumps(request), capture_output=True, text=True)
     if ran.returncode != 0:
         raise CommandFailed(ran.stderr.strip()[-1000:])
     answer = json.loads(ran.stdout)
+    if answer["seconds"] > longest:
+        raise CommandFailed(f"not done after {longest:,.0f} s")
     if answer["code"] != 0:
         raise CommandFailed(f"exit code {answer['code']}: {_end(output)}")
     return Measured(**{each.name: answer[each.name] for each in fields(Measured)})

@@ -51,7 +51,8 @@ def run_case(case: Case, scale: float, rounds: int, say: Say, only: tuple[str, .
         prepared = case.prepare(servers.world)
         if prepared.source and (why := peers.missing("check")):
             raise peers.NotSetUp(why)
-        stages = [_Stage(each, servers, prepared) for each in case.competitors if not only or each.name in only]
+        chosen = [each for each in case.competitors if not only or each.name in only]
+        stages = [_Stage(each, servers, prepared, case.longest) for each in chosen]
         for stage in stages:
             stage.set_up(say)
         case.change(servers.world)
@@ -68,8 +69,9 @@ def run_case(case: Case, scale: float, rounds: int, say: Say, only: tuple[str, .
 class _Stage:
     """One competitor's target, kept as it was before the change, and its entry."""
 
-    def __init__(self, competitor: Competitor, servers: Running, prepared: Prepared) -> None:
+    def __init__(self, competitor: Competitor, servers: Running, prepared: Prepared, longest: float) -> None:
         self.entry = Entry(competitor)
+        self._longest = longest
         self._servers = servers
         self._kept = servers.world.folder / f"{competitor.slug}.kept"
         self._output = servers.world.folder / f"{competitor.slug}.out"
@@ -86,7 +88,7 @@ class _Stage:
         elif competitor.load:
             say(f"  {competitor.name}: loading")
             with self._may_fail(say):
-                measure(competitor.load(self.setting), self._output)
+                measure(competitor.load(self.setting), self._output, longest=self._longest)
                 shutil.copytree(self.setting.folder, self._kept, symlinks=True)
                 if competitor.database:
                     keep_tables(self.setting.database)
@@ -97,7 +99,7 @@ class _Stage:
                 say(f"  {self.entry.competitor.name}: rehearsing")
                 self._restore()
                 with self._may_fail(say):
-                    measure(self._command(), self._output)
+                    measure(self._command(), self._output, longest=self._longest)
 
     def round(self, number: int, say: Say) -> None:
         competitor = self.entry.competitor
@@ -107,7 +109,7 @@ class _Stage:
         with self._may_fail(say):
             command = self._command()
             os.sync()  # what others have written is not ours to wait for
-            measured = measure(command, self._output, self._servers.pids)
+            measured = measure(command, self._output, self._servers.pids, self._longest)
             verdict = competitor.check(self.setting, self._output)
             self.entry.measured.append(measured)
             self.entry.verdicts.append(verdict)
@@ -140,6 +142,8 @@ class _Stage:
             yield
         except (CommandFailed, Unreadable) as error:
             self.entry.failed = _without_secrets(str(error))
+            if self.entry.competitor.database:
+                self._empty()  # a server goes on with what a killed client has asked for
             say(f"  {self.entry.competitor.name}: failed, {self.entry.failed}")
 
 

@@ -21,7 +21,6 @@ from pathlib import Path
 _POLL_SECONDS = 0.2
 #: Short commands are looked at more often.
 _FIRST_POLL_SECONDS = 0.05
-_LONGEST_SECONDS = 3600
 _LINGER_SECONDS = 30
 _PR_SET_CHILD_SUBREAPER = 36
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -42,7 +41,7 @@ def main() -> None:
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-        watcher = _Watcher(process.pid, began, request["scratch"])
+        watcher = _Watcher(process.pid, began, request["scratch"], request["longest"])
         watcher.start()
         code, seconds, cpu = _wait(process.pid, began)
         watcher.ended.set()
@@ -70,19 +69,19 @@ def _wait(root: int, began: float) -> tuple[int, float, float]:
 class _Watcher(threading.Thread):
     """Keeps the greatest sizes seen."""
 
-    def __init__(self, root: int, began: float, scratch: str | None) -> None:
+    def __init__(self, root: int, began: float, scratch: str | None, longest: float) -> None:
         super().__init__(daemon=True)
         self.ended = threading.Event()
         self.peaks: dict[str, int] = dict.fromkeys(
             ("peak_bytes", "main_peak_bytes", "jvm_peak_bytes", "jvm_heap_bytes", "scratch_peak_bytes"), 0
         )
-        self._root, self._began, self._scratch = root, began, scratch
+        self._root, self._began, self._scratch, self._longest = root, began, scratch, longest
 
     def run(self) -> None:
         while not self.ended.is_set():
             self._look()
             age = time.monotonic() - self._began
-            if age > _LONGEST_SECONDS:
+            if age > self._longest:
                 _end_all()
             self.ended.wait(_FIRST_POLL_SECONDS if age < 2 else _POLL_SECONDS)
 

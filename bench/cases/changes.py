@@ -143,6 +143,7 @@ def _dlt_scd2(setting: Setting) -> Mapping[str, Any]:
 
 SCD2 = Case(
     name="scd2",
+    longest=300.0,
     title="History (scd2) with 1 % changed",
     says="All changed rows are updates: each ends a version and begins one. The first versions were loaded by the same"
     " competitor before, unmeasured.",

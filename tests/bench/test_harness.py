@@ -78,6 +78,11 @@ def test_a_failure_carries_what_was_said_last(tmp_path: Path) -> None:
         measure(Command(("/bin/sh", "-c", "echo no such table; exit 7"), tmp_path), tmp_path / "out")
 
 
+def test_what_does_not_end_is_killed_and_has_failed(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match="not done after 1 s"):
+        measure(Command(("/bin/sleep", "1000"), tmp_path), tmp_path / "out", longest=1.0)
+
+
 def test_cases_and_competitors_can_be_told_apart() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
     for case in CASES:
