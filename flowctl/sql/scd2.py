@@ -126,23 +126,24 @@ def _news(change: Versioning) -> str:
             SELECT {_list("o", k)}, o.{_q(EVENT_AT)}, o.{_q(ROW_HASH)}, o.{_q(DELETED)}, o.{_q(DETECTED)},
                    o.{_q(ARRIVAL)},
                    ROW_NUMBER() OVER (PARTITION BY {_list("o", k)}, o.{_q(EVENT_AT)}
-                       ORDER BY o.{_q(ARRIVAL)} DESC) AS _place,
+                       ORDER BY o.{_q(ARRIVAL)} DESC) AS _flowctl_place,
                    MAX(CASE WHEN o.{_q(DETECTED)} THEN o.{_q(ARRIVAL)} ELSE 0 END) OVER (
-                       {by_key} DESC {_UP_TO_HERE}) AS _detected_after,
+                       {by_key} DESC {_UP_TO_HERE}) AS _flowctl_detected_after,
                    MAX(CASE WHEN o.{_q(DELETED)} THEN 0 ELSE o.{_q(ARRIVAL)} END) OVER (
-                       {by_key} {_UP_TO_HERE}) AS _row_arrival
+                       {by_key} {_UP_TO_HERE}) AS _flowctl_row_arrival
             FROM {_t(change.observed)} AS o CROSS JOIN _flowctl_touched AS a WHERE {_equal("a", "o", k)}
         ), _flowctl_standing AS (
-            SELECT {_list("o", (*k, EVENT_AT, DELETED, DETECTED))}, COALESCE(o.{_q(ROW_HASH)}, '') AS _state
+            SELECT {_list("o", (*k, EVENT_AT, DELETED, DETECTED))}, COALESCE(o.{_q(ROW_HASH)}, '') AS _flowctl_state
             FROM _flowctl_seen AS o
-            WHERE o._place = 1 AND (o.{_q(DELETED)} OR o._detected_after < o.{_q(ARRIVAL)})
-              AND NOT (o.{_q(DETECTED)} AND o._row_arrival >= o.{_q(ARRIVAL)})
+            WHERE o._flowctl_place = 1 AND (o.{_q(DELETED)} OR o._flowctl_detected_after < o.{_q(ARRIVAL)})
+              AND NOT (o.{_q(DETECTED)} AND o._flowctl_row_arrival >= o.{_q(ARRIVAL)})
         ), _flowctl_news AS (
             SELECT {_list("s", k)}
             FROM {_t(change.batch)} AS s
             LEFT JOIN _flowctl_standing AS o
               ON {_equal("o", "s", k)} AND o.{_q(EVENT_AT)} = s.{_q(VALID_FROM)} AND o.{_q(DELETED)} = {deleted}
-                 AND o.{_q(DETECTED)} = {_detected(change)} AND o._state = COALESCE({_observed_hash(change)}, '')
+                 AND o.{_q(DETECTED)} = {_detected(change)}
+                 AND o._flowctl_state = COALESCE({_observed_hash(change)}, '')
             {is_current}
             WHERE o.{_q(EVENT_AT)} IS NULL {or_current}
             GROUP BY {_list("s", k)}
@@ -177,53 +178,56 @@ def difference(change: Versioning, dialect: Dialect) -> str:
             SELECT {_list("o", k)}, o.{_q(EVENT_AT)}, o.{_q(ROW_HASH)}, o.{_q(DELETED)}, o.{_q(DETECTED)},
                    o.{_q(ARRIVAL)},
                    ROW_NUMBER() OVER (PARTITION BY {_list("o", k)}, o.{_q(EVENT_AT)}
-                       ORDER BY o.{_q(ARRIVAL)} DESC) AS _place,
+                       ORDER BY o.{_q(ARRIVAL)} DESC) AS _flowctl_place,
                    MAX(CASE WHEN o.{_q(DELETED)} THEN 0 ELSE o.{_q(ARRIVAL)} END) OVER (
-                       PARTITION BY {_list("o", k)} ORDER BY o.{_q(EVENT_AT)} {_UP_TO_HERE}) AS _row_arrival
+                       PARTITION BY {_list("o", k)} ORDER BY o.{_q(EVENT_AT)} {_UP_TO_HERE}) AS _flowctl_row_arrival
             FROM {_t(change.observed)} AS o CROSS JOIN _flowctl_affected AS a WHERE {_equal("a", "o", k)}
         ), _flowctl_counting AS (
-            SELECT {key}, {_q(EVENT_AT)}, CASE WHEN {_q(DELETED)} THEN '' ELSE {_q(ROW_HASH)} END AS _state
+            SELECT {key}, {_q(EVENT_AT)}, CASE WHEN {_q(DELETED)} THEN '' ELSE {_q(ROW_HASH)} END AS _flowctl_state
             FROM _flowctl_ranked
-            WHERE _place = 1 AND NOT ({_q(DETECTED)} AND _row_arrival > {_q(ARRIVAL)})
+            WHERE _flowctl_place = 1 AND NOT ({_q(DETECTED)} AND _flowctl_row_arrival > {_q(ARRIVAL)})
         ), _flowctl_before AS (
             SELECT {_list("t", change.columns)}
             FROM {_t(change.target)} AS t CROSS JOIN _flowctl_affected AS a WHERE {_equal("a", "t", k)}
         ), _flowctl_contents AS (
-            SELECT {", ".join([_list("s", k), f"s.{_q(VALID_FROM)}", f"s.{_q(ROW_HASH)}", *fresh])}, 1 AS _in_batch
+            SELECT {_list("s", (*k, VALID_FROM, ROW_HASH))}, {"".join(f"{one}, " for one in fresh)}
+                   1 AS _flowctl_in_batch
             FROM {_t(change.batch)} AS s WHERE s.{_q(change.operation)} = 'U'
             UNION ALL
             SELECT {_list("t", (*k, VALID_FROM, ROW_HASH, *business))}, 0 FROM _flowctl_before AS t
         ), _flowctl_known AS (
             SELECT c.* FROM _flowctl_counting AS c
             LEFT JOIN (SELECT {held} FROM _flowctl_contents GROUP BY {held}) AS h
-              ON {_equal("h", "c", k)} AND h.{_q(ROW_HASH)} = c._state
-            WHERE c._state = '' OR h.{_q(ROW_HASH)} IS NOT NULL
+              ON {_equal("h", "c", k)} AND h.{_q(ROW_HASH)} = c._flowctl_state
+            WHERE c._flowctl_state = '' OR h.{_q(ROW_HASH)} IS NOT NULL
         ), _flowctl_steps AS (
-            SELECT c.*, LAG(_state) OVER ({by_key}) AS _before FROM _flowctl_known AS c
+            SELECT c.*, LAG(_flowctl_state) OVER ({by_key}) AS _flowctl_previous FROM _flowctl_known AS c
         ), _flowctl_turns AS (
-            SELECT {key}, {_q(EVENT_AT)}, _state, LEAD({_q(EVENT_AT)}) OVER ({by_key}) AS _next
-            FROM _flowctl_steps WHERE _before IS NULL OR _before <> _state
+            SELECT {key}, {_q(EVENT_AT)}, _flowctl_state, LEAD({_q(EVENT_AT)}) OVER ({by_key}) AS _flowctl_next
+            FROM _flowctl_steps WHERE _flowctl_previous IS NULL OR _flowctl_previous <> _flowctl_state
         ), _flowctl_both AS (
-            SELECT {key}, {_q(EVENT_AT)} AS {_q(VALID_FROM)}, _next AS _new_end, _state AS _new_hash,
-                   NULL AS _old_end, NULL AS _old_hash
-            FROM _flowctl_turns WHERE _state <> ''
+            SELECT {key}, {_q(EVENT_AT)} AS {_q(VALID_FROM)}, _flowctl_next AS _flowctl_new_end,
+                   _flowctl_state AS _flowctl_new_hash, NULL AS _flowctl_old_end, NULL AS _flowctl_old_hash
+            FROM _flowctl_turns WHERE _flowctl_state <> ''
             UNION ALL
             SELECT {_list("t", k)}, t.{_q(VALID_FROM)}, NULL, NULL, t.{_q(VALID_TO)}, t.{_q(ROW_HASH)}
             FROM _flowctl_before AS t
         ), _flowctl_changed AS (
-            SELECT {key}, {_q(VALID_FROM)}, MAX(_new_end) AS {_q(VALID_TO)}, MAX(_new_hash) AS {_q(ROW_HASH)}
+            SELECT {key}, {_q(VALID_FROM)}, MAX(_flowctl_new_end) AS {_q(VALID_TO)},
+                   MAX(_flowctl_new_hash) AS {_q(ROW_HASH)}
             FROM _flowctl_both GROUP BY {key}, {_q(VALID_FROM)}
-            HAVING MAX(_new_hash) IS DISTINCT FROM MAX(_old_hash) OR MAX(_new_end) IS DISTINCT FROM MAX(_old_end)
+            HAVING MAX(_flowctl_new_hash) IS DISTINCT FROM MAX(_flowctl_old_hash)
+                OR MAX(_flowctl_new_end) IS DISTINCT FROM MAX(_flowctl_old_end)
         ), _flowctl_filled AS (
             SELECT {_list("v", (*k, VALID_FROM, VALID_TO, ROW_HASH))}, {_list("h", business)}{"," if business else ""}
                    ROW_NUMBER() OVER (PARTITION BY {_list("v", k)}, v.{_q(VALID_FROM)}
                        ORDER BY CASE WHEN h.{_q(VALID_FROM)} = v.{_q(VALID_FROM)} THEN 0 ELSE 1 END,
-                                h._in_batch, h.{_q(VALID_FROM)} DESC) AS _place
+                                h._flowctl_in_batch, h.{_q(VALID_FROM)} DESC) AS _flowctl_place
             FROM _flowctl_changed AS v LEFT JOIN _flowctl_contents AS h ON {_equal("h", "v", (*k, ROW_HASH))}
         )
         SELECT {", ".join(_derived(name) for name in change.columns)},
                CASE WHEN w.{_q(ROW_HASH)} IS NULL THEN 'delete' ELSE 'put' END AS {_q(CHANGE_COLUMN)}
-        FROM _flowctl_filled AS w WHERE w._place = 1
+        FROM _flowctl_filled AS w WHERE w._flowctl_place = 1
         """,
         dialect,
     )
@@ -235,15 +239,15 @@ def _first(change: Versioning) -> str:
     state = f"CASE WHEN {_deleted(change)} THEN '' ELSE s.{_q(ROW_HASH)} END"
     return f"""
         WITH _flowctl_states AS (
-            SELECT s.*, {state} AS _state FROM {_t(change.batch)} AS s
+            SELECT s.*, {state} AS _flowctl_state FROM {_t(change.batch)} AS s
         ), _flowctl_steps AS (
-            SELECT s.*, LAG(_state) OVER ({by_key}) AS _before FROM _flowctl_states AS s
+            SELECT s.*, LAG(_flowctl_state) OVER ({by_key}) AS _flowctl_previous FROM _flowctl_states AS s
         ), _flowctl_turns AS (
             SELECT s.*, LEAD({_q(VALID_FROM)}) OVER ({by_key}) AS {_q(VALID_TO)}
-            FROM _flowctl_steps AS s WHERE _before IS NULL OR _before <> _state
+            FROM _flowctl_steps AS s WHERE _flowctl_previous IS NULL OR _flowctl_previous <> _flowctl_state
         )
         SELECT {", ".join(_told(name, change) for name in change.columns)}, 'put' AS {_q(CHANGE_COLUMN)}
-        FROM _flowctl_turns AS w WHERE w._state <> ''"""
+        FROM _flowctl_turns AS w WHERE w._flowctl_state <> ''"""
 
 
 def _told(name: str, change: Versioning) -> str:

@@ -247,3 +247,30 @@ def test_sqlite_runs_nothing_for_every_row(table: Table) -> None:
         table.database.execute(f"CREATE TEMP TABLE IF NOT EXISTS changes AS {plans[0]}")
         for statement in (*plans, remove, add):
             assert_linear(table.database, statement)
+
+
+def test_columns_may_have_any_name(table: Table) -> None:
+    """Names of our own within the statements begin with ``_flowctl_``."""
+    database = table.database
+    database.executescript(
+        """
+        DROP TABLE versions; DROP TABLE observed; DROP TABLE batch;
+        CREATE TABLE versions (_place, _state, _before, valid_from, valid_to, is_current, row_hash);
+        CREATE TABLE observed (_place, _event_at, row_hash, _deleted, _detected, _arrival);
+        CREATE TABLE batch (_place, _state, _before, valid_from, row_hash, op, detected);
+        """
+    )
+    columns = ("_place", "_state", "_before", *COLUMNS[-4:])
+    batch_columns = ("_place", "_state", "_before", *BATCH_COLUMNS[-4:])
+    for arrival, state in enumerate("AB", 1):
+        database.execute("DELETE FROM batch")
+        database.execute(f"INSERT INTO batch VALUES (1, '{state}', 'x', {arrival}, '#{state}', 'U', FALSE)")
+        change = scd2.Versioning(
+            ("versions",), ("batch",), ("observed",), columns, batch_columns, ("_place",), arrival, "op", "detected",
+            first=arrival == 1,
+        )  # fmt: skip
+        for statement in statements(change):
+            database.execute(statement)
+        database.execute("DROP TABLE changes")
+    found = database.execute("SELECT _place, _state, _before, valid_from, valid_to FROM versions ORDER BY valid_from")
+    assert found.fetchall() == [(1, "A", "x", 1, 2), (1, "B", "x", 2, None)]
