@@ -54,6 +54,14 @@ def has_jvm(spark: SparkSession) -> bool:
     return engine != SAIL
 
 
+def has_own_workers(spark: SparkSession) -> bool:
+    """Whether Python code of a frame runs in this environment, with all that is installed here."""
+    from pyspark.sql import SparkSession as ClassicSession
+
+    is_local = isinstance(spark, ClassicSession) and str(spark.conf.get("spark.master")).startswith("local")
+    return is_local or not has_jvm(spark)
+
+
 def reachable(path: str) -> bool:
     """Whether Sail finds a path: it encodes all but these characters, each of its readers in another way."""
     return re.fullmatch(r"[A-Za-z0-9._\-/=+~@:]*", path) is not None

@@ -23,16 +23,14 @@ def exactly(value: Expression, found: Column, wanted: Column) -> Expression:
 
     if found.type == wanted.type:
         return value
-    if isinstance(found.type, Array | Struct) or isinstance(wanted.type, Array | Struct) or _never(found, wanted):
-        raise TableError(
-            f"column {found.name} cannot be read as {types.short(wanted.type)}: it is {types.short(found.type)}",
-            hint="Read it as it is, or as string",
-        )
+    require_possible(found, wanted)
     kind = types.spark_ddl(wanted.type)
     told = f.raise_error(f.lit(refusal(found.name, found.native, wanted.type))).cast(kind)
     cast = value.try_cast(kind)
     if found.type == types.STRING:
-        same = value.rlike(_text_shape(wanted.type)) & cast.isNotNull()
+        same = value.rlike(text_shape(wanted.type)) & cast.isNotNull()
+        if wanted.type in (types.FLOAT, types.DOUBLE):  # 1e999 is no infinity
+            same &= value.contains("Infinity") | (f.abs(cast) != float("inf"))
     elif wanted.type == types.STRING:
         same = cast.isNotNull()
     else:
@@ -40,13 +38,19 @@ def exactly(value: Expression, found: Column, wanted: Column) -> Expression:
     return f.when(value.isNull(), f.lit(None).cast(kind)).when(same, cast).otherwise(told)
 
 
-def _never(found: Column, wanted: Column) -> bool:
-    """Bytes have no text of their own, and text no bytes."""
-    return types.BINARY in (found.type, wanted.type)
+def require_possible(found: Column, wanted: Column) -> None:
+    """``TableError`` where no value of one type is one of the other: bytes have no text of their own, and text no
+    bytes."""
+    is_nested = isinstance(found.type, Array | Struct) or isinstance(wanted.type, Array | Struct)
+    if is_nested or types.BINARY in (found.type, wanted.type):
+        raise TableError(
+            f"column {found.name} cannot be read as {types.short(wanted.type)}: it is {types.short(found.type)}",
+            hint="Read it as it is, or as string",
+        )
 
 
-def _text_shape(kind: DataType) -> str:
-    """The texts that a cast reads without leaving anything out."""
+def text_shape(kind: DataType) -> str:
+    """The texts that a cast reads without leaving anything out; a regular expression of Java's and of RE2."""
     match kind:
         case Decimal(_, scale):
             return rf"^\s*[+-]?(\d+(\.\d{{0,{scale}}}0*)?|\.\d{{1,{max(scale, 1)}}}0*)\s*$"

@@ -81,7 +81,9 @@ def _decided(case: Case, now: dt.datetime, estimate: Estimate) -> Step:
     if stop := first_stop(case):
         return _stopped(step, case, stop)
     if case.pending and (intent := case.state.intent):
-        return _recover(step, case, intent, rfc3339(now))
+        if not _is_out_of_reach(case, intent):
+            return _recover(step, case, intent, rfc3339(now))
+        case = replace(case, state=replace(case.state, given_up=True))
     step = _with_columns(step, case)
     if stop := refusal(step.schema or ()) or engine.refusal(case, step):
         return _stopped(step, case, stop)
@@ -139,7 +141,6 @@ def _with_columns(step: Step, case: Case) -> Step:
 def _recover(step: Step, case: Case, intent: Intent, now: str) -> Step:
     """The begun number again, with its own interval; or, when the target carries it, only its record. Keys that are
     due to be compared are compared now: that is no part of the interval."""
-    commit = case.observed.commit
     step = replace(
         step,
         action="recover",
@@ -148,7 +149,7 @@ def _recover(step: Step, case: Case, intent: Intent, now: str) -> Step:
         definition=intent.definition,
         state_after=_state(intent.seq, intent.interval.upper),
     )
-    if commit is not None and (commit.seq, commit.intent_id) == (intent.seq, intent.id):
+    if _has_landed(case, intent):
         return replace(
             step,
             record_only=True,
@@ -157,7 +158,7 @@ def _recover(step: Step, case: Case, intent: Intent, now: str) -> Step:
             target_columns=case.observed.target.columns if case.observed.target else (),
         )
     if refused := intervals.same_again(intent.interval, case.observed.head):
-        return _stopped(step, case, _as_stop(refused))
+        return _stopped(step, case, _as_stop(refused))  # a full refresh: what is there now may be less than it was
     step = _with_columns(step, case)
     if stop := refusal(step.schema or ()) or engine.refusal(case, step):
         return _stopped(step, case, stop)
@@ -169,6 +170,18 @@ def _recover(step: Step, case: Case, intent: Intent, now: str) -> Step:
         check_deletes=due,
         write_full=case.table.mode == "truncate" or intent.replaces,
     )
+
+
+def _has_landed(case: Case, intent: Intent) -> bool:
+    commit = case.observed.commit
+    return commit is not None and (commit.seq, commit.intent_id) == (intent.seq, intent.id)
+
+
+def _is_out_of_reach(case: Case, intent: Intent) -> bool:
+    """Whether a begun interval can never be read as it was: somebody mended a file, say. Nothing of it is in the
+    target, so it is given up, and what is there now is read under the next number."""
+    gone = intervals.same_again(intent.interval, case.observed.head) is not None
+    return gone and not _has_landed(case, intent) and not intent.replaces
 
 
 def _read(step: Step, case: Case, now: str, estimate: Estimate) -> Step:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from flowctl.connectors.engine import SAIL, reachable
+from flowctl.connectors.files.formats import format_of
 from flowctl.diagnostics import Diagnostic
+from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
@@ -24,6 +26,7 @@ GAPS: Mapping[str, str] = {
     "expect.sql": "arithmetic that overflows goes on there with a wrong number",
     "expect.matches": "its regular expressions are other ones than Java's",
     "format": "it reads Parquet only as exactly as flowctl promises",
+    "format.csv": "pyarrow reads CSV for it, with doubled quotes and one sign as delimiter",
     "layout.cluster_by": "it cannot make clustered tables",
     "path": "it cannot reach a path with other characters than letters, digits and . _ - / = + ~ @ :",
     "storage": "it takes one set of credentials for all object storage",
@@ -62,16 +65,23 @@ def _asked(table: TableSpec, connections: Mapping[str, Connection]) -> Iterator[
     for check in table.expect:
         if check.kind in _ROW_CHECKS:
             yield "expect", f"expect.{check.kind}"
-    if isinstance(source, ObjectSource) and connections[source.connection].type == "files" and not _parquet(table):
-        yield "from", "format"
+    if isinstance(source, ObjectSource) and connections[source.connection].type == "files":
+        yield from _format_gaps(source, table)
     if table.layout.cluster_by:
         yield "layout.cluster_by", "layout.cluster_by"
     if connections[table.target.connection].type == "delta" and not reachable("/".join(table.target.parts)):
         yield "to", "path"
 
 
-def _parquet(table: TableSpec) -> bool:
-    return str(table.format.get("type") or str(table.source).rpartition(".")[2]) == "parquet"
+def _format_gaps(source: ObjectSource, table: TableSpec) -> Iterator[tuple[str, str]]:
+    try:
+        format = format_of("/".join(source.parts), table.format)
+    except TableError:
+        return  # the source's own error tells more
+    if format.name == "csv" and not format.is_common_csv:
+        yield "from", "format.csv"
+    elif format.name not in ("csv", "parquet"):
+        yield "from", "format"
 
 
 def _stores(spec: Spec) -> set[str]:

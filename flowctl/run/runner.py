@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from flowctl import crashpoints
-from flowctl.errors import AbortRun, FlowctlError, StoppedByPolicy, TableError
+from flowctl.errors import AbortRun, FlowctlError, StalePlan, StoppedByPolicy, TableError
 from flowctl.model.commit import Intent, RowCounts
 from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.plan.build import rfc3339
@@ -84,12 +84,16 @@ def _is_untouched(attempt: Attempt | None) -> bool:
 
 
 def _give_up(todo: Sequence[Step], document: StateDocument, run: RunContext, writer: StateWriter) -> StateDocument:
-    """Commits a void under each pending number that the plan does not finish, so that no zombie of it can land."""
+    """Commits a void under each pending number that the plan does not finish, so that no zombie of it can land. One
+    that landed since the plan was made is kept: only where the state had given it up before, or where all content is
+    replaced, is it known that its rows are not read again."""
     for step in todo:
         pending = document.table(step.id).intent
         if pending is not None and step.seq > pending.seq:
             before = document.table(step.id)
             commit = void(run, step, pending)
+            if not (commit.void or before.given_up or step.write_full):
+                raise StalePlan(f"{step.id}: number {pending.seq} landed after the plan was made", hint="Run again")
             recorded = Recorded(before.definition, before.schema, before.target_columns, run.run_id)
             writer.committed(commit, recorded).result()
     return writer.document

@@ -9,17 +9,10 @@ from collections.abc import Mapping
 
 #: The start of a test's id below ``tests/connectors/``, and why it is left out.
 GAPS: Mapping[str, str] = {
-    "test_source_files.py::test_odd_file_names": "odd names are refused; CSV is, too",
-    "test_source_files.py::test_csv_is_text": "CSV is refused",
-    "test_source_files.py::test_texts_become": "CSV and JSON lines are refused",
-    "test_source_files.py::test_a_text_that_is_not": "CSV and JSON lines are refused",
+    "test_source_files.py::test_texts_become_the_declared_type[jsonl-": "JSON lines are refused",
+    "test_source_files.py::test_a_text_that_is_not_exactly_that_is_refused[jsonl-": "JSON lines are refused",
     "test_source_files.py::test_json_numbers": "JSON lines are refused",
-    "test_source_files.py::test_a_malformed_row": "CSV is refused",
     "test_source_files.py::test_a_line_that_is_not_json": "JSON lines are refused",
-    "test_source_files.py::test_another_header": "CSV is refused",
-    "test_source_files.py::test_line_breaks": "CSV is refused",
-    "test_source_files.py::test_where_is": "CSV is refused",
-    "test_source_files.py::test_compressed_text": "CSV is refused",
     "test_source_files.py::test_orc_brings": "ORC is refused",
     "test_source_files.py::test_columns_of_all_files": "files of other types are refused",
     "test_target_delta.py::test_columns_widen_in_place": "widening is refused",

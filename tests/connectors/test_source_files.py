@@ -16,7 +16,8 @@ import pytest
 from pyarrow import orc
 
 from flowctl.connectors.base import HeadRequest, Relation
-from flowctl.connectors.engine import has_jvm
+from flowctl.connectors.engine import has_jvm, has_own_workers
+from flowctl.connectors.files import csv_reading
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
@@ -136,7 +137,9 @@ MISFITS: list[tuple[str, str]] = [
     ("decimal(5,2)", "1.239"),
     ("decimal(5,2)", "12345"),
     ("decimal(5,2)", "1e2"),
+    ("bigint", "0x1F"),
     ("double", "1.5d"),
+    ("double", "1e999"),
     ("boolean", "maybe"),
     ("date", "2026-02-30"),
     ("date", "2026-01-01 BC"),
@@ -154,8 +157,8 @@ def _write(inbox: Path, form: str, texts: list[str]) -> Relation:
     return files("t.jsonl")
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
 @pytest.mark.parametrize(("kind", "texts", "values"), FITTING, ids=[kind for kind, _, _ in FITTING])
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_texts_become_the_declared_type(
     spark: SparkSession, inbox: Path, source: Any, form: str, kind: str, texts: list[str], values: list[Any]
 ) -> None:
@@ -164,8 +167,8 @@ def test_texts_become_the_declared_type(
     assert [row["v"] for row in read] == values
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
 @pytest.mark.parametrize(("kind", "text"), MISFITS)
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_a_text_that_is_not_exactly_that_is_refused(
     spark: SparkSession, inbox: Path, source: Any, form: str, kind: str, text: str
 ) -> None:
@@ -199,7 +202,7 @@ def test_a_malformed_row_is_an_error_that_names_the_file(
     spark: SparkSession, inbox: Path, source: Any, content: str, format: Mapping[str, Any]
 ) -> None:
     (inbox / "bad.csv").write_text(content)
-    with pytest.raises(TableError, match=r"bad\.csv holds a row that does not fit"):
+    with pytest.raises(TableError, match=r"bad\.csv( line \d)? holds a row that does not fit"):
         spark_rows(spark, source, files("bad.csv", **format))
 
 
@@ -207,6 +210,37 @@ def test_a_line_that_is_not_json_is_an_error_that_names_the_file(spark: SparkSes
     (inbox / "bad.jsonl").write_text('{"a": 1}\n{"a": 2\n')
     with pytest.raises(TableError, match=r"bad\.jsonl holds a line that is not JSON"):
         spark_rows(spark, source, files("*.jsonl", schema={"a": "int"}))
+
+
+def test_what_pyarrow_reads_in_another_way_is_read_by_spark(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "t.csv").write_text('a||b\n1||"x \\"y\\""\n')
+    relation = files("t.csv", delimiter="||", escape="\\", schema={"a": "int"})
+    if has_jvm(spark):
+        assert spark_rows(spark, source, relation) == [{"a": 1, "b": 'x "y"'}]
+    else:
+        with pytest.raises(TableError, match="delimiter of more than one sign"):
+            spark_rows(spark, source, relation)
+
+
+def test_types_of_the_spec(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "t.csv").write_text("a,b,c\n1,007,x\n,,y\n")
+    kinds = {"a": "string", "b": "decimal(5,1)"}
+    read = spark_rows(spark, source, files("t.csv", schema={"a": "int"}), kinds=kinds)
+    assert read == [{"a": "1", "b": Decimal("7.0"), "c": "x"}, {"a": None, "b": None, "c": "y"}]
+    (inbox / "t.csv").write_text("a,b,c\n1,many,x\n")
+    with pytest.raises(TableError, match="column b holds a value that is not exactly"):
+        spark_rows(spark, source, files("t.csv"), kinds={"b": "int"})
+
+
+def test_a_large_file_is_read_in_pieces(
+    spark: SparkSession, inbox: Path, source: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_reading, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(csv_reading, "_OPENING_BYTES", 10)
+    for name in ("1.csv", "2.csv"):
+        (inbox / name).write_text("id,v\n" + "".join(f"{id},{'x' * (id % 50)}\n" for id in range(1000)))
+    read = spark_rows(spark, source, files("*.csv", schema={"id": "int"}))
+    assert sorted(row["id"] for row in read) == sorted([*range(1000), *range(1000)])
 
 
 def test_line_breaks_in_quotes(spark: SparkSession, inbox: Path, source: Any) -> None:
@@ -347,8 +381,8 @@ def test_nothing_there(source: Any) -> None:
         source.describe([Relation(None, "SELECT 1")])
 
 
-def test_files_in_an_object_store(s3_server: Any, s3_bucket: str) -> None:
-    """Metadata only: Spark over S3 is shown by the state and Delta suites."""
+def test_files_in_an_object_store(spark: SparkSession, s3_server: Any, s3_bucket: str) -> None:
+    """Rows are read where executors open files themselves; Spark over S3 is shown by the state and Delta suites."""
     import s3fs
 
     from flowctl.connectors import registry
@@ -368,5 +402,7 @@ def test_files_in_an_object_store(s3_server: Any, s3_bucket: str) -> None:
         before = position(connector.source, files("*.csv"))
         store.pipe_file(f"{s3_bucket}/inbox/1.csv", b"id,v\n1,3\n")
         after = position(connector.source, files("*.csv"))
+        if has_own_workers(spark):
+            assert spark_rows(spark, connector.source, files("*.csv")) == [{"id": "1", "v": "3"}]
     assert [stamp.path for stamp in before.files] == ["1.csv"]
     assert before != after

@@ -29,6 +29,7 @@ _BY_EXTENSION: Mapping[str, FormatName] = {
     "orc": "orc",
 }
 _COMPRESSED = (".gz", ".bz2", ".zst")
+_SEPARATOR = "\x1f"
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,15 @@ class Format:
     def is_text(self) -> bool:
         """Text may be compressed as a whole; the others compress inside."""
         return self.name in ("csv", "jsonl")
+
+    @property
+    def is_common_csv(self) -> bool:
+        """Whether pyarrow reads these files as Spark does: it knows one byte as delimiter, and quotes that are
+        doubled."""
+        quote = str(self.options.get("quote", '"'))
+        signs = (str(self.options.get("delimiter", ",")), quote)
+        is_doubled = self.options.get("escape", quote) == quote
+        return self.name == "csv" and is_doubled and all(len(sign) == 1 and sign.isascii() for sign in signs)
 
 
 def format_of(pattern: str, options: Mapping[str, Any]) -> Format:
@@ -93,7 +103,10 @@ def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[
         return format.declared
     with opened() as raw:
         text = io.TextIOWrapper(raw, encoding=given.get("encoding", "UTF-8"), newline="")
-        header = next(csv.reader(text, delimiter=given.get("delimiter", ","), quotechar=given.get("quote", '"')), [])
+        delimiter = given.get("delimiter", ",")
+        lines = (line.replace(delimiter, _SEPARATOR) for line in text)  # which may be longer than Python's csv allows
+        found = next(csv.reader(lines, delimiter=_SEPARATOR, quotechar=given.get("quote", '"')), [])
+        header = [name.replace(_SEPARATOR, delimiter) for name in found]
     names = [name.removeprefix("\ufeff") if at == 0 else name for at, name in enumerate(header)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if not names or twice or "" in names:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import ReadRequest, Relation
-from flowctl.connectors.engine import has_jvm, reachable
+from flowctl.connectors.engine import has_jvm, has_own_workers, reachable
 from flowctl.connectors.exact import exactly
+from flowctl.connectors.files.csv_reading import csv_frame, require_one_header
 from flowctl.connectors.files.formats import Format, format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
 from flowctl.connectors.files.rows import escaped, typed_rows
@@ -44,10 +45,16 @@ class FilesSnapshot:
         for path, columns in found.items():
             _require_known(path, columns, known)
         asked = merged(found) if found else self.info.columns
-        if not has_jvm(self.spark):
-            _require_plain(format, found, asked)
-        paths = [self.root.spark_path(stamp.path) for stamp in stamps]
-        whole = typed_rows(self.spark, format, paths, asked)
+        if found and format.is_common_csv and has_own_workers(self.spark):
+            require_one_header(found)
+            if not self.relation.where:  # text becomes any type at once, where nobody looks at the text in between
+                asked = tuple(_wanted(column, request.columns) for column in asked)
+            whole = csv_frame(self.spark, self.root, format, stamps, asked)
+        else:
+            if not has_jvm(self.spark):
+                _require_plain(format, found, asked)
+            paths = [self.root.spark_path(stamp.path) for stamp in stamps]
+            whole = typed_rows(self.spark, format, paths, asked)
         rows = whole.where(self.relation.where) if self.relation.where else whole
         here = {column.name: column for column in asked}
         return rows.select(*[_delivered(column, here.get(column.name)) for column in request.columns])
@@ -71,6 +78,11 @@ class FilesSnapshot:
         return wanted
 
 
+def _wanted(found: Column, requested: Sequence[Column]) -> Column:
+    kinds = {column.name: column.type for column in requested}
+    return replace(found, type=kinds.get(found.name, found.type)) if found.type == types.STRING else found
+
+
 def _delivered(wanted: Column, found: Column | None) -> Expression:
     """Null where no file of the interval has the column."""
     from pyspark.sql import functions as f
@@ -88,6 +100,8 @@ def _require_known(path: str, columns: Sequence[Column], known: Mapping[str, Col
 
 def _require_plain(format: Format, found: Mapping[str, Sequence[Column]], asked: Sequence[Column]) -> None:
     """On Sail: a name that it encodes or takes for a pattern is not found, and the file would be missing in silence."""
+    if format.name == "csv":
+        raise TableError("Sail reads no CSV with an escape, or a delimiter of more than one sign", hint=_SPARK_HINT)
     if format.name != "parquet":
         raise TableError(f"Sail does not read {format.name} as exactly as flowctl promises", hint=_SPARK_HINT)
     types_of = {column.name: column.type for column in asked}

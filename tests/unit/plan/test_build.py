@@ -185,15 +185,36 @@ def test_a_begun_number_of_another_definition_stops():
     assert made.action == "stop" and made.reason.startswith("the definition changed")
 
 
-def test_a_begun_interval_whose_files_are_gone_stops():
+FILE_A, FILE_B, MENDED_B = (FileStamp(name, 1, tag) for name, tag in (("a.csv", "1"), ("b.csv", "1"), ("b.csv", "2")))
+
+
+def _files_changed(*, replaces=False, landed=False):
     spec = table(mode="append")
-    files = FilesPosition((FileStamp("a.csv", 1, "t1"), FileStamp("b.csv", 1, "t2")))
-    begun = intent(spec, Interval(FilesPosition(files.files[:1]), files))
-    state = recorded(spec, FilesPosition(files.files[:1]), intent=begun, highest=4)
-    there = head(FilesPosition(files.files[:1]))
-    commit = committed(position=FilesPosition(files.files[:1]))
-    made = step(spec, observed(there, target=target(), commit=commit, positions="files"), state)
-    assert made.reason == "the interrupted run read b.csv, gone or changed since"
+    read, begun_to = FilesPosition((FILE_A,)), FilesPosition((FILE_A, FILE_B))
+    begun = intent(spec, Interval(read, begun_to), replaces=replaces)
+    commit = committed(4, "i4", begun_to) if landed else committed(position=read)
+    there = head(FilesPosition((FILE_A, MENDED_B)))
+    return step(
+        spec,
+        observed(there, target=target(), commit=commit, positions="files"),
+        recorded(spec, read, intent=begun, highest=4),
+    )
+
+
+def test_a_begun_interval_whose_files_were_mended_is_given_up():
+    made = _files_changed()
+    assert (made.action, made.seq) == ("change", 5)
+    assert made.interval == Interval(FilesPosition((FILE_A,)), FilesPosition((FILE_A, MENDED_B)))
+    assert made.notes[0].startswith("number 4, begun by run 20261119T221004-1, is given up")
+
+
+def test_one_that_landed_is_recorded_whatever_became_of_its_files():
+    made = _files_changed(landed=True)
+    assert (made.action, made.seq, made.record_only) == ("recover", 4, True)
+
+
+def test_a_begun_full_refresh_whose_files_are_gone_stops():
+    assert _files_changed(replaces=True).reason == "the interrupted run read b.csv, gone or changed since"
 
 
 @pytest.mark.parametrize("landed", [False, True])

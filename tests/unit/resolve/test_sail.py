@@ -48,7 +48,8 @@ BY_SPEC: dict[str, TableSpec] = {
     "columns.add": table("t", columns=ColumnRules(add={"twice": "amount * 2"})),
     "expect.sql": table("t", expect=(CHECK,)),
     "expect.matches": table("t", expect=(replace(CHECK, kind="matches", column="note", argument="^a"),)),
-    "format": table("t", source=ObjectSource("inbox", ("*.csv",), True), mode="truncate"),
+    "format": table("t", source=ObjectSource("inbox", ("*.jsonl",), True), mode="truncate"),
+    "format.csv": table("t", source=ObjectSource("inbox", ("*.csv",), True), mode="truncate", format={"escape": "\\"}),
     "layout.cluster_by": table("t", layout=Layout(cluster_by=("id",))),
     "path": table("t", target=TargetRef("lake", ("my table",))),
 }
@@ -66,9 +67,10 @@ def test_validate_names_the_key_and_the_reason(gap: str) -> None:
     assert not list(check(on("local[*]", BY_SPEC[gap]), [BY_SPEC[gap]]))
 
 
-def test_parquet_and_plain_tables_are_fine() -> None:
-    parquet = table("t", source=ObjectSource("inbox", ("*.parquet",), True), mode="truncate")
-    assert not list(check(on("sail", parquet), [parquet, table("u")]))
+@pytest.mark.parametrize("pattern", ["*.parquet", "*.csv", "*.csv.gz"])
+def test_parquet_csv_and_plain_tables_are_fine(pattern: str) -> None:
+    files = table("t", source=ObjectSource("inbox", (pattern,), True), mode="truncate")
+    assert not list(check(on("sail", files), [files, table("u")]))
 
 
 def test_one_set_of_credentials() -> None:

@@ -1,0 +1,331 @@
+"""What executors run to read CSV: a run of whole lines at a time, parsed by pyarrow as text, then turned into the
+declared types by Arrow's kernels. What is not exactly that is refused by file and line.
+
+Text first, because pyarrow's own typed parsing takes 0x1F for a number and digits that a decimal has no place for.
+
+Executors have pyarrow and fsspec but perhaps no flowctl: whoever ships these functions registers this module to be
+pickled by value, so it may use nothing but them, the standard library and constants.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from flowctl.connectors.refusal import PREFIX
+
+Kind = Literal["text", "integer", "decimal", "float", "boolean", "date", "timestamp", "zoned"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column to come: ``shape`` is what its texts must match, ``refusal`` what follows on the place of one that
+    does not."""
+
+    name: str
+    type: pa.DataType
+    kind: Kind
+    shape: str
+    refusal: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """The lines of a file that begin at bytes ``start`` to ``end``; of all its bytes when ``end`` is None."""
+
+    path: str
+    start: int
+    end: int | None
+
+
+@dataclass(frozen=True)
+class CsvReader:
+    """How the files of one read are written, and what they become. ``options`` hold the store's credentials."""
+
+    url: str
+    options: Mapping[str, Any] = field(repr=False)
+    fields: tuple[Field, ...]
+    has_header: bool
+    delimiter: str
+    quote: str
+    null_value: str
+    encoding: str
+    multiline: bool
+
+    def reader_of(self, tasks: Sequence[Sequence[Part]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        """The function for `mapInArrow` over the numbers of the ``tasks``; misfits are ``RuntimeError``s."""
+
+        def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in numbers:
+                for number in batch.column(0).to_pylist():
+                    for part in tasks[number]:
+                        yield from self.batches(part)
+
+        return read
+
+    def batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+        is_first = part.start == 0
+        for offset, block in self._blocks(part):
+            try:
+                yield self._parsed(block, is_first)
+            except _Misfit as misfit:
+                where = self._where(part, offset, block, misfit, is_first)
+                raise RuntimeError(f"{PREFIX}{where}{misfit.told}") from None  # Arrow's own text holds the value
+            is_first = False
+
+    def _blocks(self, part: Part) -> Iterator[tuple[int, bytes]]:
+        """Whole lines, a few MiB at a time, in UTF-8, with the byte at which each block begins. With ``multiline`` a
+        line ends where no quote is open."""
+        with self._opened(part.path) as stream:
+            if part.start:
+                stream.seek(part.start - 1)
+                stream.readline()
+            at = part.start if part.end is None else stream.tell()
+            end = part.end
+            while end is None or at < end:
+                block = stream.read(_BLOCK_BYTES if end is None else min(_BLOCK_BYTES, end - at))
+                if not block:
+                    return
+                block += _rest_of_line(stream, block)
+                more = _BLOCK_BYTES // 16 + 1
+                while not self._is_closed(block) and (rest := stream.read(more)):
+                    block += rest + _rest_of_line(stream, rest)
+                    more *= 2
+                yield at, block
+                at += len(block)
+
+    def _opened(self, path: str) -> Any:
+        """The file's text in UTF-8; only what needs no change can be read from the middle."""
+        import fsspec
+
+        system, base = fsspec.core.url_to_fs(self.url, use_listings_cache=False, **self.options)
+        whole = f"{str(base).rstrip('/')}/{path}"
+        if is_utf8(self.encoding) and not is_compressed(path):
+            return system.open(whole, "rb")
+        raw = io.BufferedReader(system.open(whole, "rb", compression="infer"))
+        return raw if is_utf8(self.encoding) else _Recoded(raw, self.encoding, path)
+
+    def _is_closed(self, block: bytes) -> bool:
+        if not self.multiline or self.quote.encode() not in block:
+            return True
+        try:
+            return self._table(block).is_closed
+        except pa.ArrowInvalid:
+            return True  # what is wrong with it is told when it is read
+
+    def _table(self, block: bytes, is_first: bool = False) -> _Texts:
+        """All values as text. ``ArrowInvalid`` for bytes that are not UTF-8."""
+        names = [str(at) for at in range(len(self.fields))]
+        mark = self.delimiter.join(_MARK for _ in names).encode()
+        start = _BOM if block.startswith(_BOM) and not is_first else b""  # pyarrow leaves one out
+        line_end = b"" if block.endswith((b"\n", b"\r")) else b"\n"
+        whole = b"".join((start, block, line_end, mark, b"\n"))
+        uneven: list[str] = []
+
+        def skip(row: Any) -> str:
+            uneven.extend([row.text] if row.text.strip() else [])
+            return "skip"
+
+        table = csv.read_csv(
+            pa.py_buffer(whole),
+            csv.ReadOptions(
+                column_names=names,
+                skip_rows_after_names=int(is_first and self.has_header),
+                use_threads=False,
+                block_size=len(whole) + 1,
+            ),
+            csv.ParseOptions(
+                delimiter=self.delimiter,
+                quote_char=self.quote,
+                newlines_in_values=True,
+                invalid_row_handler=skip,
+            ),
+            csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+        last = table.num_rows - 1
+        is_closed = last >= 0 and table.column(0)[last].as_py() == _MARK
+        return _Texts(table.slice(0, last) if is_closed else table, is_closed, is_even=not uneven)
+
+    def _parsed(self, block: bytes, is_first: bool) -> pa.RecordBatch:
+        try:
+            found = self._table(block, is_first)
+        except pa.ArrowInvalid:
+            raise _Misfit(_NOT_TEXT.format(self.encoding)) from None
+        if not (found.is_closed and found.is_even):
+            raise _Misfit(_UNEVEN)
+        texts = [column.combine_chunks() for column in found.table.columns]
+        if not self.multiline and self.quote.encode() in block:
+            for values in texts:
+                _require(pc.invert(pc.match_substring_regex(values, r"[\r\n]")), _UNEVEN)
+        arrays = [self._typed(values, column) for values, column in zip(texts, self.fields, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self.fields])
+
+    def _typed(self, texts: pa.Array, column: Field) -> pa.Array:
+        """``null_value`` is null with and without quotes; the empty value in quotes is null where it cannot be text."""
+        if self.null_value:
+            texts = _without(texts, self.null_value)
+        if column.kind == "text":
+            return texts
+        texts = _without(texts, "")
+        _require(pc.match_substring_regex(texts, column.shape), column.refusal)
+        trimmed = pc.ascii_trim_whitespace(texts)
+        try:
+            return _converted(trimmed, column)
+        except pa.ArrowInvalid:
+            _find(trimmed, column)
+            raise
+
+    def _where(self, part: Part, offset: int, block: bytes, misfit: _Misfit, is_first: bool) -> str:
+        """The file, and the line where one can be counted."""
+        line = None if self.multiline else self._line(block, misfit, is_first and self.has_header)
+        if line is None:
+            return part.path
+        with self._opened(part.path) as stream:
+            left = offset
+            while left > 0 and (piece := stream.read(min(left, _BLOCK_BYTES))):
+                line += piece[:left].count(b"\n")
+                left -= len(piece)
+        return f"{part.path} line {line}"
+
+    def _line(self, block: bytes, misfit: _Misfit, after_header: bool) -> int | None:
+        if b"\n" not in block:
+            return None  # one line, or lines that end in another way
+        lines = block.split(b"\n")
+        if misfit.row is None:
+            for number, line in enumerate(lines, 1):
+                try:
+                    found = self._table(line)
+                except pa.ArrowInvalid:
+                    return number
+                if not (found.is_closed and found.is_even):
+                    return number
+            return None
+        filled = (number for number, line in enumerate(lines, 1) if line.strip())
+        for row, number in enumerate(filled, -1 if after_header else 0):
+            if row == misfit.row:
+                return number
+        return None
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """``is_closed``: the block ends where a row does. A line of our own at its end tells: an open quote swallows it.
+    ``is_even``: each row has as many values as there are columns; others are not in ``table``."""
+
+    table: pa.Table
+    is_closed: bool
+    is_even: bool
+
+
+class _Misfit(Exception):
+    """``told`` follows on the place of the first row that does not fit, whose number in the block may be known."""
+
+    def __init__(self, told: str, row: int | None = None) -> None:
+        super().__init__(told)
+        self.told, self.row = told, row
+
+
+class _Recoded(io.RawIOBase):
+    """Text of another encoding as UTF-8."""
+
+    def __init__(self, raw: Any, encoding: str, path: str) -> None:
+        self._text = io.TextIOWrapper(raw, encoding=encoding, newline="")
+        self._encoding, self._path = encoding, path
+
+    def read(self, size: int = -1) -> bytes:
+        return self._told(lambda: self._text.read(size))
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return self._told(self._text.readline)
+
+    def close(self) -> None:
+        self._text.close()
+        super().close()
+
+    def _told(self, read: Callable[[], str]) -> bytes:
+        try:
+            return read().encode()
+        except UnicodeError:
+            raise RuntimeError(f"{PREFIX}{self._path}{_NOT_TEXT.format(self._encoding)}") from None
+
+
+def _rest_of_line(stream: Any, block: bytes) -> bytes:
+    line: bytes = b"" if block.endswith(b"\n") else stream.readline()
+    return line
+
+
+def _converted(texts: pa.Array, column: Field) -> pa.Array:
+    match column.kind:
+        case "integer":
+            return pc.cast(pc.ascii_ltrim(texts, "+"), column.type)
+        case "boolean":
+            is_true = pc.is_in(pc.ascii_lower(texts), pa.array(_TRUE))
+            return pc.if_else(pc.is_valid(texts), is_true, pa.scalar(None, pa.bool_()))
+        case "float":
+            values = pc.cast(texts, column.type)
+            is_given = pc.match_substring(texts, "Infinity")
+            _require(pc.or_(pc.invert(pc.is_inf(values)), is_given), column.refusal)
+            return values
+        case "zoned":
+            zoned = pc.match_substring_regex(texts, _ZONE)
+            nothing = pa.scalar(None, pa.string())
+            told = pc.cast(pc.if_else(zoned, texts, nothing), column.type)
+            untold = pc.cast(pc.if_else(zoned, nothing, texts), pa.timestamp("us"))
+            return pc.coalesce(told, pc.assume_timezone(untold, "UTC"))
+        case _:
+            return pc.cast(texts, column.type)
+
+
+def _find(texts: pa.Array, column: Field) -> None:
+    """Raise the misfit for the first text that has the shape of the type but does not fit into it."""
+    for row in range(len(texts)):
+        try:
+            _converted(texts.slice(row, 1), column)
+        except pa.ArrowInvalid:
+            raise _Misfit(column.refusal, row) from None
+
+
+def _require(fits: pa.Array, told: str) -> None:
+    """Null fits."""
+    row = pc.index(fits, False).as_py()
+    if row >= 0:
+        raise _Misfit(told, row)
+
+
+def _without(texts: pa.Array, text: str) -> pa.Array:
+    found = pc.equal(texts, text)
+    return pc.if_else(found, pa.scalar(None, pa.string()), texts) if pc.any(found).as_py() else texts
+
+
+def is_utf8(encoding: str) -> bool:
+    return encoding.upper().replace("_", "-") in ("UTF-8", "UTF8")
+
+
+def is_compressed(path: str) -> bool:
+    """As fsspec infers it."""
+    from fsspec.utils import infer_compression
+
+    return infer_compression(path) is not None
+
+
+_BLOCK_BYTES = 4 << 20
+_BOM = b"\xef\xbb\xbf"
+_MARK = "\x01flowctl\x01"
+_TRUE = ("true", "t", "yes", "y", "1")
+_ZONE = r"[ T].*(Z|[+-]\d{2}(:?\d{2})?)$"
+_UNEVEN = (
+    " holds a row that does not fit its columns | "
+    "mend the row, or correct delimiter, quote, escape, header or multiline in `format`"
+)
+_NOT_TEXT = " is not {} text | mend it, or say what it is written in with `format.encoding`"

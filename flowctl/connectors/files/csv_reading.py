@@ -1,0 +1,141 @@
+"""CSV as a frame without Java: runs of whole lines, read and parsed by Python on the executors.
+
+Spark's own reader makes rows of text and its casts then look at each value by regular expression: half as fast. It
+stays where executors need not have fsspec (Spark Connect), and for what pyarrow reads in another way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, assert_never
+
+from flowctl.connectors.arrow import arrow_type
+from flowctl.connectors.engine import has_jvm
+from flowctl.connectors.exact import require_possible, text_shape
+from flowctl.connectors.files.formats import Format
+from flowctl.connectors.files.listing import FileRoot
+from flowctl.connectors.refusal import PREFIX, refusal
+from flowctl.errors import TableError
+from flowctl.model import types
+from flowctl.model.position import FileStamp
+from flowctl.model.table_info import Column
+from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from flowctl.connectors.files.csv_parts import Field, Kind, Part
+
+
+def csv_frame(
+    spark: SparkSession, root: FileRoot, format: Format, stamps: Sequence[FileStamp], columns: Sequence[Column]
+) -> DataFrame:
+    """All rows of the files with exactly ``columns``, which all of them have in this order."""
+    from pyspark import cloudpickle
+
+    from flowctl.connectors.files import csv_parts
+
+    given = format.options
+    reader = csv_parts.CsvReader(
+        url=root.url,
+        options={} if root.is_local else dict(root.options),
+        fields=tuple(field_of(column) for column in columns),
+        has_header=bool(given.get("header", True)),
+        delimiter=str(given.get("delimiter", ",")),
+        quote=str(given.get("quote", '"')),
+        null_value=str(given.get("null_value", "")),
+        encoding=str(given.get("encoding", "UTF-8")),
+        multiline=bool(given.get("multiline", False)),
+    )
+    at_most = None if has_jvm(spark) else max(_AT_ONCE, os.cpu_count() or 1)
+    tasks = list(_tasks(list(_parts(format, stamps)), at_most))
+    cloudpickle.register_pickle_by_value(csv_parts)
+    schema = ", ".join(f"`{column.name.replace('`', '``')}` {types.spark_ddl(column.type)}" for column in columns)
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(reader.reader_of(tasks), schema)
+
+
+def require_one_header(found: Mapping[str, Sequence[Column]]) -> None:
+    """Values are told by their places, so all files must have the same ones."""
+    headers = {path: [column.name for column in columns] for path, columns in found.items()}
+    first = next(iter(headers))
+    for path, names in headers.items():
+        if names != headers[first]:
+            raise TableError(f"{path} has another header than {first}", hint="Read them as two tables, or rewrite one")
+
+
+def _parts(format: Format, stamps: Sequence[FileStamp]) -> Iterator[tuple[Part, int]]:
+    """Each file in pieces, with their sizes in bytes, or whole where a piece could not tell where its lines begin."""
+    from flowctl.connectors.files.csv_parts import Part, is_compressed, is_utf8
+
+    is_whole = bool(format.options.get("multiline", False)) or not is_utf8(str(format.options.get("encoding", "UTF-8")))
+    size = _piece_bytes(sum(stamp.size for stamp in stamps))
+    for stamp in stamps:
+        if is_whole or is_compressed(stamp.path) or stamp.size <= size:
+            yield Part(stamp.path, 0, None), stamp.size
+        else:
+            for start in range(0, stamp.size, size):
+                end = min(start + size, stamp.size)
+                yield Part(stamp.path, start, end), end - start
+
+
+def _tasks(parts: Sequence[tuple[Part, int]], at_most: int | None) -> Iterator[list[Part]]:
+    """Neighbours together while they are small."""
+    total = sum(size for _, size in parts)
+    limit = max(_piece_bytes(total), -(-total // at_most) if at_most else 0)
+    task: list[Part] = []
+    held = 0
+    for part, size in parts:
+        if task and held + size + _OPENING_BYTES > limit:
+            yield task
+            task, held = [], 0
+        task.append(part)
+        held += size + _OPENING_BYTES
+    if task:
+        yield task
+
+
+def _piece_bytes(total: int) -> int:
+    """As Spark cuts files: enough pieces for all cores, none so small that opening it costs more than reading it."""
+    return min(_MOST_BYTES, max(_OPENING_BYTES, total // (os.cpu_count() or 1)))
+
+
+def field_of(column: Column) -> Field:
+    from flowctl.connectors.files.csv_parts import Field
+
+    require_possible(Column(column.name, types.STRING), column)
+    told = refusal(column.name, column.native, column.type).removeprefix(PREFIX)
+    kind = _kind(column.type)
+    shape = "" if kind == "text" else text_shape(column.type)
+    return Field(column.name, arrow_type(column.type), kind, shape, f": {told}")
+
+
+def _kind(kind: DataType) -> Kind:
+    match kind:
+        case Decimal():
+            return "decimal"
+        case types.STRING:
+            return "text"
+        case types.FLOAT | types.DOUBLE:
+            return "float"
+        case types.BOOL:
+            return "boolean"
+        case types.DATE:
+            return "date"
+        case types.TIMESTAMP_NTZ:
+            return "timestamp"
+        case types.TIMESTAMP:
+            return "zoned"
+        case types.INT8 | types.INT16 | types.INT32 | types.INT64:
+            return "integer"
+        case Scalar() | Array() | Struct():
+            raise ValueError(f"{types.short(kind)} is not read from text")
+        case _:
+            assert_never(kind)
+
+
+_MOST_BYTES = 128 << 20
+_OPENING_BYTES = 4 << 20
+
+#: Sail reads all partitions of a frame at the same time: each is a thread with a few blocks in hand.
+_AT_ONCE = 8
