@@ -1,0 +1,66 @@
+"""A begun number that the plan gives up: void, unless it landed in the time between plan and run."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flowctl.errors import StalePlan
+from flowctl.model.commit import Commit
+from flowctl.model.interval import Interval
+from flowctl.run import runner
+from flowctl.state.document import StateDocument
+from tests.unit.plan.worlds import LINEAGE, committed, head, intent, observed, recorded, step, table, target
+
+WORK = Interval(None, head().position)
+
+
+class Writer:
+    """In place of the state's; the real one is behind every end-to-end test."""
+
+    def __init__(self, document: StateDocument) -> None:
+        self.document = document
+        self.recorded: list[Commit] = []
+
+    def committed(self, commit: Commit, recorded: Any) -> Future[None]:
+        self.recorded.append(commit)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+
+@pytest.mark.parametrize(
+    ("is_void", "was_given_up", "replaces", "is_refused"),
+    [
+        (True, False, False, False),
+        (False, False, False, True),
+        (False, True, False, False),  # `state set` said so: its rows are to be read again
+        (False, False, True, False),  # a full refresh puts other rows in the place of them
+    ],
+)
+def test_what_landed_after_the_plan_is_not_read_again(
+    monkeypatch: pytest.MonkeyPatch, is_void: bool, was_given_up: bool, replaces: bool, is_refused: bool
+) -> None:
+    spec = table()
+    state = recorded(spec, None, intent=intent(spec, WORK), given_up=was_given_up, highest=4)
+    writer = Writer(StateDocument(LINEAGE, 1, "w", {"orders": state}))
+    found = replace(committed(4, "i4"), void=is_void)
+    monkeypatch.setattr(runner, "void", lambda *_: found)
+    planned = replace(
+        step(spec, observed(head(), target=target(), commit=committed()), recorded(spec, None)),
+        seq=5,
+        write_full=replaces,
+    )
+    run: Any = SimpleNamespace(run_id="r")
+    giving_up: Any = runner._give_up
+    if is_refused:
+        with pytest.raises(StalePlan, match="orders: number 4 landed after the plan was made"):
+            giving_up([planned], writer.document, run, writer)
+        assert writer.recorded == []
+    else:
+        giving_up([planned], writer.document, run, writer)
+        assert writer.recorded == [found]
