@@ -43,6 +43,7 @@ CASE = Case(
     needs=("postgres",),
     competitors=(
         flowctl.on_spark(_spec, check=equals(_in_database("public")), database=True),
+        flowctl.on_sail(_spec, check=equals(_in_database("public")), database=True),
         Competitor(
             "Sling",
             "`sling run --mode full-refresh`, its defaults",
@@ -67,5 +68,5 @@ CASE = Case(
             database=True,
         ),
     ),
-    targets=(Faster("flowctl", 2.5, than="Sling"),),
+    targets=(Faster("flowctl", 2.5, than="Sling"), Faster("flowctl on Sail", 2.5, than="Sling")),
 )

@@ -123,14 +123,9 @@ def _news(change: Versioning) -> str:
         WITH _flowctl_touched AS (
             SELECT {_list("", k)} FROM {_t(change.batch)} GROUP BY {_list("", k)}
         ), _flowctl_seen AS (
-            SELECT {_list("o", k)}, o.{_q(EVENT_AT)}, o.{_q(ROW_HASH)}, o.{_q(DELETED)}, o.{_q(DETECTED)},
-                   o.{_q(ARRIVAL)},
-                   ROW_NUMBER() OVER (PARTITION BY {_list("o", k)}, o.{_q(EVENT_AT)}
-                       ORDER BY o.{_q(ARRIVAL)} DESC) AS _flowctl_place,
+            SELECT {_ranked(change)},
                    MAX(CASE WHEN o.{_q(DETECTED)} THEN o.{_q(ARRIVAL)} ELSE 0 END) OVER (
-                       {by_key} DESC {_UP_TO_HERE}) AS _flowctl_detected_after,
-                   MAX(CASE WHEN o.{_q(DELETED)} THEN 0 ELSE o.{_q(ARRIVAL)} END) OVER (
-                       {by_key} {_UP_TO_HERE}) AS _flowctl_row_arrival
+                       {by_key} DESC {_UP_TO_HERE}) AS _flowctl_detected_after
             FROM {_t(change.observed)} AS o CROSS JOIN _flowctl_touched AS a WHERE {_equal("a", "o", k)}
         ), _flowctl_standing AS (
             SELECT {_list("o", (*k, EVENT_AT, DELETED, DETECTED))}, COALESCE(o.{_q(ROW_HASH)}, '') AS _flowctl_state
@@ -148,6 +143,17 @@ def _news(change: Versioning) -> str:
             WHERE o.{_q(EVENT_AT)} IS NULL {or_current}
             GROUP BY {_list("s", k)}
         )"""
+
+
+def _ranked(change: Versioning) -> str:
+    """The columns of the observations ``o``; the place of each among those of its event time, latest arrival first; and
+    when the last row of this event time or an earlier one arrived."""
+    k = _list("o", change.key)
+    return f"""{k}, {_list("o", (EVENT_AT, ROW_HASH, DELETED, DETECTED, ARRIVAL))},
+                   ROW_NUMBER() OVER (PARTITION BY {k}, o.{_q(EVENT_AT)}
+                       ORDER BY o.{_q(ARRIVAL)} DESC) AS _flowctl_place,
+                   MAX(CASE WHEN o.{_q(DELETED)} THEN 0 ELSE o.{_q(ARRIVAL)} END) OVER (
+                       PARTITION BY {k} ORDER BY o.{_q(EVENT_AT)} {_UP_TO_HERE}) AS _flowctl_row_arrival"""
 
 
 def _unless_current(change: Versioning, deleted: str) -> tuple[str, str]:
@@ -175,12 +181,7 @@ def difference(change: Versioning, dialect: Dialect) -> str:
         WITH _flowctl_affected AS (
             SELECT {key} FROM {_t(change.observed)} WHERE {_q(ARRIVAL)} = {change.arrival} GROUP BY {key}
         ), _flowctl_ranked AS (
-            SELECT {_list("o", k)}, o.{_q(EVENT_AT)}, o.{_q(ROW_HASH)}, o.{_q(DELETED)}, o.{_q(DETECTED)},
-                   o.{_q(ARRIVAL)},
-                   ROW_NUMBER() OVER (PARTITION BY {_list("o", k)}, o.{_q(EVENT_AT)}
-                       ORDER BY o.{_q(ARRIVAL)} DESC) AS _flowctl_place,
-                   MAX(CASE WHEN o.{_q(DELETED)} THEN 0 ELSE o.{_q(ARRIVAL)} END) OVER (
-                       PARTITION BY {_list("o", k)} ORDER BY o.{_q(EVENT_AT)} {_UP_TO_HERE}) AS _flowctl_row_arrival
+            SELECT {_ranked(change)}
             FROM {_t(change.observed)} AS o CROSS JOIN _flowctl_affected AS a WHERE {_equal("a", "o", k)}
         ), _flowctl_counting AS (
             SELECT {key}, {_q(EVENT_AT)}, CASE WHEN {_q(DELETED)} THEN '' ELSE {_q(ROW_HASH)} END AS _flowctl_state

@@ -59,7 +59,7 @@ def commit(
         job.before_commit()
 
     with batch.view_of(rows) as view:  # a client of Spark Connect sends names, which the server looks up at the end
-        is_first = _is_empty(location) and _is_empty(location.beside(scd2.OBSERVED_SUFFIX))
+        is_first = all(log.is_empty(log.open_table(place)) for place in (location, this.observed))
         difference = this.first(view) if is_first else this.later(rows, view)
         return writer.apply_versions(location, number, difference, replace(job, before_commit=before_commit))
 
@@ -104,7 +104,7 @@ class _Try:
         lost = f"{_NUMBER.name} = {last.number} AND {_ATTEMPT.name} <> '{last.attempt}'" if last.attempt else "FALSE"
         not_landed = f"{_LINEAGE.name} = {lineage} AND ({_NUMBER.name} > {last.number} OR {lost})"
         never_will = f"({lost}) OR ({_NUMBER.name} > {last.number} AND {_NUMBER.name} < {job.record.seq})"
-        before = _content(self.spark, self._observed).where(f"NOT ({not_landed})")
+        before = _content(self.spark, self.observed).where(f"NOT ({not_landed})")
         names = [statements.quoted(column.name) for column in scd2.observed_columns(job.columns, job.key)]
         settled = self.kept(_of_keys(before, keys, job).select(*names), "observed")
         with batch.view_of(settled) as settled_view:
@@ -114,7 +114,7 @@ class _Try:
         return settled.unionByName(new), arrival
 
     @property
-    def _observed(self) -> TableLocation:
+    def observed(self) -> TableLocation:
         return self.location.beside(scd2.OBSERVED_SUFFIX)
 
     @property
@@ -124,8 +124,8 @@ class _Try:
 
     def _arrival(self) -> int:
         """The number of what this try will add to the sidecar, which is there from now on."""
-        self.writer.ensure(self._observed, self._side)
-        return _next_number(self._observed)
+        self.writer.ensure(self.observed, self._side)
+        return _next_number(self.observed)
 
     def _add(self, new: DataFrame, arrival: int, never_will: str = "FALSE") -> None:
         """Makes ``new`` this try's only observations; those that ``never_will`` count go."""
@@ -141,7 +141,7 @@ class _Try:
         )
         ours = f"{_ATTEMPT.name} = '{self.attempt}'"
         condition = f"{_LINEAGE.name} = {dialects.text(record.lineage, 'spark')} AND ({ours} OR {never_will})"
-        _replace(self.writer, self._observed, condition, marked, arrival, self._side, "observed")
+        _replace(self.writer, self.observed, condition, marked, arrival, self._side, "observed")
 
     def versioning(self, rows: str, versions: str, observed: str, arrival: int, *, first: bool = False) -> Versioning:
         job = self.job
@@ -196,11 +196,6 @@ def _of_keys(frame: DataFrame, keys: DataFrame, job: WriteJob) -> DataFrame:
 def _version(location: TableLocation) -> int:
     table = log.open_table(location)
     return table.version() if table is not None else -1
-
-
-def _is_empty(location: TableLocation) -> bool:
-    table = log.open_table(location)
-    return table is None or not table.file_uris()
 
 
 def _next_number(location: TableLocation) -> int:

@@ -61,6 +61,11 @@ def open_table(location: TableLocation) -> DeltaTable | None:
         raise TransientError(f"{location.url} cannot be reached: {error}") from error
 
 
+def is_empty(table: DeltaTable | None) -> bool:
+    """Whether there are no rows to compare with: no table, or one without files."""
+    return table is None or not table.file_uris()
+
+
 def _holds_something_else(location: TableLocation) -> bool:
     """Whether the folder has anything but flowctl's own files (the table's lease is older than the table)."""
     try:

@@ -134,8 +134,9 @@ class SparkWriter:
     def apply_versions(
         self, location: TableLocation, number: Numbered, changes: DataFrame, job: WriteJob
     ) -> LoggedCommit:
-        with batch.view_of(batch.with_operations(changes)) as view:
-            if (now := log.open_table(location)) is not None and not now.file_uris():
+        rows = batch.with_operations(changes)  # an INSERT leaves out what is deleted
+        with batch.view_of(rows) as view:
+            if log.is_empty(log.open_table(location)):
                 sql = statements.insert(location.identifier, view, job.columns, changes.columns)
             else:
                 bounds = batch.key_bounds(changes, job)
@@ -163,7 +164,7 @@ class SparkWriter:
         now = None if only_adds else log.open_table(location)
         if now is not None and job.replaces_content and tables.has_other_columns(now, job.columns):
             return lambda: tables.overwrite_with_schema(location, batch.alive(frame, job.columns), job)
-        if only_adds or (now is not None and not now.file_uris()):
+        if only_adds or log.is_empty(now):
             # Where there is nothing to replace or to compare with, Delta would look for it all the same.
             sql = statements.insert(table, view, job.columns, present)
         elif job.replaces_content:
