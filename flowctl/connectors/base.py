@@ -307,6 +307,15 @@ class LoggedTarget(Protocol):
 
 
 @runtime_checkable
+class PerishableSnapshot(Protocol):
+    """Extra power of a snapshot that nothing protects: it tells whether somebody has changed what was read."""
+
+    def confirm(self, interval: Interval) -> None:
+        """``TableError`` unless everything in ``interval`` is as it was planned. Called once all of it was read: before
+        the commit of a direct read, after staging otherwise."""
+
+
+@runtime_checkable
 class ExplainedSource(Protocol):
     """Extra power: a source that chooses how it reads tells the plan what it will choose."""
 

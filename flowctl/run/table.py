@@ -19,6 +19,7 @@ from flowctl.connectors.base import (
     Connector,
     LeasedTarget,
     OpenContext,
+    PerishableSnapshot,
     QuarantineTarget,
     ReadRequest,
     Scratch,
@@ -162,10 +163,11 @@ def _write(
         run.listener(events.PhaseEntered(step.id, "reading"))
         frame = _direct_frame(snapshot, step, table, intent.interval)
         attempt.writing = True
-        return target.write(spark, frame, job), ()
+        return target.write(spark, frame, _confirming(job, snapshot, intent.interval)), ()
     run.listener(events.PhaseEntered(step.id, "staging"))
     staged = stage(Staging(spark, snapshot, step, table, intent, target, object, run.scratch(step.id)))
     crashpoints.reached("after_stage", step.id)
+    _confirm(snapshot, intent.interval)
     _check_stop(run)
     attempt.writing = True
     if staged.aside is not None:
@@ -179,6 +181,21 @@ def _write(
     commit = target.write(spark, staged.frame, known)
     counts = replace(commit.counts, read=seen.rows, quarantined=seen.quarantined)
     return replace(commit, counts=counts), staged.warnings
+
+
+def _confirm(snapshot: Snapshot, interval: Interval) -> None:
+    if isinstance(snapshot, PerishableSnapshot):
+        snapshot.confirm(interval)
+
+
+def _confirming(job: WriteJob, snapshot: Snapshot, interval: Interval) -> WriteJob:
+    """The job, with what a direct read has read confirmed before its commit."""
+
+    def before_commit() -> None:
+        _confirm(snapshot, interval)
+        job.before_commit()
+
+    return replace(job, before_commit=before_commit)
 
 
 def _direct_frame(snapshot: Snapshot, step: Step, table: TableSpec, interval: Interval) -> DataFrame:

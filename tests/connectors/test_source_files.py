@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from flowctl.connectors.base import HeadRequest, Relation
+from flowctl.connectors.base import HeadRequest, PerishableSnapshot, Relation
 from flowctl.connectors.engine import has_jvm, has_own_workers
 from flowctl.connectors.files import csv_reading
 from flowctl.errors import FlowctlError, TableError
@@ -23,6 +23,7 @@ from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import FilesPosition
 from flowctl.model.table_info import ObjectName
+from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import opened, spark_rows
 
 if TYPE_CHECKING:
@@ -359,6 +360,21 @@ def test_a_file_that_changed_since_the_plan_is_refused(
             file.rename(inbox / "2.csv")
     with pytest.raises(TableError, match=r"gone or were changed since, first 1\.csv"):
         spark_rows(spark, source, files("*.csv"), interval=Interval(None, planned))
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "1.csv").write_text("id\n1\n")
+    relation = files("*.csv")
+    info = source.describe([relation])[relation]
+    interval = Interval(None, position(source, relation))
+    with source.snapshot(spark, relation, info, ReadHints()) as snapshot:
+        assert isinstance(snapshot, PerishableSnapshot)
+        snapshot.confirm(interval)
+        (inbox / "2.csv").write_text("id\n2\n")  # which is the next run's business
+        snapshot.confirm(interval)
+        (inbox / "1.csv").write_text("id\n1\n3")
+        with pytest.raises(TableError, match=r"gone or were changed since, first 1\.csv"):
+            snapshot.confirm(interval)
 
 
 def test_where_is_sparks_sql(spark: SparkSession, inbox: Path, source: Any) -> None:

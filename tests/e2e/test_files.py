@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,24 @@ def test_a_wrong_file_stops_its_table_until_it_is_mended(flow: Flow, url: str) -
 
 def _rows(folder: Path) -> list[tuple[object, ...]]:
     return sqlite_rows(folder / "out.db", "SELECT number, total FROM invoices")
+
+
+def test_a_file_that_is_still_being_written_is_read_when_it_is_whole(flow: Flow) -> None:
+    flow.write(FLOW.format(url="sail"))
+    inbox = flow.folder / "inbox"
+    inbox.mkdir()
+    with (inbox / "1.csv").open("w") as file:
+        file.write("number;total\n")
+        file.flush()
+        run = flow.start("apply", "flow.yaml")
+        number = 0
+        while run.poll() is None:
+            number += 1
+            file.write(f"{number};{number}.25\n")
+            file.flush()
+            time.sleep(0.01)
+    out, err = run.communicate()
+    assert (run.returncode, "gone or were changed since" in out + err) == (4, True), out + err
+    flow.apply()
+    assert _rows(flow.folder) == sorted(((n, f"{n}.25") for n in range(1, number + 1)), key=repr)
+    assert flow.actions() == {"invoices": "none"}

@@ -62,6 +62,10 @@ class FilesSnapshot:
     def is_empty(self, request: ReadRequest) -> bool:
         return bool(self.frame(replace(request, columns=request.columns[:1])).isEmpty())
 
+    def confirm(self, interval: Interval) -> None:
+        """A file that is still being written would be read up to some point in its last row."""
+        self._files(interval)
+
     def _files(self, interval: Interval | None) -> tuple[FileStamp, ...]:
         """Those of the interval, still as they were planned; all that are there now without one."""
         here = matching(self.root, pattern_of(self.relation))
