@@ -181,7 +181,8 @@ def _is_out_of_reach(case: Case, intent: Intent) -> bool:
     """Whether a begun interval can never be read as it was: somebody mended a file, say. Nothing of it is in the
     target, so it is given up, and what is there now is read under the next number."""
     gone = intervals.same_again(intent.interval, case.observed.head) is not None
-    return gone and not _has_landed(case, intent) and not intent.replaces
+    refreshes = intent.replaces and case.table.mode != "truncate"  # the next number would not replace what is there
+    return gone and not _has_landed(case, intent) and not refreshes
 
 
 def _read(step: Step, case: Case, now: str, estimate: Estimate) -> Step:

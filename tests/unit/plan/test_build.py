@@ -188,8 +188,8 @@ def test_a_begun_number_of_another_definition_stops():
 FILE_A, FILE_B, MENDED_B = (FileStamp(name, 1, tag) for name, tag in (("a.csv", "1"), ("b.csv", "1"), ("b.csv", "2")))
 
 
-def _files_changed(*, replaces=False, landed=False):
-    spec = table(mode="append")
+def _files_changed(*, mode="append", replaces=False, landed=False):
+    spec = table(mode=mode)
     read, begun_to = FilesPosition((FILE_A,)), FilesPosition((FILE_A, FILE_B))
     begun = intent(spec, Interval(read, begun_to), replaces=replaces)
     commit = committed(4, "i4", begun_to) if landed else committed(position=read)
@@ -206,6 +206,11 @@ def test_a_begun_interval_whose_files_were_mended_is_given_up():
     assert (made.action, made.seq) == ("change", 5)
     assert made.interval == Interval(FilesPosition((FILE_A,)), FilesPosition((FILE_A, MENDED_B)))
     assert made.notes[0].startswith("number 4, begun by run 20261119T221004-1, is given up")
+
+
+def test_one_that_replaces_everything_each_time_is_given_up_too():
+    made = _files_changed(mode="truncate", replaces=True)
+    assert (made.action, made.seq, made.write_full) == ("change", 5, True)
 
 
 def test_one_that_landed_is_recorded_whatever_became_of_its_files():
