@@ -21,7 +21,7 @@ from flowctl.run.lazy_engine import engine_for
 from flowctl.run.retry import RetryPolicy
 from flowctl.run.runner import ASKED_TO_STOP, Execution, TableOutcome, execute, unmoved
 from flowctl.run.signals import Interruption, graceful
-from flowctl.run.sizing import rows_of_run
+from flowctl.run.sizing import load_of_run
 from flowctl.run.spark_conf import is_sail
 from flowctl.run.table import RunContext
 from flowctl.spec.spec import Spec
@@ -131,8 +131,8 @@ class _Run:
             buffer = stack.enter_context(Buffer(flow_url(self.spec), self.run_id, self.spec.storage))
             buffer.sweep()
             tables = [self.planned.tables[step.id] for step in todo]
-            rows = rows_of_run(todo, self.planned.world.tables)
-            engine = stack.enter_context(engine_for(self.spec, tables, rows, self.request.verbose, self.audience.say))
+            loads = load_of_run(todo, self.planned.world.tables)
+            engine = stack.enter_context(engine_for(self.spec, tables, loads, self.request.verbose, self.audience.say))
             self.interruption.of(engine.interrupt)
             if not self.interruption.stopping.is_set() and not all(step.record_only for step in todo):
                 engine.begin()  # it starts while intents are written and targets are asked once more

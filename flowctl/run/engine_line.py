@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from flowctl.model.step import RUNNABLE, Plan
 from flowctl.observe.world import World
-from flowctl.run.sizing import is_interpreted, rows_of_run, size_of_run
+from flowctl.run.sizing import is_interpreted, load_of_run, rows_of_run, size_of_run
 from flowctl.run.spark_conf import Size, is_connect, is_sail
 from flowctl.spec.spec import SparkSettings
 
@@ -26,8 +26,9 @@ def engine_line(settings: SparkSettings, plan: Plan, world: World) -> str:
     if is_connect(settings.url):  # whose URL may hold a token
         return f"The Spark Connect server at {urlsplit(settings.url).hostname} will run it ({_rows(rows)})"
     where = "" if settings.url == SparkSettings().url else f" on {settings.url}"
-    size = size_of_run(rows)
-    how = f"{_queries(size, rows)}, {_COMPILERS[size]}"
+    loads = load_of_run(todo, world.tables).values()
+    size = size_of_run(loads)
+    how = f"{_queries(size, loads)}, {_COMPILERS[size]}"
     return f"Spark will start{where} for a {size} run ({_rows(rows)}): {how}"
 
 
@@ -40,10 +41,10 @@ def _rows(rows: Collection[int | None]) -> str:
     return f"≈ {_counted(sum(known), 'row')}{more}"
 
 
-def _queries(size: Size, rows: Collection[int | None]) -> str:
+def _queries(size: Size, loads: Collection[int | None]) -> str:
     if size == "small":
         return "interpreted queries"
-    small = sum(is_interpreted(count) for count in rows)
+    small = sum(is_interpreted(load) for load in loads)
     return "compiled queries" + (f" but for {_counted(small, 'small table')}" if small else "")
 
 

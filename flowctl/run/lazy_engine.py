@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class LazyEngine:
-    """A context manager that ends Spark, if it was started. ``rows`` are those in play, by table. Thread-safe."""
+    """A context manager that ends Spark, if it was started. ``loads`` are those of the tables. Thread-safe."""
 
-    def __init__(self, start: Callable[[ExitStack], Engine], rows: Mapping[str, int | None]) -> None:
+    def __init__(self, start: Callable[[ExitStack], Engine], loads: Mapping[str, int | None]) -> None:
         self._start = start
-        self._rows = rows
+        self._loads = loads
         self._stack = ExitStack()
         self._started: Future[Engine] | None = None
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class LazyEngine:
         self.begin()
         assert self._started is not None
         engine = self._started.result()
-        return engine.session_for(table_id, interpreted=is_interpreted(self._rows.get(table_id)))
+        return engine.session_for(table_id, interpreted=is_interpreted(self._loads.get(table_id)))
 
     def interrupt(self) -> None:
         """Asks Spark to end what it is doing; nothing when it is not there yet."""
@@ -70,11 +70,11 @@ class LazyEngine:
 def engine_for(
     spec: Spec,
     tables: Iterable[TableSpec],
-    rows: Mapping[str, int | None],
+    loads: Mapping[str, int | None],
     verbose: bool,
     say: Callable[[str], None],
 ) -> LazyEngine:
-    """The engine for one run: jars of the connections in use, JVM by the rows in play."""
+    """The engine for one run: jars of the connections in use, JVM by their load."""
     types = {spec.connections[name].type for table in tables for name in _connections(table)}
     jars = {jar for kind in types for jar in registry.capabilities(kind).jars}
     conf = {key: value for url in _urls(spec) for key, value in hadoop_conf(url, spec.storage).items()}
@@ -88,14 +88,14 @@ def engine_for(
                 spec.spark,
                 jars,
                 conf,
-                size_of_run(rows.values()),
+                size_of_run(loads.values()),
                 storage_environment=environment,
                 verbose=verbose,
                 say=say,
             )
         )
 
-    return LazyEngine(start, rows)
+    return LazyEngine(start, loads)
 
 
 def _connections(table: TableSpec) -> list[str]:

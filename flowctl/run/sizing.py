@@ -1,4 +1,8 @@
-"""How big a run is, and each table in it: the plan's row estimates, or the most that they can be."""
+"""How big a run is, and each table in it: the plan's row estimates, or the most that they can be.
+
+A table's *load* is its rows in play, as rows of usual width: 60,000 rows of 500 columns are as much work as two million
+of sixteen. Where only bytes are known, as of files, they tell it.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,11 @@ from flowctl.model.table_info import TableInfo
 from flowctl.observe.world import Observed
 from flowctl.run.spark_conf import Size
 
-#: From so many rows on, compiled queries pay for a run; from so many, an optimising compiler and throughput do.
+#: From so much load on, compiled queries pay for a run; from so much, an optimising compiler and throughput do.
 MEDIUM_ROWS = 100_000
 LARGE_ROWS = 2_000_000
+#: Of a row of usual width.
+_COLUMNS, _BYTES = 16, 100
 #: Below so many a table's queries take longer to compile than to interpret, however warm the JVM is.
 INTERPRETED_ROWS = 25_000
 #: A row of the target costs a merge less than one of the batch: most files are skipped, most columns not read.
@@ -19,8 +25,23 @@ _TARGET_SHARE = 10
 
 
 def rows_of_run(todo: Iterable[Step], tables: Mapping[str, Observed]) -> dict[str, int | None]:
-    """The rows in play of each table that runs: what the size of the run, and of each table in it, follows from."""
+    """The rows in play of each table that runs."""
     return {step.id: rows_in_play(step, tables[step.id]) for step in todo}
+
+
+def load_of_run(todo: Iterable[Step], tables: Mapping[str, Observed]) -> dict[str, int | None]:
+    """The load of each table that runs: what the size of the run, and of each table in it, follows from."""
+    return {step.id: _load(step, tables[step.id]) for step in todo}
+
+
+def _load(step: Step, observed: Observed) -> int | None:
+    rows = rows_in_play(step, observed)
+    if rows is not None:
+        columns = len(observed.source.columns) if observed.source else len(step.target_columns)
+        return rows * max(columns, _COLUMNS) // _COLUMNS
+    if step.rows.value is None and step.rows.bytes is not None and step.mode in ("append", "truncate"):
+        return step.rows.bytes // _BYTES
+    return None
 
 
 def rows_in_play(step: Step, observed: Observed) -> int | None:
@@ -40,14 +61,14 @@ def batch_rows(step: Step, source: TableInfo | None) -> int | None:
     return step.rows.value
 
 
-def size_of_run(rows: Iterable[int | None]) -> Size:
+def size_of_run(loads: Iterable[int | None]) -> Size:
     """``medium`` when some are not known and the known ones are few."""
-    all_rows = list(rows)
-    known = sum(value for value in all_rows if value is not None)
+    all_loads = list(loads)
+    known = sum(load for load in all_loads if load is not None)
     if known >= LARGE_ROWS:
         return "large"
-    return "small" if None not in all_rows and known < MEDIUM_ROWS else "medium"
+    return "small" if None not in all_loads and known < MEDIUM_ROWS else "medium"
 
 
-def is_interpreted(rows: int | None) -> bool:
-    return rows is not None and rows < INTERPRETED_ROWS
+def is_interpreted(load: int | None) -> bool:
+    return load is not None and load < INTERPRETED_ROWS

@@ -146,6 +146,20 @@ def test_statistics_of_sparks_files_find_every_row(writer: Writer, spark: SparkS
         assert content.where(f"{column.name} IS NULL").count() == 1
 
 
+@pytest.mark.parametrize(("columns", "encoding"), [(2, "PLAIN_DICTIONARY"), (101, "PLAIN")])
+def test_many_columns_have_small_dictionaries(writer: Writer, spark: SparkSession, columns: int, encoding: str) -> None:
+    """1,200 values of 8 bytes each are more than a dictionary may hold when there are many of them."""
+    from pyspark.sql import functions as f
+
+    writer.write(ROWS[:1], 1, columns=COLUMNS_OF_ENDS)
+    location = delta_tables.location(writer)
+    frame = spark.range(0, 12_000, 1, 1).select(*[(f.col("id") % 1200).alias(f"c{at}") for at in range(columns)])
+    metadata = {"configuration": {}, "schemaString": '{"type": "struct", "fields": []}'}
+    (added,) = parquet_files.written(location, metadata, frame)
+    footer = pq.read_metadata(f"{location.url}/{added['path']}")
+    assert encoding in footer.row_group(0).column(0).encodings
+
+
 def test_only_wanted_columns_have_statistics(writer: Writer) -> None:
     layout = Layout(statistics=("name",))
     statements = writer.place.target.create_statements(writer.place.object, list(COLUMNS), layout)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from flowctl.model.table_info import RowEstimate
-from flowctl.run.sizing import INTERPRETED_ROWS, is_interpreted, rows_in_play, size_of_run
+from flowctl.model import types
+from flowctl.model.table_info import Column, RowEstimate
+from flowctl.run.sizing import INTERPRETED_ROWS, is_interpreted, load_of_run, rows_in_play, size_of_run
 from flowctl.run.spark_conf import Size
 from tests.unit.plan.worlds import cursor, head, observed, source, step, table, target
 
@@ -38,6 +39,24 @@ def test_rows_in_play(
     mode: str, batch: int | None, of_source: int | None, of_target: int | None, rows: int | None
 ) -> None:
     assert in_play(mode, batch, of_source, of_target) == rows
+
+
+@pytest.mark.parametrize(
+    ("mode", "rows", "bytes", "columns", "load"),
+    [
+        ("append", 60_000, None, 3, 60_000),
+        ("append", 60_000, None, 500, 1_875_000),  # rows of many columns are more work
+        ("append", None, 250_000_000, 3, 2_500_000),  # files tell only their bytes
+        ("merge", None, 250_000_000, 3, None),
+        ("append", None, None, 3, None),
+    ],
+)
+def test_the_load_of_a_table(mode: str, rows: int | None, bytes: int | None, columns: int, load: int | None) -> None:
+    seen = observed(head(cursor("2026-11-20T06:15:33Z")), source(), None)
+    planned = replace(step(table(mode=mode), seen), rows=RowEstimate(rows, bytes=bytes))
+    assert seen.source is not None
+    wide = replace(seen.source, columns=tuple(Column(f"c{at}", types.INT64) for at in range(columns)))
+    assert load_of_run([planned], {planned.id: replace(seen, source=wide)}) == {planned.id: load}
 
 
 @pytest.mark.parametrize(
