@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from flowctl.connectors.base import Scratch
 from flowctl.connectors.postgres import source as postgres_source
 from flowctl.state.buffer import Buffer
+from tests.connectors.reading import opened
 from tests.connectors.sail_gaps import GAPS
 from tests.connectors.target_matrix import FACTORIES, Place
 from tests.connectors.writing import Writer
@@ -72,3 +73,17 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """PostgreSQL's readers in turn, also on an engine that would choose the other."""
     monkeypatch.setattr(postgres_source, "has_jvm", lambda spark: request.param == "jdbc")
     return str(request.param)
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Path:
+    folder = tmp_path / "in box"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def source(inbox: Path) -> Iterator[Any]:
+    """The folder as a source of files."""
+    with opened("files", base_dir=str(inbox.parent), path=inbox.name) as connector:
+        yield connector.source

@@ -37,6 +37,10 @@ def typed(columns: Sequence[Column], kinds: Mapping[str, str]) -> tuple[Column, 
     )
 
 
+def files(pattern: str, where: str | None = None, **format: Any) -> Relation:
+    return Relation(ObjectName((pattern,)), None, where, format)
+
+
 _DEFAULTS = ReadHints()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,34 +17,15 @@ from pyarrow import orc
 
 from flowctl.connectors.base import HeadRequest, PerishableSnapshot, Relation
 from flowctl.connectors.engine import has_jvm, has_own_workers
-from flowctl.connectors.files import csv_reading
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import FilesPosition
-from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import opened, spark_rows
+from tests.connectors.reading import files, spark_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def inbox(tmp_path: Path) -> Path:
-    folder = tmp_path / "in box"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def source(inbox: Path) -> Iterator[Any]:
-    with opened("files", base_dir=str(inbox.parent), path=inbox.name) as connector:
-        yield connector.source
-
-
-def files(pattern: str, where: str | None = None, **format: Any) -> Relation:
-    return Relation(ObjectName((pattern,)), None, where, format)
 
 
 def position(source: Any, relation: Relation) -> FilesPosition:
@@ -104,14 +85,6 @@ def test_sail_reads_all_files_or_says_which_it_cannot(
     pq.write_table(pa.table(rows), inbox / name)
     with pytest.raises(TableError, match=told):
         spark_rows(spark, source, files("*.parquet"))
-
-
-def test_csv_is_text_until_a_schema_says_more(spark: SparkSession, inbox: Path, source: Any) -> None:
-    (inbox / "t.csv").write_text('id;name;empty\n007;"a ""b"";ü 🦆";\n8; x ;""\n', encoding="utf-8")
-    assert spark_rows(spark, source, files("t.csv", delimiter=";")) == [
-        {"id": "007", "name": 'a "b";ü 🦆', "empty": None},
-        {"id": "8", "name": " x ", "empty": ""},
-    ]
 
 
 _WIDE = "9" * 28 + "." + "9" * 10
@@ -213,42 +186,6 @@ def test_a_line_that_is_not_json_is_an_error_that_names_the_file(spark: SparkSes
         spark_rows(spark, source, files("*.jsonl", schema={"a": "int"}))
 
 
-def test_what_pyarrow_reads_in_another_way_is_read_by_spark(spark: SparkSession, inbox: Path, source: Any) -> None:
-    (inbox / "t.csv").write_text('a||b\n1||"x \\"y\\""\n')
-    relation = files("t.csv", delimiter="||", escape="\\", schema={"a": "int"})
-    if has_jvm(spark):
-        assert spark_rows(spark, source, relation) == [{"a": 1, "b": 'x "y"'}]
-    else:
-        with pytest.raises(TableError, match="delimiter of more than one sign"):
-            spark_rows(spark, source, relation)
-
-
-def test_types_of_the_spec(spark: SparkSession, inbox: Path, source: Any) -> None:
-    (inbox / "t.csv").write_text("a,b,c\n1,007,x\n,,y\n")
-    kinds = {"a": "string", "b": "decimal(5,1)"}
-    read = spark_rows(spark, source, files("t.csv", schema={"a": "int"}), kinds=kinds)
-    assert read == [{"a": "1", "b": Decimal("7.0"), "c": "x"}, {"a": None, "b": None, "c": "y"}]
-    (inbox / "t.csv").write_text("a,b,c\n1,many,x\n")
-    with pytest.raises(TableError, match="column b holds a value that is not exactly"):
-        spark_rows(spark, source, files("t.csv"), kinds={"b": "int"})
-
-
-def test_a_large_file_is_read_in_pieces(
-    spark: SparkSession, inbox: Path, source: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(csv_reading, "_MOST_BYTES", 1000)
-    monkeypatch.setattr(csv_reading, "_OPENING_BYTES", 10)
-    for name in ("1.csv", "2.csv"):
-        (inbox / name).write_text("id,v\n" + "".join(f"{id},{'x' * (id % 50)}\n" for id in range(1000)))
-    read = spark_rows(spark, source, files("*.csv", schema={"id": "int"}))
-    assert sorted(row["id"] for row in read) == sorted([*range(1000), *range(1000)])
-
-
-def test_line_breaks_in_quotes(spark: SparkSession, inbox: Path, source: Any) -> None:
-    (inbox / "t.csv").write_text('a,b\n1,"x\ny"\n')
-    assert spark_rows(spark, source, files("t.csv", multiline=True)) == [{"a": "1", "b": "x\ny"}]
-
-
 @pytest.mark.parametrize(
     ("content", "format", "message"),
     [
@@ -267,13 +204,6 @@ def test_what_a_plan_says_of_files_it_cannot_understand(
     relation = files("t.csv", **format)
     with pytest.raises(TableError, match=message):
         source.describe([relation])
-
-
-def test_another_header_is_an_error(spark: SparkSession, inbox: Path, source: Any) -> None:
-    (inbox / "1.csv").write_text("a,b\n1,2\n")
-    (inbox / "2.csv").write_text("b,a\n1,2\n")
-    with pytest.raises(TableError, match="another header"):
-        spark_rows(spark, source, files("*.csv"))
 
 
 def test_parquet_brings_its_types(spark: SparkSession, inbox: Path, source: Any) -> None:
@@ -375,19 +305,6 @@ def test_a_file_that_changes_while_it_is_read_is_refused(spark: SparkSession, in
         (inbox / "1.csv").write_text("id\n1\n3")
         with pytest.raises(TableError, match=r"gone or were changed since, first 1\.csv"):
             snapshot.confirm(interval)
-
-
-def test_where_is_sparks_sql(spark: SparkSession, inbox: Path, source: Any) -> None:
-    (inbox / "t.csv").write_text("id,country\n1,NL\n2,DE\n")
-    read = spark_rows(spark, source, files("t.csv", "country = 'NL'", schema={"id": "int"}))
-    assert read == [{"id": 1, "country": "NL"}]
-
-
-def test_compressed_text(spark: SparkSession, inbox: Path, source: Any) -> None:
-    import gzip
-
-    (inbox / "t.csv.gz").write_bytes(gzip.compress(b"id\n1\n"))
-    assert spark_rows(spark, source, files("*.csv.gz")) == [{"id": "1"}]
 
 
 def test_nothing_there(source: Any) -> None:

@@ -1,0 +1,81 @@
+"""CSV as a source: text until a schema says more, whole lines wherever a file is cut, one header for all files."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flowctl.connectors.engine import has_jvm
+from flowctl.connectors.files import csv_reading
+from flowctl.errors import TableError
+from tests.connectors.reading import files, spark_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_csv_is_text_until_a_schema_says_more(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "t.csv").write_text('id;name;empty\n007;"a ""b"";ü 🦆";\n8; x ;""\n', encoding="utf-8")
+    assert spark_rows(spark, source, files("t.csv", delimiter=";")) == [
+        {"id": "007", "name": 'a "b";ü 🦆', "empty": None},
+        {"id": "8", "name": " x ", "empty": ""},
+    ]
+
+
+def test_what_pyarrow_reads_in_another_way_is_read_by_spark(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "t.csv").write_text('a||b\n1||"x \\"y\\""\n')
+    relation = files("t.csv", delimiter="||", escape="\\", schema={"a": "int"})
+    if has_jvm(spark):
+        assert spark_rows(spark, source, relation) == [{"a": 1, "b": 'x "y"'}]
+    else:
+        with pytest.raises(TableError, match="delimiter of more than one sign"):
+            spark_rows(spark, source, relation)
+
+
+def test_types_of_the_spec(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "t.csv").write_text("a,b,c\n1,007,x\n,,y\n")
+    kinds = {"a": "string", "b": "decimal(5,1)"}
+    read = spark_rows(spark, source, files("t.csv", schema={"a": "int"}), kinds=kinds)
+    assert read == [{"a": "1", "b": Decimal("7.0"), "c": "x"}, {"a": None, "b": None, "c": "y"}]
+    (inbox / "t.csv").write_text("a,b,c\n1,many,x\n")
+    with pytest.raises(TableError, match="column b holds a value that is not exactly"):
+        spark_rows(spark, source, files("t.csv"), kinds={"b": "int"})
+
+
+def test_a_large_file_is_read_in_pieces(
+    spark: SparkSession, inbox: Path, source: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_reading, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(csv_reading, "_OPENING_BYTES", 10)
+    for name in ("1.csv", "2.csv"):
+        (inbox / name).write_text("id,v\n" + "".join(f"{id},{'x' * (id % 50)}\n" for id in range(1000)))
+    read = spark_rows(spark, source, files("*.csv", schema={"id": "int"}))
+    assert sorted(row["id"] for row in read) == sorted([*range(1000), *range(1000)])
+
+
+def test_line_breaks_in_quotes(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "t.csv").write_text('a,b\n1,"x\ny"\n')
+    assert spark_rows(spark, source, files("t.csv", multiline=True)) == [{"a": "1", "b": "x\ny"}]
+
+
+def test_another_header_is_an_error(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "1.csv").write_text("a,b\n1,2\n")
+    (inbox / "2.csv").write_text("b,a\n1,2\n")
+    with pytest.raises(TableError, match="another header"):
+        spark_rows(spark, source, files("*.csv"))
+
+
+def test_where_is_sparks_sql(spark: SparkSession, inbox: Path, source: Any) -> None:
+    (inbox / "t.csv").write_text("id,country\n1,NL\n2,DE\n")
+    read = spark_rows(spark, source, files("t.csv", "country = 'NL'", schema={"id": "int"}))
+    assert read == [{"id": 1, "country": "NL"}]
+
+
+def test_compressed_text(spark: SparkSession, inbox: Path, source: Any) -> None:
+    import gzip
+
+    (inbox / "t.csv.gz").write_bytes(gzip.compress(b"id\n1\n"))
+    assert spark_rows(spark, source, files("*.csv.gz")) == [{"id": "1"}]
