@@ -3,6 +3,7 @@ ask before they do."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -60,6 +61,12 @@ def has_own_workers(spark: SparkSession) -> bool:
 
     is_local = isinstance(spark, ClassicSession) and str(spark.conf.get("spark.master")).startswith("local")
     return is_local or not has_jvm(spark)
+
+
+def most_at_once() -> int:
+    """Partitions that a frame read by Python may have on Sail, which begins all of them at the same time: each is a
+    thread, and may be a connection, however few the cores."""
+    return max(8, os.cpu_count() or 1)
 
 
 def reachable(path: str) -> bool:

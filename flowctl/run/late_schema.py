@@ -12,8 +12,9 @@ from flowctl.model import types
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.plan.projection import ProjectedColumn, own_columns, projection, read_columns, untyped
-from flowctl.run.spark_types import columns_of, same_types, schema_ddl
+from flowctl.run.spark_types import columns_of, same_types
 from flowctl.spec.spec import TableSpec
+from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,8 +19,9 @@ from flowctl.connectors.base import (
     Source,
 )
 from flowctl.model.table_info import TableInfo
-from flowctl.run.spark_types import named, schema_ddl
+from flowctl.run.spark_types import named
 from flowctl.spec.spec import ReadHints, SqlSource
+from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.refs import with_names
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ def _load(step: Step, observed: Observed) -> int | None:
     if rows is not None:
         columns = len(observed.source.columns) if observed.source else len(step.target_columns)
         return rows * max(columns, _COLUMNS) // _COLUMNS
-    if step.rows.value is None and step.rows.bytes is not None and step.mode in ("append", "truncate"):
+    if step.rows.bytes is not None and step.mode in ("append", "truncate"):
         return step.rows.bytes // _BYTES
     return None
 

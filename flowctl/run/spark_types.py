@@ -66,8 +66,3 @@ def named(name: str, of: str = "") -> SparkColumn:
 
     quoted = dialects.quoted(name, "spark")
     return f.col(f"{of}.{quoted}" if of else quoted)
-
-
-def schema_ddl(columns: Sequence[Column]) -> str:
-    """The columns as Spark's schema text, every one nullable."""
-    return ", ".join(f"{dialects.quoted(column.name, 'spark')} {types.spark_ddl(column.type)}" for column in columns)

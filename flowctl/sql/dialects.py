@@ -7,9 +7,11 @@ because sqlglot changes types between dialects (a zoneless TIMESTAMP becomes Spa
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable
 from typing import Literal, assert_never
 
 from flowctl.model import types
+from flowctl.model.table_info import Column
 from flowctl.model.types import DataType, Decimal, Scalar
 from flowctl.model.value import TypedValue
 
@@ -90,3 +92,8 @@ _POSTGRES: dict[DataType, str] = {
     types.DOUBLE: "DOUBLE PRECISION",
     types.STRING: "TEXT",
 }
+
+
+def schema_ddl(columns: Iterable[Column]) -> str:
+    """The columns as Spark's schema text, every one nullable."""
+    return ", ".join(f"{quoted(column.name, 'spark')} {types.spark_ddl(column.type)}" for column in columns)

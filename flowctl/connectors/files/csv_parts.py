@@ -126,10 +126,11 @@ class CsvReader:
         start = _BOM if block.startswith(_BOM) and not is_first else b""  # pyarrow leaves one out
         line_end = b"" if block.endswith((b"\n", b"\r")) else b"\n"
         whole = b"".join((start, block, line_end, mark, b"\n"))
-        uneven: list[str] = []
+        is_even = True
 
         def skip(row: Any) -> str:
-            uneven.extend([row.text] if row.text.strip() else [])
+            nonlocal is_even
+            is_even = is_even and not row.text.strip()
             return "skip"
 
         table = csv.read_csv(
@@ -155,14 +156,14 @@ class CsvReader:
         )
         last = table.num_rows - 1
         is_closed = last >= 0 and table.column(0)[last].as_py() == _MARK
-        return _Texts(table.slice(0, last) if is_closed else table, is_closed, is_even=not uneven)
+        return _Texts(table.slice(0, last) if is_closed else table, is_closed, is_even)
 
     def _parsed(self, block: bytes, is_first: bool) -> pa.RecordBatch:
         try:
             found = self._table(block, is_first)
         except pa.ArrowInvalid:
             raise _Misfit(_NOT_TEXT.format(self.encoding)) from None
-        if not (found.is_closed and found.is_even):
+        if not found.fits:
             raise _Misfit(_UNEVEN)
         texts = [column.combine_chunks() for column in found.table.columns]
         if not self.multiline and self.quote.encode() in block:
@@ -205,10 +206,10 @@ class CsvReader:
         if misfit.row is None:
             for number, line in enumerate(lines, 1):
                 try:
-                    found = self._table(line)
+                    fits = self._table(line).fits
                 except pa.ArrowInvalid:
-                    return number
-                if not (found.is_closed and found.is_even):
+                    fits = False
+                if not fits:
                     return number
             return None
         filled = (number for number, line in enumerate(lines, 1) if line.strip())
@@ -226,6 +227,10 @@ class _Texts:
     table: pa.Table
     is_closed: bool
     is_even: bool
+
+    @property
+    def fits(self) -> bool:
+        return self.is_closed and self.is_even
 
 
 class _Misfit(Exception):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.arrow import arrow_type
-from flowctl.connectors.engine import has_jvm
+from flowctl.connectors.engine import has_jvm, most_at_once
 from flowctl.connectors.exact import require_possible, text_shape
 from flowctl.connectors.files.formats import Format
 from flowctl.connectors.files.listing import FileRoot
@@ -21,6 +21,7 @@ from flowctl.model import types
 from flowctl.model.position import FileStamp
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
+from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,23 +37,22 @@ def csv_frame(
 
     from flowctl.connectors.files import csv_parts
 
-    given = format.options
+    given = format.csv
     reader = csv_parts.CsvReader(
         url=root.url,
-        options={} if root.is_local else dict(root.options),
+        options=root.options,
         fields=tuple(field_of(column) for column in columns),
-        has_header=bool(given.get("header", True)),
-        delimiter=str(given.get("delimiter", ",")),
-        quote=str(given.get("quote", '"')),
-        null_value=str(given.get("null_value", "")),
-        encoding=str(given.get("encoding", "UTF-8")),
-        multiline=bool(given.get("multiline", False)),
+        has_header=given.header,
+        delimiter=given.delimiter,
+        quote=given.quote,
+        null_value=given.null_value,
+        encoding=given.encoding,
+        multiline=given.multiline,
     )
-    at_most = None if has_jvm(spark) else max(_AT_ONCE, os.cpu_count() or 1)
+    at_most = None if has_jvm(spark) else most_at_once()
     tasks = list(_tasks(list(_parts(format, stamps)), at_most))
     cloudpickle.register_pickle_by_value(csv_parts)
-    schema = ", ".join(f"`{column.name.replace('`', '``')}` {types.spark_ddl(column.type)}" for column in columns)
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(reader.reader_of(tasks), schema)
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(reader.reader_of(tasks), schema_ddl(columns))
 
 
 def require_one_header(found: Mapping[str, Sequence[Column]]) -> None:
@@ -68,7 +68,7 @@ def _parts(format: Format, stamps: Sequence[FileStamp]) -> Iterator[tuple[Part, 
     """Each file in pieces, with their sizes in bytes, or whole where a piece could not tell where its lines begin."""
     from flowctl.connectors.files.csv_parts import Part, is_compressed, is_utf8
 
-    is_whole = bool(format.options.get("multiline", False)) or not is_utf8(str(format.options.get("encoding", "UTF-8")))
+    is_whole = format.csv.multiline or not is_utf8(format.csv.encoding)
     size = _piece_bytes(sum(stamp.size for stamp in stamps))
     for stamp in stamps:
         if is_whole or is_compressed(stamp.path) or stamp.size <= size:
@@ -136,6 +136,3 @@ def _kind(kind: DataType) -> Kind:
 
 _MOST_BYTES = 128 << 20
 _OPENING_BYTES = 4 << 20
-
-#: Sail reads all partitions of a frame at the same time: each is a thread with a few blocks in hand.
-_AT_ONCE = 8

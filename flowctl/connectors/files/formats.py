@@ -33,6 +33,19 @@ _SEPARATOR = "\x1f"
 
 
 @dataclass(frozen=True)
+class Csv:
+    """How CSV files are written: what the spec says, or what is usual. Quotes within quotes follow ``escape``."""
+
+    header: bool = True
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null_value: str = ""
+    encoding: str = "UTF-8"
+    multiline: bool = False
+
+
+@dataclass(frozen=True)
 class Format:
     """``name`` decides the reader; ``options`` are the spec's ``format`` keys; ``declared`` its ``schema``."""
 
@@ -46,12 +59,25 @@ class Format:
         return self.name in ("csv", "jsonl")
 
     @property
+    def csv(self) -> Csv:
+        given = self.options
+        quote = str(given.get("quote", Csv.quote))
+        return Csv(
+            header=bool(given.get("header", Csv.header)),
+            delimiter=str(given.get("delimiter", Csv.delimiter)),
+            quote=quote,
+            escape=str(given.get("escape", quote)),
+            null_value=str(given.get("null_value", Csv.null_value)),
+            encoding=str(given.get("encoding", Csv.encoding)),
+            multiline=bool(given.get("multiline", Csv.multiline)),
+        )
+
+    @property
     def is_common_csv(self) -> bool:
         """Whether pyarrow reads these files as Spark does: it knows one byte as delimiter, and quotes that are
         doubled."""
-        quote = str(self.options.get("quote", '"'))
-        signs = (str(self.options.get("delimiter", ",")), quote)
-        is_doubled = self.options.get("escape", quote) == quote
+        signs = (self.csv.delimiter, self.csv.quote)
+        is_doubled = self.csv.escape == self.csv.quote
         return self.name == "csv" and is_doubled and all(len(sign) == 1 and sign.isascii() for sign in signs)
 
 
@@ -96,17 +122,17 @@ def columns_of_file(format: Format, opened: Callable[[], Any], path: str) -> tup
 
 
 def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[Column, ...]:
-    given = format.options
-    if not given.get("header", True):
+    given = format.csv
+    if not given.header:
         if not format.declared:
             raise TableError(f"{path} has no header, so nothing names its columns", hint="Set format.schema")
         return format.declared
     with opened() as raw:
-        text = io.TextIOWrapper(raw, encoding=given.get("encoding", "UTF-8"), newline="")
-        delimiter = given.get("delimiter", ",")
-        lines = (line.replace(delimiter, _SEPARATOR) for line in text)  # which may be longer than Python's csv allows
-        found = next(csv.reader(lines, delimiter=_SEPARATOR, quotechar=given.get("quote", '"')), [])
-        header = [name.replace(_SEPARATOR, delimiter) for name in found]
+        text = io.TextIOWrapper(raw, encoding=given.encoding, newline="")
+        # Python's csv allows one sign as delimiter.
+        lines = (line.replace(given.delimiter, _SEPARATOR) for line in text)
+        found = next(csv.reader(lines, delimiter=_SEPARATOR, quotechar=given.quote), [])
+        header = [name.replace(_SEPARATOR, given.delimiter) for name in found]
     names = [name.removeprefix("\ufeff") if at == 0 else name for at, name in enumerate(header)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if not names or twice or "" in names:

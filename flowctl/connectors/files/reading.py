@@ -14,7 +14,7 @@ from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.csv_reading import csv_frame, require_one_header
 from flowctl.connectors.files.formats import Format, format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
-from flowctl.connectors.files.rows import escaped, typed_rows
+from flowctl.connectors.files.rows import typed_rows
 from flowctl.connectors.files.schema import columns_of, merged
 from flowctl.connectors.refusal import refused
 from flowctl.errors import FlowctlError, TableError
@@ -22,6 +22,7 @@ from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import FilesPosition, FileStamp
 from flowctl.model.table_info import Column, TableInfo
+from flowctl.sql.dialects import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
@@ -93,7 +94,7 @@ def _delivered(wanted: Column, found: Column | None) -> Expression:
 
     if found is None:
         return f.lit(None).cast(types.spark_ddl(wanted.type)).alias(wanted.name)
-    return exactly(f.col(escaped(found.name)), found, wanted).alias(wanted.name)
+    return exactly(f.col(quoted(found.name, "spark")), found, wanted).alias(wanted.name)
 
 
 def _require_known(path: str, columns: Sequence[Column], known: Mapping[str, Column]) -> None:

@@ -16,6 +16,7 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, Decimal, Scalar, Struct
+from flowctl.sql.dialects import quoted, schema_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
@@ -29,24 +30,16 @@ _JSON = "_flowctl_json"
 def typed_rows(spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column]) -> DataFrame:
     """All rows of ``paths`` with exactly ``columns``. A row that does not fit them fails the read."""
     if not paths:
-        return spark.createDataFrame([], _ddl(columns))
+        return spark.createDataFrame([], schema_ddl(columns))
     match format.name:
         case "csv":
             return _csv(spark, format, paths, columns)
         case "jsonl":
             return _json_lines(spark, format, paths, columns)
         case "parquet" | "orc":
-            return spark.read.schema(_ddl(columns)).format(format.name).load(list(paths))
+            return spark.read.schema(schema_ddl(columns)).format(format.name).load(list(paths))
         case _:
             assert_never(format.name)
-
-
-def escaped(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
-def _ddl(columns: Sequence[Column]) -> str:
-    return ", ".join(f"{escaped(column.name)} {types.spark_ddl(column.type)}" for column in columns)
 
 
 def _csv(spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column]) -> DataFrame:
@@ -54,10 +47,10 @@ def _csv(spark: SparkSession, format: Format, paths: Sequence[str], columns: Seq
     from pyspark.sql import functions as f
 
     texts = [Column(column.name, types.STRING) for column in columns]
-    read = spark.read.schema(_ddl(texts)).options(**_csv_options(format)).csv(list(paths))
+    read = spark.read.schema(schema_ddl(texts)).options(**_csv_options(format)).csv(list(paths))
 
     def value(text: Column, column: Column) -> Expression:
-        raw = f.col(escaped(text.name))
+        raw = f.col(quoted(text.name, "spark"))
         empty = f.lit("" if column.type == types.STRING else None)
         return exactly(f.when(raw == _QUOTED_EMPTY, empty).otherwise(raw), text, column).alias(column.name)
 
@@ -66,20 +59,19 @@ def _csv(spark: SparkSession, format: Format, paths: Sequence[str], columns: Seq
 
 def _csv_options(format: Format) -> dict[str, str]:
     """FAILFAST: a row with too many or too few values is an error, never nulls."""
-    given = format.options
-    quote = str(given.get("quote", '"'))
+    given = format.csv
     return {
         "mode": "FAILFAST",
         "columnPruning": "false",  # or rows with too few values would pass
         "enforceSchema": "false",  # compares each file's header with the columns
-        "header": str(given.get("header", True)),
-        "sep": str(given.get("delimiter", ",")),
-        "quote": quote,
-        "escape": str(given.get("escape", quote)),
-        "nullValue": str(given.get("null_value", "")),
+        "header": str(given.header),
+        "sep": given.delimiter,
+        "quote": given.quote,
+        "escape": given.escape,
+        "nullValue": given.null_value,
         "emptyValue": _QUOTED_EMPTY,
-        "encoding": str(given.get("encoding", "UTF-8")),
-        "multiLine": str(given.get("multiline", False)),
+        "encoding": given.encoding,
+        "multiLine": str(given.multiline),
         "maxCharsPerColumn": "-1",
     }
 

@@ -7,11 +7,11 @@ Python's lock, and stands still for good when whoever takes them needs Python to
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.arrow import arrow_type
+from flowctl.connectors.engine import most_at_once
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.columns import Transfer, quoted, texts_of
 from flowctl.connectors.postgres.copy_parts import Field, Form, part_reader
@@ -19,7 +19,8 @@ from flowctl.connectors.postgres.parts import Parts
 from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST, HeldSnapshot
 from flowctl.connectors.refusal import PREFIX, refusal
 from flowctl.model import types
-from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct, spark_ddl
+from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
+from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,13 +36,7 @@ def arrow_frame(spark: SparkSession, client: Client, held: HeldSnapshot, parts: 
         (PREFIX, SNAPSHOT_LOST),
     )
     columns = [one.column for one in parts.transfers]
-    schema = ", ".join(f"`{column.name.replace('`', '``')}` {spark_ddl(column.type)}" for column in columns)
-    at_once = min(len(queries), max(_AT_ONCE, os.cpu_count() or 1))
-    return spark.range(0, len(queries), 1, at_once).mapInArrow(read, schema)
-
-
-#: Sail reads all partitions of a frame at the same time: each is a connection and a thread, however few the cores.
-_AT_ONCE = 8
+    return spark.range(0, len(queries), 1, min(len(queries), most_at_once())).mapInArrow(read, schema_ddl(columns))
 
 
 def _queries(parts: Parts) -> Iterator[str]:
