@@ -169,8 +169,12 @@ class ScratchFolder(Protocol):
     def sink(self, schema: pa.Schema) -> AbstractContextManager[SegmentSink]:
         """Written segments appear when the context ends without an error, and not before."""
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Streams what this process or Spark's executors wrote there, in file order; memory of one batch."""
+    def rows(self) -> int:
+        """How many there are; reads no row."""
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Streams what this process or Spark's executors wrote there, in file order, all columns or just some; memory
+        of one batch."""
 
 
 class Scratch(Protocol):
@@ -215,7 +219,8 @@ class WriteJob:
     deleting. ``at`` is the moment fixed in the intent. ``fence`` is the lease's number: leftovers of lower ones are
     dropped. ``rows`` is how many the batch has, once staging has counted them; ``estimated_rows`` about how many at
     most, None when nobody knows. ``key_bounds`` are the least and the greatest value of key columns in the batch, as
-    Spark writes them as text; None where nobody has looked. ``before_commit`` must be called right before the atomic
+    Spark writes them as text; None where nobody has looked. ``staged`` is the buffer's folder with all of the batch's
+    rows, and maybe others; None where there is none. ``before_commit`` must be called right before the atomic
     act; it raises when the lease is gone.
     """
 
@@ -235,6 +240,7 @@ class WriteJob:
     rows: int | None = None
     estimated_rows: int | None = None
     key_bounds: Mapping[str, tuple[str, str]] | None = None
+    staged: ScratchFolder | None = None
     before_commit: Callable[[], None] = lambda: None
 
     @property
@@ -319,8 +325,9 @@ class PerishableSnapshot(Protocol):
 class ExplainedSource(Protocol):
     """Extra power: a source that chooses how it reads tells the plan what it will choose."""
 
-    def explain_read(self, info: TableInfo, hints: ReadHints) -> str:
-        """In a few words for people, empty when there is nothing to tell. Pure: ``info`` is what was described."""
+    def explain_read(self, request: HeadRequest, hints: ReadHints) -> str:
+        """In a few words for people, empty when there is nothing to tell. Pure: ``request.info`` is what was described,
+        ``request.lower`` where an increment starts."""
 
 
 @runtime_checkable

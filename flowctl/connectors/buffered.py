@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import Scratch
+from flowctl.connectors.base import Scratch, ScratchFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 def buffered(frame: DataFrame, name: str, scratch: Scratch) -> DataFrame:
     """``name`` is the folder's, for people who look into a buffer."""
-    folder = scratch.folder(name)
+    return buffered_in(scratch.folder(name), frame)
+
+
+def buffered_in(folder: ScratchFolder, frame: DataFrame) -> DataFrame:
+    """For who reads ``folder`` without an engine as well."""
     frame.write.mode("overwrite").parquet(folder.url)
     return frame.sparkSession.read.schema(frame.schema).parquet(folder.url)

@@ -159,7 +159,7 @@ class _Look:
         seen.heads.update(each_answered(lambda ids: source.heads({id: requests[id] for id in ids}), list(requests)))
         if isinstance(source, ExplainedSource):
             hints = {table.id: table.read for table in tables}
-            seen.readings.update({id: source.explain_read(one.info, hints[id]) for id, one in requests.items()})
+            seen.readings.update({id: source.explain_read(one, hints[id]) for id, one in requests.items()})
 
     def _head_request(self, table: TableSpec, read: Relation, info: TableInfo) -> HeadRequest:
         cursor = table.cursor

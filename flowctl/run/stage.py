@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import OP_COLUMN, ReadRequest, Scratch, Snapshot, Target
-from flowctl.connectors.buffered import buffered
+from flowctl.connectors.base import OP_COLUMN, ReadRequest, Scratch, ScratchFolder, Snapshot, Target
+from flowctl.connectors.buffered import buffered_in
 from flowctl.errors import TableError
 from flowctl.model.commit import Intent
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.run import batch, checks, deletes
+from flowctl.run import batch, checks, counting, deletes
 from flowctl.run.checks import REASON_COLUMN, Observed
 from flowctl.run.spark_types import named
 from flowctl.spec.spec import DetectMissingKeys, TableSpec
@@ -32,9 +32,11 @@ SAMPLES = 5
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """``frame`` is the batch as the target takes it; ``aside`` the rows for quarantine, None when there are none."""
+    """``frame`` is the batch as the target takes it; ``folder`` where its rows lie, with those for quarantine, if they
+    are all in one; ``aside`` the rows for quarantine, None when there are none."""
 
     frame: DataFrame
+    folder: ScratchFolder | None
     aside: DataFrame | None
     observed: Observed
     warnings: tuple[str, ...]
@@ -56,18 +58,20 @@ class Staging:
 
 def stage(work: Staging) -> StagedBatch:
     """Writes, counts and checks; raises :class:`TableError` when the table must stop before its commit."""
-    rows = _written(work, "rows", _shaped(work, _interval_rows(work)))
+    folder = _folder(work, "rows")
+    rows = staged = buffered_in(folder, _shaped(work, _interval_rows(work)))
     if _is_keyed(work) and work.table.dedupe == "fail":
         _refuse_duplicates(work, rows.where(named(REASON_COLUMN).isNull()))
     if work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys) and work.step.target_exists:
         _refuse_null_keys(work, rows, _null_keys(work, rows))
         rows = _with_missing_keys(work, rows)
-    observed = _observe(work, rows)
+    observed = _counted(work, folder, rows) if rows is staged else None
+    observed = observed or _observe(work, rows)
     _refuse_null_keys(work, rows, observed.null_keys)
     warnings = checks.decide(work.table, observed, dt.datetime.now(dt.UTC), work.step.write_full)
     aside = rows.where(named(REASON_COLUMN).isNotNull()) if observed.quarantined else None
     good = rows.where(named(REASON_COLUMN).isNull()) if observed.quarantined else rows
-    return StagedBatch(good.drop(REASON_COLUMN), aside, observed, warnings)
+    return StagedBatch(good.drop(REASON_COLUMN), folder if rows is staged else None, aside, observed, warnings)
 
 
 def _interval_rows(work: Staging) -> DataFrame:
@@ -85,7 +89,11 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
 
 
 def _written(work: Staging, name: str, frame: DataFrame) -> DataFrame:
-    return buffered(frame, f"{work.step.id}-{work.intent.seq}-{name}", work.scratch)
+    return buffered_in(_folder(work, name), frame)
+
+
+def _folder(work: Staging, name: str) -> ScratchFolder:
+    return work.scratch.folder(f"{work.step.id}-{work.intent.seq}-{name}")
 
 
 def _is_keyed(work: Staging) -> bool:
@@ -220,6 +228,16 @@ def _observe(work: Staging, rows: DataFrame) -> Observed:
         if bounded
         else None,
     )
+
+
+def _counted(work: Staging, folder: ScratchFolder, rows: DataFrame) -> Observed | None:
+    """The same for a small batch that is asked nothing but its keys; None for any other."""
+    if work.table.expect or not _is_keyed(work) or folder.rows() > counting.MOST_ROWS:
+        return None
+    bounded = work.step.key if work.step.mode == "merge" else ()
+    columns = [column for column in work.step.target_columns if column.name in bounded]
+    found = counting.counted(folder, OP_COLUMN in rows.columns, _identity(work), columns)
+    return replace(found, target_rows=_target_rows(work, bool(found.deletes)))
 
 
 def _repeated(rows: DataFrame, column: str) -> int:

@@ -6,6 +6,7 @@ target whether our number is committed already.
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -165,6 +166,7 @@ def _write(
         attempt.writing = True
         return target.write(spark, frame, _confirming(job, snapshot, intent.interval)), ()
     run.listener(events.PhaseEntered(step.id, "staging"))
+    threading.Thread(target=_import_for_commits, name="imports", daemon=True).start()
     staged = stage(Staging(spark, snapshot, step, table, intent, target, object, run.scratch(step.id)))
     crashpoints.reached("after_stage", step.id)
     _confirm(snapshot, intent.interval)
@@ -177,10 +179,16 @@ def _write(
         target.put_aside(spark, frame, quarantine_object(object), columns, job)
     run.listener(events.PhaseEntered(step.id, "committing", staged.observed.rows))
     seen = staged.observed
-    known = replace(job, rows=seen.rows + seen.deletes, key_bounds=seen.key_bounds)
+    known = replace(job, rows=seen.rows + seen.deletes, key_bounds=seen.key_bounds, staged=staged.folder)
     commit = target.write(spark, staged.frame, known)
     counts = replace(commit.counts, read=seen.rows, quarantined=seen.quarantined)
     return replace(commit, counts=counts), staged.warnings
+
+
+def _import_for_commits() -> None:
+    """Beside staging, for which this process only waits: what a commit that compares rows imports takes 0.2 s."""
+    for name in ("flowctl.sql.upsert", "pyarrow.acero", "pyarrow.parquet"):
+        importlib.import_module(name)
 
 
 def _confirm(snapshot: Snapshot, interval: Interval) -> None:

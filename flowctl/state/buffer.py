@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -95,8 +95,18 @@ class BufferFolder:
             yield sink
             sink.flush()
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows of all segments, in the order of their names; memory of one batch."""
+    def rows(self) -> int:
+        """Of all segments, as their footers say."""
+        import pyarrow.parquet as pq
+
+        count = 0
+        for path in self.segments():
+            with self._fs.open(path, "rb") as file:
+                count += pq.read_metadata(file).num_rows
+        return count
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows of all segments, in the order of their names, all columns or just some; memory of one batch."""
         import pyarrow.parquet as pq
 
         for path in self.segments():
@@ -104,7 +114,7 @@ class BufferFolder:
                 self._fs.open(path, "rb") as file,
                 pq.ParquetFile(file, pre_buffer=False, buffer_size=2**20) as segment,
             ):
-                yield from segment.iter_batches(batch_size=READ_ROWS)
+                yield from segment.iter_batches(batch_size=READ_ROWS, columns=columns)
 
     def segments(self) -> list[str]:
         """Paths of the segments, sorted. What Spark is still writing starts with ``_`` or ``.`` and is left out."""

@@ -21,6 +21,7 @@ from flowctl.connectors.base import Scratch, WriteJob
 from flowctl.connectors.delta import actions, log, parquet_files, replay, shadow
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.marking import Marker
+from flowctl.connectors.delta.marking_on_spark import SparkMarker
 from flowctl.connectors.delta.rewriting import touched
 from flowctl.connectors.delta.schemas import with_columns
 from flowctl.connectors.delta.types import columns_of, schema_json
@@ -43,17 +44,17 @@ APP = log.app_id(LINEAGE, TABLE)
 class Hand:
     """Writes as ``Writer`` does, through :class:`LogWriter` whatever the engine is, with the engine's own files."""
 
-    def __init__(self, writer: Writer, scratch: Scratch) -> None:
-        self.writer, self.scratch = writer, scratch
+    def __init__(self, writer: Writer, scratch: Scratch, is_counted: bool) -> None:
+        self.writer, self.scratch, self.is_counted = writer, scratch, is_counted
         self.location = delta_tables.location(writer)
 
     def write(self, rows, seq, mode="append", /, **fields):
-        job: WriteJob = self.writer.job(seq, mode, **fields)
+        job: WriteJob = self.writer.job(seq, mode, rows=len(rows) if self.is_counted else None, **fields)
         spark = self.writer.spark
         own = (
-            LogWriter(spark, self.scratch, parquet_files.written, Marker)
+            LogWriter(spark, self.scratch, parquet_files.written, SparkMarker)
             if has_jvm(spark) and not job.layout.partition_by
-            else LogWriter(spark, self.scratch, shadow.written)
+            else LogWriter(spark, self.scratch, shadow.written, Marker)
         )
         job = replace(job, record=replace(job.record, target_id=own.prepare(self.location, job)))
         return own.put(self.location, Numbered(APP, job.record.record()), self.writer.frame(rows, job.columns), job)
@@ -68,10 +69,11 @@ class Hand:
         assert actions.publish(self.location, version, [told, *([dict(action)] if action else [])])
 
 
-@pytest.fixture
+@pytest.fixture(params=[True, False], ids=["counted", "uncounted"])
 def hand(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Hand]:
+    """Nobody looks for rows by himself whose number he does not know: the engine does, or writes files anew."""
     with delta(request, tmp_path, scratch) as place:
-        yield Hand(Writer(spark, place), scratch)
+        yield Hand(Writer(spark, place), scratch, request.param)
 
 
 def row(id: int, name: str | None = "a") -> dict:

@@ -1,4 +1,4 @@
-"""Merges by marks: what Spark hides flowctl finds hidden, what flowctl hides Spark does not show, in any order."""
+"""Merges by marks: what Spark hides flowctl finds hidden, what flowctl hides no engine shows, in any order."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from flowctl.connectors.base import OP_COLUMN, Scratch
-from flowctl.connectors.delta import deletion_vectors, marking, plain
+from flowctl.connectors.delta import deletion_vectors, finding, marking, marking_on_spark, plain
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.engine import has_jvm
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
 from tests.connectors import delta_tables
 from tests.connectors.delta_tables import writer_on_spark
+from tests.connectors.target_matrix import delta
 from tests.connectors.writing import COLUMNS, SOFT, Writer, gone, upserts
 
 if TYPE_CHECKING:
@@ -32,8 +34,27 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
-    with writer_on_spark(spark, request, tmp_path, scratch, "Sail has no column that tells a row's place") as writer:
+    with writer_on_spark(spark, request, tmp_path, scratch, "needs statements of Delta's own") as writer:
         yield writer
+
+
+@pytest.fixture
+def marker(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
+    """On any engine."""
+    with delta(request, tmp_path, scratch) as place:
+        yield Writer(spark, place)
+
+
+@pytest.fixture(params=["here", pytest.param("by Spark", marks=pytest.mark.full), "by Spark, keys first"])
+def finder(request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who looks for the rows."""
+    if request.param != "here":
+        if not has_jvm(spark):
+            pytest.skip("Sail has no column that tells a row's place")
+        monkeypatch.setattr(finding, "can_be_keys", lambda columns: False)
+    if request.param == "by Spark, keys first":
+        monkeypatch.setattr(marking_on_spark, "LARGE", 0)
+    return str(request.param)
 
 
 def row(id: int, name: str | None = "a") -> dict[str, Any]:
@@ -88,6 +109,7 @@ def test_a_damaged_vector_is_an_error(tmp_path: Path) -> None:
         deletion_vectors.read(location, descriptor)
 
 
+@pytest.mark.usefixtures("finder")
 def test_sparks_vectors_and_ours_add_up(writer: Writer) -> None:
     """200,000 rows in one file: several containers of the bitmap, and runs."""
     spark, location = writer.spark, delta_tables.location(writer)
@@ -113,38 +135,29 @@ def test_sparks_vectors_and_ours_add_up(writer: Writer) -> None:
     assert found.count() == len(alive) - 1
 
 
-def test_a_file_without_rows_is_gone(writer: Writer) -> None:
-    merge(writer, upserts(*(row(id) for id in range(4))), 1)
-    first = {file["path"] for file in delta_tables.files(writer)}
-    done = merge(writer, [gone(0), gone(1), gone(2), *upserts(row(3, "b"))], 2)
+def test_a_file_without_rows_is_gone(marker: Writer) -> None:
+    merge(marker, upserts(*(row(id) for id in range(4))), 1)
+    first = {file["path"] for file in delta_tables.files(marker)}
+    done = merge(marker, [gone(0), gone(1), gone(2), *upserts(row(3, "b"))], 2)
     assert (done.counts.updated, done.counts.deleted) == (1, 3)
-    assert content(writer) == {3: "b"}
-    assert first.isdisjoint(file["path"] for file in delta_tables.files(writer))
-    assert not any("deletionVector" in file for file in delta_tables.files(writer))
+    assert content(marker) == {3: "b"}
+    assert first.isdisjoint(file["path"] for file in delta_tables.files(marker))
+    assert not any("deletionVector" in file for file in delta_tables.files(marker))
 
 
-def test_nothing_changed_touches_no_file(writer: Writer) -> None:
-    merge(writer, upserts(row(1), row(2)), 1)
-    before = delta_tables.files(writer)
-    assert merge(writer, [*upserts(row(1)), gone(9)], 2).counts.updated == 0
-    assert delta_tables.files(writer) == before
+def test_nothing_changed_touches_no_file(marker: Writer) -> None:
+    merge(marker, upserts(row(1), row(2)), 1)
+    before = delta_tables.files(marker)
+    assert merge(marker, [*upserts(row(1)), gone(9)], 2).counts.updated == 0
+    assert delta_tables.files(marker) == before
 
 
-@pytest.mark.parametrize(
-    ("soft", "by_keys_first"),
-    [
-        (True, True),
-        pytest.param(True, False, marks=pytest.mark.full),
-        pytest.param(False, True, marks=pytest.mark.full),
-        pytest.param(False, False, marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.parametrize("soft", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.usefixtures("finder")
 def test_histories_by_both_writers_are_those_of_a_dictionary(
-    writer: Writer, monkeypatch: pytest.MonkeyPatch, soft: bool, by_keys_first: bool
+    marker: Writer, monkeypatch: pytest.MonkeyPatch, soft: bool
 ) -> None:
-    chance = random.Random(7)
-    if by_keys_first:
-        monkeypatch.setattr(marking, "_LARGE", 0)
+    writer, chance = marker, random.Random(7)
     own = plain.is_plain
     columns = (*COLUMNS, SOFT) if soft else COLUMNS
     model: dict[int, str] = {}
@@ -166,19 +179,19 @@ def test_histories_by_both_writers_are_those_of_a_dictionary(
     assert any("deletionVector" in file for file in delta_tables.files(writer))
 
 
-def test_vectors_outlive_a_checkpoint(writer: Writer) -> None:
+def test_vectors_outlive_a_checkpoint(marker: Writer) -> None:
     """Those are deltalake's, made every tenth version."""
-    merge(writer, upserts(*(row(id) for id in range(40))), 1)
-    merge(writer, upserts(row(2, "b"), row(3, "b")), 2)
-    DeltaTable(delta_tables.location(writer).url).create_checkpoint()
-    folder = Path(delta_tables.location(writer).url, "_delta_log")
+    merge(marker, upserts(*(row(id) for id in range(40))), 1)
+    merge(marker, upserts(row(2, "b"), row(3, "b")), 2)
+    DeltaTable(delta_tables.location(marker).url).create_checkpoint()
+    folder = Path(delta_tables.location(marker).url, "_delta_log")
     for entry in (*folder.glob("0*.json"), *folder.glob("0*.crc")):
         if int(entry.stem) < 2:
             entry.unlink()
-    assert any("deletionVector" in file for file in delta_tables.files(writer))
-    assert content(writer) == {id: "b" if id in (2, 3) else "a" for id in range(40)}
-    merge(writer, upserts(row(2, "c")), 3)
-    assert content(writer) == {id: {2: "c", 3: "b"}.get(id, "a") for id in range(40)}
+    assert any("deletionVector" in file for file in delta_tables.files(marker))
+    assert content(marker) == {id: "b" if id in (2, 3) else "a" for id in range(40)}
+    merge(marker, upserts(row(2, "c")), 3)
+    assert content(marker) == {id: {2: "c", 3: "b"}.get(id, "a") for id in range(40)}
 
 
 @pytest.mark.parametrize(

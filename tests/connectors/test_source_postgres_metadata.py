@@ -56,8 +56,11 @@ def test_the_plan_is_told_into_how_many_parts_a_table_is_read(
     wide, long = described(postgres, table("wide")), described(postgres, table("public", "long"))
     assert isinstance(postgres.source, ExplainedSource)
     assert long.rows.bytes is not None and long.rows.bytes > 16 << 20
-    assert postgres.source.explain_read(wide, ReadHints()) == "read in ≈ 2 parts of one snapshot (23 MB)"
-    assert postgres.source.explain_read(long, ReadHints()) == ""
+    assert (
+        postgres.source.explain_read(HeadRequest(table("wide"), wide), ReadHints())
+        == "read in ≈ 2 parts of one snapshot (23 MB)"
+    )
+    assert postgres.source.explain_read(HeadRequest(table("public", "long"), long), ReadHints()) == ""
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from flowctl.connectors.base import Connector, ReadRequest, Relation
+from flowctl.connectors.base import Connector, HeadRequest, ReadRequest, Relation
 from flowctl.connectors.postgres.jdbc_reading import jdbc_text
 from flowctl.connectors.postgres.splits import default_splits, number_ranges, page_ranges
 from flowctl.errors import TableError, TransientError
+from flowctl.model import types
+from flowctl.model.interval import Interval
+from flowctl.model.position import CursorPosition, NoPosition
+from flowctl.model.value import TypedValue
 from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import opened, spark_rows, table
 
@@ -271,6 +275,30 @@ def test_question_marks_are_operators(
     database.execute("""INSERT INTO tagged VALUES (1, '{"a?": 1}'), (2, '{"b": 1}')""")
     rows = spark_rows(spark, postgres.source, table("public", "tagged", where="tags ? 'a?' /* really? */"))
     assert [row["what?"] for row in rows] == [1]
+
+
+@pytest.mark.parametrize(
+    ("low", "is_cut"),
+    [(99_990, False), (100, True)],
+    ids=["few rows, which an index finds", "most rows, for which all pages are read"],
+)
+def test_an_increment_is_cut_by_pages_only_where_they_are_read(
+    spark: SparkSession, database: psycopg.Connection[Any], postgres: Connector, low: int, is_cut: bool
+) -> None:
+    database.execute(
+        "CREATE TABLE long (id bigint PRIMARY KEY, filler text) WITH (autovacuum_enabled = false);"
+        "INSERT INTO long SELECT i, repeat('x', 250) FROM generate_series(1, 100000) i; ANALYZE long"
+    )
+    relation = table("public", "long")
+    info, at = postgres.source.describe([relation])[relation], TypedValue(types.INT64, low)
+    interval = Interval(CursorPosition(at), NoPosition(), "id", read_from=at)
+    assert "parts" in postgres.source.explain_read(HeadRequest(relation, info), ReadHints())
+    with postgres.source.snapshot(spark, relation, info, ReadHints()) as snapshot:
+        frame = snapshot.frame(ReadRequest(info.columns, interval))
+        found = frame.selectExpr("count(*)", "count(DISTINCT id)", "min(id)").first()
+        parts = frame.selectExpr("spark_partition_id() AS part").distinct().count()
+    assert tuple(found) == (100_001 - low, 100_001 - low, low)
+    assert (parts > 1) is is_cut
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,15 @@ places, they are marked instead (:mod:`flowctl.connectors.delta.marking`).
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import OP_COLUMN, Scratch, WriteJob
-from flowctl.connectors.buffered import buffered
+from flowctl.connectors.base import OP_COLUMN, Scratch, ScratchFolder, WriteJob
+from flowctl.connectors.buffered import buffered_in
 from flowctl.connectors.delta import batch
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log_writer import Change
@@ -28,19 +30,33 @@ from flowctl.sql.difference import ACTION, Upsert, difference
 from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 #: Smallest and largest value of key columns in a batch, in Python's types.
 Bounds = Mapping[str, tuple[Any, Any]]
 
 
 @dataclass(frozen=True)
 class Near:
-    """``files`` that may hold rows with certain keys, and at least those ``rows``."""
+    """``files`` that may hold rows with certain keys, and at least those ``rows``; ``is_placed``: exactly those, each
+    with its place. ``places`` are their keys and places where this process knows them."""
 
     files: tuple[Action, ...]
     rows: DataFrame
+    is_placed: bool = False
+    places: pa.Table | None = None
+
+
+@dataclass(frozen=True)
+class Gone:
+    """The rows that go, known by ``identity``; ``here`` the same in this process, where it knows the places too."""
+
+    rows: DataFrame
+    identity: Sequence[str]
+    here: pa.Table | None = None
 
 
 @dataclass(frozen=True)
@@ -75,8 +91,10 @@ class Rewriter:
                 operation=OP_COLUMN,
                 deleted_at=job.at if job.soft_deletes else None,
             )
-            found = self.buffered(self.spark.sql(difference(change, "spark")), "difference")
-        counts = _counted(found, ACTION)
+            folder = self.folder("difference")
+            found = buffered_in(folder, self.spark.sql(difference(change, "spark")))
+        here = read(folder, (*job.key, ACTION)) if near.places is not None else None
+        counts = _counted(found, ACTION) if here is None else Counter(here[ACTION].to_pylist())
         soft = job.soft_deletes
         put = found if soft else found.where(f"{ACTION} <> 'delete'")
         metrics = {
@@ -85,8 +103,8 @@ class Rewriter:
             "numTargetRowsUpdated": counts.get("update", 0) + (counts.get("delete", 0) if soft else 0),
             "numTargetRowsDeleted": 0 if soft else counts.get("delete", 0),
         }
-        gone = found.where(f"{ACTION} <> 'insert'") if counts.keys() - {"insert"} else None
-        return self._replaced(put.drop(ACTION), gone, job.key, near, snapshot, metrics)
+        gone = Gone(found.where(f"{ACTION} <> 'insert'"), job.key, here if here is None else _without_inserts(here))
+        return self._replaced(put.drop(ACTION), gone if counts.keys() - {"insert"} else None, near, snapshot, metrics)
 
     def apply_versions(self, changes: DataFrame, snapshot: LogSnapshot) -> Change:
         """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`; ``changes`` is buffered,
@@ -103,7 +121,7 @@ class Rewriter:
             "numTargetRowsDeleted": found.get("delete", 0),
         }
         put = changes.where(f"{CHANGE_COLUMN} = 'put'").drop(CHANGE_COLUMN)
-        return self._replaced(put, changes if found else None, identity, near, snapshot, metrics)
+        return self._replaced(put, Gone(changes, identity) if found else None, near, snapshot, metrics)
 
     def replace_where(self, condition: str, frame: DataFrame, snapshot: LogSnapshot) -> Change:
         """The rows that meet ``condition`` go, those of ``frame`` come."""
@@ -119,19 +137,18 @@ class Rewriter:
     def _replaced(
         self,
         put: DataFrame,
-        gone: DataFrame | None,
-        identity: Sequence[str],
+        gone: Gone | None,
         near: Near,
         snapshot: LogSnapshot,
         metrics: Mapping[str, int],
     ) -> Change:
-        """``put`` (columns of the job) comes, the rows with the ``identity`` of one of ``gone`` go; their values in
-        columns that are not the job's stay with those that come back."""
+        """``put`` (columns of the job) comes, ``gone`` goes; what comes back keeps its values in columns that are not
+        the job's."""
         if not any(metrics[name] for name in metrics if name != "numSourceRows"):
             return Change("MERGE", None, metrics=metrics)
         if gone is None:
             return Change("MERGE", in_table_order(put, snapshot), metrics=metrics)
-        return replace(self.replaced(put, gone, identity, near, snapshot), metrics=metrics)
+        return replace(self.replaced(put, gone, near, snapshot), metrics=metrics)
 
     def near(self, rows: DataFrame, snapshot: LogSnapshot) -> Near:
         """What the table has under the keys of ``rows``, and maybe more."""
@@ -139,14 +156,12 @@ class Rewriter:
         target, _ = rows_of(self.spark, self.location, snapshot, wanted)
         return Near(wanted, target)
 
-    def replaced(
-        self, put: DataFrame, gone: DataFrame, identity: Sequence[str], near: Near, snapshot: LogSnapshot
-    ) -> Change:
+    def replaced(self, put: DataFrame, gone: Gone, near: Near, snapshot: LogSnapshot) -> Change:
         """As :meth:`_replaced`, with rows that go. Files that may hold one of them are written anew."""
-        wanted = touched(near.files, self.bounds(gone, snapshot))
+        wanted = touched(near.files, self.bounds(gone.rows, snapshot))
         target, removed = rows_of(self.spark, self.location, snapshot, wanted)
-        kept = target.join(keys_of(gone, identity), on=list(identity), how="left_anti")
-        put = self.with_foreign(put, target, identity, snapshot)
+        kept = target.join(keys_of(gone.rows, gone.identity), on=list(gone.identity), how="left_anti")
+        put = self.with_foreign(put, target, gone.identity, snapshot)
         return Change("MERGE", in_table_order(kept, snapshot).unionAll(in_table_order(put, snapshot)), removed)
 
     def with_foreign(
@@ -179,8 +194,8 @@ class Rewriter:
     def _comparable_keys(self) -> list[Column]:
         return [column for column in self.job.columns if column.name in self.job.key and _is_comparable(column)]
 
-    def buffered(self, frame: DataFrame, name: str) -> DataFrame:
-        return buffered(frame, f"{self.job.record.table}-{self.job.record.seq}-{name}", self.scratch)
+    def folder(self, name: str) -> ScratchFolder:
+        return self.scratch.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
 
 
 def in_table_order(frame: DataFrame, snapshot: LogSnapshot) -> DataFrame:
@@ -211,9 +226,15 @@ def _may_hold(file: Action, bounds: Bounds) -> bool:
     statistics = json.loads(file.get("stats") or "{}", parse_float=Decimal)
     smallest, largest = statistics.get("minValues", {}), statistics.get("maxValues", {})
     return all(
-        name not in smallest or name not in largest or (smallest[name] <= high and largest[name] >= low)
+        not (_is_ordered(smallest.get(name)) and _is_ordered(largest.get(name)))
+        or (smallest[name] <= high and largest[name] >= low)
         for name, (low, high) in bounds.items()
     )
+
+
+def _is_ordered(end: Any) -> bool:
+    """Whether ends like this one can be compared: text is a day, and sorts as such from year 1 to 9999."""
+    return end is not None and (not isinstance(end, str) or _DAY.fullmatch(end) is not None)
 
 
 def _is_comparable(column: Column) -> bool:
@@ -222,7 +243,8 @@ def _is_comparable(column: Column) -> bool:
 
 
 def _values(ends: Mapping[Column, tuple[str, str]]) -> Bounds:
-    return {column.name: (_value(low, column), _value(high, column)) for column, (low, high) in ends.items()}
+    found = {column.name: (_value(low, column), _value(high, column)) for column, (low, high) in ends.items()}
+    return {name: ends for name, ends in found.items() if all(map(_is_ordered, ends))}
 
 
 def _value(text: str, column: Column) -> Any:
@@ -234,6 +256,20 @@ def _value(text: str, column: Column) -> Any:
 
 def keys_of(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     return frame.select(*map(quoted, names))
+
+
+def read(folder: ScratchFolder, columns: Sequence[str]) -> pa.Table | None:
+    """Some columns of all rows, in this process; None for a folder without files."""
+    import pyarrow as pa
+
+    batches = list(folder.batches(columns))
+    return pa.Table.from_batches(batches) if batches else None
+
+
+def _without_inserts(judged: pa.Table) -> pa.Table:
+    import pyarrow.compute as pc
+
+    return judged.filter(pc.not_equal(judged[ACTION], "insert"))
 
 
 def _counted(frame: DataFrame, column: str) -> dict[str, int]:

@@ -25,6 +25,7 @@ from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.log_writer import WriteFiles
 from flowctl.connectors.delta.marking import Marker
+from flowctl.connectors.delta.marking_on_spark import SparkMarker
 from flowctl.connectors.delta.replay import LogSnapshot
 from flowctl.connectors.delta.rewriting import Rewriter
 from flowctl.connectors.engine import has_jvm, reachable
@@ -78,14 +79,14 @@ def writer_for(spark: SparkSession, scratch: Scratch | None) -> Writer:
     """The one that can do everything that the engine can."""
     if has_jvm(spark):
         return SparkWriter(spark)
-    return LogWriter(spark, _there(scratch), shadow.written)
+    return LogWriter(spark, _there(scratch), shadow.written, Marker)
 
 
 def writer_of(spark: SparkSession, scratch: Scratch | None, location: TableLocation, job: WriteJob) -> Writer:
     """The one that commits ``job`` soonest. Delta works a table's state out with queries before it writes, even where
     nothing is to be compared: for a small batch that takes longer than its file."""
     if has_jvm(spark) and plain.is_plain(location, job) and not _is_told_how(spark):
-        return LogWriter(spark, _there(scratch), parquet_files.written, Marker)
+        return LogWriter(spark, _there(scratch), parquet_files.written, SparkMarker)
     return writer_for(spark, scratch)
 
 
@@ -184,7 +185,7 @@ class LogWriter:
     spark: SparkSession
     scratch: Scratch
     write_files: WriteFiles
-    rewriter: type[Rewriter] = Rewriter
+    rewriter: type[Rewriter]
 
     def prepare(self, location: TableLocation, job: WriteJob) -> str:
         if not has_jvm(self.spark) and not reachable(location.url):

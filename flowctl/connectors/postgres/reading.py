@@ -12,8 +12,9 @@ from flowctl.connectors.postgres.columns import quoted, transfer
 from flowctl.connectors.postgres.conditions import between, from_clause
 from flowctl.connectors.postgres.jdbc_reading import jdbc_frame
 from flowctl.connectors.postgres.parts import Cut, Parts
+from flowctl.connectors.postgres.planner import planned
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
-from flowctl.connectors.postgres.splits import INTEGERS, number_ranges, page_ranges, splitting
+from flowctl.connectors.postgres.splits import INTEGERS, LARGE_BYTES, number_ranges, page_ranges, splitting
 from flowctl.errors import TableError
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import ReadHints
@@ -37,10 +38,11 @@ class PostgresSnapshot:
     reader: Reader
 
     def frame(self, request: ReadRequest) -> DataFrame:
-        cut = self._cut()
+        condition = between(request.interval, self.info)
+        cut = self._cut(condition)
         parts = Parts(
             transfers=tuple(transfer(column, self._found(column.name)) for column in request.columns),
-            rows=from_clause(self.relation, between(request.interval, self.info), cut.condition),
+            rows=from_clause(self.relation, condition, cut.condition),
             cut=cut,
             assertion=self.held.assertion(),
         )
@@ -64,7 +66,7 @@ class PostgresSnapshot:
             raise TableError(f"{self.info.object} has no column {name} any more", hint="Plan again")
         return found
 
-    def _cut(self) -> Cut:
+    def _cut(self, condition: str) -> Cut:
         leaves = self.held.leaves
         pages = [leaf.pages for leaf in leaves if leaf.pages is not None]
         size = sum(pages) * self.held.block_size or self.info.rows.bytes or 0
@@ -72,6 +74,8 @@ class PostgresSnapshot:
         chosen = splitting(self.info, self.hints, size, has_pages=has_pages)
         match chosen.by:
             case "pages":
+                if condition and chosen.count > 1 and not self.hints.splits and self._is_found_by_index(condition):
+                    return Cut(["true"])
                 oids = ",".join(str(leaf.oid) for leaf in leaves)
                 now = f"tableoid = ANY ('{{{oids}}}'::oid[])" if len(leaves) > 1 else ""
                 return Cut(page_ranges(pages, chosen.count), ("ctid AS _flowctl_ctid",), now)
@@ -81,6 +85,14 @@ class PostgresSnapshot:
                 return Cut(["true"])
             case _:
                 assert_never(chosen.by)
+
+    def _is_found_by_index(self, condition: str) -> bool:
+        """Whether PostgreSQL would not read all pages for these rows, and they are few enough for one part. Cut by
+        pages, each part would read its own pages all the same, or go through the index once more."""
+        with self.client.connect() as connection:
+            everything = planned(connection, f"SELECT * FROM {from_clause(self.relation)}")
+            wanted = planned(connection, f"SELECT * FROM {from_clause(self.relation, condition)}")
+        return wanted.cost < everything.cost and wanted.bytes <= LARGE_BYTES
 
     def _cut_by(self, column: Column, splits: int) -> Cut:
         """Bounds need not be of the snapshot: the outer ranges are open."""

@@ -85,8 +85,8 @@ class PostgresSource:
         assert row is not None
         return head(request, row)
 
-    def explain_read(self, info: TableInfo, hints: ReadHints) -> str:
-        return explained(info, hints)
+    def explain_read(self, request: HeadRequest, hints: ReadHints) -> str:
+        return explained(request.info, hints, is_increment=request.lower is not None)
 
     @contextmanager
     def snapshot(

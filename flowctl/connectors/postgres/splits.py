@@ -12,7 +12,7 @@ from flowctl.model.table_info import TableInfo
 from flowctl.spec.spec import ReadHints
 
 #: A range is worth a task from the first size on, and no range should be much longer than the second.
-_SMALL_BYTES, _LARGE_BYTES = 8 << 20, 128 << 20
+_SMALL_BYTES, LARGE_BYTES = 8 << 20, 128 << 20
 _FEW = 8
 #: `pg_class.relkind` of what lies in pages: tables, partitioned tables, materialized views.
 PAGED_KINDS = ("r", "p", "m")
@@ -43,7 +43,7 @@ def splitting(info: TableInfo, hints: ReadHints, size: int, *, has_pages: bool) 
     return Splitting("nothing")
 
 
-def explained(info: TableInfo, hints: ReadHints) -> str:
+def explained(info: TableInfo, hints: ReadHints, *, is_increment: bool) -> str:
     """:func:`splitting` for people, from the size that was described: the read asks for it anew, in its snapshot."""
     size = info.extra.get("heap") or info.rows.bytes or 0
     chosen = splitting(info, hints, size, has_pages=info.extra.get("kind") in PAGED_KINDS)
@@ -54,12 +54,13 @@ def explained(info: TableInfo, hints: ReadHints) -> str:
     by = f", by {chosen.column}" if chosen.by == "values" else ""
     if hints.splits:
         return f"read in up to {chosen.count} parts of one snapshot{by} (read.splits)"
-    return f"read in ≈ {chosen.count} parts of one snapshot{by} ({size / 1e6:,.0f} MB)"
+    how = "read through an index or" if is_increment and chosen.by == "pages" else "read"
+    return f"{how} in ≈ {chosen.count} parts of one snapshot{by} ({size / 1e6:,.0f} MB)"
 
 
 def default_splits(size: int) -> int:
     """How many ranges for ``size`` bytes: up to eight as soon as each has some megabytes, then one per 128 MiB."""
-    return max(1, min(_FEW, size // _SMALL_BYTES), -(-size // _LARGE_BYTES))
+    return max(1, min(_FEW, size // _SMALL_BYTES), -(-size // LARGE_BYTES))
 
 
 def page_ranges(pages: Sequence[int], splits: int) -> list[str]:

@@ -47,7 +47,14 @@ def view() -> TableInfo:
     ],
 )
 def test_postgres_says_into_how_many_parts_it_reads(table: TableInfo, hints: ReadHints, told: str) -> None:
-    assert explained(table, hints) == told
+    assert explained(table, hints, is_increment=False) == told
+
+
+def test_an_increment_may_be_found_by_an_index() -> None:
+    told = explained(info(heap=32 * MB), ReadHints(), is_increment=True)
+    assert told == "read through an index or in ≈ 4 parts of one snapshot (34 MB)"
+    told = explained(info(heap=32 * MB), ReadHints(2), is_increment=True)
+    assert told == "read in up to 2 parts of one snapshot (read.splits)"
 
 
 def test_a_key_that_is_no_integer_cuts_nothing() -> None:

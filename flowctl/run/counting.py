@@ -1,0 +1,80 @@
+"""A small staged batch without expectations, counted by this process: in a JVM's first seconds a query takes longer."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.base import OP_COLUMN, ScratchFolder
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import DataType, Decimal
+from flowctl.run.checks import Observed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Beyond, executors are quicker.
+MOST_ROWS = 1_000_000
+#: Types whose ends are of use, beside decimals.
+_BOUNDED = (types.INT8, types.INT16, types.INT32, types.INT64, types.STRING, types.DATE)
+_EPOCH = dt.date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = (dt.date.min - _EPOCH).days, (dt.date.max - _EPOCH).days
+
+
+def counted(folder: ScratchFolder, has_operations: bool, identity: Sequence[str], key: Sequence[Column]) -> Observed:
+    """As staging's own aggregate, with bounds of those columns of ``key`` that writers make use of. ``target_rows`` is
+    nobody's yet."""
+    import pyarrow.compute as pc
+
+    rows = deletes = null_keys = 0
+    bounded = [column for column in key if column.type in _BOUNDED or isinstance(column.type, Decimal)]
+    ends: dict[str, tuple[Any, Any]] = {}
+    for batch in folder.batches([*identity, *([OP_COLUMN] if has_operations else [])]):
+        gone = pc.sum(pc.equal(batch[OP_COLUMN], "D")).as_py() or 0 if has_operations else 0
+        rows, deletes = rows + batch.num_rows - gone, deletes + gone
+        null_keys += _with_null(batch, identity)
+        for column in bounded:
+            low, high = pc.min_max(_comparable(batch[column.name])).as_py().values()
+            if low is not None:
+                before = ends.get(column.name, (low, high))
+                ends[column.name] = (min(low, before[0]), max(high, before[1]))
+    kinds = {column.name: column.type for column in bounded}
+    bounds = {
+        name: (_text(low, kinds[name]), _text(high, kinds[name]))
+        for name, (low, high) in ends.items()
+        if _is_told(low, kinds[name]) and _is_told(high, kinds[name])
+    }
+    return Observed(rows, 0, deletes, {}, {}, null_keys=null_keys, key_bounds=bounds if key else None)
+
+
+def _with_null(batch: pa.RecordBatch, names: Sequence[str]) -> int:
+    """How many rows have a null in one of ``names``."""
+    import pyarrow.compute as pc
+
+    holed = [batch[name].is_null() for name in names if batch[name].null_count]
+    if not holed:
+        return 0
+    any_null = holed[0]
+    for one in holed[1:]:
+        any_null = pc.or_(any_null, one)
+    return int(pc.sum(any_null).as_py())
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    """Days as numbers: Python has no year 10000."""
+    import pyarrow as pa
+
+    return values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
+
+
+def _is_told(end: Any, kind: DataType) -> bool:
+    return kind != types.DATE or _FIRST_DAY <= end <= _LAST_DAY
+
+
+def _text(end: Any, kind: DataType) -> str:
+    """As Spark writes it."""
+    if kind == types.DATE:
+        return (_EPOCH + dt.timedelta(days=end)).isoformat()
+    return format(end, "f") if isinstance(kind, Decimal) else str(end)

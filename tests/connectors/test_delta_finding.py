@@ -1,0 +1,192 @@
+"""Rows found by this process: exactly the live ones with a key of the batch, with the values that engines see."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.base import Scratch
+from flowctl.connectors.delta import finding
+from flowctl.connectors.delta.finding import FILE, ROW, Lying, Unreadable, found
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.errors import TransientError
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import DataType
+from tests.connectors import delta_tables
+from tests.connectors.target_matrix import delta
+from tests.connectors.test_target_types import ALL, ZONED, differing
+from tests.connectors.writing import Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ID, TEXT, NAME = Column("id", types.INT64), Column("text", types.STRING), Column("name", types.STRING)
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.batches: list[pa.RecordBatch] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.batches.append(batch)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [row for batch in self.batches for row in batch.to_pylist()]
+
+
+def file(folder: Path, name: str, rows: pa.Table, **options: Any) -> Lying:
+    pq.write_table(rows, folder / name, **options)
+    return Lying(name, name, BitMap64)
+
+
+def search(folder: Path, files: Sequence[Lying], columns: Sequence[Column], keys: pa.Table) -> list[dict[str, Any]]:
+    sink = Sink()
+    places = found(TableLocation(str(folder), {}), files, columns, keys, sink)
+    wanted = [{name: row[name] for name in (*keys.column_names, FILE, ROW)} for row in sink.rows()]
+    assert places.to_pylist() == wanted
+    return sink.rows()
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[list[tuple[int | None, str | None]]], list[set[int]], set[Any], int]:
+    key = st.tuples(st.one_of(st.none(), st.integers(0, 9)), st.one_of(st.none(), st.sampled_from("abc")))
+    files = draw(st.lists(st.lists(key, max_size=30), max_size=4))
+    hidden = [draw(st.sets(st.integers(0, max(len(rows) - 1, 0)))) for rows in files]
+    keys = draw(st.sets(st.tuples(st.integers(0, 9), st.sampled_from("abc"))))
+    return files, hidden, keys, draw(st.integers(1, 12))
+
+
+@given(tables(), st.booleans())
+def test_exactly_the_live_rows_with_a_key(
+    tmp_path_factory: pytest.TempPathFactory, made: tuple[Any, ...], both: bool
+) -> None:
+    """One column as the key, or two; row groups, batches and files end anywhere. A null is no key."""
+    files, hidden, keys, size = made
+    folder, lying, wanted = tmp_path_factory.mktemp("t"), [], []
+    wanted_ids = {id for id, _ in keys}
+    for at, rows in enumerate(files):
+        named = [str(row) for row in range(len(rows))]
+        content = {"id": [id for id, _ in rows], "text": [text for _, text in rows], "name": named}
+        table = pa.table(content, arrow_schema([ID, TEXT, NAME]))
+        pq.write_table(table, folder / f"{at}", row_group_size=size)
+        lying.append(Lying(f"{at}", f"{at}", lambda at=at: BitMap64(hidden[at])))  # type: ignore[misc]
+        wanted += [
+            {"id": id, "text": text, "name": str(row), FILE: f"{at}", ROW: row}
+            for row, (id, text) in enumerate(rows)
+            if row not in hidden[at] and ((id, text) in keys if both else id in wanted_ids)
+        ]
+    wanted_keys = pa.table({"id": [id for id, _ in keys], "text": [text for _, text in keys]}, arrow_schema([ID, TEXT]))
+    with mock.patch.multiple(finding, _KEY_ROWS=5, _ROWS=3):
+        assert search(folder, lying, [ID, TEXT, NAME], wanted_keys if both else wanted_keys.select(["id"])) == wanted
+
+
+KEYS: dict[str, tuple[DataType, list[Any]]] = {
+    **{name: ALL[name] for name in ("bool", "short", "int", "long", "decimal", "whole", "text", "binary", "date")},
+    "tiny": (types.INT8, [-128, 127]),
+    "local": (types.TIMESTAMP_NTZ, [at.replace(tzinfo=None) for at in ZONED]),
+    "moment": (types.TIMESTAMP, ZONED),
+    "amount": (types.Decimal(12, 2), [decimal.Decimal("-0.01"), decimal.Decimal("9999999999.99")]),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_of_each_type(name: str, tmp_path: Path) -> None:
+    kind, values = KEYS[name]
+    column = Column("k", kind)
+    assert finding.can_be_keys([column])
+    lying = [file(tmp_path, "f", pa.table({"k": [*values, None]}, arrow_schema([column])))]
+    for row, value in enumerate(values):
+        keys = pa.table({"k": [value]}, arrow_schema([column]))
+        assert search(tmp_path, lying, [column], keys) == [{"k": value, FILE: "f", ROW: row}]
+
+
+@pytest.mark.parametrize("kind", [types.DOUBLE, types.FLOAT, types.Array(types.INT64)])
+def test_what_is_not_the_same_key_in_arrow(kind: DataType) -> None:
+    assert not finding.can_be_keys([ID, Column("k", kind)])
+
+
+def test_a_file_that_is_older_than_a_column(tmp_path: Path) -> None:
+    lying = [
+        file(tmp_path, "old", pa.table({"id": [1, 2]})),
+        file(tmp_path, "new", pa.table({"name": ["a"], "id": [1]})),
+    ]
+    assert search(tmp_path, lying, [ID, NAME], pa.table({"id": [1]})) == [
+        {"id": 1, "name": None, FILE: "old", ROW: 0},
+        {"id": 1, "name": "a", FILE: "new", ROW: 0},
+    ]
+    assert search(tmp_path, lying[:1], [ID, NAME], pa.table({"name": ["a"]})) == []
+
+
+def test_other_writers_types_of_the_same_values(tmp_path: Path) -> None:
+    """Spark's old timestamps; large, dictionary and short forms of Arrow's."""
+    at = dt.datetime(1, 1, 1, 0, 0, 0, 1)
+    columns = [ID, NAME, Column("at", types.TIMESTAMP_NTZ)]
+    rows = pa.table(
+        {"id": pa.array([1], pa.int32()), "name": pa.array(["a"]).dictionary_encode(), "at": pa.array([at])}
+    )
+    lying = [file(tmp_path, "f", rows, use_deprecated_int96_timestamps=True)]
+    assert search(tmp_path, lying, columns, pa.table({"id": [1]})) == [
+        {"id": 1, "name": "a", "at": at, FILE: "f", ROW: 0}
+    ]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pa.table({"id": [1]}).replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}),
+        pa.table({"ID": [1]}),
+        pa.table({"id": ["no number"]}),
+        pa.table({"id": [1.5]}),
+    ],
+    ids=["another calendar", "another name", "another type", "not exactly"],
+)
+def test_what_is_not_read_exactly_is_left_to_the_engine(rows: pa.Table, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    pq.write_table(rows, path)
+    with pytest.raises(Unreadable):
+        search(tmp_path, [Lying("f", "f", BitMap64)], [ID], pa.table({"id": [1]}))
+
+
+def test_a_file_that_is_gone_is_tried_again(tmp_path: Path) -> None:
+    with pytest.raises(TransientError, match="f is gone"):
+        search(tmp_path, [Lying("f", "f", BitMap64)], [ID], pa.table({"id": [1]}))
+
+
+@pytest.fixture
+def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
+    with delta(request, tmp_path, scratch) as place:
+        yield Writer(spark, place)
+
+
+def test_values_of_every_type_that_stay_with_a_changed_row(writer: Writer) -> None:
+    """They go through this process, as columns that are not the batch's; and a row that comes again is no change."""
+    columns = (ID, *(Column(name, kind) for name, (kind, _) in ALL.items()), NAME)
+    depth = max(len(values) for _, values in ALL.values())
+    rows = [
+        {"id": at, "name": "a", **{name: values[at] if at < len(values) else None for name, (_, values) in ALL.items()}}
+        for at in range(depth)
+    ]
+    merge = {"columns": columns, "rows": depth}
+    writer.write(rows, 1, "merge", **merge)
+    before = delta_tables.files(writer)
+    assert writer.write(rows, 2, "merge", **merge).counts.updated == 0
+    assert delta_tables.files(writer) == before
+    changed = [{"id": at, "name": "b"} for at in range(1, depth)]
+    assert writer.write(changed, 3, "merge", columns=(ID, NAME), rows=depth).counts.updated == depth - 1
+    assert any("deletionVector" in file for file in delta_tables.files(writer)), "marked, on any engine"
+    rows[1:] = [{**row, "name": "b"} for row in rows[1:]]
+    wanted, have = writer.frame(rows, columns), writer.place.target
+    assert differing(wanted, have.scan(writer.spark, writer.place.object, columns), columns) == []
