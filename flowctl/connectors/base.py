@@ -106,13 +106,14 @@ class Head:
     """``position`` is None when there is nothing (an empty table, a null maximum). ``clock`` is the source's now,
     aware UTC. ``has_null_cursor`` is whether any row of the relation has a null cursor. For files the position lists
     every file there now. ``failure`` says why this one cannot be told (an infinite cursor, a missing privilege) while
-    the others of the same call can: it stops this table only."""
+    the others of the same call can: it stops this table only. ``most_rows`` bounds ``rows`` where that is a guess."""
 
     position: Position | None
     rows: RowEstimate
     clock: dt.datetime | None = None
     has_null_cursor: bool = False
     failure: TableError | None = None
+    most_rows: int | None = None
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ LARGE_ROWS = 2_000_000
 _COLUMNS, _BYTES = 16, 100
 #: Below so many a table's queries take longer to compile than to interpret, however warm the JVM is.
 INTERPRETED_ROWS = 25_000
-#: A row of the target costs a merge less than one of the batch: most files are skipped, most columns not read.
-_TARGET_SHARE = 10
+#: A row of the target costs less than one of the batch: most files are skipped, most columns not read. A merge has the
+#: engine look at the target's rows in few tables only (:mod:`flowctl.connectors.delta.plain`).
+_TARGET_SHARE = {"merge": 50, "scd2": 10}
 
 
 def rows_of_run(todo: Iterable[Step], tables: Mapping[str, Observed]) -> dict[str, int | None]:
@@ -45,13 +46,15 @@ def _load(step: Step, observed: Observed) -> int | None:
 
 
 def rows_in_play(step: Step, observed: Observed) -> int | None:
-    """The batch's rows, at most those of the source, and for merge and scd2 a share of the target's; None when nobody
+    """The batch's rows, the most that they may be, and for merge and scd2 a share of the target's; None when nobody
     knows."""
     batch = batch_rows(step, observed.source)
-    if batch is None or observed.target is None or step.mode not in ("merge", "scd2"):
+    if batch is not None and observed.head is not None and observed.head.most_rows is not None:
+        batch = max(batch, observed.head.most_rows)
+    if batch is None or observed.target is None or step.mode not in _TARGET_SHARE:
         return batch
     there = observed.target.rows.value
-    return batch + there // _TARGET_SHARE if there is not None else None
+    return batch + there // _TARGET_SHARE[step.mode] if there is not None else None
 
 
 def batch_rows(step: Step, source: TableInfo | None) -> int | None:

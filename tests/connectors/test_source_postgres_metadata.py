@@ -43,6 +43,37 @@ def described(postgres: Connector, relation: Relation) -> TableInfo:
     return info
 
 
+def test_what_is_new_is_estimated_from_statistics(database: psycopg.Connection[Any], postgres: Connector) -> None:
+    """And bounded by the changes that they do not know of. Nothing new is not asked for."""
+
+    def execute(statement: str) -> None:
+        database.execute(f"{statement}; SELECT pg_stat_force_next_flush()".encode())
+
+    execute("CREATE TABLE aged (id bigint PRIMARY KEY) WITH (autovacuum_enabled = false)")
+    execute("INSERT INTO aged SELECT generate_series(1, 10000)")
+    execute("ANALYZE aged")
+    execute("CREATE VIEW seen AS SELECT * FROM aged")
+
+    def told(relation: Relation, low: int) -> tuple[int | None, int | None]:
+        info = described(postgres, relation)
+        request = HeadRequest(relation, info, info.column("id"), TypedValue(types.INT64, low))
+        head = postgres.source.heads({"aged": request})["aged"]
+        assert head.failure is None
+        return head.rows.value, head.most_rows
+
+    aged = table("public", "aged")
+    rows, most = told(aged, 9_001)
+    assert rows is not None
+    assert 900 <= rows <= 1_100
+    assert most == rows
+    assert told(aged, 10_000) == (None, None)
+    assert told(table("public", "seen"), 9_001) == (None, None), "a view has no statistics"
+    execute("INSERT INTO aged SELECT generate_series(10001, 15000)")
+    rows, most = told(aged, 10_000)
+    assert rows is not None
+    assert most == rows + 5_000
+
+
 def test_the_plan_is_told_into_how_many_parts_a_table_is_read(
     database: psycopg.Connection[Any], postgres: Connector
 ) -> None:

@@ -94,9 +94,10 @@ def _like(glob: str) -> str:
 
 def _table_info(object: ObjectName, system: str, rows: list[tuple[Any, ...]]) -> TableInfo:
     """``rows`` is one row per column, the table's own facts repeated in each; a table may have no columns. ``heap`` is
-    the size in bytes without what lies outside of the rows' pages, such as long texts."""
-    _, oid, kind, key, estimate, size, heap, clock, *_ = rows[0]
-    of_columns = [row[8:] for row in rows if row[8] is not None]
+    the size in bytes without what lies outside of the rows' pages, such as long texts; ``changes`` counts the rows that
+    statistics do not know of."""
+    _, oid, kind, key, estimate, size, heap, changes, clock, *_ = rows[0]
+    of_columns = [row[9:] for row in rows if row[9] is not None]
     return TableInfo(
         object=object,
         columns=tuple(_column(name, not_null, facts) for name, not_null, *facts in of_columns),
@@ -104,7 +105,7 @@ def _table_info(object: ObjectName, system: str, rows: list[tuple[Any, ...]]) ->
         primary_key=tuple(key or ()),
         rows=RowEstimate(estimate, "stats" if estimate is not None else "unknown", size),
         clock=clock,
-        extra={"kind": kind, "heap": heap},
+        extra={"kind": kind, "heap": heap, "changes": changes},
     )
 
 
@@ -156,20 +157,22 @@ _DESCRIBE = f"""
             (SELECT array_agg(k.attname ORDER BY array_position(i.indkey::int2[], k.attnum))
              FROM pg_index i JOIN pg_attribute k ON k.attrelid = i.indrelid AND k.attnum = ANY (i.indkey::int2[])
              WHERE i.indrelid = c.oid AND i.indisprimary) AS key,
-            stored.tuples, stored.size, stored.heap
+            stored.tuples, stored.size, stored.heap, stored.changes
         FROM wanted w
         JOIN pg_class c ON c.relname = w.name AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
         JOIN pg_namespace s ON s.oid = c.relnamespace
         LEFT JOIN LATERAL (
             SELECT CASE WHEN bool_and(l.reltuples >= 0) THEN sum(l.reltuples)::bigint END,
-                sum(pg_table_size(l.oid))::bigint, sum(pg_relation_size(l.oid))::bigint
+                sum(pg_table_size(l.oid))::bigint, sum(pg_relation_size(l.oid))::bigint,
+                sum(pg_stat_get_mod_since_analyze(l.oid))::bigint
             FROM pg_class l
             WHERE l.relkind IN ('r', 'm') AND (l.oid = c.oid OR c.relkind = 'p' AND l.oid IN (
                 SELECT p.relid FROM pg_partition_tree(c.oid) p WHERE p.isleaf))
-        ) stored(tuples, size, heap) ON true
+        ) stored(tuples, size, heap, changes) ON true
         WHERE CASE WHEN w.schema IS NULL THEN pg_table_is_visible(c.oid) ELSE s.nspname = w.schema END
     )
-    SELECT o.at, o.oid::text, o.relkind::text, o.key, o.tuples, o.size, o.heap, now(), t.name, t.not_null, {_FACTS}
+    SELECT o.at, o.oid::text, o.relkind::text, o.key, o.tuples, o.size, o.heap, o.changes, now(), t.name, t.not_null,
+        {_FACTS}
     FROM tables o
     LEFT JOIN LATERAL (
         SELECT attname, attnotnull, atttypid, atttypmod, attndims, attnum

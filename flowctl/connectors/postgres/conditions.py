@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, assert_never
 
 from flowctl.connectors.base import Head, HeadRequest, Relation
@@ -75,6 +76,26 @@ def head(request: HeadRequest, row: Sequence[Any]) -> Head:
     if newest in ("Infinity", "-Infinity", "NaN"):
         return Head(None, rows, clock, has_null, _unusable(request.cursor, newest))
     return Head(CursorPosition(at), rows, clock, has_null)
+
+
+def has_part(request: HeadRequest, head: Head) -> bool:
+    """Whether the relation goes on above the request's ``lower``, in a table whose statistics can tell how far."""
+    newest = head.position.at if isinstance(head.position, CursorPosition) else None
+    is_told = request.info.rows.value is not None and request.info.extra.get("changes") is not None
+    return request.estimate == "stats" and request.lower is not None and newest != request.lower and is_told
+
+
+def part_query(request: HeadRequest) -> str:
+    """What is read from ``lower`` on, for the planner to look at."""
+    assert request.cursor is not None and request.lower is not None
+    lower = _bound(_found(request.info, request.cursor.name), ">=", request.lower)
+    return f"SELECT FROM {from_clause(request.relation, lower)}"
+
+
+def with_part(request: HeadRequest, head: Head, planned: int) -> Head:
+    """``planned`` rows are expected; rows that came since the last ANALYZE may all be new ones."""
+    most = planned + int(request.info.extra["changes"])
+    return replace(head, rows=RowEstimate(planned, "stats"), most_rows=most)
 
 
 def _unusable(cursor: Column, newest: str) -> StoppedByPolicy:

@@ -11,8 +11,9 @@ from flowctl.connectors.base import Capabilities, Head, HeadRequest, Relation, S
 from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.postgres import catalog
 from flowctl.connectors.postgres.client import Client, from_driver
-from flowctl.connectors.postgres.conditions import bare_query, head, head_query
+from flowctl.connectors.postgres.conditions import bare_query, has_part, head, head_query, part_query, with_part
 from flowctl.connectors.postgres.failures import named
+from flowctl.connectors.postgres.planner import planned_rows
 from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader
 from flowctl.connectors.postgres.snapshot import hold_snapshot
 from flowctl.connectors.postgres.splits import explained
@@ -50,7 +51,8 @@ class PostgresSource:
             }
 
     def heads(self, requests: Mapping[str, HeadRequest]) -> Mapping[str, Head]:
-        """One statement for all; when it fails, one for each, so that only the culprits do."""
+        """One statement for all; when it fails, one for each, so that only the culprits do. What is new in a table is
+        estimated by the planner."""
         import psycopg
 
         queries: dict[str, str] = {}
@@ -68,7 +70,8 @@ class PostgresSource:
             )
             try:
                 rows = {row[0]: row[1:] for row in connection.execute(together).fetchall()}
-                return failed | {name: head(requests[name], rows[at]) for at, name in enumerate(queries)}
+                heads = {name: head(requests[name], rows[at]) for at, name in enumerate(queries)}
+                return failed | heads | _estimated(connection, requests, heads)
             except psycopg.Error:
                 return failed | {name: self._head_alone(connection, requests[name]) for name in queries}
 
@@ -98,3 +101,12 @@ class PostgresSource:
             named(self.client, held, relation, info),
         ):
             yield PostgresSnapshot(spark, self.client, held, relation, info, hints, reader)
+
+
+def _estimated(
+    connection: psycopg.Connection[Any], requests: Mapping[str, HeadRequest], heads: Mapping[str, Head]
+) -> dict[str, Head]:
+    """The heads of tables with something new, with about how many rows that is."""
+    queries = {name: part_query(requests[name]) for name, head in heads.items() if has_part(requests[name], head)}
+    found = planned_rows(connection, queries) if queries else {}
+    return {name: with_part(requests[name], heads[name], rows) for name, rows in found.items()}

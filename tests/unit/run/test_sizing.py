@@ -29,8 +29,9 @@ def in_play(mode: str, batch: int | None, of_source: int | None, of_target: int 
     [
         ("append", 10, 5_000, 9_000, 10),
         ("append", None, 5_000, 9_000, 5_000),
-        ("merge", None, 5_000, 9_000, 5_900),
-        ("merge", 10, 5_000, 9_000, 910),
+        ("merge", None, 5_000, 9_000, 5_180),
+        ("merge", 10, 5_000, 9_000, 190),
+        ("scd2", 10, 5_000, 9_000, 910),
         ("merge", 10, 5_000, None, 10),
         ("append", None, None, None, None),
     ],
