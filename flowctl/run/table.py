@@ -166,7 +166,7 @@ def _write(
         attempt.writing = True
         return target.write(spark, frame, _confirming(job, snapshot, intent.interval)), ()
     run.listener(events.PhaseEntered(step.id, "staging"))
-    threading.Thread(target=_import_for_commits, name="imports", daemon=True).start()
+    threading.Thread(target=_import_for_commits, name="imports").start()
     staged = stage(Staging(spark, snapshot, step, table, intent, target, object, run.scratch(step.id)))
     crashpoints.reached("after_stage", step.id)
     _confirm(snapshot, intent.interval)

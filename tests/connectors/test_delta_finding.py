@@ -19,7 +19,7 @@ from pyroaring import BitMap64
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Scratch
 from flowctl.connectors.delta import finding
-from flowctl.connectors.delta.finding import FILE, ROW, Lying, Unreadable, found
+from flowctl.connectors.delta.finding import FILE, ROW, DataFile, Unreadable, found
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.errors import TransientError
 from flowctl.model import types
@@ -47,12 +47,12 @@ class Sink:
         return [row for batch in self.batches for row in batch.to_pylist()]
 
 
-def file(folder: Path, name: str, rows: pa.Table, **options: Any) -> Lying:
+def file(folder: Path, name: str, rows: pa.Table, **options: Any) -> DataFile:
     pq.write_table(rows, folder / name, **options)
-    return Lying(name, name, BitMap64)
+    return DataFile(name, name, BitMap64)
 
 
-def search(folder: Path, files: Sequence[Lying], columns: Sequence[Column], keys: pa.Table) -> list[dict[str, Any]]:
+def search(folder: Path, files: Sequence[DataFile], columns: Sequence[Column], keys: pa.Table) -> list[dict[str, Any]]:
     sink = Sink()
     places = found(TableLocation(str(folder), {}), files, columns, keys, sink)
     wanted = [{name: row[name] for name in (*keys.column_names, FILE, ROW)} for row in sink.rows()]
@@ -75,14 +75,14 @@ def test_exactly_the_live_rows_with_a_key(
 ) -> None:
     """One column as the key, or two; row groups, batches and files end anywhere. A null is no key."""
     files, hidden, keys, size = made
-    folder, lying, wanted = tmp_path_factory.mktemp("t"), [], []
+    folder, data_files, wanted = tmp_path_factory.mktemp("t"), [], []
     wanted_ids = {id for id, _ in keys}
     for at, rows in enumerate(files):
         named = [str(row) for row in range(len(rows))]
         content = {"id": [id for id, _ in rows], "text": [text for _, text in rows], "name": named}
         table = pa.table(content, arrow_schema([ID, TEXT, NAME]))
         pq.write_table(table, folder / f"{at}", row_group_size=size)
-        lying.append(Lying(f"{at}", f"{at}", lambda at=at: BitMap64(hidden[at])))  # type: ignore[misc]
+        data_files.append(DataFile(f"{at}", f"{at}", lambda at=at: BitMap64(hidden[at])))  # type: ignore[misc]
         wanted += [
             {"id": id, "text": text, "name": str(row), FILE: f"{at}", ROW: row}
             for row, (id, text) in enumerate(rows)
@@ -90,7 +90,9 @@ def test_exactly_the_live_rows_with_a_key(
         ]
     wanted_keys = pa.table({"id": [id for id, _ in keys], "text": [text for _, text in keys]}, arrow_schema([ID, TEXT]))
     with mock.patch.multiple(finding, _KEY_ROWS=5, _ROWS=3):
-        assert search(folder, lying, [ID, TEXT, NAME], wanted_keys if both else wanted_keys.select(["id"])) == wanted
+        assert (
+            search(folder, data_files, [ID, TEXT, NAME], wanted_keys if both else wanted_keys.select(["id"])) == wanted
+        )
 
 
 KEYS: dict[str, tuple[DataType, list[Any]]] = {
@@ -107,10 +109,10 @@ def test_a_key_of_each_type(name: str, tmp_path: Path) -> None:
     kind, values = KEYS[name]
     column = Column("k", kind)
     assert finding.can_be_keys([column])
-    lying = [file(tmp_path, "f", pa.table({"k": [*values, None]}, arrow_schema([column])))]
+    data_files = [file(tmp_path, "f", pa.table({"k": [*values, None]}, arrow_schema([column])))]
     for row, value in enumerate(values):
         keys = pa.table({"k": [value]}, arrow_schema([column]))
-        assert search(tmp_path, lying, [column], keys) == [{"k": value, FILE: "f", ROW: row}]
+        assert search(tmp_path, data_files, [column], keys) == [{"k": value, FILE: "f", ROW: row}]
 
 
 @pytest.mark.parametrize("kind", [types.DOUBLE, types.FLOAT, types.Array(types.INT64)])
@@ -119,28 +121,33 @@ def test_what_is_not_the_same_key_in_arrow(kind: DataType) -> None:
 
 
 def test_a_file_that_is_older_than_a_column(tmp_path: Path) -> None:
-    lying = [
+    data_files = [
         file(tmp_path, "old", pa.table({"id": [1, 2]})),
         file(tmp_path, "new", pa.table({"name": ["a"], "id": [1]})),
     ]
-    assert search(tmp_path, lying, [ID, NAME], pa.table({"id": [1]})) == [
+    assert search(tmp_path, data_files, [ID, NAME], pa.table({"id": [1]})) == [
         {"id": 1, "name": None, FILE: "old", ROW: 0},
         {"id": 1, "name": "a", FILE: "new", ROW: 0},
     ]
-    assert search(tmp_path, lying[:1], [ID, NAME], pa.table({"name": ["a"]})) == []
+    assert search(tmp_path, data_files[:1], [ID, NAME], pa.table({"name": ["a"]})) == []
 
 
 def test_other_writers_types_of_the_same_values(tmp_path: Path) -> None:
-    """Spark's old timestamps; large, dictionary and short forms of Arrow's."""
+    """Spark's old timestamps, which say nothing of a zone; narrow, dictionary and large forms of Arrow's."""
     at = dt.datetime(1, 1, 1, 0, 0, 0, 1)
-    columns = [ID, NAME, Column("at", types.TIMESTAMP_NTZ)]
+    columns = [ID, NAME, TEXT, Column("local", types.TIMESTAMP_NTZ), Column("moment", types.TIMESTAMP)]
     rows = pa.table(
-        {"id": pa.array([1], pa.int32()), "name": pa.array(["a"]).dictionary_encode(), "at": pa.array([at])}
+        {
+            "id": pa.array([1], pa.int32()),
+            "name": pa.array(["a"]).dictionary_encode(),
+            "text": pa.array(["b"], pa.large_string()),
+            "local": pa.array([at]),
+            "moment": pa.array([at]),
+        }
     )
-    lying = [file(tmp_path, "f", rows, use_deprecated_int96_timestamps=True)]
-    assert search(tmp_path, lying, columns, pa.table({"id": [1]})) == [
-        {"id": 1, "name": "a", "at": at, FILE: "f", ROW: 0}
-    ]
+    data_files = [file(tmp_path, "f", rows, use_deprecated_int96_timestamps=True)]
+    found = {"id": 1, "name": "a", "text": "b", "local": at, "moment": at.replace(tzinfo=dt.UTC), FILE: "f", ROW: 0}
+    assert search(tmp_path, data_files, columns, pa.table({"id": pa.array([1], pa.int32())})) == [found]
 
 
 @pytest.mark.parametrize(
@@ -157,12 +164,12 @@ def test_what_is_not_read_exactly_is_left_to_the_engine(rows: pa.Table, tmp_path
     path = tmp_path / "f"
     pq.write_table(rows, path)
     with pytest.raises(Unreadable):
-        search(tmp_path, [Lying("f", "f", BitMap64)], [ID], pa.table({"id": [1]}))
+        search(tmp_path, [DataFile("f", "f", BitMap64)], [ID], pa.table({"id": [1]}))
 
 
 def test_a_file_that_is_gone_is_tried_again(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match="f is gone"):
-        search(tmp_path, [Lying("f", "f", BitMap64)], [ID], pa.table({"id": [1]}))
+        search(tmp_path, [DataFile("f", "f", BitMap64)], [ID], pa.table({"id": [1]}))
 
 
 @pytest.fixture

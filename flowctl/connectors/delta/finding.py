@@ -47,7 +47,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True)
-class Lying:
+class DataFile:
     """A file of the table, as its log has it: ``path`` in the log, ``hidden`` the numbers of rows that are gone."""
 
     name: str
@@ -60,13 +60,13 @@ def can_be_keys(columns: Sequence[Column]) -> bool:
 
 
 def found(
-    location: TableLocation, files: Sequence[Lying], columns: Sequence[Column], keys: pa.Table, sink: SegmentSink
+    location: TableLocation, files: Sequence[DataFile], columns: Sequence[Column], keys: pa.Table, sink: SegmentSink
 ) -> pa.Table:
     """Puts the live rows of ``files`` whose key is one of ``keys`` into ``sink``, all ``columns`` with :data:`FILE` and
     :data:`ROW`; returns their keys and places. :class:`Unreadable` when a file is none of ours."""
     import pyarrow as pa
 
-    search = _Search(location, tuple(columns), keys.schema.names, keys.cast(arrow_schema(_of(columns, keys))))
+    search = _Search(location, tuple(columns), keys.schema.names, _typed(keys, columns))
     places: list[pa.RecordBatch] = []
     at_once = os.cpu_count() or 1
     with ThreadPoolExecutor(at_once) as pool:
@@ -78,9 +78,14 @@ def found(
     return pa.Table.from_batches(places, search.schema_of_places)
 
 
-def _of(columns: Sequence[Column], keys: pa.Table) -> list[Column]:
+def _typed(keys: pa.Table, columns: Sequence[Column]) -> pa.Table:
+    import pyarrow as pa
+
     by_name = {column.name: column for column in columns}
-    return [by_name[name] for name in keys.schema.names]
+    try:
+        return keys.cast(arrow_schema([by_name[name] for name in keys.schema.names]))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise Unreadable(f"the batch's keys: {error}") from error
 
 
 def row_schema(columns: Sequence[Column]) -> pa.Schema:
@@ -104,7 +109,7 @@ class _Search:
         whole = row_schema(self.columns)
         return pa.schema([whole.field(name) for name in (*self.key, FILE, ROW)])
 
-    def rows(self, file: Lying) -> list[pa.RecordBatch]:
+    def rows(self, file: DataFile) -> list[pa.RecordBatch]:
         import pyarrow as pa
 
         try:
@@ -116,7 +121,7 @@ class _Search:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise Unreadable(f"{file.path}: {error}") from error
 
-    def _rows(self, parquet: pq.ParquetFile, file: Lying) -> Iterator[pa.RecordBatch]:
+    def _rows(self, parquet: pq.ParquetFile, file: DataFile) -> Iterator[pa.RecordBatch]:
         numbers = self._numbers(parquet)
         if numbers and (hidden := file.hidden()):
             numbers = [number for number in numbers if number not in hidden]

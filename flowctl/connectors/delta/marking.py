@@ -74,11 +74,11 @@ class Marker(Rewriter):
     def _found(self, rows: DataFrame, files: tuple[Action, ...], snapshot: LogSnapshot) -> Near | None:
         """Found by this process; None where it cannot read a file exactly."""
         columns = columns_of(snapshot.metadata["schemaString"])
-        lying = [finding.Lying(name_of(file), file["path"], partial(self.vector, file)) for file in files]
+        data_files = [finding.DataFile(name_of(file), file["path"], partial(self.vector, file)) for file in files]
         folder = self.folder("near")
         try:
             with folder.sink(finding.row_schema(columns)) as sink:
-                places = finding.found(self.location, lying, columns, self._keys(rows), sink)
+                places = finding.found(self.location, data_files, columns, self._keys(rows), sink)
         except finding.Unreadable:
             return None
         found = self.spark.read.schema(placed_ddl(snapshot)).parquet(folder.url)

@@ -1,4 +1,4 @@
-"""What PostgreSQL's planner expects of a query, without running it."""
+"""What PostgreSQL's planner expects of queries, without running them."""
 
 from __future__ import annotations
 
@@ -20,28 +20,22 @@ class Planned:
     bytes: int
 
 
-def planned_rows(connection: psycopg.Connection[Any], queries: Mapping[str, str]) -> dict[str, int]:
-    """The rows of each, all asked in one round trip; none where PostgreSQL cannot tell for one of them."""
+def planned(connection: psycopg.Connection[Any], queries: Mapping[str, str]) -> dict[str, Planned]:
+    """All asked in one round trip. Empty when one of them fails: what it costs is not worth a run."""
     import psycopg
 
     together = connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
     try:
         with together:
-            asked = {name: _explained(connection, query) for name, query in queries.items()}
-            return {name: _planned(cursor).rows for name, cursor in asked.items()}
-    except psycopg.Error:  # an estimate is not worth a run
+            asked = {
+                name: connection.execute(f"EXPLAIN (FORMAT JSON) {query}".encode()) for name, query in queries.items()
+            }
+            return {name: _read(cursor) for name, cursor in asked.items()}
+    except psycopg.Error:
         return {}
 
 
-def planned(connection: psycopg.Connection[Any], query: str) -> Planned:
-    return _planned(_explained(connection, query))
-
-
-def _explained(connection: psycopg.Connection[Any], query: str) -> psycopg.Cursor[Any]:
-    return connection.execute(f"EXPLAIN (FORMAT JSON) {query}".encode())
-
-
-def _planned(cursor: psycopg.Cursor[Any]) -> Planned:
+def _read(cursor: psycopg.Cursor[Any]) -> Planned:
     row = cursor.fetchone()
     assert row is not None
     top = row[0][0]["Plan"]

@@ -89,10 +89,13 @@ class PostgresSnapshot:
     def _is_found_by_index(self, condition: str) -> bool:
         """Whether PostgreSQL would not read all pages for these rows, and they are few enough for one part. Cut by
         pages, each part would read its own pages all the same, or go through the index once more."""
+        queries = {
+            "all": f"SELECT * FROM {from_clause(self.relation)}",
+            "wanted": f"SELECT * FROM {from_clause(self.relation, condition)}",
+        }
         with self.client.connect() as connection:
-            everything = planned(connection, f"SELECT * FROM {from_clause(self.relation)}")
-            wanted = planned(connection, f"SELECT * FROM {from_clause(self.relation, condition)}")
-        return wanted.cost < everything.cost and wanted.bytes <= LARGE_BYTES
+            found = planned(connection, queries)
+        return bool(found) and found["wanted"].cost < found["all"].cost and found["wanted"].bytes <= LARGE_BYTES
 
     def _cut_by(self, column: Column, splits: int) -> Cut:
         """Bounds need not be of the snapshot: the outer ranges are open."""

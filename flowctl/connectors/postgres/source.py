@@ -13,7 +13,7 @@ from flowctl.connectors.postgres import catalog
 from flowctl.connectors.postgres.client import Client, from_driver
 from flowctl.connectors.postgres.conditions import bare_query, has_part, head, head_query, part_query, with_part
 from flowctl.connectors.postgres.failures import named
-from flowctl.connectors.postgres.planner import planned_rows
+from flowctl.connectors.postgres.planner import planned
 from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader
 from flowctl.connectors.postgres.snapshot import hold_snapshot
 from flowctl.connectors.postgres.splits import explained
@@ -108,5 +108,5 @@ def _estimated(
 ) -> dict[str, Head]:
     """The heads of tables with something new, with about how many rows that is."""
     queries = {name: part_query(requests[name]) for name, head in heads.items() if has_part(requests[name], head)}
-    found = planned_rows(connection, queries) if queries else {}
-    return {name: with_part(requests[name], heads[name], rows) for name, rows in found.items()}
+    found = planned(connection, queries) if queries else {}
+    return {name: with_part(requests[name], heads[name], one.rows) for name, one in found.items()}
