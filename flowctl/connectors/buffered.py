@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+#: Whether a finished write leaves a file ``_SUCCESS``. Nobody looks for it, and on a local disk Hadoop starts two processes
+#: (``chmod``) for each file.
+NO_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+
+
 def buffered(frame: DataFrame, name: str, scratch: Scratch) -> DataFrame:
     """``name`` is the folder's, for people who look into a buffer."""
     return buffered_in(scratch.folder(name), frame)
@@ -21,5 +26,5 @@ def buffered(frame: DataFrame, name: str, scratch: Scratch) -> DataFrame:
 
 def buffered_in(folder: ScratchFolder, frame: DataFrame) -> DataFrame:
     """For who reads ``folder`` without an engine as well."""
-    frame.write.mode("overwrite").parquet(folder.url)
+    frame.write.mode("overwrite").option(NO_MARKER, "false").parquet(folder.url)
     return frame.sparkSession.read.schema(frame.schema).parquet(folder.url)

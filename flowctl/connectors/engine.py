@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +23,8 @@ INTERPRETED: Mapping[str, str] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
+
+_HAS_JVM: MutableMapping[SparkSession, bool] = WeakKeyDictionary()
 
 
 def compiles(spark: SparkSession) -> bool:
@@ -51,8 +54,9 @@ def interpreted(spark: SparkSession) -> Iterator[None]:
 
 def has_jvm(spark: SparkSession) -> bool:
     """Whether executors are Java processes, so that JDBC and Hadoop's file systems are there."""
-    engine: str | None = spark.conf.get(ENGINE_KEY, None)
-    return engine != SAIL
+    if spark not in _HAS_JVM:  # a server takes a round trip to answer, and is asked by everyone
+        _HAS_JVM[spark] = spark.conf.get(ENGINE_KEY, None) != SAIL
+    return _HAS_JVM[spark]
 
 
 def has_own_workers(spark: SparkSession) -> bool:

@@ -74,7 +74,9 @@ class Engine:
             if table_id not in self._sessions:
                 session = self._sessions[table_id] = self._new_session()
                 if interpreted and not self.is_connect:
-                    _apply(session, {name: value for name, value in INTERPRETED.items() if name not in self.own_conf})
+                    for name, value in INTERPRETED.items():
+                        if name not in self.own_conf:
+                            session.conf.set(name, value)
             return self._sessions[table_id]
 
     def interrupt(self, table_id: str) -> None:
@@ -249,8 +251,12 @@ def stop_client(session: SparkSession) -> None:
 
 
 def _apply(session: SparkSession, conf: Mapping[str, str]) -> None:
+    """To a session of a Connect server: all at once, or one by one to learn which the server does not take."""
     from pyspark.errors import PySparkException
 
+    with suppress(PySparkException):
+        session.conf._set_all(dict(conf), silent=False)  # pyspark's own builder has no other way
+        return
     for name, value in conf.items():
         try:
             session.conf.set(name, value)

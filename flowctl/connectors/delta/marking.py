@@ -20,7 +20,7 @@ from flowctl.connectors.delta.actions import counted_rows
 from flowctl.connectors.delta.finding import FILE, ROW
 from flowctl.connectors.delta.log_writer import Change
 from flowctl.connectors.delta.replay import Action, LogSnapshot
-from flowctl.connectors.delta.rewriting import Gone, Near, Rewriter, in_table_order, keys_of, read, touched
+from flowctl.connectors.delta.rewriting import Gone, Near, Rewriter, in_table_order, keys_of, read
 from flowctl.connectors.delta.statements import DELETION_VECTORS
 from flowctl.connectors.delta.types import columns_of
 from flowctl.connectors.engine import has_own_workers
@@ -45,14 +45,13 @@ _WITHIN = re.compile(r"[\w.=-]+(/[\w.=-]+)*", re.ASCII)
 class Marker(Rewriter):
     """Marks where rows have places, and writes files anew where this process cannot find them."""
 
-    def near(self, rows: DataFrame, snapshot: LogSnapshot) -> Near:
+    def near_in(self, files: tuple[Action, ...], rows: DataFrame, snapshot: LogSnapshot) -> Near:
         """Where it can: exactly the rows with the key of one of ``rows``, each with its place; in the buffer."""
-        wanted = touched(snapshot.files, self.bounds_of_batch(rows, snapshot))
-        near = self._found(rows, wanted, snapshot) if self._is_searched_here(wanted, snapshot) else None
-        return near or self.near_by_engine(rows, wanted, snapshot)
+        near = self._found(rows, files, snapshot) if self._is_searched_here(files, snapshot) else None
+        return near or self.near_by_engine(files, rows, snapshot)
 
-    def near_by_engine(self, rows: DataFrame, wanted: tuple[Action, ...], snapshot: LogSnapshot) -> Near:
-        return super().near(rows, snapshot)
+    def near_by_engine(self, files: tuple[Action, ...], rows: DataFrame, snapshot: LogSnapshot) -> Near:
+        return super().near_in(files, rows, snapshot)
 
     def replaced(self, put: DataFrame, gone: Gone, near: Near, snapshot: LogSnapshot) -> Change:
         if not near.is_placed:

@@ -26,19 +26,19 @@ class SparkMarker(Marker):
     """Needs a table that has deletion vectors, and whose files have names of their own and say how many rows they
     have."""
 
-    def near_by_engine(self, rows: DataFrame, wanted: tuple[Action, ...], snapshot: LogSnapshot) -> Near:
+    def near_by_engine(self, files: tuple[Action, ...], rows: DataFrame, snapshot: LogSnapshot) -> Near:
         """Exactly the rows with the key of one of ``rows``, each with its place; in the buffer."""
         if not are_told_apart([file["path"] for file in snapshot.files]):
             raise TransientError(f"{self.location.url} has been given files that Spark does not tell apart by name")
         keys = keys_of(rows, self.job.key)
-        if sum(int(file["size"]) for file in wanted) > LARGE:
-            places = self._with_keys(keys, wanted, snapshot, self.job.key)
+        if sum(int(file["size"]) for file in files) > LARGE:
+            places = self._with_keys(keys, files, snapshot, self.job.key)
             held = {row[FILE] for row in places.select(FILE).distinct().collect()}
-            wanted = tuple(file for file in wanted if name_of(file) in held)
-        if not wanted:
+            files = tuple(file for file in files if name_of(file) in held)
+        if not files:
             return Near((), self.spark.createDataFrame([], placed_ddl(snapshot)), is_placed=True)
-        found = buffered_in(self.folder("near"), self._with_keys(keys, wanted, snapshot, table_columns(snapshot)))
-        return Near(wanted, self._alive(found, wanted), is_placed=True)
+        found = buffered_in(self.folder("near"), self._with_keys(keys, files, snapshot, table_columns(snapshot)))
+        return Near(files, self._alive(found, files), is_placed=True)
 
     def _with_keys(
         self, keys: DataFrame, files: Sequence[Action], snapshot: LogSnapshot, columns: Sequence[str]

@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from flowctl.connectors.buffered import NO_MARKER
 from flowctl.connectors.delta import actions
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.replay import Action
@@ -29,7 +30,6 @@ _PREFIX = 32
 #: Sorts after every text that has a prefix in common.
 _LAST = "\U0010ffff"
 _INDEXED_BY_DEFAULT = 32
-_NO_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 #: In a file of many columns each has few rows, so a large dictionary is filled and then found to be useless; and
 #: hundreds of them fit into no cache. 500 columns: 54 s instead of 74, files of the same size.
 _WIDE_COLUMNS, _WIDE_DICTIONARY = 100, 8 << 10
@@ -40,10 +40,11 @@ def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFra
     """Writes ``frame``, whose columns are those of ``metadata``, and returns the ``add`` actions for ``location``, a
     table without partitions."""
     folder = actions.new_folder()
-    writer = frame.write.option(_NO_MARKER, "false")
+    writer = frame.write.option(NO_MARKER, "false")
     if codec := metadata["configuration"].get("delta.parquet.compression.codec"):
         writer = writer.option("compression", codec)
-    if len(frame.columns) > _WIDE_COLUMNS and f"spark.hadoop.{_DICTIONARY}" not in frame.sparkSession.conf.getAll:
+    is_wide = len(columns_of(metadata["schemaString"])) > _WIDE_COLUMNS
+    if is_wide and f"spark.hadoop.{_DICTIONARY}" not in frame.sparkSession.conf.getAll:
         writer = writer.option(_DICTIONARY, _WIDE_DICTIONARY)
     writer.parquet(f"{location.spark_path}/{folder}")
     return list(_added(location, folder, _indexed(metadata)))

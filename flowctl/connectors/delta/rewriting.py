@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -61,7 +61,7 @@ class Gone:
 
 @dataclass(frozen=True)
 class Rewriter:
-    """Works out the changes of one table's commits. :meth:`near` and :meth:`replaced` are what engines differ in."""
+    """Works out the changes of one table's commits. :meth:`near_in` and :meth:`replaced` are what ways differ in."""
 
     spark: SparkSession
     location: TableLocation
@@ -69,15 +69,20 @@ class Rewriter:
     job: WriteJob
 
     def append(self, frame: DataFrame, snapshot: LogSnapshot) -> Change:
-        return Change("WRITE", in_table_order(batch.alive(frame, self.job.columns), snapshot))
+        return Change("WRITE", self.alive(frame, snapshot))
 
     def overwrite(self, frame: DataFrame, snapshot: LogSnapshot) -> Change:
-        return Change("WRITE", in_table_order(batch.alive(frame, self.job.columns), snapshot), snapshot.files)
+        return Change("WRITE", self.alive(frame, snapshot), snapshot.files)
+
+    def alive(self, frame: DataFrame, snapshot: LogSnapshot) -> DataFrame:
+        """All rows of a batch that deletes nothing."""
+        columns = self.job.columns
+        return in_table_order(batch.alive(frame, columns), snapshot, {column.name for column in columns})
 
     def merge(self, frame: DataFrame, snapshot: LogSnapshot) -> Change:
         """The same rows as :func:`flowctl.connectors.delta.statements.merge`."""
         if not snapshot.files:  # nothing to compare with: one row per key, none of them there
-            return Change("MERGE", in_table_order(batch.alive(frame, self.job.columns), snapshot))
+            return Change("MERGE", self.alive(frame, snapshot))
         job, rows = self.job, batch.with_operations(frame)
         near = self.near(rows, snapshot)
         with batch.view_of(in_table_order(near.rows, snapshot)) as target_view, batch.view_of(rows) as batch_view:
@@ -152,9 +157,12 @@ class Rewriter:
 
     def near(self, rows: DataFrame, snapshot: LogSnapshot) -> Near:
         """What the table has under the keys of ``rows``, and maybe more."""
-        wanted = touched(snapshot.files, self.bounds_of_batch(rows, snapshot))
-        target, _ = rows_of(self.spark, self.location, snapshot, wanted)
-        return Near(wanted, target)
+        return self.near_in(touched(snapshot.files, self.bounds_of_batch(rows, snapshot)), rows, snapshot)
+
+    def near_in(self, files: tuple[Action, ...], rows: DataFrame, snapshot: LogSnapshot) -> Near:
+        """:meth:`near`, which is in ``files``."""
+        target, _ = rows_of(self.spark, self.location, snapshot, files)
+        return Near(files, target)
 
     def replaced(self, put: DataFrame, gone: Gone, near: Near, snapshot: LogSnapshot) -> Change:
         """As :meth:`_replaced`, with rows that go. Files that may hold one of them are written anew."""
@@ -198,11 +206,13 @@ class Rewriter:
         return self.scratch.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
 
 
-def in_table_order(frame: DataFrame, snapshot: LogSnapshot) -> DataFrame:
-    """``frame`` with exactly the table's columns, in its order and types; those that it does not have are null."""
+def in_table_order(frame: DataFrame, snapshot: LogSnapshot, present: Collection[str] | None = None) -> DataFrame:
+    """``frame`` with exactly the table's columns, in its order and types; those that it does not have are null.
+    ``present`` says which it has: a server of Spark Connect would connect to the source anew to answer that."""
     from pyspark.sql import functions as f
 
-    present = set(frame.columns)
+    if present is None:
+        present = set(frame.columns)
     return frame.select(
         *(
             (f.col(quoted(column.name)) if column.name in present else f.lit(None))
