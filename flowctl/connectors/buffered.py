@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-#: Whether a finished write leaves a file ``_SUCCESS``. Nobody looks for it, and on a local disk Hadoop starts two processes
-#: (``chmod``) for each file.
+#: Whether a finished write leaves a file ``_SUCCESS``. Nobody looks for it, and on a local disk Hadoop starts a process
+#: (``chmod``) for each file and for its checksum.
 NO_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
 
