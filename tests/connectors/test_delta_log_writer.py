@@ -69,7 +69,7 @@ class Hand:
         assert actions.publish(self.location, version, [told, *([dict(action)] if action else [])])
 
 
-@pytest.fixture(params=[True, False], ids=["counted", "uncounted"])
+@pytest.fixture(params=[True, pytest.param(False, marks=pytest.mark.full)], ids=["counted", "uncounted"])
 def hand(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Hand]:
     """Nobody looks for rows by himself whose number he does not know: the engine does, or writes files anew."""
     with delta(request, tmp_path, scratch) as place:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from flowctl.connectors.base import Scratch
 from flowctl.connectors.delta import log, parquet_files, plain
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.types import schema_json
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
@@ -154,7 +155,8 @@ def test_many_columns_have_small_dictionaries(writer: Writer, spark: SparkSessio
     writer.write(ROWS[:1], 1, columns=COLUMNS_OF_ENDS)
     location = delta_tables.location(writer)
     frame = spark.range(0, 12_000, 1, 1).select(*[(f.col("id") % 1200).alias(f"c{at}") for at in range(columns)])
-    metadata = {"configuration": {}, "schemaString": '{"type": "struct", "fields": []}'}
+    schema = schema_json([Column(f"c{at}", types.INT64) for at in range(columns)])
+    metadata = {"configuration": {}, "schemaString": schema}
     (added,) = parquet_files.written(location, metadata, frame)
     footer = pq.read_metadata(f"{location.url}/{added['path']}")
     assert encoding in footer.row_group(0).column(0).encodings
