@@ -140,6 +140,10 @@ class Source(Protocol):
         """How far each goes, by the caller's names; one round trip where the system can."""
 
 
+#: As much of a batch, as Arrow has it, as this process holds without an engine.
+FEW_BYTES = 16 << 20
+
+
 class Snapshot(Protocol):
     """One moment of one relation, readable by Spark as often as needed while its context is open."""
 
@@ -221,7 +225,8 @@ class WriteJob:
     dropped. ``rows`` is how many the batch has, once staging has counted them; ``estimated_rows`` about how many at
     most, None when nobody knows. ``key_bounds`` are the least and the greatest value of key columns in the batch, as
     Spark writes them as text; None where nobody has looked. ``staged`` is the buffer's folder with all of the batch's
-    rows, and maybe others; None where there is none. ``before_commit`` must be called right before the atomic
+    rows, and maybe others; None where there is none. ``few``: this process may hold the batch: it has read all of it
+    itself. ``before_commit`` must be called right before the atomic
     act; it raises when the lease is gone.
     """
 
@@ -242,6 +247,7 @@ class WriteJob:
     estimated_rows: int | None = None
     key_bounds: Mapping[str, tuple[str, str]] | None = None
     staged: ScratchFolder | None = None
+    few: bool = False
     before_commit: Callable[[], None] = lambda: None
 
     @property
@@ -320,6 +326,15 @@ class PerishableSnapshot(Protocol):
     def confirm(self, interval: Interval) -> None:
         """``TableError`` unless everything in ``interval`` is as it was planned. Called once all of it was read: before
         the commit of a direct read, after staging otherwise."""
+
+
+@runtime_checkable
+class SmallSnapshot(Protocol):
+    """Extra power of a snapshot: what is little this process reads itself, sooner than an engine would."""
+
+    def few(self, request: ReadRequest) -> pa.Table | None:
+        """What :meth:`Snapshot.frame` would have; None, maybe after having begun, when it is more than
+        :data:`FEW_BYTES`, or when the user has said how it is read."""
 
 
 @runtime_checkable

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from flowctl.connectors.base import (
+    FEW_BYTES,
     Capture,
     DirectSource,
     LandedSource,
     ReadRequest,
     Relation,
     Scratch,
+    ScratchFolder,
+    SegmentSink,
+    SmallSnapshot,
     Snapshot,
     Source,
 )
@@ -25,6 +29,7 @@ from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.refs import with_names
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -44,6 +49,33 @@ def open_snapshot(
             yield LandedSnapshot(spark, capture, scratch)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """``frame`` is of the engine's reading where ``count`` is None; else this process has read so many rows, few enough
+    to hold them."""
+
+    frame: DataFrame
+    count: int | None = None
+
+    @property
+    def are_few(self) -> bool:
+        return self.count is not None
+
+
+def rows_of(spark: SparkSession, snapshot: Snapshot, request: ReadRequest, scratch: Scratch) -> Rows:
+    """Of the snapshot, read by whoever has them sooner."""
+    if isinstance(snapshot, LandedSnapshot):
+        return snapshot.rows(request)
+    few = snapshot.few(request) if isinstance(snapshot, SmallSnapshot) else None
+    if few is None:
+        return Rows(snapshot.frame(request))
+    landed = _Landing(scratch.folder("few"))
+    with landed.sink(request) as sink:
+        for part in few.to_batches():
+            sink.write(part)
+    return Rows(landed.frame(spark, request), landed.rows)
+
+
 @dataclass
 class LandedSnapshot:
     """Each frame is captured into the buffer first, all from the capture's one moment."""
@@ -56,18 +88,44 @@ class LandedSnapshot:
         self._numbers = itertools.count(1)
 
     def frame(self, request: ReadRequest) -> DataFrame:
-        from flowctl.connectors.arrow import arrow_schema
+        return self.rows(request).frame
 
-        folder = self.scratch.folder(f"landed-{next(self._numbers)}")
-        with folder.sink(arrow_schema(request.columns)) as sink:
-            rows = self.capture.read(request, sink)
-        schema = schema_ddl(request.columns)
-        if rows == 0:
-            return self.spark.createDataFrame([], schema)
-        return self.spark.read.schema(schema).parquet(folder.url)
+    def rows(self, request: ReadRequest) -> Rows:
+        landed = _Landing(self.scratch.folder(f"landed-{next(self._numbers)}"))
+        with landed.sink(request) as sink:
+            self.capture.read(request, sink)
+        return Rows(landed.frame(self.spark, request), landed.rows if landed.bytes <= FEW_BYTES else None)
 
     def is_empty(self, request: ReadRequest) -> bool:
         return self.capture.is_empty(request)
+
+
+@dataclass
+class _Landing:
+    """Rows on their way through the buffer, counted. Arrow's own frames would do without it, but a JVM's first one
+    takes longer than a file."""
+
+    folder: ScratchFolder
+    rows: int = 0
+    bytes: int = 0
+
+    @contextmanager
+    def sink(self, request: ReadRequest) -> Iterator[SegmentSink]:
+        from flowctl.connectors.arrow import arrow_schema
+
+        with self.folder.sink(arrow_schema(request.columns)) as self._inner:
+            yield self
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+        self._inner.write(batch)
+
+    def frame(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
+        schema = schema_ddl(request.columns)
+        if not self.rows:
+            return spark.createDataFrame([], schema)
+        return spark.read.schema(schema).parquet(self.folder.url)
 
 
 @dataclass(frozen=True)

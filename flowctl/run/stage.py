@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import OP_COLUMN, ReadRequest, Scratch, ScratchFolder, Snapshot, Target
-from flowctl.connectors.buffered import buffered_in
+from flowctl.connectors.buffered import buffered_in, collected_in
 from flowctl.errors import TableError
 from flowctl.model.commit import Intent
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.run import batch, checks, counting, deletes
 from flowctl.run.checks import REASON_COLUMN, Observed
+from flowctl.run.reading import Rows, rows_of
 from flowctl.run.spark_types import named
 from flowctl.spec.spec import DetectMissingKeys, TableSpec
 
@@ -33,13 +34,15 @@ SAMPLES = 5
 @dataclass(frozen=True)
 class StagedBatch:
     """``frame`` is the batch as the target takes it; ``folder`` where its rows lie, with those for quarantine, if they
-    are all in one; ``aside`` the rows for quarantine, None when there are none."""
+    are all in one; ``are_few``: this process may hold them; ``aside`` the rows for quarantine, None when there are
+    none."""
 
     frame: DataFrame
     folder: ScratchFolder | None
     aside: DataFrame | None
     observed: Observed
     warnings: tuple[str, ...]
+    are_few: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,9 @@ class Staging:
 def stage(work: Staging) -> StagedBatch:
     """Writes, counts and checks; raises :class:`TableError` when the table must stop before its commit."""
     folder = _folder(work, "rows")
-    rows = staged = buffered_in(folder, _shaped(work, _interval_rows(work)))
+    read = _interval_rows(work)
+    write = collected_in if read.are_few else buffered_in
+    rows = staged = write(folder, _shaped(work, read.frame))
     if _is_keyed(work) and work.table.dedupe == "fail":
         _refuse_duplicates(work, rows.where(named(REASON_COLUMN).isNull()))
     if work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys) and work.step.target_exists:
@@ -71,13 +76,17 @@ def stage(work: Staging) -> StagedBatch:
     warnings = checks.decide(work.table, observed, dt.datetime.now(dt.UTC), work.step.write_full)
     aside = rows.where(named(REASON_COLUMN).isNotNull()) if observed.quarantined else None
     good = rows.where(named(REASON_COLUMN).isNull()) if observed.quarantined else rows
-    return StagedBatch(good.drop(REASON_COLUMN), folder if rows is staged else None, aside, observed, warnings)
+    found = StagedBatch(good.drop(REASON_COLUMN), None, aside, observed, warnings)
+    return replace(found, folder=folder, are_few=read.are_few) if rows is staged else found
 
 
-def _interval_rows(work: Staging) -> DataFrame:
+def _interval_rows(work: Staging) -> Rows:
     interval = work.intent.interval
-    rows = work.snapshot.frame(ReadRequest(work.step.source_columns, interval))
-    return batch.without_seen(rows, interval, work.step.source_columns) if work.step.mode == "append" else rows
+    request = ReadRequest(work.step.source_columns, interval)
+    rows = rows_of(work.spark, work.snapshot, request, work.scratch)
+    if work.step.mode != "append":
+        return rows
+    return replace(rows, frame=batch.without_seen(rows.frame, interval, work.step.source_columns))
 
 
 def _shaped(work: Staging, rows: DataFrame) -> DataFrame:

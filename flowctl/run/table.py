@@ -38,7 +38,7 @@ from flowctl.observe.relations import relation
 from flowctl.run import batch, checks, events
 from flowctl.run.late_schema import completed
 from flowctl.run.quarantine import quarantine_frame, quarantine_object
-from flowctl.run.reading import SqlSnapshot, open_snapshot
+from flowctl.run.reading import Rows, SqlSnapshot, open_snapshot, rows_of
 from flowctl.run.sizing import batch_rows
 from flowctl.run.spark_types import columns_of, named, same_types
 from flowctl.run.stage import Staging, stage
@@ -48,7 +48,7 @@ from flowctl.state.blobs import open_store
 from flowctl.state.lease import Lease
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 #: Rows at the upper bound whose hashes append keeps; more need ``cursor.delay``.
 MOST_TIES = 10_000
@@ -158,13 +158,14 @@ def _write(
 ) -> tuple[Commit, tuple[str, ...]]:
     step, intent = attempt.step, attempt.intent
     table = run.tables[step.id]
-    position = _position(snapshot, step, intent.interval)
+    position = _position(spark, snapshot, step, intent.interval, run.scratch(step.id))
     job = _job(run, step, intent, object, position)
     if step.via == "direct":
         run.listener(events.PhaseEntered(step.id, "reading"))
-        frame = _direct_frame(snapshot, step, table, intent.interval)
+        rows = _direct_rows(spark, snapshot, step, table, intent.interval, run.scratch(step.id))
         attempt.writing = True
-        return target.write(spark, frame, _confirming(job, snapshot, intent.interval)), ()
+        job = _confirming(replace(job, few=rows.are_few), snapshot, intent.interval)
+        return target.write(spark, rows.frame, job), ()
     run.listener(events.PhaseEntered(step.id, "staging"))
     threading.Thread(target=_import_for_commits, name="imports").start()
     staged = stage(Staging(spark, snapshot, step, table, intent, target, object, run.scratch(step.id)))
@@ -179,8 +180,8 @@ def _write(
         target.put_aside(spark, frame, quarantine_object(object), columns, job)
     run.listener(events.PhaseEntered(step.id, "committing", staged.observed.rows))
     seen = staged.observed
-    known = replace(job, rows=seen.rows + seen.deletes, key_bounds=seen.key_bounds, staged=staged.folder)
-    commit = target.write(spark, staged.frame, known)
+    known = replace(job, rows=seen.rows + seen.deletes, key_bounds=seen.key_bounds)
+    commit = target.write(spark, staged.frame, replace(known, staged=staged.folder, few=staged.are_few))
     counts = replace(commit.counts, read=seen.rows, quarantined=seen.quarantined)
     return replace(commit, counts=counts), staged.warnings
 
@@ -206,20 +207,27 @@ def _confirming(job: WriteJob, snapshot: Snapshot, interval: Interval) -> WriteJ
     return replace(job, before_commit=before_commit)
 
 
-def _direct_frame(snapshot: Snapshot, step: Step, table: TableSpec, interval: Interval) -> DataFrame:
+def _direct_rows(
+    spark: SparkSession, snapshot: Snapshot, step: Step, table: TableSpec, interval: Interval, scratch: Scratch
+) -> Rows:
     """Straight from the source: row checks fail the job before its commit, emptiness is asked first."""
     request = ReadRequest(step.source_columns, interval)
-    rows = snapshot.frame(request)
+    rows = rows_of(spark, snapshot, request, scratch)
+    frame = rows.frame
     if step.mode == "append":
-        rows = batch.without_seen(rows, interval, step.source_columns)
-    frame = batch.projected(rows, step.projection)
+        frame = batch.without_seen(frame, interval, step.source_columns)
+    frame = batch.projected(frame, step.projection)
     same_types(columns_of(frame.schema), [part.column for part in step.projection])
-    if step.write_full and not table.guard.allow_empty and snapshot.is_empty(request):
+    if step.write_full and not table.guard.allow_empty and _is_empty(rows, snapshot, request):
         raise checks.empty_source(table)
-    return checks.enforced(frame, table.expect)
+    return replace(rows, frame=checks.enforced(frame, table.expect))
 
 
-def _position(snapshot: Snapshot, step: Step, interval: Interval) -> Position:
+def _is_empty(rows: Rows, snapshot: Snapshot, request: ReadRequest) -> bool:
+    return snapshot.is_empty(request) if rows.count is None else not rows.count
+
+
+def _position(spark: SparkSession, snapshot: Snapshot, step: Step, interval: Interval, scratch: Scratch) -> Position:
     """What the commit records: the planned position, for append with the hashes of the rows at its upper bound."""
     from pyspark.sql import functions as f
 
@@ -227,8 +235,8 @@ def _position(snapshot: Snapshot, step: Step, interval: Interval) -> Position:
     if step.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
         return upper
     at_upper = replace(interval, read_from=upper.at, read_to=upper.at, include_null=False)
-    rows = snapshot.frame(ReadRequest(step.source_columns, at_upper))
-    hashes = rows.select(f.expr(row_hash_sql(step.source_columns)).alias("h")).distinct().limit(MOST_TIES + 1)
+    rows = rows_of(spark, snapshot, ReadRequest(step.source_columns, at_upper), scratch)
+    hashes = rows.frame.select(f.expr(row_hash_sql(step.source_columns)).alias("h")).distinct().limit(MOST_TIES + 1)
     ties = sorted(row["h"] for row in hashes.toLocalIterator())
     if len(ties) > MOST_TIES:
         raise TableError(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl import crashpoints
 from flowctl.connectors.base import WriteJob
-from flowctl.connectors.delta import actions, log, replay, tables, transaction
+from flowctl.connectors.delta import actions, log, replay, small_files, tables, transaction
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.replay import Action, LogSnapshot
@@ -51,13 +51,15 @@ class WriteFiles(Protocol):
 @dataclass(frozen=True)
 class Change:
     """What one commit does to the files: ``frame`` (None: no rows) comes, ``removed`` go; ``shrunk`` are ``add``
-    actions of removed files that come back with fewer rows. ``metrics`` are Delta's."""
+    actions of removed files that come back with fewer rows. ``metrics`` are Delta's. ``few``: this process may hold all
+    of ``frame``."""
 
     operation: str
     frame: DataFrame | None
     removed: tuple[Action, ...] = ()
     metrics: Mapping[str, int] | None = None
     shrunk: tuple[Action, ...] = ()
+    few: bool = False
 
     @property
     def only_adds(self) -> bool:
@@ -121,7 +123,7 @@ def commit(
         return done
     metadata = with_columns(snapshot.metadata, job.columns, replaces=job.replaces_content)
     change = work_out(replace(snapshot, metadata=metadata))
-    added = write_files(location, metadata, change.frame) if change.frame is not None else []
+    added = _written(location, metadata, change, write_files)
     job.before_commit()
     crashpoints.reached("in_commit", job.record.table)
     told = actions.commit_info(record, change.operation, _parameters(change), _metrics(change, added))
@@ -130,6 +132,16 @@ def commit(
     content += [actions.removed(file) for file in change.removed]
     content += [{"add": file} for file in (*change.shrunk, *added)]
     return _published(location, app, record, snapshot, change, content)
+
+
+def _written(
+    location: TableLocation, metadata: Mapping[str, Any], change: Change, write_files: WriteFiles
+) -> list[Action]:
+    if change.frame is None:
+        return []
+    if change.few and small_files.can_write(metadata):
+        return small_files.written(location, metadata, change.frame)
+    return write_files(location, metadata, change.frame)
 
 
 def _published(

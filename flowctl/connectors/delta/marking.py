@@ -58,7 +58,7 @@ class Marker(Rewriter):
             return super().replaced(put, gone, near, snapshot)
         removed, shrunk = self._marked(near.files, _places_of(gone, near))
         rows = in_table_order(self.with_foreign(put, near.rows, gone.identity, snapshot), snapshot)
-        return Change("MERGE", rows, removed, shrunk=shrunk)
+        return Change("MERGE", rows, removed, shrunk=shrunk, few=self.are_few(near))
 
     def _is_searched_here(self, files: Sequence[Action], snapshot: LogSnapshot) -> bool:
         columns = columns_of(snapshot.metadata["schemaString"])

@@ -47,7 +47,7 @@ def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFra
     if is_wide and f"spark.hadoop.{_DICTIONARY}" not in frame.sparkSession.conf.getAll:
         writer = writer.option(_DICTIONARY, _WIDE_DICTIONARY)
     writer.parquet(f"{location.spark_path}/{folder}")
-    return list(_added(location, folder, _indexed(metadata)))
+    return list(_added(location, folder, indexed_columns(metadata)))
 
 
 def _added(location: TableLocation, folder: str, indexed: list[str]) -> Iterator[Action]:
@@ -61,17 +61,22 @@ def _added(location: TableLocation, folder: str, indexed: list[str]) -> Iterator
         with system.open(entry["name"], "rb") as file:
             footer = pq.read_metadata(file)
         if footer.num_rows:
-            yield {
-                "path": f"{folder}/{quote(name)}",
-                "partitionValues": {},
-                "size": int(entry["size"]),
-                "modificationTime": actions.now(),
-                "dataChange": True,
-                "stats": statistics(footer, indexed),
-            }
+            yield added(f"{folder}/{quote(name)}", int(entry["size"]), footer, indexed)
 
 
-def _indexed(metadata: Mapping[str, Any]) -> list[str]:
+def added(path: str, size: int, footer: pq.FileMetaData, indexed: list[str]) -> Action:
+    """The ``add`` action of a file without partition values."""
+    return {
+        "path": path,
+        "partitionValues": {},
+        "size": size,
+        "modificationTime": actions.now(),
+        "dataChange": True,
+        "stats": statistics(footer, indexed),
+    }
+
+
+def indexed_columns(metadata: Mapping[str, Any]) -> list[str]:
     """The columns that the table wants statistics for, as its properties say."""
     configuration = metadata["configuration"]
     if listed := configuration.get("delta.dataSkippingStatsColumns"):

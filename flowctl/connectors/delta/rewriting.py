@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import OP_COLUMN, Scratch, ScratchFolder, WriteJob
-from flowctl.connectors.buffered import buffered_in
+from flowctl.connectors.base import FEW_BYTES, OP_COLUMN, Scratch, ScratchFolder, WriteJob
+from flowctl.connectors.buffered import buffered_in, collected_in
 from flowctl.connectors.delta import batch
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log_writer import Change
@@ -69,10 +69,10 @@ class Rewriter:
     job: WriteJob
 
     def append(self, frame: DataFrame, snapshot: LogSnapshot) -> Change:
-        return Change("WRITE", self.alive(frame, snapshot))
+        return Change("WRITE", self.alive(frame, snapshot), few=self.job.few)
 
     def overwrite(self, frame: DataFrame, snapshot: LogSnapshot) -> Change:
-        return Change("WRITE", self.alive(frame, snapshot), snapshot.files)
+        return Change("WRITE", self.alive(frame, snapshot), snapshot.files, few=self.job.few)
 
     def alive(self, frame: DataFrame, snapshot: LogSnapshot) -> DataFrame:
         """All rows of a batch that deletes nothing."""
@@ -82,7 +82,7 @@ class Rewriter:
     def merge(self, frame: DataFrame, snapshot: LogSnapshot) -> Change:
         """The same rows as :func:`flowctl.connectors.delta.statements.merge`."""
         if not snapshot.files:  # nothing to compare with: one row per key, none of them there
-            return Change("MERGE", self.alive(frame, snapshot))
+            return Change("MERGE", self.alive(frame, snapshot), few=self.job.few)
         job, rows = self.job, batch.with_operations(frame)
         near = self.near(rows, snapshot)
         with batch.view_of(in_table_order(near.rows, snapshot)) as target_view, batch.view_of(rows) as batch_view:
@@ -97,7 +97,7 @@ class Rewriter:
                 deleted_at=job.at if job.soft_deletes else None,
             )
             folder = self.folder("difference")
-            found = buffered_in(folder, self.spark.sql(difference(change, "spark")))
+            found = self._written(folder, self.spark.sql(difference(change, "spark")), near)
         here = read(folder, (*job.key, ACTION)) if near.places is not None else None
         counts = _counted(found, ACTION) if here is None else Counter(here[ACTION].to_pylist())
         soft = job.soft_deletes
@@ -152,8 +152,16 @@ class Rewriter:
         if not any(metrics[name] for name in metrics if name != "numSourceRows"):
             return Change("MERGE", None, metrics=metrics)
         if gone is None:
-            return Change("MERGE", in_table_order(put, snapshot), metrics=metrics)
+            return Change("MERGE", in_table_order(put, snapshot), metrics=metrics, few=self.are_few(near))
         return replace(self.replaced(put, gone, near, snapshot), metrics=metrics)
+
+    def _written(self, folder: ScratchFolder, found: DataFrame, near: Near) -> DataFrame:
+        """``found`` has at most a row for each of the batch and of ``near``."""
+        return collected_in(folder, found) if self.are_few(near) else buffered_in(folder, found)
+
+    def are_few(self, near: Near) -> bool:
+        """Whether this process may hold what the batch makes of ``near``."""
+        return self.job.few and near.places is not None and near.places.nbytes <= FEW_BYTES
 
     def near(self, rows: DataFrame, snapshot: LogSnapshot) -> Near:
         """What the table has under the keys of ``rows``, and maybe more."""

@@ -7,14 +7,14 @@ Python's lock, and stands still for good when whoever takes them needs Python to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, assert_never
 
-from flowctl.connectors.arrow import arrow_type
+from flowctl.connectors.arrow import arrow_schema, arrow_type
 from flowctl.connectors.engine import most_at_once
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.columns import Transfer, quoted, texts_of
-from flowctl.connectors.postgres.copy_parts import Field, Form, part_reader
+from flowctl.connectors.postgres.copy_parts import Field, Form, PartReader, part_reader
 from flowctl.connectors.postgres.parts import Parts
 from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST, HeldSnapshot
 from flowctl.connectors.refusal import PREFIX, refusal
@@ -23,20 +23,36 @@ from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
 from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+
+def few_rows(client: Client, held: HeldSnapshot, parts: Parts, most_bytes: int) -> pa.Table | None:
+    """The same, read by this process; None as soon as it is more than ``most_bytes``."""
+    import pyarrow as pa
+
+    queries = list(_queries(parts))
+    numbers = pa.record_batch([pa.array(range(len(queries)))], names=["number"])
+    schema, size, found = arrow_schema([one.column for one in parts.transfers]), 0, []
+    for batch in _reader(client, held, parts, queries)(iter([numbers])):
+        size += batch.nbytes
+        if size > most_bytes:
+            return None
+        found.append(batch)
+    return pa.Table.from_batches(found, schema)
 
 
 def arrow_frame(spark: SparkSession, client: Client, held: HeldSnapshot, parts: Parts) -> DataFrame:
     queries = list(_queries(parts))
-    read = part_reader(
-        client.conninfo(),
-        held.join_statement(),
-        queries,
-        [_field(one) for one in parts.transfers],
-        (PREFIX, SNAPSHOT_LOST),
-    )
     columns = [one.column for one in parts.transfers]
-    return spark.range(0, len(queries), 1, min(len(queries), most_at_once())).mapInArrow(read, schema_ddl(columns))
+    numbers = spark.range(0, len(queries), 1, min(len(queries), most_at_once()))
+    return numbers.mapInArrow(_reader(client, held, parts, queries), schema_ddl(columns))
+
+
+def _reader(client: Client, held: HeldSnapshot, parts: Parts, queries: Sequence[str]) -> PartReader:
+    own_texts = (PREFIX, SNAPSHOT_LOST)
+    fields = [_field(one) for one in parts.transfers]
+    return part_reader(client.conninfo(), held.join_statement(), queries, fields, own_texts)
 
 
 def _queries(parts: Parts) -> Iterator[str]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: In which text a column travels: the type's own, hexadecimal digits, or a JSON array of texts.
 Form = Literal["plain", "hex", "json"]
+#: Reads the parts whose numbers it is given.
+PartReader = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Field:
 
 def part_reader(
     conninfo: str, init_statement: str, queries: Sequence[str], fields: Sequence[Field], own_texts: Sequence[str]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> PartReader:
     """The function for `mapInArrow` over the numbers of the ``queries``. Errors are ``RuntimeError`` with a SQLSTATE or
     a refusal, without values; one that holds any of ``own_texts`` says so in full.
 

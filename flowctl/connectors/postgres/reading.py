@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, assert_never
 
-from flowctl.connectors.base import ReadRequest, Relation
-from flowctl.connectors.postgres.arrow_reading import arrow_frame
+from flowctl.connectors.base import FEW_BYTES, ReadRequest, Relation
+from flowctl.connectors.postgres.arrow_reading import arrow_frame, few_rows
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.columns import quoted, transfer
 from flowctl.connectors.postgres.conditions import between, from_clause
@@ -14,12 +14,13 @@ from flowctl.connectors.postgres.jdbc_reading import jdbc_frame
 from flowctl.connectors.postgres.parts import Cut, Parts
 from flowctl.connectors.postgres.planner import planned
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
-from flowctl.connectors.postgres.splits import INTEGERS, LARGE_BYTES, number_ranges, page_ranges, splitting
+from flowctl.connectors.postgres.splits import INTEGERS, LARGE_BYTES, SMALL_BYTES, number_ranges, page_ranges, splitting
 from flowctl.errors import TableError
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import ReadHints
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 Reader = Literal["jdbc", "arrow"]
@@ -39,13 +40,7 @@ class PostgresSnapshot:
 
     def frame(self, request: ReadRequest) -> DataFrame:
         condition = between(request.interval, self.info)
-        cut = self._cut(condition)
-        parts = Parts(
-            transfers=tuple(transfer(column, self._found(column.name)) for column in request.columns),
-            rows=from_clause(self.relation, condition, cut.condition),
-            cut=cut,
-            assertion=self.held.assertion(),
-        )
+        parts = self._parts(request, condition, self._cut(condition))
         match self.reader:
             case "jdbc":
                 return jdbc_frame(self.spark, self.client, self.held, parts, self.hints, self.info.rows)
@@ -53,6 +48,21 @@ class PostgresSnapshot:
                 return arrow_frame(self.spark, self.client, self.held, parts)
             case _:
                 assert_never(self.reader)
+
+    def few(self, request: ReadRequest) -> pa.Table | None:
+        """Read in one part, as far as the statistics are right."""
+        condition = between(request.interval, self.info)
+        if not request.columns or self.hints.splits or self.hints.split_by != "auto" or not self._is_small(condition):
+            return None
+        return few_rows(self.client, self.held, self._parts(request, condition, Cut(["true"])), FEW_BYTES)
+
+    def _parts(self, request: ReadRequest, condition: str, cut: Cut) -> Parts:
+        return Parts(
+            transfers=tuple(transfer(column, self._found(column.name)) for column in request.columns),
+            rows=from_clause(self.relation, condition, cut.condition),
+            cut=cut,
+            assertion=self.held.assertion(),
+        )
 
     def is_empty(self, request: ReadRequest) -> bool:
         rows = from_clause(self.relation, between(request.interval, self.info))
@@ -66,15 +76,28 @@ class PostgresSnapshot:
             raise TableError(f"{self.info.object} has no column {name} any more", hint="Plan again")
         return found
 
-    def _cut(self, condition: str) -> Cut:
+    def _is_small(self, condition: str) -> bool:
+        """By the pages of this moment; part of a larger table only where an index finds it."""
+        pages, is_all = self._pages()
+        if is_all and sum(pages) * self.held.block_size <= SMALL_BYTES:
+            return True
+        return bool(condition) and self._is_found_by_index(condition, SMALL_BYTES)
+
+    def _pages(self) -> tuple[list[int], bool]:
+        """Of each leaf that has some, and whether that is all of the relation."""
         leaves = self.held.leaves
         pages = [leaf.pages for leaf in leaves if leaf.pages is not None]
+        return pages, bool(leaves) and len(pages) == len(leaves)
+
+    def _cut(self, condition: str) -> Cut:
+        leaves = self.held.leaves
+        pages, has_pages = self._pages()
         size = sum(pages) * self.held.block_size or self.info.rows.bytes or 0
-        has_pages = bool(leaves) and len(pages) == len(leaves)
         chosen = splitting(self.info, self.hints, size, has_pages=has_pages)
         match chosen.by:
             case "pages":
-                if condition and chosen.count > 1 and not self.hints.splits and self._is_found_by_index(condition):
+                has_choice = condition and chosen.count > 1 and not self.hints.splits
+                if has_choice and self._is_found_by_index(condition, LARGE_BYTES):
                     return Cut(["true"])
                 oids = ",".join(str(leaf.oid) for leaf in leaves)
                 now = f"tableoid = ANY ('{{{oids}}}'::oid[])" if len(leaves) > 1 else ""
@@ -86,8 +109,8 @@ class PostgresSnapshot:
             case _:
                 assert_never(chosen.by)
 
-    def _is_found_by_index(self, condition: str) -> bool:
-        """Whether PostgreSQL would not read all pages for these rows, and they are few enough for one part. Cut by
+    def _is_found_by_index(self, condition: str, most_bytes: int) -> bool:
+        """Whether PostgreSQL would not read all pages for these rows, and they are no more as far as it knows. Cut by
         pages, each part would read its own pages all the same, or go through the index once more."""
         queries = {
             "all": f"SELECT * FROM {from_clause(self.relation)}",
@@ -95,7 +118,7 @@ class PostgresSnapshot:
         }
         with self.client.connect() as connection:
             found = planned(connection, queries)
-        return bool(found) and found["wanted"].cost < found["all"].cost and found["wanted"].bytes <= LARGE_BYTES
+        return bool(found) and found["wanted"].cost < found["all"].cost and found["wanted"].bytes <= most_bytes
 
     def _cut_by(self, column: Column, splits: int) -> Cut:
         """Bounds need not be of the snapshot: the outer ranges are open."""

@@ -12,7 +12,7 @@ from flowctl.model.table_info import TableInfo
 from flowctl.spec.spec import ReadHints
 
 #: A range is worth a task from the first size on, and no range should be much longer than the second.
-_SMALL_BYTES, LARGE_BYTES = 8 << 20, 128 << 20
+SMALL_BYTES, LARGE_BYTES = 8 << 20, 128 << 20
 _FEW = 8
 #: `pg_class.relkind` of what lies in pages: tables, partitioned tables, materialized views.
 PAGED_KINDS = ("r", "p", "m")
@@ -60,7 +60,7 @@ def explained(info: TableInfo, hints: ReadHints, *, is_increment: bool) -> str:
 
 def default_splits(size: int) -> int:
     """How many ranges for ``size`` bytes: up to eight as soon as each has some megabytes, then one per 128 MiB."""
-    return max(1, min(_FEW, size // _SMALL_BYTES), -(-size // LARGE_BYTES))
+    return max(1, min(_FEW, size // SMALL_BYTES), -(-size // LARGE_BYTES))
 
 
 def page_ranges(pages: Sequence[int], splits: int) -> list[str]:
