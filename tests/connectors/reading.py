@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from flowctl.connectors import registry
 from flowctl.connectors.base import Connector, OpenContext, ReadRequest, Relation
 from flowctl.diagnostics import Mark
+from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.table_info import Column, ObjectName
+from flowctl.run.reading import rows_of
 from flowctl.spec.spec import Connection, ReadHints
+from flowctl.state.buffer import Buffer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @contextmanager
@@ -53,9 +59,33 @@ def spark_rows(
     interval: Interval | None = None,
     hints: ReadHints = _DEFAULTS,
 ) -> list[dict[str, Any]]:
-    """All rows of a direct source, collected; the test's tables are small."""
+    """All rows of a direct source, collected; the test's tables are small. The engine reads them; where the source can
+    be asked to, this process does too, for the same rows or the same error."""
     info = source.describe([relation])[relation]
     assert info is not None
     request = ReadRequest(typed(info.columns, kinds or {}), interval)
-    with source.snapshot(spark, relation, info, hints) as snapshot:
-        return [row.asDict(recursive=True) for row in snapshot.frame(request).collect()]
+
+    def read_here() -> list[dict[str, Any]] | None:
+        with (
+            TemporaryDirectory() as folder,
+            Buffer(folder, "run", {}) as buffer,
+            source.snapshot(spark, relation, info, hints) as snapshot,
+        ):
+            rows = rows_of(spark, snapshot, request, buffer)
+            return _collected(rows.frame) if rows.are_few else None
+
+    try:
+        with source.snapshot(spark, relation, info, hints) as snapshot:
+            rows = _collected(snapshot.frame(request))
+    except TableError as error:
+        with pytest.raises(TableError) as refused:
+            read_here()
+        assert refused.value.message == error.message
+        raise
+    here = read_here()
+    assert here is None or sorted(map(repr, here)) == sorted(map(repr, rows))
+    return rows
+
+
+def _collected(frame: DataFrame) -> list[dict[str, Any]]:
+    return [row.asDict(recursive=True) for row in frame.collect()]

@@ -302,6 +302,48 @@ def test_an_increment_is_cut_by_pages_only_where_they_are_read(
 
 
 @pytest.mark.parametrize(
+    ("table_sql", "low", "hints", "rows"),
+    [
+        ("SELECT i AS id, 'x' AS filler FROM generate_series(1, 1000) i", None, ReadHints(), 1000),
+        ("SELECT i AS id, repeat('x', 250) AS filler FROM generate_series(1, 100000) i", None, ReadHints(), None),
+        ("SELECT i AS id, repeat('x', 250) AS filler FROM generate_series(1, 100000) i", 99_990, ReadHints(), 11),
+        ("SELECT i AS id, repeat('x', 250) AS filler FROM generate_series(1, 100000) i", 100, ReadHints(), None),
+        ("SELECT i AS id, repeat('x', 1000000) AS filler FROM generate_series(1, 40) i", None, ReadHints(), None),
+        ("SELECT i AS id, 'x' AS filler FROM generate_series(1, 1000) i", None, ReadHints(splits=2), None),
+    ],
+    ids=[
+        "small",
+        "large",
+        "few found by an index",
+        "many found by an index",
+        "large once unpacked",
+        "as the hints say",
+    ],
+)
+def test_what_is_little_is_read_by_this_process(
+    database: psycopg.Connection[Any],
+    spark: SparkSession,
+    postgres: Connector,
+    table_sql: str,
+    low: int | None,
+    hints: ReadHints,
+    rows: int | None,
+) -> None:
+    database.execute(f"CREATE TABLE little WITH (autovacuum_enabled = false) AS {table_sql}")
+    database.execute("ALTER TABLE little ADD PRIMARY KEY (id)")
+    database.execute("ANALYZE little")
+    relation = table("public", "little")
+    info, interval = postgres.source.describe([relation])[relation], None
+    if low is not None:
+        at = TypedValue(types.INT32, low)
+        interval = Interval(CursorPosition(at), NoPosition(), "id", read_from=at)
+    with postgres.source.snapshot(spark, relation, info, hints) as snapshot:
+        database.execute("DELETE FROM little")
+        few = snapshot.few(ReadRequest(info.columns, interval))
+    assert (few.num_rows if few is not None else None) == rows
+
+
+@pytest.mark.parametrize(
     ("sql", "escaped"),
     [
         ("a ? 'x?'", "a ?? 'x?'"),

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.delta import actions
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.parquet_files import added, indexed_columns
 from flowctl.connectors.delta.replay import Action
@@ -35,11 +34,12 @@ def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFra
     """As :func:`flowctl.connectors.delta.parquet_files.written`, for as many rows as this process may hold."""
     import pyarrow as pa
     import pyarrow.parquet as pq
+    import pyspark
 
     rows = frame.toArrow()
     if not rows.num_rows:
         return []
-    rows = rows.replace_schema_metadata({_VERSION: frame.sparkSession.version.encode()})
+    rows = rows.replace_schema_metadata({_VERSION: pyspark.__version__.encode()})
     file = pa.BufferOutputStream()
     footers: list[pq.FileMetaData] = []
     pq.write_table(
@@ -51,8 +51,6 @@ def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFra
         metadata_collector=footers,
     )
     content = file.getvalue()
-    folder, system = actions.new_folder(), location.file_system()
-    path = f"{folder}/part-00000-{uuid.uuid4()}.parquet"
-    system.makedirs(f"{location.url}/{folder}", exist_ok=True)
-    system.pipe_file(f"{location.url}/{path}", content.to_pybytes())
-    return [added(path, content.size, footers[0], indexed_columns(metadata))]
+    name = f"part-00000-{uuid.uuid4()}.parquet"
+    location.file_system().pipe_file(f"{location.url}/{name}", content.to_pybytes())
+    return [added(name, content.size, footers[0], indexed_columns(metadata))]
