@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 OP_COLUMN = "_flowctl_op"
 #: Added to staged batches of scd2: whether a ``D`` row was detected (a missing key) rather than told by the source.
 DETECTED_COLUMN = "_flowctl_detected"
+#: As much of a batch, as Arrow has it, as this process holds without an engine.
+FEW_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -140,10 +142,6 @@ class Source(Protocol):
         """How far each goes, by the caller's names; one round trip where the system can."""
 
 
-#: As much of a batch, as Arrow has it, as this process holds without an engine.
-FEW_BYTES = 16 << 20
-
-
 class Snapshot(Protocol):
     """One moment of one relation, readable by Spark as often as needed while its context is open."""
 
@@ -226,8 +224,7 @@ class WriteJob:
     most, None when nobody knows. ``key_bounds`` are the least and the greatest value of key columns in the batch, as
     Spark writes them as text; None where nobody has looked. ``staged`` is the buffer's folder with all of the batch's
     rows, and maybe others; None where there is none. ``few``: this process may hold the batch: it has read all of it
-    itself. ``before_commit`` must be called right before the atomic
-    act; it raises when the lease is gone.
+    itself. ``before_commit`` must be called right before the atomic act; it raises when the lease is gone.
     """
 
     record: Commit

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.base import Scratch, ScratchFolder
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
@@ -24,17 +25,17 @@ def buffered(frame: DataFrame, name: str, scratch: Scratch) -> DataFrame:
     return buffered_in(scratch.folder(name), frame)
 
 
-def collected_in(folder: ScratchFolder, frame: DataFrame) -> DataFrame:
-    """As :func:`buffered_in`, of few rows: they go through this process. An engine's own write of a file costs a job,
-    and on a local disk some processes; in a JVM's first seconds it is also the slower way."""
-    rows = frame.toArrow()
+def buffered_in(folder: ScratchFolder, frame: DataFrame, *, few: bool = False) -> DataFrame:
+    """For who reads ``folder`` without an engine as well. ``few`` rows go through this process: an engine's own write
+    of a file costs a job, and on a local disk some processes; in a JVM's first seconds it is also the slower way."""
+    if few:
+        put(folder, frame.toArrow())
+    else:
+        frame.write.mode("overwrite").option(NO_MARKER, "false").parquet(folder.url)
+    return frame.sparkSession.read.schema(frame.schema).parquet(folder.url)
+
+
+def put(folder: ScratchFolder, rows: pa.Table) -> None:
     with folder.sink(rows.schema) as sink:
         for part in rows.to_batches():
             sink.write(part)
-    return frame.sparkSession.read.schema(frame.schema).parquet(folder.url)
-
-
-def buffered_in(folder: ScratchFolder, frame: DataFrame) -> DataFrame:
-    """For who reads ``folder`` without an engine as well."""
-    frame.write.mode("overwrite").option(NO_MARKER, "false").parquet(folder.url)
-    return frame.sparkSession.read.schema(frame.schema).parquet(folder.url)

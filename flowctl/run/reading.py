@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from flowctl.connectors.base import (
@@ -22,7 +22,11 @@ from flowctl.connectors.base import (
     Snapshot,
     Source,
 )
+from flowctl.connectors.buffered import put
+from flowctl.model.interval import Interval
+from flowctl.model.step import Step
 from flowctl.model.table_info import TableInfo
+from flowctl.run import batch
 from flowctl.run.spark_types import named
 from flowctl.spec.spec import ReadHints, SqlSource
 from flowctl.sql.dialects import schema_ddl
@@ -69,11 +73,17 @@ def rows_of(spark: SparkSession, snapshot: Snapshot, request: ReadRequest, scrat
     few = snapshot.few(request) if isinstance(snapshot, SmallSnapshot) else None
     if few is None:
         return Rows(snapshot.frame(request))
-    landed = _Landing(scratch.folder("few"))
-    with landed.sink(request) as sink:
-        for part in few.to_batches():
-            sink.write(part)
-    return Rows(landed.frame(spark, request), landed.rows)
+    folder = scratch.folder("few")
+    put(folder, few)
+    return Rows(_landed(spark, folder, request, few.num_rows), few.num_rows)
+
+
+def interval_rows(spark: SparkSession, snapshot: Snapshot, step: Step, interval: Interval, scratch: Scratch) -> Rows:
+    """What a step reads; append without the rows at its lower bound that it has appended before."""
+    rows = rows_of(spark, snapshot, ReadRequest(step.source_columns, interval), scratch)
+    if step.mode != "append":
+        return rows
+    return replace(rows, frame=batch.without_seen(rows.frame, interval, step.source_columns))
 
 
 @dataclass
@@ -91,41 +101,38 @@ class LandedSnapshot:
         return self.rows(request).frame
 
     def rows(self, request: ReadRequest) -> Rows:
-        landed = _Landing(self.scratch.folder(f"landed-{next(self._numbers)}"))
-        with landed.sink(request) as sink:
-            self.capture.read(request, sink)
-        return Rows(landed.frame(self.spark, request), landed.rows if landed.bytes <= FEW_BYTES else None)
+        from flowctl.connectors.arrow import arrow_schema
+
+        folder = self.scratch.folder(f"landed-{next(self._numbers)}")
+        with folder.sink(arrow_schema(request.columns)) as inner:
+            sink = _Measured(inner)
+            count = self.capture.read(request, sink)
+        frame = _landed(self.spark, folder, request, count)
+        return Rows(frame, count if sink.bytes <= FEW_BYTES else None)
 
     def is_empty(self, request: ReadRequest) -> bool:
         return self.capture.is_empty(request)
 
 
 @dataclass
-class _Landing:
-    """Rows on their way through the buffer, counted. Arrow's own frames would do without it, but a JVM's first one
-    takes longer than a file."""
+class _Measured:
+    """A sink that knows how much has gone into it."""
 
-    folder: ScratchFolder
-    rows: int = 0
+    inner: SegmentSink
     bytes: int = 0
 
-    @contextmanager
-    def sink(self, request: ReadRequest) -> Iterator[SegmentSink]:
-        from flowctl.connectors.arrow import arrow_schema
-
-        with self.folder.sink(arrow_schema(request.columns)) as self._inner:
-            yield self
-
     def write(self, batch: pa.RecordBatch) -> None:
-        self.rows += batch.num_rows
         self.bytes += batch.nbytes
-        self._inner.write(batch)
+        self.inner.write(batch)
 
-    def frame(self, spark: SparkSession, request: ReadRequest) -> DataFrame:
-        schema = schema_ddl(request.columns)
-        if not self.rows:
-            return spark.createDataFrame([], schema)
-        return spark.read.schema(schema).parquet(self.folder.url)
+
+def _landed(spark: SparkSession, folder: ScratchFolder, request: ReadRequest, count: int) -> DataFrame:
+    """Read back from the buffer. Arrow tables in the session would do without it, but a JVM's first one takes longer
+    than a file."""
+    schema = schema_ddl(request.columns)
+    if count == 0:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(folder.url)
 
 
 @dataclass(frozen=True)

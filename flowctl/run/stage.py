@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import OP_COLUMN, ReadRequest, Scratch, ScratchFolder, Snapshot, Target
-from flowctl.connectors.buffered import buffered_in, collected_in
+from flowctl.connectors.buffered import buffered_in
 from flowctl.errors import TableError
 from flowctl.model.commit import Intent
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.run import batch, checks, counting, deletes
 from flowctl.run.checks import REASON_COLUMN, Observed
-from flowctl.run.reading import Rows, rows_of
+from flowctl.run.reading import interval_rows
 from flowctl.run.spark_types import named
 from flowctl.spec.spec import DetectMissingKeys, TableSpec
 
@@ -62,9 +62,8 @@ class Staging:
 def stage(work: Staging) -> StagedBatch:
     """Writes, counts and checks; raises :class:`TableError` when the table must stop before its commit."""
     folder = _folder(work, "rows")
-    read = _interval_rows(work)
-    write = collected_in if read.are_few else buffered_in
-    rows = staged = write(folder, _shaped(work, read.frame))
+    read = interval_rows(work.spark, work.snapshot, work.step, work.intent.interval, work.scratch)
+    rows = staged = buffered_in(folder, _shaped(work, read.frame), few=read.are_few)
     if _is_keyed(work) and work.table.dedupe == "fail":
         _refuse_duplicates(work, rows.where(named(REASON_COLUMN).isNull()))
     if work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys) and work.step.target_exists:
@@ -76,17 +75,9 @@ def stage(work: Staging) -> StagedBatch:
     warnings = checks.decide(work.table, observed, dt.datetime.now(dt.UTC), work.step.write_full)
     aside = rows.where(named(REASON_COLUMN).isNotNull()) if observed.quarantined else None
     good = rows.where(named(REASON_COLUMN).isNull()) if observed.quarantined else rows
-    found = StagedBatch(good.drop(REASON_COLUMN), None, aside, observed, warnings)
-    return replace(found, folder=folder, are_few=read.are_few) if rows is staged else found
-
-
-def _interval_rows(work: Staging) -> Rows:
-    interval = work.intent.interval
-    request = ReadRequest(work.step.source_columns, interval)
-    rows = rows_of(work.spark, work.snapshot, request, work.scratch)
-    if work.step.mode != "append":
-        return rows
-    return replace(rows, frame=batch.without_seen(rows.frame, interval, work.step.source_columns))
+    is_whole, batch_rows = rows is staged, good.drop(REASON_COLUMN)
+    are_few = is_whole and read.are_few
+    return StagedBatch(batch_rows, folder if is_whole else None, aside, observed, warnings, are_few)
 
 
 def _shaped(work: Staging, rows: DataFrame) -> DataFrame:

@@ -38,7 +38,7 @@ from flowctl.observe.relations import relation
 from flowctl.run import batch, checks, events
 from flowctl.run.late_schema import completed
 from flowctl.run.quarantine import quarantine_frame, quarantine_object
-from flowctl.run.reading import Rows, SqlSnapshot, open_snapshot, rows_of
+from flowctl.run.reading import Rows, SqlSnapshot, interval_rows, open_snapshot, rows_of
 from flowctl.run.sizing import batch_rows
 from flowctl.run.spark_types import columns_of, named, same_types
 from flowctl.run.stage import Staging, stage
@@ -212,11 +212,8 @@ def _direct_rows(
 ) -> Rows:
     """Straight from the source: row checks fail the job before its commit, emptiness is asked first."""
     request = ReadRequest(step.source_columns, interval)
-    rows = rows_of(spark, snapshot, request, scratch)
-    frame = rows.frame
-    if step.mode == "append":
-        frame = batch.without_seen(frame, interval, step.source_columns)
-    frame = batch.projected(frame, step.projection)
+    rows = interval_rows(spark, snapshot, step, interval, scratch)
+    frame = batch.projected(rows.frame, step.projection)
     same_types(columns_of(frame.schema), [part.column for part in step.projection])
     if step.write_full and not table.guard.allow_empty and _is_empty(rows, snapshot, request):
         raise checks.empty_source(table)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pyspark.sql import DataFrame
 
+CODEC = "delta.parquet.compression.codec"
 #: As many characters of a text as Delta keeps.
 _PREFIX = 32
 #: Sorts after every text that has a prefix in common.
@@ -41,7 +42,7 @@ def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFra
     table without partitions."""
     folder = actions.new_folder()
     writer = frame.write.option(NO_MARKER, "false")
-    if codec := metadata["configuration"].get("delta.parquet.compression.codec"):
+    if codec := metadata["configuration"].get(CODEC):
         writer = writer.option("compression", codec)
     is_wide = len(columns_of(metadata["schemaString"])) > _WIDE_COLUMNS
     if is_wide and f"spark.hadoop.{_DICTIONARY}" not in frame.sparkSession.conf.getAll:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import WriteJob
-from flowctl.connectors.delta import log, statements, tables
+from flowctl.connectors.delta import log, parquet_files, statements, tables
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.marking import are_told_apart
 from flowctl.connectors.engine import demanding_features
@@ -31,7 +31,7 @@ _HEEDED = {
     "delta.deletedFileRetentionDuration",
     "delta.enableExpiredLogCleanup",
     "delta.logRetentionDuration",
-    "delta.parquet.compression.codec",
+    parquet_files.CODEC,
 }
 #: What a column's metadata may say. Anything else is a rule for its values.
 _HARMLESS = {"comment", "delta.typeChanges"}

@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.base import FEW_BYTES, OP_COLUMN, Scratch, ScratchFolder, WriteJob
-from flowctl.connectors.buffered import buffered_in, collected_in
+from flowctl.connectors.buffered import buffered_in
 from flowctl.connectors.delta import batch
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log_writer import Change
@@ -97,7 +97,7 @@ class Rewriter:
                 deleted_at=job.at if job.soft_deletes else None,
             )
             folder = self.folder("difference")
-            found = self._written(folder, self.spark.sql(difference(change, "spark")), near)
+            found = buffered_in(folder, self.spark.sql(difference(change, "spark")), few=self.are_few(near))
         here = read(folder, (*job.key, ACTION)) if near.places is not None else None
         counts = _counted(found, ACTION) if here is None else Counter(here[ACTION].to_pylist())
         soft = job.soft_deletes
@@ -155,12 +155,8 @@ class Rewriter:
             return Change("MERGE", in_table_order(put, snapshot), metrics=metrics, few=self.are_few(near))
         return replace(self.replaced(put, gone, near, snapshot), metrics=metrics)
 
-    def _written(self, folder: ScratchFolder, found: DataFrame, near: Near) -> DataFrame:
-        """``found`` has at most a row for each of the batch and of ``near``."""
-        return collected_in(folder, found) if self.are_few(near) else buffered_in(folder, found)
-
     def are_few(self, near: Near) -> bool:
-        """Whether this process may hold what the batch makes of ``near``."""
+        """Whether this process may hold what the batch makes of ``near``: at most a row for each row of either."""
         return self.job.few and near.places is not None and near.places.nbytes <= FEW_BYTES
 
     def near(self, rows: DataFrame, snapshot: LogSnapshot) -> Near:

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.parquet_files import added, indexed_columns
+from flowctl.connectors.delta.parquet_files import CODEC, added, indexed_columns
 from flowctl.connectors.delta.replay import Action
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_CODEC = "delta.parquet.compression.codec"
 #: What Delta and pyarrow call the same.
 _CODECS = ("snappy", "zstd", "gzip", "brotli")
 #: Spark reads days before 1582 in files without it as its configuration says; with it, as they are.
@@ -26,8 +25,11 @@ _VERSION = b"org.apache.spark.version"
 
 def can_write(metadata: Mapping[str, Any]) -> bool:
     """Whether a file of such a table is one of its kind without an engine."""
-    codec = metadata["configuration"].get(_CODEC, _CODECS[0])
-    return not metadata["partitionColumns"] and codec.lower() in _CODECS
+    return not metadata["partitionColumns"] and _codec(metadata) in _CODECS
+
+
+def _codec(metadata: Mapping[str, Any]) -> str:
+    return str(metadata["configuration"].get(CODEC, _CODECS[0])).lower()
 
 
 def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
@@ -45,7 +47,7 @@ def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFra
     pq.write_table(
         rows,
         file,
-        compression=metadata["configuration"].get(_CODEC, _CODECS[0]),
+        compression=_codec(metadata),
         store_decimal_as_integer=True,  # as Spark does: readers with vectors want it
         store_schema=False,
         metadata_collector=footers,

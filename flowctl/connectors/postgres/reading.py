@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from flowctl.connectors.base import FEW_BYTES, ReadRequest, Relation
@@ -12,7 +13,7 @@ from flowctl.connectors.postgres.columns import quoted, transfer
 from flowctl.connectors.postgres.conditions import between, from_clause
 from flowctl.connectors.postgres.jdbc_reading import jdbc_frame
 from flowctl.connectors.postgres.parts import Cut, Parts
-from flowctl.connectors.postgres.planner import planned
+from flowctl.connectors.postgres.planner import Planned, planned
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
 from flowctl.connectors.postgres.splits import INTEGERS, LARGE_BYTES, SMALL_BYTES, number_ranges, page_ranges, splitting
 from flowctl.errors import TableError
@@ -37,6 +38,7 @@ class PostgresSnapshot:
     info: TableInfo
     hints: ReadHints
     reader: Reader
+    _plans: dict[str, Mapping[str, Planned]] = field(default_factory=dict, repr=False, compare=False)
 
     def frame(self, request: ReadRequest) -> DataFrame:
         condition = between(request.interval, self.info)
@@ -116,8 +118,10 @@ class PostgresSnapshot:
             "all": f"SELECT * FROM {from_clause(self.relation)}",
             "wanted": f"SELECT * FROM {from_clause(self.relation, condition)}",
         }
-        with self.client.connect() as connection:
-            found = planned(connection, queries)
+        if condition not in self._plans:
+            with self.client.connect() as connection:
+                self._plans[condition] = planned(connection, queries)
+        found = self._plans[condition]
         return bool(found) and found["wanted"].cost < found["all"].cost and found["wanted"].bytes <= most_bytes
 
     def _cut_by(self, column: Column, splits: int) -> Cut:
