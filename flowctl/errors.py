@@ -9,6 +9,7 @@
     │   ├── LeaseLost                  our lease ran out or was taken
     │   └── StalePlan                  a saved plan no longer fits spec, state or targets
     ├── TableError                 4   this table fails; healthy tables go on, dependents are skipped
+    │   ├── AccessDenied           4   the same for every table of the connection; never asked for again
     │   └── StoppedByPolicy        6   a guard or a policy stopped the table; nothing was written
     └── TransientError             4   retried with back-off; when the tries are used up the table fails
 
@@ -99,6 +100,11 @@ class StalePlan(AbortRun):
 
 class TableError(FlowctlError):
     exit_code = ExitCode.TABLE
+
+
+class AccessDenied(TableError):
+    """A connection lets nobody in with what it was given: asked again for each of a hundred tables, a server that
+    counts failures locks the account."""
 
 
 class StoppedByPolicy(TableError):

@@ -71,7 +71,8 @@ class TableInfo:
     """What was observed of one table at one moment.
 
     ``identity`` tells this very table from another of the same name (system identifier and OID, Delta table id,
-    file inode): definitions record it. ``version`` is the target's own version where it has one. ``primary_key`` is
+    file inode): definitions record it. ``system`` tells only the system that it is in, where the identity says more
+    than that. ``version`` is the target's own version where it has one. ``primary_key`` is
     in key order. ``clock`` is the system's own time. ``extra`` is for the connector that made it and nobody else:
     JSON-safe values only.
     """
@@ -84,6 +85,7 @@ class TableInfo:
     rows: RowEstimate = RowEstimate()
     clock: dt.datetime | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    system: str = ""
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from flowctl.connectors import registry
 from flowctl.connectors.base import Connector, OpenContext
-from flowctl.errors import FlowctlError, TransientError
+from flowctl.diagnostics import Mark
+from flowctl.errors import AccessDenied, FlowctlError, TransientError
 from flowctl.spec.spec import Spec
 
 #: Connections looked at at once: they wait for networks, not for this machine.
@@ -46,11 +47,14 @@ class Connections:
                 opening = registry.open(self._spec.connections[name], self._context)
                 self._opened[name] = self._stack.enter_context(opening)
             except FlowctlError as error:
-                self._opened[name] = error
+                self._opened[name] = _at(self.mark(name), error)
         opened = self._opened[name]
         if isinstance(opened, FlowctlError):
             raise opened
         return opened
+
+    def mark(self, name: str) -> Mark:
+        return self._spec.connections[name].mark
 
 
 def in_parallel(work: Callable[[Key], Answer], keys: Iterable[Key]) -> dict[Key, Answer]:
@@ -63,15 +67,23 @@ def in_parallel(work: Callable[[Key], Answer], keys: Iterable[Key]) -> dict[Key,
 
 
 def each_answered(
-    ask: Callable[[Sequence[Key]], Mapping[Key, Answer]], keys: Sequence[Key]
+    ask: Callable[[Sequence[Key]], Mapping[Key, Answer]], keys: Sequence[Key], connection: Mark
 ) -> dict[Key, Answer | FlowctlError]:
     """One question for all ``keys``; only when that fails one for each, so that what is wrong with one of them does
-    not stop the others. A lost connection is not asked again."""
+    not stop the others. A lost ``connection``, or one that lets nobody in, is not asked again: its place in the spec is
+    the error's."""
     if not keys:
         return {}
     try:
         return dict(ask(keys))
+    except (AccessDenied, TransientError) as error:
+        return dict.fromkeys(keys, _at(connection, error))
     except FlowctlError as error:
-        if len(keys) == 1 or isinstance(error, TransientError):
-            return dict.fromkeys(keys, error)
-    return {key: answer for key in keys for answer in each_answered(ask, [key]).values()}
+        if len(keys) == 1:
+            return {keys[0]: error}
+    return {key: answer for key in keys for answer in each_answered(ask, [key], connection).values()}
+
+
+def _at(connection: Mark, error: FlowctlError) -> FlowctlError:
+    error.mark = error.mark or connection
+    return error

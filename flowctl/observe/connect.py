@@ -37,4 +37,4 @@ def _missing(table: TableSpec, seen: Observed) -> list[Diagnostic]:
 
 
 def _unreachable(table: TableSpec, error: FlowctlError) -> Diagnostic:
-    return Diagnostic(error.message, error.hint, table.mark_of("from"), "unreachable")
+    return Diagnostic(error.message, error.hint, error.mark or table.mark_of("from"), "unreachable")

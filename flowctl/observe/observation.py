@@ -7,7 +7,7 @@ parallel. What cannot be reached stops its own tables and nothing else. Starts n
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flowctl.connectors.base import (
@@ -24,7 +24,7 @@ from flowctl.errors import FlowctlError, UsageError
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.model.value import TypedValue
-from flowctl.observe.asking import Connections, each_answered, in_parallel
+from flowctl.observe.asking import Answer, Connections, Key, each_answered, in_parallel
 from flowctl.observe.bounds import read_from
 from flowctl.observe.relations import relation
 from flowctl.observe.world import Estimate, Observed, PositionKind, TargetDdl, World
@@ -88,18 +88,15 @@ def _listed(spec: Spec, connections: Connections) -> dict[str, list[ObjectName] 
             patterns.setdefault(table.source.connection, []).append(table)
 
     def discovered(name: str) -> dict[str, list[ObjectName] | FlowctlError]:
-        return {table.id: _discovered(connections, table) for table in patterns[name]}
+        parts = {table.id: table.source.parts for table in patterns[name] if isinstance(table.source, ObjectSource)}
+
+        def ask(ids: Sequence[str]) -> dict[str, list[ObjectName]]:
+            source = connections.get(name).source
+            return {id: source.discover(parts[id]) if source else [] for id in ids}
+
+        return each_answered(ask, list(parts), connections.mark(name))
 
     return {id: found for answers in in_parallel(discovered, patterns).values() for id, found in answers.items()}
-
-
-def _discovered(connections: Connections, table: TableSpec) -> list[ObjectName] | FlowctlError:
-    assert isinstance(table.source, ObjectSource)
-    try:
-        source = connections.get(table.source.connection).source
-        return source.discover(table.source.parts) if source else []
-    except FlowctlError as error:
-        return error
 
 
 def _connections(tables: Iterable[TableSpec]) -> list[str]:
@@ -149,14 +146,14 @@ class _Look:
 
     def _sources(self, source: Source, tables: Sequence[TableSpec], seen: _Seen) -> None:
         relations = {table.id: relation(table) for table in tables}
-        infos = each_answered(source.describe, list(dict.fromkeys(relations.values())))
+        infos = self._each(source.describe, list(dict.fromkeys(relations.values())))
         seen.sources.update({id: infos[one] for id, one in relations.items()})
         requests = {
             table.id: self._head_request(table, relations[table.id], info)
             for table in tables
             if isinstance(info := seen.sources[table.id], TableInfo)
         }
-        seen.heads.update(each_answered(lambda ids: source.heads({id: requests[id] for id in ids}), list(requests)))
+        seen.heads.update(self._each(lambda ids: source.heads({id: requests[id] for id in ids}), list(requests)))
         if isinstance(source, ExplainedSource):
             hints = {table.id: table.read for table in tables}
             seen.readings.update({id: source.explain_read(one, hints[id]) for id, one in requests.items()})
@@ -179,7 +176,7 @@ class _Look:
         if isinstance(target, LoggedTarget) and self.state.serial > 0:
             self._logged(target, objects, seen)
             return
-        infos = each_answered(target.describe, list(objects.values()))
+        infos = self._each(target.describe, list(objects.values()))
         seen.targets.update({id: infos[object] for id, object in objects.items()})
         if self.state.serial == 0:
             return  # a new lineage: nothing can carry a number of it
@@ -188,16 +185,21 @@ class _Look:
             for id, object in objects.items()
             if isinstance(seen.targets[id], TableInfo)
         }
-        seen.commits.update(each_answered(lambda ids: target.committed([lookups[id] for id in ids]), list(lookups)))
+        seen.commits.update(self._each(lambda ids: target.committed([lookups[id] for id in ids]), list(lookups)))
 
     def _logged(self, target: LoggedTarget, objects: Mapping[str, ObjectName], seen: _Seen) -> None:
         lookups = {id: CommitLookup(self.state.lineage, id, object) for id, object in objects.items()}
-        found = each_answered(lambda ids: target.described_and_committed([lookups[id] for id in ids]), list(lookups))
+        found = self._each(lambda ids: target.described_and_committed([lookups[id] for id in ids]), list(lookups))
         for id, answer in found.items():
             if isinstance(answer, FlowctlError):
                 seen.targets[id] = answer
             else:
                 seen.targets[id], seen.commits[id] = answer
+
+    def _each(
+        self, ask: Callable[[Sequence[Key]], Mapping[Key, Answer]], keys: Sequence[Key]
+    ) -> dict[Key, Answer | FlowctlError]:
+        return each_answered(ask, keys, self.connections.mark(self.name))
 
 
 def _reads(table: TableSpec, connection: str) -> bool:

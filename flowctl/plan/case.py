@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from flowctl.diagnostics import Mark
 from flowctl.model.step import Check, Step, StoppedBy
 from flowctl.observe.world import Observed, TargetDdl
 from flowctl.plan.definition import definition
@@ -33,8 +34,7 @@ class Case:
 
     @property
     def definition(self) -> dict[str, object]:
-        source = self.observed.source
-        return definition(self.table, source.identity if source else "")
+        return definition(self.table, self.observed.source)
 
     @property
     def pending(self) -> bool:
@@ -60,10 +60,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Stop:
-    """``path`` is the spec key behind it, for the place in the file."""
+    """``path`` is the spec key behind it, for the place in the file, unless ``mark`` is one outside of the table."""
 
     reason: str
     hint: str
     path: str = ""
     by: StoppedBy = "policy"
     checks: tuple[Check, ...] = ()
+    mark: Mark | None = None

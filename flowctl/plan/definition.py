@@ -6,15 +6,22 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
+from flowctl.model.table_info import TableInfo
 from flowctl.spec.spec import ColumnRules, ObjectSource, QuerySource, Source, SqlSource, TableSpec
 
+_OF_SOURCE = {
+    "source_system": "the source is in another system",
+    "source_identity": "the source was made anew under its name",
+}
 
-def definition(table: TableSpec, source_identity: str) -> dict[str, Any]:
-    """JSON-safe and canonical: equal definitions are equal mappings. ``source_identity`` tells the very system (and
-    object) from another of the same name. The target's id is recorded beside the definition, with its number."""
+
+def definition(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
+    """JSON-safe and canonical. What was observed of the source tells the very system and object from others of the
+    same name. The target's id is recorded beside the definition, with its number."""
     return {
         "from": _source(table.source),
-        "source_identity": source_identity,
+        "source_system": (source.system or source.identity) if source else "",
+        "source_identity": source.identity if source else "",
         "to": str(table.target),
         "mode": table.mode,
         "key": list(table.key),
@@ -25,8 +32,20 @@ def definition(table: TableSpec, source_identity: str) -> dict[str, Any]:
 
 
 def differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
-    """For people, one line per part that differs: ``mode: append → merge``."""
-    return tuple(_differences(recorded, wanted, ""))
+    """For people, one line per part that differs: ``mode: append → merge``. None: they are the same to a run."""
+    before, after = ({name: one[name] for name in one if name not in _OF_SOURCE} for one in (recorded, wanted))
+    return (*_differences(before, after, ""), *_of_source(recorded, wanted))
+
+
+def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
+    """A table without a cursor may be dropped and made anew every night: it is read in full, so no position is lost
+    with the old one."""
+    for name, what in _OF_SOURCE.items():
+        before, after = recorded.get(name), wanted.get(name)
+        if before != after:
+            if name == "source_system" or wanted["cursor"] is not None:
+                yield f"{what} ({_text(before)} → {_text(after)})"
+            return
 
 
 def _differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ Every line is (style, text) pieces; :func:`to_text` drops the styles, :func:`to_
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
@@ -30,7 +30,7 @@ _SYMBOLS: dict[StepAction, tuple[str, str]] = {
 }
 _METHODS: dict[RowMethod, str] = {"stats": "statistics", "count": "count", "none": "", "unknown": ""}
 _LABEL = 10
-#: Characters of one line of ``how`` beside its label.
+#: Characters of one line of a text that is wrapped, beside its label.
 _WIDTH = 106
 
 
@@ -69,12 +69,12 @@ def lines(plan: Plan, spec_path: str | None, out: str | None = None, engine: str
         Piece(f"  {_serial(plan)}"),
         Piece(f"    {_totals(plan)}"),
     )
-    shown = [step for step in plan.steps if _is_shown(step)]
-    width = max((len(step.id) for step in shown), default=0)
-    objects = max((len(_objects(step)) for step in shown if step.action not in ("stop", "none")), default=0)
-    for step in shown:
+    groups = _groups([step for step in plan.steps if _is_shown(step)])
+    width = max((len(_name(group)) for group in groups), default=0)
+    objects = max((len(_objects(one)) for one, *_ in groups if one.action not in ("stop", "none")), default=0)
+    for group in groups:
         yield ()
-        yield from _step(step, width, objects)
+        yield from _step(group, width, objects)
     if engine or spec_path is not None:
         yield ()
     if engine:
@@ -85,6 +85,19 @@ def lines(plan: Plan, spec_path: str | None, out: str | None = None, engine: str
 
 def _is_shown(step: Step) -> bool:
     return step.action != "none" or bool(step.notes) or bool(step.schema)
+
+
+def _groups(steps: Iterable[Step]) -> list[list[Step]]:
+    """Tables that the same thing stops, such as the connection of all, are told of once, at the place of the first."""
+    found: dict[tuple[object, ...], list[Step]] = {}
+    for step in steps:
+        is_alone = step.action != "stop" or step.schema
+        found.setdefault((step.id,) if is_alone else (step.mark, step.reason, step.hint), []).append(step)
+    return list(found.values())
+
+
+def _name(group: Sequence[Step]) -> str:
+    return group[0].id if len(group) == 1 else f"{len(group):,} tables"
 
 
 def _serial(plan: Plan) -> str:
@@ -103,9 +116,10 @@ def _totals(plan: Plan) -> str:
     return ", ".join(f"{count:,} {word}" for count, word in counted if count) or "no tables"
 
 
-def _step(step: Step, width: int, objects: int) -> Iterator[Line]:
+def _step(group: Sequence[Step], width: int, objects: int) -> Iterator[Line]:
+    step = group[0]
     symbol, style = _SYMBOLS[step.action]
-    head = (Piece(f"{symbol} ", style), Piece(f"{step.id:<{width}}  ", "bold"))
+    head = (Piece(f"{symbol} ", style), Piece(f"{_name(group):<{width}}  ", "bold"))
     match step.action:
         case "create" | "change" | "recover":
             yield (*head, Piece(f"{_objects(step):<{objects}}  {_manner(step)}"))
@@ -114,6 +128,8 @@ def _step(step: Step, width: int, objects: int) -> Iterator[Line]:
             yield (*head, Piece(f"stopped: {step.reason}", style), Piece(f"  {_place(step)}", "dim"))
             if step.hint:
                 yield _detail("do", step.hint)
+            if len(group) > 1:
+                yield from _wrapped("tables", ", ".join(step.id for step in group))
             yield from _schema([change for change in step.schema or () if change.action in ("fail", "show")])
         case "none":
             yield (*head, Piece(step.reason))
@@ -146,8 +162,7 @@ def _details(step: Step) -> Iterator[Line]:
         yield _detail("rows", rows)
     if step.interval is not None and not step.record_only:
         yield _detail("interval", _interval(step.interval))
-    for index, text in enumerate(textwrap.wrap("; ".join(step.how), _WIDTH, break_on_hyphens=False)):
-        yield _detail("" if index else "how", text)
+    yield from _wrapped("how", "; ".join(step.how))
     yield from _all_columns(step)
     yield from _schema(step.schema or ())
     for index, check in enumerate(step.checks):
@@ -242,6 +257,11 @@ def _types(change: SchemaChange) -> str:
 
 def _detail(label: str, text: str, style: str = "") -> Line:
     return (Piece(f"    {label:<{_LABEL}}", "dim"), Piece(text, style))
+
+
+def _wrapped(label: str, text: str) -> Iterator[Line]:
+    for index, line in enumerate(textwrap.wrap(text, _WIDTH, break_on_hyphens=False)):
+        yield _detail("" if index else label, line)
 
 
 def _ending(plan: Plan, spec_path: str, out: str | None) -> str:

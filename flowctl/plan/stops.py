@@ -9,6 +9,7 @@ from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
 from flowctl.model.commit import Commit
 from flowctl.model.position import CursorPosition, FilesPosition, Position, describe
+from flowctl.model.step import StoppedBy
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.definition import differences
 from flowctl.plan.projection import is_taken, own_columns
@@ -26,7 +27,8 @@ def _not_observed(case: Case) -> Stop | None:
     error = case.observed.error
     if error is None:
         return None
-    return Stop(error.message, error.hint, "from", "policy" if isinstance(error, StoppedByPolicy) else "error")
+    by: StoppedBy = "policy" if isinstance(error, StoppedByPolicy) else "error"
+    return Stop(error.message, error.hint, "from", by, mark=error.mark)
 
 
 def _needs_a_stopped_table(case: Case) -> Stop | None:
@@ -99,9 +101,8 @@ def _target_moved(case: Case) -> Stop | None:
 def _definition_changed(case: Case) -> Stop | None:
     pending = case.state.intent if case.pending else None
     recorded = pending.definition if pending else case.state.definition
-    if case.full_refresh or not recorded or recorded == case.definition:
+    if case.full_refresh or not recorded or not (what := "; ".join(differences(recorded, case.definition))):
         return None
-    what = "; ".join(differences(recorded, case.definition))
     accept = case.command("state set {spec} {id} --accept-definition")
     return Stop(
         f"the definition changed: {what}",

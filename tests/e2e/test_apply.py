@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
+from tests.e2e.flows import Flow, postgres_rows, sqlite_rows, sqlite_script
 
 ORDERS = """
 CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT, amount DECIMAL(12,2), updated_at TIMESTAMP NOT NULL);
@@ -144,6 +144,23 @@ def test_sigterm_ends_the_run_in_order(flow: Flow) -> None:
     # The lease was released: nobody has to wait for it.
     flow.apply(expect=0)
     assert len(target(flow, "SELECT id FROM orders")) == 2
+
+
+def test_a_connection_that_lets_nobody_in_is_asked_once_for_all_its_tables_and_told_of_once(
+    flow: Flow, postgres_database: str
+) -> None:
+    """A server that counts failed logins must not lock the account because a flow has many tables."""
+    ((data,),) = postgres_rows(postgres_database, "SHOW data_directory")
+    log = Path(str(data)).parent / "postgres.log"
+    refused_before = log.read_text().count("password authentication failed")
+    flow.write(
+        HEAD.replace("src: {type: sqlite, path: source.db}", 'src: {type: postgres, url: "${secret:env:URL}"}')
+        + "".join(f"  t{number}: {{from: src:public.t{number}, to: dst, mode: truncate}}\n" for number in range(20))
+    )
+    done = flow.apply(env={"URL": postgres_database.replace("etl-secret", "wrong")}, expect=4)
+    assert done.out.count("password authentication failed") == 1 and "flow.yaml:7" in done.out
+    assert "! 20 tables  stopped" in done.out and "t0, t1, t10" in done.out
+    assert log.read_text().count("password authentication failed") - refused_before == 1
 
 
 def test_no_secret_reaches_any_output(flow: Flow, postgres_database: str) -> None:

@@ -102,6 +102,7 @@ def _table_info(object: ObjectName, system: str, rows: list[tuple[Any, ...]]) ->
         object=object,
         columns=tuple(_column(name, not_null, facts) for name, not_null, *facts in of_columns),
         identity=f"{system}/{oid}",
+        system=system,
         primary_key=tuple(key or ()),
         rows=RowEstimate(estimate, "stats" if estimate is not None else "unknown", size),
         clock=clock,

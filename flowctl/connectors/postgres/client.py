@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from flowctl.errors import FlowctlError, TableError, TransientError
+from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 
 if TYPE_CHECKING:
     import psycopg
@@ -141,7 +141,7 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
     message = f"PostgreSQL {place}: {told[-1] if told else type(error).__name__}"
     state = error.sqlstate or ""
     if any(phrase in message for phrase in _REFUSED) or state.startswith(("28", "3D")):
-        return TableError(message, hint="Check user, password, database and pg_hba.conf of the connection")
+        return AccessDenied(message, hint="Check user, password, database and pg_hba.conf of the connection")
     if state.startswith("42501"):
         return TableError(message, hint=f"GRANT what is missing to {client.user}")
     if state.startswith(("08", "53", "57P", "40", "55P03", "25P03")) or _is_connection_failure(error, state):

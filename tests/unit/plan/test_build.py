@@ -149,7 +149,23 @@ def test_a_source_of_the_same_name_in_another_database_is_a_changed_definition()
     made = step(
         table(), observed(head(NEW), source(identity="postgres:8/1"), **unchanged_target()), recorded(table(), OLD)
     )
-    assert made.reason == "the definition changed: source_identity: postgres:7/16384 → postgres:8/1"
+    assert made.reason == "the definition changed: the source is in another system (postgres:7 → postgres:8)"
+
+
+def test_a_source_that_was_made_anew_stops_only_a_table_with_a_position():
+    anew = source(identity="postgres:7/20001")
+    made = step(table(), observed(head(NEW), anew, **unchanged_target()), recorded(table(), OLD))
+    assert made.reason == (
+        "the definition changed: the source was made anew under its name (postgres:7/16384 → postgres:7/20001)"
+    )
+    full = table(mode="truncate")
+    seen = observed(head(NoPosition()), anew, **unchanged_target(NoPosition()))
+    assert step(full, seen, recorded(full, NoPosition())).action == "change"
+
+
+def test_the_same_definition_says_nothing_of_the_source_when_the_cursor_goes():
+    made = step(table(cursor=None), observed(head(NEW), **unchanged_target()), recorded(table(), OLD))
+    assert made.reason == "the definition changed: cursor: updated_at → none"
 
 
 def test_a_begun_number_is_finished_with_its_own_interval():

@@ -118,7 +118,8 @@ def sql_table(id: str, *refs: str, **keys: Any) -> TableSpec:
 
 
 def source(columns: Sequence[Column] = ORDERS, identity: str = "postgres:7/16384") -> TableInfo:
-    return TableInfo(ObjectName(("public", "orders")), tuple(columns), identity, clock=NOW)
+    system = identity.rpartition("/")[0]
+    return TableInfo(ObjectName(("public", "orders")), tuple(columns), identity, clock=NOW, system=system)
 
 
 def target(columns: Sequence[Column] = ORDERS, identity: str = "delta-1", version: int = 7) -> TableInfo:
@@ -146,7 +147,7 @@ def recorded(spec: TableSpec, position: Position | None, **keys: Any) -> TableSt
         "seq": 3,
         "intent_id": "i3",
         "position": position,
-        "definition": definition(spec, "" if isinstance(spec.source, SqlSource) else source().identity),
+        "definition": definition(spec, None if isinstance(spec.source, SqlSource) else source()),
         "schema": ORDERS,
         "target_columns": target().columns,
         "target_id": "delta-1",
@@ -161,7 +162,7 @@ def intent(spec: TableSpec, interval: Interval, **keys: Any) -> Intent:
     given: dict[str, Any] = {
         "id": "i4",
         "seq": 4,
-        "definition": definition(spec, source().identity),
+        "definition": definition(spec, source()),
         "target_id": "delta-1",
         "run_id": "20261119T221004-1",
         "fence": 9,
