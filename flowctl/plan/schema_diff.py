@@ -282,7 +282,7 @@ def _bad_names(columns: Sequence[Column], can: TargetCapabilities) -> Iterator[S
                 column, f'collides with "{earlier}"' + (", which differs in case only" * (earlier != column.name))
             )
         elif reason := can.refuses_names(column.name):
-            yield _refused(column, reason)
+            yield _refused(column, f"cannot keep its name: {reason}")
 
 
 def _refused(column: Column, note: str) -> SchemaChange:

@@ -36,7 +36,7 @@ def _rows(rows: Collection[int | None]) -> str:
     known = [count for count in rows if count is not None]
     unknown = len(rows) - len(known)
     if not known:
-        return "rows are not known"
+        return f"{_counted(unknown, 'table')} not counted"
     more = f", {_counted(unknown, 'table')} not counted" if unknown else ""
     return f"≈ {_counted(sum(known), 'row')}{more}"
 

@@ -6,10 +6,10 @@ of sixteen. Where only bytes are known, as of files, they tell it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from flowctl.model.step import Step
-from flowctl.model.table_info import TableInfo
+from flowctl.model.table_info import RowEstimate, TableInfo
 from flowctl.observe.world import Observed
 from flowctl.run.spark_conf import Size
 
@@ -36,24 +36,33 @@ def load_of_run(todo: Iterable[Step], tables: Mapping[str, Observed]) -> dict[st
 
 
 def _load(step: Step, observed: Observed) -> int | None:
-    rows = rows_in_play(step, observed)
-    if rows is not None:
-        columns = len(observed.source.columns) if observed.source else len(step.target_columns)
-        return rows * max(columns, _COLUMNS) // _COLUMNS
-    if step.rows.bytes is not None and step.mode in ("append", "truncate"):
-        return step.rows.bytes // _BYTES
-    return None
+    columns = len(observed.source.columns) if observed.source else len(step.target_columns)
+
+    def counted(rows: RowEstimate) -> int | None:
+        """By bytes where nobody has counted them yet, as in files and in new tables of PostgreSQL."""
+        if rows.value is not None:
+            return rows.value * max(columns, _COLUMNS) // _COLUMNS
+        return rows.bytes // _BYTES if rows.bytes is not None else None
+
+    return _in_play(step, observed, counted)
 
 
 def rows_in_play(step: Step, observed: Observed) -> int | None:
     """The batch's rows, the most that they may be, and for merge and scd2 a share of the target's; None when nobody
     knows."""
-    batch = batch_rows(step, observed.source)
-    if batch is not None and observed.head is not None and observed.head.most_rows is not None:
-        batch = max(batch, observed.head.most_rows)
+    return _in_play(step, observed, lambda rows: rows.value)
+
+
+def _in_play(step: Step, observed: Observed, counted: Callable[[RowEstimate], int | None]) -> int | None:
+    batch = counted(step.rows)
+    if batch is None and observed.source is not None:
+        batch = counted(observed.source.rows)
+    most = counted(RowEstimate(observed.head.most_rows)) if observed.head is not None else None
+    if batch is not None and most is not None:
+        batch = max(batch, most)
     if batch is None or observed.target is None or step.mode not in _TARGET_SHARE:
         return batch
-    there = observed.target.rows.value
+    there = counted(observed.target.rows)
     return batch + there // _TARGET_SHARE[step.mode] if there is not None else None
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Sample keys in an error.
 SAMPLES = 5
+#: Rows that comparing keys may add to few, which are few then as well, however long they are.
+_FEW_MORE = 1_000
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def stage(work: Staging) -> StagedBatch:
     aside = rows.where(named(REASON_COLUMN).isNotNull()) if observed.quarantined else None
     good = rows.where(named(REASON_COLUMN).isNull()) if observed.quarantined else rows
     is_whole, batch_rows = rows is staged, good.drop(REASON_COLUMN)
-    are_few = is_whole and read.are_few
+    are_few = read.are_few and (is_whole or observed.rows + observed.deletes <= folder.rows() + _FEW_MORE)
     return StagedBatch(batch_rows, folder if is_whole else None, aside, observed, warnings, are_few)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,11 @@ from flowctl.connectors.base import Scratch
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
 from flowctl.connectors.postgres.staging import accept, stage_table
-from flowctl.errors import FlowctlError, StateConflict, TableError, TransientError
+from flowctl.errors import AccessDenied, FlowctlError, StateConflict, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.table_info import Column
+from flowctl.model.step import Mode
+from flowctl.model.table_info import Column, ObjectName
 from tests.connectors.target_matrix import Place, postgres
 from tests.connectors.writing import COLUMNS, Writer, upserts
 
@@ -214,6 +216,28 @@ def test_a_table_made_anew_under_its_name_is_another_target(writer: Writer) -> N
     assert writer.place.read(["id"]) == []
 
 
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_a_schema_that_is_not_there_is_planned_and_made(writer: Writer, mode: Mode) -> None:
+    elsewhere = Writer(writer.spark, replace(writer.place, object=ObjectName(("of ours", "orders"))))
+    job = elsewhere.job(1, mode)
+    assert job.statements[0] == 'CREATE SCHEMA IF NOT EXISTS "of ours"'
+    assert elsewhere.write(upserts(ROW) if mode == "merge" else [ROW], 1, mode).counts.inserted == 1
+    assert elsewhere.job(2, mode).statements == ()
+    with writer.place.target.client.connect() as connection:
+        assert connection.execute('SELECT id, name FROM "of ours".orders').fetchall() == [(1, "a")]
+        assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'of ours'").fetchone() == (1,)
+
+
+def test_what_is_not_there_is_no_refusal_of_the_whole_connection(place: Place) -> None:
+    """Such an error stops all tables at once."""
+    with pytest.raises(TableError, match="does not exist") as missing, place.target.client.connect() as connection:
+        connection.execute("SELECT * FROM nowhere")
+    assert not isinstance(missing.value, AccessDenied)
+    for wrong in ({"database": "nowhere"}, {"user": "nobody"}, {"password": "wrong"}):
+        with pytest.raises(AccessDenied), replace(place.target.client, **wrong).connect():
+            pass
+
+
 def test_columns_that_others_have_added_keep_their_values(writer: Writer) -> None:
     writer.write(upserts(ROW), 1, "merge")
     writer.place.execute("ALTER TABLE {table} ADD COLUMN theirs text DEFAULT 'kept'")
@@ -221,10 +245,11 @@ def test_columns_that_others_have_added_keep_their_values(writer: Writer) -> Non
     assert sorted(writer.place.read(["id", "name", "theirs"])) == [(1, "b", "kept"), (2, "a", "kept")]
 
 
-def test_a_value_that_the_targets_own_type_refuses_is_named(writer: Writer) -> None:
+@pytest.mark.parametrize("few", [False, True])
+def test_a_value_that_the_targets_own_type_refuses_is_named(writer: Writer, few: bool) -> None:
     writer.place.execute("CREATE TABLE {table} (id bigint, name varchar(3), amount numeric(12,2))")
     with pytest.raises(TableError, match='column "name"') as raised:
-        writer.write([{**ROW, "name": "secret value"}], 1)
+        writer.write([{**ROW, "name": "secret value"}], 1, few=few)
     assert "secret value" not in str(raised.value)
     assert writer.committed() is None
 

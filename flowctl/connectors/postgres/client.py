@@ -140,7 +140,8 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
     told = [line for line in lines if not line.startswith("\t")]  # libpq's own advice is indented
     message = f"PostgreSQL {place}: {told[-1] if told else type(error).__name__}"
     state = error.sqlstate or ""
-    if any(phrase in message for phrase in _REFUSED) or state.startswith(("28", "3D")):
+    is_refused = not state and any(phrase in message for phrase in _REFUSED)  # libpq gives no code when it connects
+    if is_refused or state.startswith(("28", "3D")):
         return AccessDenied(message, hint="Check user, password, database and pg_hba.conf of the connection")
     if state.startswith("42501"):
         return TableError(message, hint=f"GRANT what is missing to {client.user}")

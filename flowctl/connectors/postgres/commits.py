@@ -3,7 +3,8 @@ a dump, a restore or a drop of the schema takes both."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,13 +59,35 @@ def newest(connection: psycopg.Connection[Any], lookups: Sequence[CommitLookup])
     return found
 
 
+def missing_schemas(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> set[str]:
+    """Those of the objects' schemas that are named and not there."""
+    named = [object.parts[-2] for object in objects if len(object.parts) > 1]
+    rows = connection.execute("SELECT unnest(%s::text[]) EXCEPT SELECT nspname FROM pg_namespace", [named]).fetchall()
+    return {name for (name,) in rows}
+
+
+def ensure_schema(connection: psycopg.Connection[Any], object: ObjectName) -> str:
+    """The object's schema, made when it is not there: that asks for a privilege which is not needed otherwise, and so
+    does IF NOT EXISTS."""
+    for missing in missing_schemas(connection, [object]):
+        with _alone(connection):
+            connection.execute(ddl.create_schema(missing))
+    return schema_of(connection, object)
+
+
 def ensure_table(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Makes ``_flowctl_commits`` when it is not there. IF NOT EXISTS alone fails when two sessions run it at once."""
-    if _schemas_with_commits(connection, [schema]):
-        return
+    """Makes ``_flowctl_commits`` when it is not there."""
+    if not _schemas_with_commits(connection, [schema]):
+        with _alone(connection):
+            connection.execute(sql_commit.commits_statement((schema, COMMITS), "postgres"))
+
+
+@contextmanager
+def _alone(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """One transaction: IF NOT EXISTS alone fails when two sessions run it at once."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('_flowctl_commits'))")
-        connection.execute(sql_commit.commits_statement((schema, COMMITS), "postgres"))
+        yield
 
 
 def _schemas_with_commits(connection: psycopg.Connection[Any], schemas: Sequence[str]) -> list[str]:

@@ -35,11 +35,18 @@ class Accepted:
     rows: int
 
 
-def copy_frame(frame: DataFrame, columns: Sequence[Column], conninfo: str, stage: str) -> list[Accepted]:
+def copy_frame(
+    frame: DataFrame, columns: Sequence[Column], conninfo: str, stage: str, *, few: bool = False
+) -> list[Accepted]:
     """Copies ``frame`` into the table ``stage`` (SQL name); ``conninfo`` travels inside the function, so that no plan
-    and no log shows the credentials in it."""
-    names = [column.name for column in columns]
-    reports = _copyable(frame, columns).mapInArrow(_copier(conninfo, stage, names, PREFIX), _REPORT).collect()
+    and no log shows the credentials in it. ``few`` rows are copied by this process: executors would first start
+    Python."""
+    copy = _copier(conninfo, stage, [column.name for column in columns], PREFIX)
+    text = _copyable(frame, columns)
+    if few:
+        reports = [report for batch in copy(iter(text.toArrow().to_batches())) for report in batch.to_pylist()]
+    else:
+        reports = [report.asDict() for report in text.mapInArrow(copy, _REPORT).collect()]
     return [Accepted(report["transaction"], report["rows"]) for report in reports if report["rows"]]
 
 

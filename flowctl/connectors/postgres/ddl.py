@@ -41,6 +41,10 @@ TARGET_CAPABILITIES = TargetCapabilities(
 )
 
 
+def create_schema(name: str) -> str:
+    return f"CREATE SCHEMA IF NOT EXISTS {quoted(name)}"
+
+
 def create_statements(object: ObjectName, columns: Sequence[Column]) -> list[str]:
     return [f"CREATE TABLE {table(object.parts)} ({listed(columns)})"]
 

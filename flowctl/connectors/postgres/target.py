@@ -8,7 +8,7 @@ it; until then the intent has none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flowctl import crashpoints
@@ -21,9 +21,10 @@ from flowctl.connectors.base import (
     ReadRequest,
     Relation,
     Scratch,
+    SmallSnapshot,
     WriteJob,
 )
-from flowctl.connectors.buffered import buffered
+from flowctl.connectors.buffered import buffered, put
 from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.postgres import catalog, commits, ddl
 from flowctl.connectors.postgres.client import Client
@@ -56,17 +57,23 @@ class PostgresTarget:
     client: Client
     context: OpenContext
     capabilities: Capabilities
+    _missing_schemas: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         with self.client.connect() as connection:
-            return catalog.describe(connection, objects)
+            found = catalog.describe(connection, objects)
+            if absent := [object for object, info in found.items() if info is None]:
+                self._missing_schemas.update(commits.missing_schemas(connection, absent))
+            return found
 
     def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
         with self.client.connect() as connection:
             return commits.newest(connection, lookups)
 
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
-        return ddl.create_statements(object, columns)
+        """The schema's own, too, when there was none as the object was described."""
+        missing = self._missing_schemas.intersection(object.parts[:-1])
+        return [*map(ddl.create_schema, missing), *ddl.create_statements(object, columns)]
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         return ddl.alter_statements(info, changes)
@@ -81,8 +88,13 @@ class PostgresTarget:
         if info is None:
             raise TableError(f"there is no table {object}", hint="Run the table that makes it first")
         folder = self._scratch().folder(f"scan-{object}")
+        request = ReadRequest(tuple(columns))
         with source.snapshot(spark, relation, info, ReadHints()) as snapshot:
-            snapshot.frame(ReadRequest(tuple(columns))).write.mode("overwrite").parquet(folder.url)
+            few = snapshot.few(request) if isinstance(snapshot, SmallSnapshot) else None
+            if few is not None:
+                put(folder, few)
+            else:
+                snapshot.frame(request).write.mode("overwrite").parquet(folder.url)
         schema = ", ".join(f"`{column.name}` {types.spark_ddl(column.type)}" for column in columns)
         return spark.read.schema(schema).parquet(folder.url)
 
@@ -91,9 +103,9 @@ class PostgresTarget:
             newest = _newest(connection, job)
             if newest is not None and newest.seq >= job.record.seq:
                 return sql_commit.already_committed(newest, job.record)
-            schema = commits.schema_of(connection, job.object)
+            schema = commits.ensure_schema(connection, job.object)
             there = catalog.describe(connection, [job.object])[job.object]
-        if not has_jvm(spark) and job.rows is None:
+        if not has_jvm(spark) and job.rows is None and not job.few:
             # Straight from a source that Python reads: Sail 0.7.2 may end the process when one of two Python steps in a
             # row fails (a thread then waits for itself).
             frame = buffered(frame, f"{job.record.table}-{job.record.seq}-direct", self._scratch())
@@ -104,7 +116,7 @@ class PostgresTarget:
         )
         with made as stage:
             with sql_commit.named_refusals():
-                accepted = copy_frame(frame, columns, self.client.conninfo(), ddl.table(stage))
+                accepted = copy_frame(frame, columns, self.client.conninfo(), ddl.table(stage), few=job.few)
             sql_commit.verify_total(job, sum(report.rows for report in accepted))
             names = tuple(column.name for column in columns)
             return self._committed_or_asked(job, _Copied(stage, names, tuple(accepted), becomes))
@@ -118,7 +130,7 @@ class PostgresTarget:
     ) -> None:
         """See :class:`flowctl.connectors.base.QuarantineTarget`."""
         with self.client.connect() as connection:
-            schema = commits.schema_of(connection, object)
+            schema = commits.ensure_schema(connection, object)
         aside = replace(job, record=replace(job.record, table=f"{job.record.table}/quarantine"))
         with stage_table(self.client, schema, aside, columns, None) as stage:
             accepted = copy_frame(frame, columns, self.client.conninfo(), ddl.table(stage))
@@ -154,7 +166,7 @@ class PostgresTarget:
         """The final transaction; without ``copied`` it commits the number empty."""
         counts = RowCounts()
         with self.client.connect() as connection:
-            schema = commits.schema_of(connection, job.object)
+            schema = commits.ensure_schema(connection, job.object)
             commits.ensure_table(connection, schema)
             record_table = (schema, COMMITS)
             tx = PostgresTransaction(connection)
@@ -200,7 +212,8 @@ class _Copied:
 def _is_content(job: WriteJob, staged: Sequence[Column]) -> bool:
     """Whether the rows, as they are staged, are what a new table is made with, and with nothing else."""
     made = ddl.create_statements(job.object, job.columns)
-    return job.mode != "scd2" and list(job.statements) == made and all(column.name != OP_COLUMN for column in staged)
+    wanted = [one for one in job.statements if one not in map(ddl.create_schema, job.object.parts[:-1])]
+    return job.mode != "scd2" and wanted == made and all(column.name != OP_COLUMN for column in staged)
 
 
 def _prepared(connection: psycopg.Connection[Any], job: WriteJob) -> Commit:

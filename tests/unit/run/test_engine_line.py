@@ -25,7 +25,7 @@ def line(*rows: int | None, url: str = SparkSettings().url) -> str:
         ([SMALL], "Spark will start for a small run (≈ 1,200 rows): interpreted queries, quick compiler"),
         ([1], "Spark will start for a small run (≈ 1 row): interpreted queries, quick compiler"),
         ([LARGE], "Spark will start for a large run (≈ 6,001,215 rows): compiled queries, optimising compiler"),
-        ([None], "Spark will start for a medium run (rows are not known): compiled queries, quick compiler"),
+        ([None], "Spark will start for a medium run (1 table not counted): compiled queries, quick compiler"),
         (
             [MEDIUM, SMALL, None],
             "Spark will start for a medium run (≈ 371,200 rows, 1 table not counted): "

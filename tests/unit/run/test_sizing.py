@@ -48,7 +48,7 @@ def test_rows_in_play(
         ("append", 60_000, None, 3, 60_000),
         ("append", 60_000, None, 500, 1_875_000),  # rows of many columns are more work
         ("append", None, 250_000_000, 3, 2_500_000),  # files tell only their bytes
-        ("merge", None, 250_000_000, 3, None),
+        ("merge", None, 250_000_000, 3, 2_500_000),
         ("append", None, None, 3, None),
     ],
 )
