@@ -223,8 +223,8 @@ class WriteJob:
     dropped. ``rows`` is how many the batch has, once staging has counted them; ``estimated_rows`` about how many at
     most, None when nobody knows. ``key_bounds`` are the least and the greatest value of key columns in the batch, as
     Spark writes them as text; None where nobody has looked. ``staged`` is the buffer's folder with all of the batch's
-    rows, and maybe others; None where there is none. ``few``: this process may hold the batch: it has read all of it
-    itself. ``before_commit`` must be called right before the atomic act; it raises when the lease is gone.
+    rows, and maybe others; None where there is none. ``few``: this process may hold the batch, as it has held what it
+    read for it. ``before_commit`` must be called right before the atomic act; it raises when the lease is gone.
     """
 
     record: Commit

@@ -136,38 +136,6 @@ def test_a_full_refresh_changes_the_position_and_never_the_number(ahead):
     assert made.interval.lower is None
 
 
-def test_a_changed_definition_stops_and_names_both_ways_on():
-    before = table(mode="append")
-    made = step(table(), observed(head(NEW), **unchanged_target()), recorded(before, OLD))
-    assert made.reason == 'the definition changed: cursor: none → updated_at; key: none → ["id"]; mode: append → merge'
-    assert "--full-refresh orders" in made.hint and "--accept-definition" in made.hint
-    refreshed = step(table(), observed(head(NEW), **unchanged_target()), recorded(before, OLD), REFRESH)
-    assert refreshed.action == "change"
-
-
-def test_a_source_of_the_same_name_in_another_database_is_a_changed_definition():
-    made = step(
-        table(), observed(head(NEW), source(identity="postgres:8/1"), **unchanged_target()), recorded(table(), OLD)
-    )
-    assert made.reason == "the definition changed: the source is in another system (postgres:7 → postgres:8)"
-
-
-def test_a_source_that_was_made_anew_stops_only_a_table_with_a_position():
-    anew = source(identity="postgres:7/20001")
-    made = step(table(), observed(head(NEW), anew, **unchanged_target()), recorded(table(), OLD))
-    assert made.reason == (
-        "the definition changed: the source was made anew under its name (postgres:7/16384 → postgres:7/20001)"
-    )
-    full = table(mode="truncate")
-    seen = observed(head(NoPosition()), anew, **unchanged_target(NoPosition()))
-    assert step(full, seen, recorded(full, NoPosition())).action == "change"
-
-
-def test_the_same_definition_says_nothing_of_the_source_when_the_cursor_goes():
-    made = step(table(cursor=None), observed(head(NEW), **unchanged_target()), recorded(table(), OLD))
-    assert made.reason == "the definition changed: cursor: updated_at → none"
-
-
 def test_a_begun_number_is_finished_with_its_own_interval():
     begun = Interval(OLD, cursor("2026-11-20T01:00:00Z"), "updated_at", read_from=OLD.at)
     state = recorded(table(), OLD, intent=intent(table(), begun), highest=4)

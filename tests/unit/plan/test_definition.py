@@ -1,0 +1,46 @@
+"""A spec, or a source, that is not what state has recorded."""
+
+from __future__ import annotations
+
+from flowctl.model.position import NoPosition
+from flowctl.observe.observation import Request
+from tests.unit.plan.worlds import committed, cursor, head, observed, recorded, source, step, table, target
+
+OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
+REFRESH = Request(full_refresh=("orders",))
+
+
+def unchanged_target(position=OLD):
+    return {"target": target(), "commit": committed(position=position)}
+
+
+def test_a_changed_definition_stops_and_names_both_ways_on():
+    before = table(mode="append")
+    made = step(table(), observed(head(NEW), **unchanged_target()), recorded(before, OLD))
+    assert made.reason == 'the definition changed: cursor: none → updated_at; key: none → ["id"]; mode: append → merge'
+    assert "--full-refresh orders" in made.hint and "--accept-definition" in made.hint
+    refreshed = step(table(), observed(head(NEW), **unchanged_target()), recorded(before, OLD), REFRESH)
+    assert refreshed.action == "change"
+
+
+def test_a_source_of_the_same_name_in_another_database_is_a_changed_definition():
+    made = step(
+        table(), observed(head(NEW), source(identity="postgres:8/1"), **unchanged_target()), recorded(table(), OLD)
+    )
+    assert made.reason == "the definition changed: the source is in another system (postgres:7 → postgres:8)"
+
+
+def test_a_source_that_was_made_anew_stops_only_a_table_with_a_position():
+    anew = source(identity="postgres:7/20001")
+    made = step(table(), observed(head(NEW), anew, **unchanged_target()), recorded(table(), OLD))
+    assert made.reason == (
+        "the definition changed: the source was made anew under its name (postgres:7/16384 → postgres:7/20001)"
+    )
+    full = table(mode="truncate")
+    seen = observed(head(NoPosition()), anew, **unchanged_target(NoPosition()))
+    assert step(full, seen, recorded(full, NoPosition())).action == "change"
+
+
+def test_the_same_definition_says_nothing_of_the_source_when_the_cursor_goes():
+    made = step(table(cursor=None), observed(head(NEW), **unchanged_target()), recorded(table(), OLD))
+    assert made.reason == "the definition changed: cursor: updated_at → none"
