@@ -42,6 +42,8 @@ def command(spec_path: str, run_id: str | None, limit: int, variables: Mapping[s
     else:
         for record in records:
             output.write_result(_line(record))
+        if not records:
+            output.write_result(f"{spec.flow}  no run is recorded yet")
     return ExitCode.OK
 
 

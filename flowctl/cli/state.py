@@ -39,7 +39,8 @@ def list_tables(spec_path: str, variables: Mapping[str, str]) -> int:
     if output.settings().format == "json":
         output.write_json(_document(spec, document, tables=codec.to_json(document)["tables"]))
         return ExitCode.OK
-    output.write_result(f"{spec.flow}  serial {document.serial}  lineage {document.lineage}")
+    lineage = f"serial {document.serial}  lineage {document.lineage}" if document.serial else "never ran"
+    output.write_result(f"{spec.flow}  {lineage}")
     for table_id, table in sorted(document.tables.items()):
         output.write_result(f"{table_id:<24}  #{table.seq:<6} {describe(table.position):<34} {_remark(table)}".rstrip())
     return ExitCode.OK

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flowctl.spec.findings import Findings
+from flowctl.spec.locations import check_location
 from flowctl.spec.messages import LATER_HINT
 from flowctl.spec.node import Node, leaves
 from flowctl.spec.references import ConnectionTypes
@@ -24,9 +25,13 @@ def check_connections(root: Node, findings: Findings) -> ConnectionTypes:
         if type:
             findings.extend(check(node, type, f"connections.{name}"))
             _check_secrets(node, connector_schema(type), f"connections.{name}", findings)
+            if path := node.get("path"):
+                check_location(path, f"connections.{name}.path", findings)
     stores = root.get("storage")
     for prefix, node in stores.entries.items() if stores else ():
         _check_secrets(node, definition("storage"), f"storage.{prefix}", findings)
+    if state := root.get("state"):
+        check_location(state.get("url") or state, "state", findings)
     for key in ("state", "spark", "vars"):
         if found := root.get(key):
             _check_no_secrets(found, key, findings)

@@ -274,6 +274,11 @@ def test_runs_lists_and_shows_runs(shop: Shop) -> None:
     assert shop.flowctl("runs", shop.spec, "nope")[0] == ExitCode.USAGE
 
 
+def test_a_flow_that_never_ran_says_so(shop: Shop) -> None:
+    assert shop.flowctl("state", "list", shop.spec)[:2] == (ExitCode.OK, "shop  never ran\n")
+    assert shop.flowctl("runs", shop.spec)[:2] == (ExitCode.OK, "shop  no run is recorded yet\n")
+
+
 @pytest.mark.parametrize("arguments", [["state", "list"], ["runs"]])
 def test_reading_state_on_disk_loads_nothing_heavy(shop: Shop, arguments: list[str]) -> None:
     script = (

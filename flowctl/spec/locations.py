@@ -1,0 +1,37 @@
+"""URLs of folders and files, as far as they can be checked without asking anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flowctl.spec.findings import Findings
+from flowctl.spec.node import Node
+from flowctl.spec.secrets import secret_references
+from flowctl.spec.storage import scheme
+from flowctl.spec.suggest import did_you_mean
+
+#: Schemes whose URLs begin with a bucket (or container), in the order they are named to people.
+_BUCKETS = ("s3", "gs", "gcs", "abfss", "abfs", "az")
+_OTHERS = ("file", "memory")
+
+
+def check_location(node: Node, label: str, findings: Findings) -> None:
+    """``s3://`` alone would be a folder of that name, and an unknown scheme a failure of the first run."""
+    url = node.value
+    if not isinstance(url, str) or "://" not in url or secret_references(url):
+        return
+    name = scheme(url)
+    if name in _BUCKETS:
+        if url.partition("://")[2].startswith("/") or not url.partition("://")[2]:
+            hint = f"Write {name}://bucket/path"
+            findings.error(node, f"`{label}` names no bucket: {url}", hint, "no-bucket")
+    elif name not in _OTHERS and name not in _protocols():
+        hint = did_you_mean(name, (*_BUCKETS, *_OTHERS), "There are: ")
+        findings.error(node, f"`{label}`: there is no storage `{name}://`", hint, "unknown-storage")
+
+
+def _protocols() -> Iterable[str]:
+    """All that fsspec knows; imported only for one that is not usual."""
+    from fsspec.registry import known_implementations
+
+    return tuple(known_implementations)
