@@ -189,8 +189,10 @@ def test_a_line_that_is_not_json_is_an_error_that_names_the_file(spark: SparkSes
 @pytest.mark.parametrize(
     ("content", "format", "message"),
     [
-        ("a,b,a\n1,2,3\n", {}, "names no columns, or one twice"),
-        ("", {}, "names no columns"),
+        ("a,b,a\n1,2,3\n", {}, "the header names column a twice"),
+        ("a,,b\n1,2,3\n", {}, "the header has no name for column 2"),
+        ("", {}, "has no header: its first line is empty"),
+        ("\n1,2\n", {}, "has no header: its first line is empty"),
         ("1,2\n", {"header": False}, r"set format\.schema|no header"),
         ("a\n1\n", {"schema": {"b": "int"}}, "has no column b"),
         ("a\n1\n", {"type": "jsonl"}, "do not say which columns"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -121,6 +121,16 @@ def columns_of_file(format: Format, opened: Callable[[], Any], path: str) -> tup
                 return _arrow_columns(pyarrow.orc.ORCFile(stream).schema, path)
 
 
+def _check_header(names: Sequence[str], path: str) -> None:
+    if not any(names):
+        hint = "Remove it, or wait until it is written whole"
+        raise TableError(f"{path} has no header: its first line is empty", hint=hint)
+    if "" in names:
+        raise TableError(f"{path}: the header has no name for column {names.index('') + 1}", hint="Mend its header")
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise TableError(f"{path}: the header names column {twice} twice", hint="Mend its header")
+
+
 def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[Column, ...]:
     given = format.csv
     if not given.header:
@@ -134,11 +144,7 @@ def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[
         found = next(csv.reader(lines, delimiter=_SEPARATOR, quotechar=given.quote), [])
         header = [name.replace(_SEPARATOR, given.delimiter) for name in found]
     names = [name.removeprefix("\ufeff") if at == 0 else name for at, name in enumerate(header)]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if not names or twice or "" in names:
-        raise TableError(
-            f"{path}: the header names no columns, or one twice", hint="Set header: false and format.schema"
-        )
+    _check_header(names, path)
     known = {column.name: column for column in format.declared}
     unknown = sorted(set(known) - set(names))
     if unknown:
