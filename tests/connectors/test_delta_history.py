@@ -114,8 +114,10 @@ def expected(histories: dict[int, list[Batch]]) -> dict[int, list[Version]]:
     return {key: found for key, found in made.items() if found}
 
 
-def test_random_histories_and_every_named_case(history: History) -> None:
-    histories = dict(enumerate([*(batches for batches, _ in CASES.values()), *random_histories(300, seed=4, length=3)]))
+@pytest.mark.parametrize("length", [2, pytest.param(3, marks=pytest.mark.full)])
+def test_random_histories_and_every_named_case(history: History, length: int) -> None:
+    made = random_histories(300, seed=4, length=length)
+    histories = dict(enumerate([*(batches for batches, _ in CASES.values()), *made]))
     write_in_step(history, histories)
     assert history.versions() == expected(histories)
 

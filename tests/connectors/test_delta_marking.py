@@ -45,14 +45,17 @@ def marker(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, 
         yield Writer(spark, place)
 
 
-@pytest.fixture(params=["here", pytest.param("by Spark", marks=pytest.mark.full), "by Spark, keys first"])
+KEYS_FIRST = "by Spark, keys first"
+
+
+@pytest.fixture(params=["here", *(pytest.param(by, marks=pytest.mark.full) for by in ("by Spark", KEYS_FIRST))])
 def finder(request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> str:
     """Who looks for the rows."""
     if request.param != "here":
         if not has_jvm(spark):
             pytest.skip("Sail has no column that tells a row's place")
         monkeypatch.setattr(finding, "can_be_keys", lambda columns: False)
-    if request.param == "by Spark, keys first":
+    if request.param == KEYS_FIRST:
         monkeypatch.setattr(marking_on_spark, "LARGE", 0)
     return str(request.param)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KILLED = -9
 #: On Sail: what commits in another way than with Spark.
-IN_EVERY_RUN = (("delta", "append"), ("delta", "merge"))
+IN_EVERY_RUN = (("delta", "merge"),)
 
 
 def walk_the_protocol(flow: Flow, mode: str, target: TargetPlace, spark: str) -> None:
