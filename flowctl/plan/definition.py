@@ -9,10 +9,8 @@ from typing import Any, assert_never
 from flowctl.model.table_info import TableInfo
 from flowctl.spec.spec import ColumnRules, ObjectSource, QuerySource, Source, SqlSource, TableSpec
 
-_OF_SOURCE = {
-    "source_system": "the source is in another system",
-    "source_identity": "the source was made anew under its name",
-}
+#: What was observed, not written; told in words of its own.
+_OF_SOURCE = ("source_system", "source_identity")
 
 
 def definition(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
@@ -40,12 +38,11 @@ def differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple
 def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
     """A table without a cursor may be dropped and made anew every night: it is read in full, so no position is lost
     with the old one."""
-    for name, what in _OF_SOURCE.items():
-        before, after = recorded.get(name), wanted.get(name)
-        if before != after:
-            if name == "source_system" or wanted["cursor"] is not None:
-                yield f"{what} ({_text(before)} → {_text(after)})"
-            return
+    system, identity = (f"({_text(recorded.get(name))} → {_text(wanted[name])})" for name in _OF_SOURCE)
+    if recorded.get("source_system") != wanted["source_system"]:
+        yield f"the source is in another system {system}"
+    elif recorded.get("source_identity") != wanted["source_identity"] and wanted["cursor"] is not None:
+        yield f"the source was made anew under its name {identity}"
 
 
 def _differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str) -> Iterator[str]:

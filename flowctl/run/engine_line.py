@@ -35,10 +35,8 @@ def engine_line(settings: SparkSettings, plan: Plan, world: World) -> str:
 def _rows(rows: Collection[int | None]) -> str:
     known = [count for count in rows if count is not None]
     unknown = len(rows) - len(known)
-    if not known:
-        return f"{_counted(unknown, 'table')} not counted"
-    more = f", {_counted(unknown, 'table')} not counted" if unknown else ""
-    return f"≈ {_counted(sum(known), 'row')}{more}"
+    parts = [f"≈ {_counted(sum(known), 'row')}"] if known else []
+    return ", ".join([*parts, f"{_counted(unknown, 'table')} not counted"] if unknown else parts)
 
 
 def _queries(size: Size, loads: Collection[int | None]) -> str:

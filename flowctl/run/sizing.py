@@ -50,13 +50,11 @@ def _load(step: Step, observed: Observed) -> int | None:
 def rows_in_play(step: Step, observed: Observed) -> int | None:
     """The batch's rows, the most that they may be, and for merge and scd2 a share of the target's; None when nobody
     knows."""
-    return _in_play(step, observed, lambda rows: rows.value)
+    return _in_play(step, observed, _rows)
 
 
 def _in_play(step: Step, observed: Observed, counted: Callable[[RowEstimate], int | None]) -> int | None:
-    batch = counted(step.rows)
-    if batch is None and observed.source is not None:
-        batch = counted(observed.source.rows)
+    batch = _batch(step, observed.source, counted)
     most = counted(RowEstimate(observed.head.most_rows)) if observed.head is not None else None
     if batch is not None and most is not None:
         batch = max(batch, most)
@@ -68,9 +66,16 @@ def _in_play(step: Step, observed: Observed, counted: Callable[[RowEstimate], in
 
 def batch_rows(step: Step, source: TableInfo | None) -> int | None:
     """What the plan says, at most the source's rows."""
-    if step.rows.value is None and source is not None:
-        return source.rows.value
-    return step.rows.value
+    return _batch(step, source, _rows)
+
+
+def _batch(step: Step, source: TableInfo | None, counted: Callable[[RowEstimate], int | None]) -> int | None:
+    batch = counted(step.rows)
+    return counted(source.rows) if batch is None and source is not None else batch
+
+
+def _rows(rows: RowEstimate) -> int | None:
+    return rows.value
 
 
 def size_of_run(loads: Iterable[int | None]) -> Size:

@@ -22,7 +22,7 @@ def check_location(node: Node, label: str, findings: Findings) -> None:
         return
     name = scheme(url)
     if name in _BUCKETS:
-        if url.partition("://")[2].startswith("/") or not url.partition("://")[2]:
+        if not url.partition("://")[2].partition("/")[0]:
             hint = f"Write {name}://bucket/path"
             findings.error(node, f"`{label}` names no bucket: {url}", hint, "no-bucket")
     elif name not in _OTHERS and name not in _protocols():

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import Capabilities, Head, HeadRequest, Relation, Snapshot
+from flowctl.connectors.base import Capabilities, Head, HeadRequest, Relation
 from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.postgres import catalog
 from flowctl.connectors.postgres.client import Client, from_driver
@@ -94,7 +94,7 @@ class PostgresSource:
     @contextmanager
     def snapshot(
         self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
-    ) -> Iterator[Snapshot]:
+    ) -> Iterator[PostgresSnapshot]:
         reader: Reader = "jdbc" if has_jvm(spark) else "arrow"
         with (
             hold_snapshot(self.client, relation, info.extra.get("kind")) as held,

@@ -21,10 +21,9 @@ from flowctl.connectors.base import (
     ReadRequest,
     Relation,
     Scratch,
-    SmallSnapshot,
     WriteJob,
 )
-from flowctl.connectors.buffered import buffered, put
+from flowctl.connectors.buffered import NO_MARKER, buffered, put
 from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.postgres import catalog, commits, ddl
 from flowctl.connectors.postgres.client import Client
@@ -33,11 +32,11 @@ from flowctl.connectors.postgres.copying import Accepted, copy_frame
 from flowctl.connectors.postgres.staging import accept, become, future_table, stage_table
 from flowctl.connectors.sql_commit import COMMITS, Staged
 from flowctl.errors import FlowctlError, StateConflict, TableError, TransientError
-from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout, ReadHints
+from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
     import psycopg
@@ -90,21 +89,20 @@ class PostgresTarget:
         folder = self._scratch().folder(f"scan-{object}")
         request = ReadRequest(tuple(columns))
         with source.snapshot(spark, relation, info, ReadHints()) as snapshot:
-            few = snapshot.few(request) if isinstance(snapshot, SmallSnapshot) else None
+            few = snapshot.few(request)
             if few is not None:
                 put(folder, few)
             else:
-                snapshot.frame(request).write.mode("overwrite").parquet(folder.url)
-        schema = ", ".join(f"`{column.name}` {types.spark_ddl(column.type)}" for column in columns)
-        return spark.read.schema(schema).parquet(folder.url)
+                snapshot.frame(request).write.mode("overwrite").option(NO_MARKER, "false").parquet(folder.url)
+        return spark.read.schema(schema_ddl(columns)).parquet(folder.url)
 
     def write(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Commit:
         with self.client.connect() as connection:
             newest = _newest(connection, job)
             if newest is not None and newest.seq >= job.record.seq:
                 return sql_commit.already_committed(newest, job.record)
-            schema = commits.ensure_schema(connection, job.object)
             there = catalog.describe(connection, [job.object])[job.object]
+            schema = (commits.schema_of if there else commits.ensure_schema)(connection, job.object)
         if not has_jvm(spark) and job.rows is None and not job.few:
             # Straight from a source that Python reads: Sail 0.7.2 may end the process when one of two Python steps in a
             # row fails (a thread then waits for itself).
@@ -166,7 +164,7 @@ class PostgresTarget:
         """The final transaction; without ``copied`` it commits the number empty."""
         counts = RowCounts()
         with self.client.connect() as connection:
-            schema = commits.ensure_schema(connection, job.object)
+            schema = copied.stage[0] if copied is not None else commits.ensure_schema(connection, job.object)
             commits.ensure_table(connection, schema)
             record_table = (schema, COMMITS)
             tx = PostgresTransaction(connection)

@@ -18,6 +18,8 @@ from flowctl.resolve.resolve import Resolved
 from flowctl.spec.spec import ColumnRules, Cursor, DetectMissingKeys, Expectation, Guard
 from tests.unit.plan.worlds import (
     MARK,
+    NEW,
+    OLD,
     ORDERS,
     at,
     committed,
@@ -33,15 +35,11 @@ from tests.unit.plan.worlds import (
     step,
     table,
     target,
+    unchanged_target,
     world,
 )  # fmt: skip
 
-OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
 REFRESH = Request(full_refresh=("orders",))
-
-
-def unchanged_target(position=OLD):
-    return {"target": target(), "commit": committed(position=position)}
 
 
 def test_first_run_creates_and_reads_from_the_beginning():

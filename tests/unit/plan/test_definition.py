@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from flowctl.model.position import NoPosition
 from flowctl.observe.observation import Request
-from tests.unit.plan.worlds import committed, cursor, head, observed, recorded, source, step, table, target
+from tests.unit.plan.worlds import (
+    NEW,
+    OLD,
+    head,
+    observed,
+    recorded,
+    source,
+    step,
+    table,
+    unchanged_target,
+)
 
-OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
 REFRESH = Request(full_refresh=("orders",))
-
-
-def unchanged_target(position=OLD):
-    return {"target": target(), "commit": committed(position=position)}
 
 
 def test_a_changed_definition_stops_and_names_both_ways_on():

@@ -13,9 +13,8 @@ from flowctl.model.position import NoPosition
 from flowctl.model.step import Step
 from flowctl.model.table_info import TableInfo
 from flowctl.spec.spec import Expectation, Guard, Layout
-from tests.unit.plan.worlds import committed, cursor, head, intent, observed, recorded, step, table, target
+from tests.unit.plan.worlds import NEW, OLD, committed, head, intent, observed, recorded, step, table, target
 
-OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
 PARTS = "read in ≈ 4 parts of one snapshot (34 MB)"
 
 

@@ -8,10 +8,19 @@ import pytest
 
 from flowctl.errors import StalePlan, UsageError
 from flowctl.plan.planfile import check_fresh, load, save
-from tests.unit.plan.worlds import committed, cursor, flow, head, observed, plan, recorded, table, target, world
-
-OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
-
+from tests.unit.plan.worlds import (
+    NEW,
+    OLD,
+    committed,
+    flow,
+    head,
+    observed,
+    plan,
+    recorded,
+    table,
+    target,
+    world,
+)
 
 THERE = target()
 

@@ -16,10 +16,11 @@ from flowctl.spec.spec import ColumnRules, DetectFlag, SchemaPolicies
 from tests.unit.plan.worlds import (
     AMOUNT,
     ID,
+    NEW,
+    OLD,
     ORDERS,
     UPDATED_AT,
     committed,
-    cursor,
     head,
     observed,
     recorded,
@@ -29,7 +30,6 @@ from tests.unit.plan.worlds import (
     target,
 )  # fmt: skip
 
-OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
 VAT = Column("vat", types.INT32)
 ONLY = Request(full_refresh=("orders",))
 

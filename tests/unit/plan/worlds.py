@@ -96,6 +96,8 @@ def cursor(text: str) -> CursorPosition:
 
 
 EVERYTHING = Request()
+#: How far the last run came, and how far the source has come since.
+OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
 
 
 def table(id: str = "orders", **keys: Any) -> TableSpec:
@@ -139,6 +141,11 @@ def head(position: Position | None = None, rows: int | None = 15204, **keys: Any
 
 def committed(seq: int = 3, intent_id: str = "i3", position: Position | None = None, **keys: Any) -> Commit:
     return Commit(LINEAGE, keys.pop("table", "orders"), seq, intent_id, keys.pop("target_id", "delta-1"), position)
+
+
+def unchanged_target(position: Position = OLD) -> dict[str, Any]:
+    """The target as the last run left it, for :func:`observed`."""
+    return {"target": target(), "commit": committed(position=position)}
 
 
 def recorded(spec: TableSpec, position: Position | None, **keys: Any) -> TableState:
