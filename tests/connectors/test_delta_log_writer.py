@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from flowctl.connectors.base import Scratch, WriteJob
 from flowctl.connectors.delta import actions, log, parquet_files, replay, shadow
@@ -29,6 +29,7 @@ from flowctl.connectors.delta.writers import LogWriter, Numbered
 from flowctl.connectors.engine import has_jvm
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
+from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
 from tests.connectors import delta_tables
@@ -181,6 +182,28 @@ def test_a_checkpoint_takes_expired_entries_out_of_the_log(hand: Hand) -> None:
     assert not (log_folder / f"{3:020}.json").exists()
     assert [id for id, _ in hand.rows()] == list(range(1, 11))
     assert hand.writer.committed().seq == 10
+
+
+def test_the_newest_record_is_found_as_the_newest_commit_behind_others_and_as_a_copy(tmp_path: Path) -> None:
+    path, location = tmp_path / "t", TableLocation(str(tmp_path / "t"), {})
+    record = Commit(LINEAGE, TABLE, 1, "intent", "id", None).record()
+    number = CommitProperties({"userMetadata": json.dumps(record)}, app_transactions=[Transaction(APP, 1)])
+    write_deltalake(path, pa.table({"id": [1]}), commit_properties=number)
+    newest = log.newest_record(location, DeltaTable(path), APP)
+    assert newest is not None
+    assert (newest.version, newest.record) == (0, record)
+    assert log.newest_record(location, DeltaTable(path), log.app_id(LINEAGE, "another")) is None
+
+    write_deltalake(path, pa.table({"id": [2]}), mode="append")
+    assert log.newest_record(location, DeltaTable(path), APP) == newest
+
+    log.keep_copy(location, APP, newest)
+    DeltaTable(path).create_checkpoint()
+    for commit in (path / "_delta_log").glob("0*.json"):
+        commit.unlink()
+    kept = log.newest_record(location, DeltaTable(path), APP)
+    assert kept is not None
+    assert (kept.version, kept.record) == (0, record)
 
 
 def test_a_log_is_replayed_from_its_checkpoint(tmp_path: Path) -> None:

@@ -141,6 +141,9 @@ def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Logge
     RESTORE takes content back and leaves numbers as they are. The answer then has the newest number (the next must be
     higher) and the rest from the commit whose content is there now, so it equals nothing in state.
     """
+    newest = _newest(location, table)
+    if newest is not None and (record := _record_of(app, newest)) is not None:
+        return LoggedCommit(newest["version"], record, newest.get("operationMetrics") or {})
     number = table.transaction_version(app)
     if number is None:
         return None
@@ -152,8 +155,8 @@ def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Logge
         if commit.get("operation") == "RESTORE":
             restored_to = _restored_version(commit)
             continue
-        record = _record_in(commit)
-        if record is not None and _app_of(record) == app and (restored_to is not None or record["seq"] == number):
+        record = _record_of(app, commit)
+        if record is not None and (restored_to is not None or record["seq"] == number):
             return LoggedCommit(version, {**record, "seq": number}, commit.get("operationMetrics") or {})
     kept = _kept_copy(location, app)
     if restored_to is None and kept is not None and kept.record["seq"] == number:
@@ -189,6 +192,19 @@ def _app_of(record: Mapping[str, Any]) -> str:
     return str(record.get("app", app_id(record["lineage"], record["table"])))
 
 
+def _newest(location: TableLocation, table: DeltaTable) -> Mapping[str, Any] | None:
+    """The newest commit, nearly always ours: its record is of Delta's number then. Not by ``history``, which holds
+    Python's lock while it waits for the store: tables would be read one after the other. None when its file is not
+    to be had."""
+    version = table.version()
+    try:
+        content = location.file_system().cat_file(f"{location.url}/_delta_log/{version:020}.json")
+    except OSError:  # cleaned away behind a checkpoint, or a store that deltalake reaches and fsspec does not
+        return None
+    lines = (line for line in content.splitlines() if b'"commitInfo"' in line[:20])
+    return next(({**json.loads(line)["commitInfo"], "version": version} for line in lines), None)
+
+
 def _walk_back(table: DeltaTable) -> Iterator[Mapping[str, Any]]:
     """The table's commits, newest first, as far back as the log goes."""
     passed = 0
@@ -200,13 +216,14 @@ def _walk_back(table: DeltaTable) -> Iterator[Mapping[str, Any]]:
         passed = len(commits)
 
 
-def _record_in(commit: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _record_of(app: str, commit: Mapping[str, Any]) -> Mapping[str, Any] | None:
     written = commit.get("userMetadata")
     try:
         record = json.loads(written) if isinstance(written, str) else None
     except ValueError:
         return None
-    return record if isinstance(record, dict) and record.get("flowctl") == 1 else None
+    ours = isinstance(record, dict) and record.get("flowctl") == 1 and _app_of(record) == app
+    return record if ours else None
 
 
 def keep_copy(location: TableLocation, app: str, commit: LoggedCommit) -> None:
