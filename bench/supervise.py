@@ -23,8 +23,6 @@ _POLL_SECONDS = 0.2
 _FIRST_POLL_SECONDS = 0.05
 _LINGER_SECONDS = 30
 _PR_SET_CHILD_SUBREAPER = 36
-#: pip compiles what it installs. flowctl runs from a clone here, and must not be compiled anew at each start.
-_NOT_PASSED_ON = ("PYTHONDONTWRITEBYTECODE",)
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -34,12 +32,14 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     before = _servers(request["services"])
     environment = {**os.environ, **request["env"]}
+    # pip compiles what it installs. flowctl runs from a clone here, and must not be compiled anew at each start.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with Path(request["output"]).open("wb") as output:
         began = time.monotonic()
         process = subprocess.Popen(
             request["argv"],
             cwd=request["cwd"],
-            env={name: value for name, value in environment.items() if name not in _NOT_PASSED_ON},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

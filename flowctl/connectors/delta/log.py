@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.replay import commit_actions
 from flowctl.connectors.delta.types import columns_of
 from flowctl.errors import TableError, TransientError
 from flowctl.model.commit import Commit, RowCounts, commit_from_record
@@ -32,8 +33,8 @@ _MARKS = {
     "delta.identity.start": "identityColumns",
     "delta.invariants": "columnInvariants",
 }
-#: How many commits to look through at a time: the newest is nearly always ours.
-_WINDOWS = (1, 50, None)
+#: How many commits to look through at a time.
+_WINDOWS = (50, None)
 
 
 def app_id(lineage: str, table: str) -> str:
@@ -198,11 +199,10 @@ def _newest(location: TableLocation, table: DeltaTable) -> Mapping[str, Any] | N
     to be had."""
     version = table.version()
     try:
-        content = location.file_system().cat_file(f"{location.url}/_delta_log/{version:020}.json")
+        actions = commit_actions(location, version)
     except OSError:  # cleaned away behind a checkpoint, or a store that deltalake reaches and fsspec does not
         return None
-    lines = (line for line in content.splitlines() if b'"commitInfo"' in line[:20])
-    return next(({**json.loads(line)["commitInfo"], "version": version} for line in lines), None)
+    return next(({**action["commitInfo"], "version": version} for action in actions if "commitInfo" in action), None)
 
 
 def _walk_back(table: DeltaTable) -> Iterator[Mapping[str, Any]]:

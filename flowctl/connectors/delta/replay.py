@@ -46,7 +46,7 @@ def replayed(location: TableLocation, version: int) -> LogSnapshot:
         name = f"{number:020}.json"
         if name not in names:
             raise TableError(f"{location.url}: version {number} is missing in its log", hint="Repair or move it")
-        state.take(json.loads(line) for line in system.cat_file(f"{folder}/{name}").splitlines() if line.strip())
+        state.take(_from_json(system, f"{folder}/{name}"))
     return state.snapshot(version)
 
 
@@ -57,7 +57,12 @@ def commits_after(location: TableLocation, version: int) -> Iterator[Action]:
     names = sorted(str(path).rpartition("/")[2] for path in system.ls(folder, detail=False))
     for name in names:
         if (found := _COMMIT.match(name)) and int(found[1]) > version:
-            yield from (json.loads(line) for line in system.cat_file(f"{folder}/{name}").splitlines() if line.strip())
+            yield from _from_json(system, f"{folder}/{name}")
+
+
+def commit_actions(location: TableLocation, version: int) -> Iterator[Action]:
+    """The actions of one commit; OSError when its file is not to be had."""
+    return _from_json(location.file_system(), f"{location.url}/_delta_log/{version:020}.json")
 
 
 class _State:
@@ -98,6 +103,10 @@ def _newest_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[st
         return -1, []
     newest = max(whole)
     return newest[0], whole[newest]
+
+
+def _from_json(system: AbstractFileSystem, path: str) -> Iterator[Action]:
+    return (json.loads(line) for line in system.cat_file(path).splitlines() if line.strip())
 
 
 def _from_parquet(system: AbstractFileSystem, path: str) -> Iterator[Action]:

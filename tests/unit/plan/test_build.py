@@ -21,6 +21,7 @@ from tests.unit.plan.worlds import (
     NEW,
     OLD,
     ORDERS,
+    REFRESH,
     at,
     committed,
     cursor,
@@ -38,8 +39,6 @@ from tests.unit.plan.worlds import (
     unchanged_target,
     world,
 )  # fmt: skip
-
-REFRESH = Request(full_refresh=("orders",))
 
 
 def test_first_run_creates_and_reads_from_the_beginning():

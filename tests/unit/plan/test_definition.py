@@ -3,20 +3,7 @@
 from __future__ import annotations
 
 from flowctl.model.position import NoPosition
-from flowctl.observe.observation import Request
-from tests.unit.plan.worlds import (
-    NEW,
-    OLD,
-    head,
-    observed,
-    recorded,
-    source,
-    step,
-    table,
-    unchanged_target,
-)
-
-REFRESH = Request(full_refresh=("orders",))
+from tests.unit.plan.worlds import NEW, OLD, REFRESH, head, observed, recorded, source, step, table, unchanged_target
 
 
 def test_a_changed_definition_stops_and_names_both_ways_on():

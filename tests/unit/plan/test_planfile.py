@@ -8,19 +8,7 @@ import pytest
 
 from flowctl.errors import StalePlan, UsageError
 from flowctl.plan.planfile import check_fresh, load, save
-from tests.unit.plan.worlds import (
-    NEW,
-    OLD,
-    committed,
-    flow,
-    head,
-    observed,
-    plan,
-    recorded,
-    table,
-    target,
-    world,
-)
+from tests.unit.plan.worlds import NEW, OLD, committed, flow, head, observed, plan, recorded, table, target, world
 
 THERE = target()
 

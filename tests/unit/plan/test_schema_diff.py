@@ -19,6 +19,7 @@ from tests.unit.plan.worlds import (
     NEW,
     OLD,
     ORDERS,
+    REFRESH,
     UPDATED_AT,
     committed,
     head,
@@ -31,7 +32,6 @@ from tests.unit.plan.worlds import (
 )  # fmt: skip
 
 VAT = Column("vat", types.INT32)
-ONLY = Request(full_refresh=("orders",))
 
 
 def differing(now=ORDERS, *, there=None, before=ORDERS, left=None, request=None, **keys):
@@ -117,7 +117,7 @@ def test_other_type_fails_by_default():
 
 @pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
 def test_a_full_refresh_may_give_a_column_any_type_and_says_that_it_is_destructive(mode):
-    made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT), mode=mode, request=ONLY)
+    made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT), mode=mode, request=REFRESH)
     assert made.action == "change"
     (change,) = made.schema
     assert (change.action, change.change_class, change.policy) == ("retype", "destructive", "--full-refresh")
@@ -125,7 +125,7 @@ def test_a_full_refresh_may_give_a_column_any_type_and_says_that_it_is_destructi
 
 
 def test_a_full_refresh_of_a_history_keeps_it_and_with_it_the_types():
-    made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT), mode="scd2", request=ONLY)
+    made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT), mode="scd2", request=REFRESH)
     assert made.action == "stop"
 
 

@@ -96,6 +96,7 @@ def cursor(text: str) -> CursorPosition:
 
 
 EVERYTHING = Request()
+REFRESH = Request(full_refresh=("orders",))
 #: How far the last run came, and how far the source has come since.
 OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
 
