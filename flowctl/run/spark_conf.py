@@ -20,11 +20,16 @@ Size = Literal["small", "medium", "large"]
 _HERE = Path(__file__).parent
 _MIB = 1024 * 1024
 
-#: What makes values exact and schemas deliberate. The same in every session, and not the user's to change.
+#: What makes values exact, schemas deliberate, and SQL text mean what it says: names and literal bounds of keys stand
+#: in statements, where `${…}` would read a setting or an environment variable, and a backslash would be two. The same
+#: in every session, and not the user's to change.
 INVARIANTS: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.storeAssignmentPolicy": "STRICT",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
 }
 

@@ -78,8 +78,10 @@ def read_back(location: TableLocation, app: str, record: Mapping[str, Any]) -> L
 @contextmanager
 def _settings(spark: SparkSession, app: str, record: Mapping[str, Any]) -> Iterator[None]:
     """Session settings rather than writer options: MERGE takes no options. Cleared at once, so that DDL in the same
-    session does not run under the number."""
-    wanted = {_APP: app, _NUMBER: str(record["seq"]), _RECORD: json.dumps(record), _OVERWRITE: "static"}
+    session does not run under the number. Spark fills in `${…}` when a setting is read, and a position may be a text
+    that holds it: JSON has another way to write the sign."""
+    text = json.dumps(record).replace("$", "\\u0024")
+    wanted = {_APP: app, _NUMBER: str(record["seq"]), _RECORD: text, _OVERWRITE: "static"}
     for name, value in wanted.items():
         spark.conf.set(name, value)
     try:
