@@ -120,10 +120,12 @@ class Head:
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """One pass over a relation: these columns (source names, with the types to deliver), this interval (None: all)."""
+    """One pass over a relation: these columns (source names, with the types to deliver), this interval (None: all).
+    ``above``: without the rows at its lower bound."""
 
     columns: tuple[Column, ...]
     interval: Interval | None = None
+    above: bool = False
 
 
 class Source(Protocol):

@@ -18,7 +18,8 @@ class Interval:
     For cursors the bounds that the read itself uses stand in ``read_from`` and ``read_to``: ``read_from`` is
     inclusive (ties of the last row may still arrive, and ``lag`` re-reads), ``read_to`` is inclusive for append and
     None for merge and scd2, which read everything above in one snapshot: an upper bound would starve rows that
-    change faster than plan and read. ``include_null`` reads rows whose cursor is null too (``cursor.nulls: always``).
+    change faster than plan and read. Of the rows at ``read_from`` append leaves out those that the lower position says
+    it has written. ``include_null`` reads rows whose cursor is null too (``cursor.nulls: always``).
     ``lag_seconds`` is only for people.
     """
 
@@ -29,15 +30,6 @@ class Interval:
     read_to: TypedValue | None = None
     include_null: bool = False
     lag_seconds: float = 0.0
-
-    @property
-    def skip_hashes(self) -> frozenset[str] | None:
-        """Hashes of the rows at the lower bound that append has already written; None: all of them."""
-        match self.lower:
-            case position.CursorPosition(_, ties):
-                return frozenset(ties) if ties is not None else None
-            case _:
-                return frozenset()
 
 
 def to_json(interval: Interval) -> dict[str, Any]:

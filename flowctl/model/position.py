@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from flowctl.model import value
+from flowctl.model import types, value
+from flowctl.model.table_info import Column
 from flowctl.model.value import TypedValue
 
 
@@ -16,13 +17,33 @@ class NoPosition:
 
 
 @dataclass(frozen=True)
+class Ties:
+    """The rows at a cursor position that append has written: such rows may still arrive.
+
+    ``counts`` says how many there are of each row hash (hex sha256, sorted); None: any number, from a flowctl that did
+    not count. ``columns`` are those that the hashes are over (name, type and ``as_text`` only); None: that same flowctl
+    did not record them. ``may_be_gone``: somebody has accepted another definition since, under which the source need
+    not hold these rows any more.
+    """
+
+    counts: tuple[tuple[str, int | None], ...]
+    columns: tuple[Column, ...] | None = None
+    may_be_gone: bool = False
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows that is; None when nobody has counted."""
+        numbers = [number for _, number in self.counts if number is not None]
+        return sum(numbers) if len(numbers) == len(self.counts) else None
+
+
+@dataclass(frozen=True)
 class CursorPosition:
-    """Everything with a cursor up to ``at`` was consumed. ``tie_hashes`` are the row hashes (hex sha256, sorted) of
-    the rows whose cursor equals ``at`` that append has written: such rows may still arrive. None: nobody knows which,
-    as after `flowctl state set`; append then takes all of them for written."""
+    """Everything with a cursor up to ``at`` was consumed. ``ties`` are the rows at ``at`` that append has written.
+    None: nobody knows which, as after `flowctl state set`; append then takes all of them for written."""
 
     at: TypedValue
-    tie_hashes: tuple[str, ...] | None = None
+    ties: Ties | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +85,7 @@ def to_json(position: Position) -> dict[str, Any]:
         case NoPosition():
             return {"kind": "none"}
         case CursorPosition(at, ties):
-            return {"kind": "cursor", **at.to_json(), **({"tie_hashes": list(ties)} if ties is not None else {})}
+            return {"kind": "cursor", **at.to_json(), **(_ties_to_json(ties) if ties is not None else {})}
         case FilesPosition(files):
             return {"kind": "files", "files": [[stamp.path, stamp.size, stamp.tag] for stamp in files]}
         case VersionPosition(version):
@@ -81,8 +102,7 @@ def from_json(document: Mapping[str, Any]) -> Position:
         case "none":
             return NoPosition()
         case "cursor":
-            ties = document.get("tie_hashes")
-            return CursorPosition(value.from_json(document), tuple(ties) if ties is not None else None)
+            return CursorPosition(value.from_json(document), _ties_from_json(document))
         case "files":
             return FilesPosition(tuple(FileStamp(*entry) for entry in document["files"]))
         case "version":
@@ -91,6 +111,27 @@ def from_json(document: Mapping[str, Any]) -> Position:
             return UpstreamPosition(tuple(sorted(document["sequences"].items())))
         case kind:
             raise ValueError(f"unknown position kind {kind!r}; a newer flowctl wrote it")
+
+
+def _ties_to_json(ties: Ties) -> dict[str, Any]:
+    """``tie_hashes`` is the form without columns and counts, as older flowctls wrote it."""
+    gone = {"ties_may_be_gone": True} if ties.may_be_gone else {}
+    if ties.columns is None:
+        return {"tie_hashes": [row_hash for row_hash, _ in ties.counts], **gone}
+    columns = [[column.name, str(column.type), *(["text"] if column.as_text else [])] for column in ties.columns]
+    return {"ties": {"columns": columns, "rows": dict(ties.counts)}, **gone}
+
+
+def _ties_from_json(document: Mapping[str, Any]) -> Ties | None:
+    gone = document.get("ties_may_be_gone", False)
+    match document:
+        case {"ties": {"columns": columns, "rows": counts}}:
+            read = (Column(name, types.parse(kind), as_text=bool(more)) for name, kind, *more in columns)
+            return Ties(tuple(sorted(counts.items())), tuple(read), gone)
+        case {"tie_hashes": hashes} if hashes is not None:
+            return Ties(tuple((row_hash, None) for row_hash in sorted(hashes)), may_be_gone=gone)
+        case _:
+            return None
 
 
 def describe(position: Position | None) -> str:

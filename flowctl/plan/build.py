@@ -27,6 +27,7 @@ from flowctl.plan.intervals import Finding, Idle, Refused, Work
 from flowctl.plan.projection import read_columns
 from flowctl.plan.shape import known_columns, refusal, shaped
 from flowctl.plan.stops import first_stop
+from flowctl.plan.ties import with_columns
 from flowctl.resolve.resolve import Resolved
 from flowctl.spec.names import pattern_ids
 from flowctl.spec.spec import Spec, TableSpec
@@ -159,7 +160,10 @@ def _recover(step: Step, case: Case, intent: Intent, now: str) -> Step:
         )
     if refused := intervals.same_again(intent.interval, case.observed.head):
         return _stopped(step, case, _as_stop(refused))  # a full refresh: what is there now may be less than it was
-    step = _with_columns(step, case)
+    interval = _with_written_rows(case, intent.interval)
+    if isinstance(interval, Refused):
+        return _stopped(step, case, _as_stop(interval))
+    step = _with_columns(replace(step, interval=interval), case)
     if stop := refusal(step.schema or ()) or engine.refusal(case, step):
         return _stopped(step, case, stop)
     due = checks.deletes_due(case.table, case.state.deletes_checked_at, now) and step.target_exists
@@ -170,6 +174,14 @@ def _recover(step: Step, case: Case, intent: Intent, now: str) -> Step:
         check_deletes=due,
         write_full=case.table.mode == "truncate" or intent.replaces,
     )
+
+
+def _with_written_rows(case: Case, interval: Interval) -> Interval | Refused:
+    source = case.observed.source
+    if source is None:
+        return interval
+    lower = with_columns(interval.lower, case.state.schema, case.table, source)
+    return intervals.with_written_rows(replace(interval, lower=lower), case.table, source, case.spec_path)
 
 
 def _has_landed(case: Case, intent: Intent) -> bool:
@@ -230,7 +242,8 @@ def _finding(case: Case) -> Finding:
         return intervals.find_upstream(case.sequences, recorded)
     source, head = case.observed.source, case.observed.head
     assert source is not None and head is not None, "stops has dealt with what was not observed"
-    return intervals.find(case.table, source, head, recorded, case.observed.positions)
+    recorded = with_columns(recorded, case.state.schema, case.table, source)
+    return intervals.find(case.table, source, head, recorded, case.observed.positions, case.spec_path)
 
 
 def _only_deletes(case: Case, upper: Position) -> Interval:

@@ -11,13 +11,22 @@ from typing import Any, assert_never
 
 from flowctl.connectors.base import Head
 from flowctl.model.interval import Interval
-from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoPosition, Position, UpstreamPosition
+from flowctl.model.position import (
+    CursorPosition,
+    FilesPosition,
+    FileStamp,
+    NoPosition,
+    Position,
+    Ties,
+    UpstreamPosition,
+)
 from flowctl.model.step import Mode
 from flowctl.model.table_info import TableInfo
 from flowctl.model.types import DATE, short
 from flowctl.model.value import TypedValue
 from flowctl.observe.bounds import before, read_from, retyped
 from flowctl.observe.world import PositionKind
+from flowctl.plan.ties import as_of_now, next_steps
 from flowctl.spec.spec import Cursor, TableSpec
 
 #: A cursor this far beyond the source's clock is a mistake; it would freeze the table until that time has come.
@@ -57,11 +66,18 @@ class Refused:
 Finding = Work | Idle | Refused
 
 
-def find(table: TableSpec, info: TableInfo, head: Head, recorded: Position | None, positions: PositionKind) -> Finding:
+def find(
+    table: TableSpec,
+    info: TableInfo,
+    head: Head,
+    recorded: Position | None,
+    positions: PositionKind,
+    spec_path: str = "SPEC",
+) -> Finding:
     """The interval of a table with a source of its own. ``recorded`` is where state says it stands; None reads from
-    the beginning."""
+    the beginning. ``spec_path`` is for the commands in hints."""
     if table.cursor is not None:
-        return _cursor(table, table.cursor, info, head, recorded)
+        return _cursor(table, table.cursor, info, head, recorded, spec_path)
     if positions == "files" and isinstance(head.position, FilesPosition | None):
         return _files(table.mode, head.position or FilesPosition(()), recorded)
     return Work(Interval(None, NoPosition()), "always reads in full")
@@ -78,6 +94,20 @@ def find_upstream(sequences: Mapping[str, int], recorded: Position | None) -> Fi
     moved = sorted(table_id for table_id, seq in sequences.items() if known.get(table_id) != seq)
     reason = "never ran" if recorded is None else f"{', '.join(moved)} changed"
     return Work(Interval(recorded, upper), reason)
+
+
+def with_written_rows(interval: Interval, table: TableSpec, info: TableInfo, spec_path: str) -> Interval | Refused:
+    """The interval with the columns, as the source has them now, that tell which rows at its lower bound append has
+    written; or why they no longer do."""
+    match interval.lower:
+        case CursorPosition(at, Ties() as ties) if table.mode == "append":
+            found = as_of_now(ties, table, info)
+            if isinstance(found, Ties):
+                return replace(interval, lower=CursorPosition(at, found))
+            reason = f'rows at "{interval.cursor_column}" {at.text()} that are new cannot be told from written ones'
+            return Refused("written rows", f"{reason}: {found}", next_steps(table.id, at, spec_path))
+        case _:
+            return interval
 
 
 def same_again(interval: Interval, head: Head | None) -> Refused | None:
@@ -97,7 +127,9 @@ def same_again(interval: Interval, head: Head | None) -> Refused | None:
     )
 
 
-def _cursor(table: TableSpec, cursor: Cursor, info: TableInfo, head: Head, recorded: Position | None) -> Finding:
+def _cursor(
+    table: TableSpec, cursor: Cursor, info: TableInfo, head: Head, recorded: Position | None, spec_path: str
+) -> Finding:
     column = info.column(cursor.column)
     if column is None:
         return Refused(
@@ -121,11 +153,15 @@ def _cursor(table: TableSpec, cursor: Cursor, info: TableInfo, head: Head, recor
         return Refused(
             "cursor", f'"{cursor.column}" is {short(column.type)}: {error}', f"Correct {path} or the column", path
         )
-    since = CursorPosition(lower, _ties(recorded)) if lower is not None else None
+    since = CursorPosition(lower, recorded.ties) if isinstance(recorded, CursorPosition) and lower is not None else None
     bounds = _Bounds(table.mode, cursor, since, start, head.has_null_cursor and cursor.nulls == "always")
     if not isinstance(head.position, CursorPosition):
         return _no_head(bounds)
-    return _unusable(cursor, head.position.at, head.clock) or _between(bounds, head.position.at)
+    found = _unusable(cursor, head.position.at, head.clock) or _between(bounds, head.position.at)
+    if isinstance(found, Work):
+        interval = with_written_rows(found.interval, table, info, spec_path)
+        return interval if isinstance(interval, Refused) else replace(found, interval=interval)
+    return found
 
 
 @dataclass(frozen=True)
@@ -277,10 +313,6 @@ def _stamps(position: Position | None) -> set[FileStamp]:
 
 def _path(stamp: FileStamp) -> str:
     return stamp.path
-
-
-def _ties(recorded: Position | None) -> tuple[str, ...] | None:
-    return recorded.tie_hashes if isinstance(recorded, CursorPosition) else None
 
 
 def _some(names: Iterable[Any]) -> str:

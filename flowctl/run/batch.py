@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
 from flowctl.model import types
-from flowctl.model.interval import Interval
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.step import Step
-from flowctl.model.table_info import Column
 from flowctl.run.checks import REASON_COLUMN
 from flowctl.run.spark_types import named
 from flowctl.spec.spec import DetectFlag, TableSpec
@@ -75,18 +73,6 @@ def one_per_key(frame: DataFrame, step: Step) -> DataFrame:
 
 def without_order(frame: DataFrame) -> DataFrame:
     return frame.drop(_ORDER, _TIE)
-
-
-def without_seen(rows: DataFrame, interval: Interval, columns: Sequence[Column]) -> DataFrame:
-    """For append: leaves out the rows at the lower bound that an earlier run has written."""
-    from pyspark.sql import functions as f
-
-    hashes = interval.skip_hashes
-    if hashes == frozenset() or interval.read_from is None or interval.cursor_column is None:
-        return rows
-    bound = f.lit(interval.read_from.text()).cast(types.spark_ddl(interval.read_from.type))
-    seen = f.expr(row_hash_sql(columns)).isin(sorted(hashes)) if hashes is not None else f.lit(True)
-    return rows.where(~(f.coalesce(named(interval.cursor_column) == bound, f.lit(False)) & seen))
 
 
 def _operation(step: Step, table: TableSpec) -> SparkColumn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from flowctl.connectors.base import (
@@ -23,10 +23,7 @@ from flowctl.connectors.base import (
     Source,
 )
 from flowctl.connectors.buffered import put
-from flowctl.model.interval import Interval
-from flowctl.model.step import Step
 from flowctl.model.table_info import TableInfo
-from flowctl.run import batch
 from flowctl.run.spark_types import named
 from flowctl.spec.spec import ReadHints, SqlSource
 from flowctl.sql.dialects import schema_ddl
@@ -76,14 +73,6 @@ def rows_of(spark: SparkSession, snapshot: Snapshot, request: ReadRequest, scrat
     folder = scratch.folder("few")
     put(folder, few)
     return Rows(_landed(spark, folder, request, few.num_rows), few.num_rows)
-
-
-def interval_rows(spark: SparkSession, snapshot: Snapshot, step: Step, interval: Interval, scratch: Scratch) -> Rows:
-    """What a step reads; append without the rows at its lower bound that it has appended before."""
-    rows = rows_of(spark, snapshot, ReadRequest(step.source_columns, interval), scratch)
-    if step.mode != "append":
-        return rows
-    return replace(rows, frame=batch.without_seen(rows.frame, interval, step.source_columns))
 
 
 @dataclass

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flowctl import crashpoints
 from flowctl.errors import AbortRun, FlowctlError, StalePlan, StoppedByPolicy, TableError
@@ -102,7 +102,7 @@ def _give_up(todo: Sequence[Step], document: StateDocument, run: RunContext, wri
 def _intent(step: Step, document: StateDocument, run: RunContext) -> Intent:
     pending = document.table(step.id).intent
     if step.action == "recover" and pending is not None:
-        return pending
+        return replace(pending, interval=step.interval or pending.interval)
     if step.interval is None:
         raise AbortRun(f"{step.id}: the plan has no interval", hint="Plan again")
     return Intent(

@@ -19,7 +19,7 @@ from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.run import batch, checks, counting, deletes
 from flowctl.run.checks import REASON_COLUMN, Observed
-from flowctl.run.reading import interval_rows
+from flowctl.run.reading import Rows
 from flowctl.run.spark_types import named
 from flowctl.spec.spec import DetectMissingKeys, TableSpec
 
@@ -49,10 +49,12 @@ class StagedBatch:
 
 @dataclass(frozen=True)
 class Staging:
-    """What staging one table needs. ``target_object`` is where the live rows are for deletes and guards."""
+    """What staging one table needs. ``read`` are the interval's rows, ``snapshot`` is where they are from;
+    ``target_object`` is where the live rows are for deletes and guards."""
 
     spark: SparkSession
     snapshot: Snapshot
+    read: Rows
     step: Step
     table: TableSpec
     intent: Intent
@@ -64,7 +66,7 @@ class Staging:
 def stage(work: Staging) -> StagedBatch:
     """Writes, counts and checks; raises :class:`TableError` when the table must stop before its commit."""
     folder = _folder(work, "rows")
-    read = interval_rows(work.spark, work.snapshot, work.step, work.intent.interval, work.scratch)
+    read = work.read
     rows = staged = buffered_in(folder, _shaped(work, read.frame), few=read.are_few)
     if _is_keyed(work) and work.table.dedupe == "fail":
         _refuse_duplicates(work, rows.where(named(REASON_COLUMN).isNull()))

@@ -31,27 +31,25 @@ from flowctl.connectors.base import (
 from flowctl.errors import StateConflict, TableError
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
-from flowctl.model.position import CursorPosition, Position
+from flowctl.model.position import Position
 from flowctl.model.step import Step
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.observe.relations import relation
 from flowctl.run import batch, checks, events
+from flowctl.run.appending import read_interval
 from flowctl.run.late_schema import completed
 from flowctl.run.quarantine import quarantine_frame, quarantine_object
-from flowctl.run.reading import Rows, SqlSnapshot, interval_rows, open_snapshot, rows_of
+from flowctl.run.reading import Rows, SqlSnapshot, open_snapshot
 from flowctl.run.sizing import batch_rows
 from flowctl.run.spark_types import columns_of, named, same_types
 from flowctl.run.stage import Staging, stage
 from flowctl.spec.spec import Spec, SqlSource, TableSpec
-from flowctl.sql.row_hash import row_hash_sql
 from flowctl.state.blobs import open_store
 from flowctl.state.lease import Lease
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Rows at the upper bound whose hashes append keeps; more need ``cursor.delay``.
-MOST_TIES = 10_000
 #: Seconds of lease that must be left when a commit begins.
 COMMIT_MARGIN = 1.0
 
@@ -158,17 +156,18 @@ def _write(
 ) -> tuple[Commit, tuple[str, ...]]:
     step, intent = attempt.step, attempt.intent
     table = run.tables[step.id]
-    position = _position(spark, snapshot, step, intent.interval, run.scratch(step.id))
-    job = _job(run, step, intent, object, position)
-    if step.via == "direct":
-        run.listener(events.PhaseEntered(step.id, "reading"))
-        rows = _direct_rows(spark, snapshot, step, table, intent.interval, run.scratch(step.id))
+    is_direct = step.via == "direct"
+    run.listener(events.PhaseEntered(step.id, "reading" if is_direct else "staging"))
+    if not is_direct:
+        threading.Thread(target=_import_for_commits, name="imports").start()
+    read = read_interval(spark, snapshot, step, intent.interval, run.scratch(step.id), run.spec.path)
+    job = _job(run, step, intent, object, read.position)
+    if is_direct:
+        rows = _direct_rows(read.rows, snapshot, step, table, intent.interval)
         attempt.writing = True
         job = _confirming(replace(job, few=rows.are_few), snapshot, intent.interval)
         return target.write(spark, rows.frame, job), ()
-    run.listener(events.PhaseEntered(step.id, "staging"))
-    threading.Thread(target=_import_for_commits, name="imports").start()
-    staged = stage(Staging(spark, snapshot, step, table, intent, target, object, run.scratch(step.id)))
+    staged = stage(Staging(spark, snapshot, read.rows, step, table, intent, target, object, run.scratch(step.id)))
     crashpoints.reached("after_stage", step.id)
     _confirm(snapshot, intent.interval)
     _check_stop(run)
@@ -207,12 +206,9 @@ def _confirming(job: WriteJob, snapshot: Snapshot, interval: Interval) -> WriteJ
     return replace(job, before_commit=before_commit)
 
 
-def _direct_rows(
-    spark: SparkSession, snapshot: Snapshot, step: Step, table: TableSpec, interval: Interval, scratch: Scratch
-) -> Rows:
+def _direct_rows(rows: Rows, snapshot: Snapshot, step: Step, table: TableSpec, interval: Interval) -> Rows:
     """Straight from the source: row checks fail the job before its commit, emptiness is asked first."""
     request = ReadRequest(step.source_columns, interval)
-    rows = interval_rows(spark, snapshot, step, interval, scratch)
     frame = batch.projected(rows.frame, step.projection)
     same_types(columns_of(frame.schema), [part.column for part in step.projection])
     if step.write_full and not table.guard.allow_empty and _is_empty(rows, snapshot, request):
@@ -222,25 +218,6 @@ def _direct_rows(
 
 def _is_empty(rows: Rows, snapshot: Snapshot, request: ReadRequest) -> bool:
     return snapshot.is_empty(request) if rows.count is None else not rows.count
-
-
-def _position(spark: SparkSession, snapshot: Snapshot, step: Step, interval: Interval, scratch: Scratch) -> Position:
-    """What the commit records: the planned position, for append with the hashes of the rows at its upper bound."""
-    from pyspark.sql import functions as f
-
-    upper = interval.upper
-    if step.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
-        return upper
-    at_upper = replace(interval, read_from=upper.at, read_to=upper.at, include_null=False)
-    rows = rows_of(spark, snapshot, ReadRequest(step.source_columns, at_upper), scratch)
-    hashes = rows.frame.select(f.expr(row_hash_sql(step.source_columns)).alias("h")).distinct().limit(MOST_TIES + 1)
-    ties = sorted(row["h"] for row in hashes.toLocalIterator())
-    if len(ties) > MOST_TIES:
-        raise TableError(
-            f"more than {MOST_TIES:,} rows share the newest {interval.cursor_column} {upper.at.text()}",
-            hint="Set cursor.delay, so that rows are read when no more can arrive for their time",
-        )
-    return replace(upper, tie_hashes=tuple(ties))
 
 
 def _job(run: RunContext, step: Step, intent: Intent, object: ObjectName, position: Position | None) -> WriteJob:

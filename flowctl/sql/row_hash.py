@@ -24,6 +24,23 @@ def row_hash_sql(columns: Sequence[Column]) -> str:
     return f"sha2(concat_ws(';', {', '.join(parts)}), 256)" if parts else "sha2('', 256)"
 
 
+def hashes_alike(one: DataType, other: DataType) -> bool:
+    """Whether a value that fits both types has the same hash in both: a column may have been made wider."""
+    return one == other or (_family(one) == _family(other) != "")
+
+
+def _family(kind: DataType) -> str:
+    match kind:
+        case types.INT8 | types.INT16 | types.INT32 | types.INT64 | Decimal():
+            return "exact number"
+        case types.FLOAT | types.DOUBLE:
+            return "float"
+        case types.DATE | types.TIMESTAMP_NTZ:
+            return "local time"
+        case _:
+            return ""
+
+
 def _canonical(value: str, kind: DataType, depth: int) -> str:
     """The text of one value, null for null, without a bare ``;``. ``depth`` names the lambda variables of arrays."""
     match kind:

@@ -13,7 +13,7 @@ from typing import Any
 
 from flowctl.errors import StateConflict
 from flowctl.model.commit import Commit, Intent
-from flowctl.model.position import Position
+from flowctl.model.position import CursorPosition, Position
 from flowctl.model.table_info import Column, TableInfo
 
 FORMAT = 1
@@ -146,9 +146,14 @@ def with_position(document: StateDocument, table_id: str, position: Position | N
 
 def with_definition_accepted(document: StateDocument, table_id: str) -> StateDocument:
     """``state set --accept-definition``: whatever the spec says at the next plan is recorded then. A pending intent
-    belongs to the old definition and is given up."""
+    belongs to the old definition and is given up. Under the new one the source need not hold the rows that were written
+    at the position."""
     before = document.table(table_id)
-    return _with_tables(document, {table_id: replace(before, definition={}, given_up=before.intent is not None)})
+    position = before.position
+    if isinstance(position, CursorPosition) and position.ties is not None:
+        position = replace(position, ties=replace(position.ties, may_be_gone=True))
+    changed = replace(before, position=position, definition={}, given_up=before.intent is not None)
+    return _with_tables(document, {table_id: changed})
 
 
 def reset(document: StateDocument, table_id: str) -> StateDocument:

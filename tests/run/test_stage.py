@@ -21,6 +21,7 @@ from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.value import TypedValue
 from flowctl.plan.projection import own_columns, projection
+from flowctl.run.reading import rows_of as rows_of_source
 from flowctl.run.stage import StagedBatch, Staging, stage
 from flowctl.spec.spec import (
     Cursor,
@@ -115,9 +116,11 @@ class Bench:
         frame = self.spark.createDataFrame(rows, "id int, note string, gone boolean, at timestamp")
         interval = step.pop("interval", Interval(None, NoPosition()))
         intent = Intent("intent", 1, interval, {}, "", "run", 1, "2026-02-01T00:00:00.000000Z")
+        snapshot = FrameSnapshot(frame)
         work = Staging(
             self.spark,
-            FrameSnapshot(frame),
+            snapshot,
+            rows_of_source(self.spark, snapshot, ReadRequest(SOURCE, interval), self.buffer),
             replace(planned, **step),
             table,
             intent,

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
-from flowctl.connectors.base import Head, HeadRequest, Relation
+from flowctl.connectors.base import Head, HeadRequest, ReadRequest, Relation
 from flowctl.connectors.postgres.columns import quoted, text_literal
 from flowctl.connectors.postgres.types import ddl
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
-from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.table_info import Column, RowEstimate, TableInfo
 from flowctl.model.types import DataType
@@ -33,12 +32,13 @@ def bare_query(relation: Relation) -> str:
     return (relation.query or "").strip().rstrip(";")
 
 
-def between(interval: Interval | None, info: TableInfo) -> str:
+def between(request: ReadRequest, info: TableInfo) -> str:
     """The interval's rows; empty when it has no cursor."""
+    interval = request.interval
     if interval is None or interval.cursor_column is None:
         return ""
     cursor = _found(info, interval.cursor_column)
-    bounds = [(">=", interval.read_from), ("<=", interval.read_to)]
+    bounds = [(">" if request.above else ">=", interval.read_from), ("<=", interval.read_to)]
     tests = [_bound(cursor, operator, bound) for operator, bound in bounds if bound is not None]
     name = quoted(cursor.name)
     if interval.include_null:

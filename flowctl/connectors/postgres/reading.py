@@ -41,7 +41,7 @@ class PostgresSnapshot:
     _plans: dict[str, Mapping[str, Planned]] = field(default_factory=dict, repr=False, compare=False)
 
     def frame(self, request: ReadRequest) -> DataFrame:
-        condition = between(request.interval, self.info)
+        condition = between(request, self.info)
         parts = self._parts(request, condition, self._cut(condition))
         match self.reader:
             case "jdbc":
@@ -53,7 +53,7 @@ class PostgresSnapshot:
 
     def few(self, request: ReadRequest) -> pa.Table | None:
         """Read in one part, as far as the statistics are right."""
-        condition = between(request.interval, self.info)
+        condition = between(request, self.info)
         if not request.columns or self.hints != ReadHints() or not self._is_small(condition):
             return None
         return few_rows(self.client, self.held, self._parts(request, condition, Cut(["true"])), FEW_BYTES)
@@ -67,7 +67,7 @@ class PostgresSnapshot:
         )
 
     def is_empty(self, request: ReadRequest) -> bool:
-        rows = from_clause(self.relation, between(request.interval, self.info))
+        rows = from_clause(self.relation, between(request, self.info))
         with self.client.connect() as connection:
             self.held.join(connection)
             return connection.execute(f"SELECT FROM {rows} LIMIT 1").fetchone() is None

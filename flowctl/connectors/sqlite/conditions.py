@@ -57,7 +57,7 @@ def between(request: ReadRequest) -> Condition:
     interval = request.interval
     if interval is None or interval.cursor_column is None:
         return Condition()
-    bounds = [(">=", interval.read_from), ("<=", interval.read_to)]
+    bounds = [(">" if request.above else ">=", interval.read_from), ("<=", interval.read_to)]
     given = [(operator, bound) for operator, bound in bounds if bound is not None]
     name = quoted(interval.cursor_column)
     if not given:
@@ -127,7 +127,7 @@ def _bound(column: Column, operator: str, bound: TypedValue) -> tuple[str, tuple
     match column.type:
         case types.TIMESTAMP | types.TIMESTAMP_NTZ:
             values = (_a_day_further(value, operator), order_key(column.type, bound.text()))
-            return f"{name} {operator} ? AND {_order(column)} {operator} ?", values
+            return f"{name} {operator[0]}= ? AND {_order(column)} {operator} ?", values
         case Decimal():
             return f"{_order(column)} {operator} ?", (order_key(column.type, bound.text()),)
         case types.DATE:
@@ -139,7 +139,7 @@ def _bound(column: Column, operator: str, bound: TypedValue) -> tuple[str, tuple
 def _a_day_further(at: Any, operator: str) -> str:
     """Text below (above) every text of a moment not before (not after) ``at``, whatever its offset."""
     day: dt.date = at.date()
-    if operator == ">=":
+    if operator in (">", ">="):
         return "" if day == dt.date.min else (day - dt.timedelta(days=1)).isoformat()
     return "~" if day == dt.date.max else (day + dt.timedelta(days=1)).isoformat() + "~"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,12 +11,16 @@ from hypothesis import strategies as st
 
 from flowctl.connectors.base import Head
 from flowctl.model import types
-from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoPosition, UpstreamPosition
+from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoPosition, Ties, UpstreamPosition
+from flowctl.model.position import from_json as position_from_json
+from flowctl.model.position import to_json as position_to_json
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.model.value import TypedValue
 from flowctl.plan.intervals import Idle, Refused, Work, find, find_upstream
-from flowctl.spec.spec import Cursor
-from tests.unit.plan.worlds import NOW, at, cursor, head, source, table
+from flowctl.plan.ties import with_columns
+from flowctl.spec.spec import ColumnRules, Cursor
+from flowctl.sql.row_hash import hashes_alike
+from tests.unit.plan.worlds import AMOUNT, ID, NOW, ORDERS, UPDATED_AT, at, cursor, head, source, table
 
 OLD, NEW = "2026-11-19T22:10:04Z", "2026-11-20T06:15:33Z"
 HOUR = 3600.0
@@ -39,17 +44,80 @@ def test_lag_reads_again():
     assert (made.lower, made.read_from) == (cursor(OLD), at("2026-11-19T21:10:04Z"))
 
 
+APPEND = table(mode="append", cursor=Cursor("updated_at"))
+WRITTEN = (("aa", 1), ("bb", 2))
+
+
+def appended(ties, columns=ORDERS, spec=APPEND):
+    return find(spec, source(columns), head(cursor(NEW)), CursorPosition(at(OLD), ties), "cursor", "flow.yaml")
+
+
 def test_append_leaves_out_the_rows_at_the_bound_that_it_has_written():
-    since = CursorPosition(at(OLD), ("aa", "bb"))
-    made = find(table(mode="append", cursor=Cursor("updated_at")), source(), head(cursor(NEW)), since, "cursor")
-    assert made.interval.skip_hashes == {"aa", "bb"}
+    assert appended(Ties(WRITTEN, (ID, AMOUNT))).interval.lower.ties == Ties(
+        WRITTEN, (Column("id", types.INT64), AMOUNT)
+    )
 
 
 def test_append_takes_all_rows_at_a_position_that_somebody_has_set_for_written():
-    made = find(table(mode="append", cursor=Cursor("updated_at")), source(), head(cursor(NEW)), cursor(OLD), "cursor")
-    assert made.interval.skip_hashes is None
-    first = find(table(mode="append", cursor=Cursor("updated_at")), source(), head(cursor(NEW)), None, "cursor")
-    assert first.interval.skip_hashes == frozenset()
+    assert appended(None).interval.lower == cursor(OLD)
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        (types.INT32, types.INT64),
+        (types.Decimal(9, 0), types.INT32),
+        (types.Decimal(9, 2), types.Decimal(12, 4)),
+        (types.FLOAT, types.DOUBLE),
+        (types.DATE, types.TIMESTAMP_NTZ),
+        (types.INT64, None),
+        (types.INT64, types.STRING),
+        (types.TIMESTAMP_NTZ, types.TIMESTAMP),
+        (types.DATE, types.TIMESTAMP),
+        (types.DOUBLE, types.Decimal(9, 2)),
+        (types.BOOL, types.INT8),
+    ],
+)
+def test_rows_at_the_position_are_told_apart_by_the_columns_of_then_while_their_hashes_mean_the_same(then, now):
+    columns = (UPDATED_AT, *([Column("n", now)] if now else []))
+    made = appended(Ties(WRITTEN, (UPDATED_AT, Column("n", then))), columns)
+    if now and hashes_alike(then, now):
+        assert isinstance(made, Work) and made.interval.lower.ties.columns == (UPDATED_AT, Column("n", now))
+    else:
+        assert isinstance(made, Refused) and '"n" is ' in made.reason
+        assert f"`flowctl state set flow.yaml orders --position {at(OLD).text()}`" in made.hint
+        assert "--full-refresh orders" in made.hint
+
+
+def test_a_column_read_as_text_since_is_another():
+    spec = replace(APPEND, columns=ColumnRules(types={"amount": "string"}))
+    assert isinstance(appended(Ties(WRITTEN, ORDERS), spec=spec), Refused)
+
+
+@pytest.mark.parametrize(
+    ("schema", "kind"),
+    [(ORDERS, Work), ((), Refused), (ORDERS[1:], Refused), ((*ORDERS, Column("x", types.BOOL)), Refused)],
+)
+def test_hashes_without_columns_are_over_those_recorded_with_them_while_these_are_all_the_same(schema, kind):
+    old = CursorPosition(at(OLD), Ties((("aa", None), ("bb", None))))
+    made = find(APPEND, source(), head(cursor(NEW)), with_columns(old, schema, APPEND, source()), "cursor")
+    assert isinstance(made, kind)
+    if isinstance(made, Work):
+        assert made.interval.lower.ties == Ties(old.ties.counts, tuple(Column(c.name, c.type) for c in ORDERS))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"tie_hashes": ["aa", "bb"]},
+        {"ties": {"columns": [["id", "int64"], ["note", "string", "text"]], "rows": {"aa": 1, "bb": None}}},
+        {"ties": {"columns": [], "rows": {}}, "ties_may_be_gone": True},
+        {},
+    ],
+)
+def test_written_rows_survive_json_in_the_old_form_and_in_the_new(document):
+    document = {"kind": "cursor", "type": "int64", "value": "7", **document}
+    assert position_to_json(position_from_json(document)) == document
 
 
 @pytest.mark.parametrize(

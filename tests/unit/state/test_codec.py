@@ -15,6 +15,7 @@ from flowctl.model.position import (
     FileStamp,
     NoPosition,
     Position,
+    Ties,
     UpstreamPosition,
     VersionPosition,
 )
@@ -39,7 +40,7 @@ def whole_document() -> StateDocument:
         "always_full": NoPosition(),
         "invoices": FilesPosition((FileStamp("invoices/1.csv", 120, "1700000000000000000"),)),
         "daily_revenue": UpstreamPosition((("orders", 1),)),
-        "events": CursorPosition(TypedValue(types.INT64, 7), ("0a", "0b")),
+        "events": CursorPosition(TypedValue(types.INT64, 7), Ties((("0a", None), ("0b", None)))),
         "copies": VersionPosition(12),
     }
     tables = {table_id: TableState(seq=3, position=position, highest=3) for table_id, position in positions.items()}

@@ -1,0 +1,69 @@
+"""The rows at a cursor position that append has written, and whether the source can still be compared with them.
+
+Rows with the very cursor of the position may arrive later, so the next run reads from it, inclusive, and leaves out
+what it has written: as many rows of each hash as were counted. A hash means something over the columns that it was
+made of and no others; so those are recorded, and read for the rows at the position even if the table no longer takes
+them. Where they cannot be read as they were, nothing tells a new row from a written one, and the table stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from flowctl.model import types
+from flowctl.model.position import CursorPosition, Position, Ties
+from flowctl.model.table_info import Column, TableInfo
+from flowctl.model.value import TypedValue
+from flowctl.plan.projection import read_columns
+from flowctl.spec.spec import TableSpec
+from flowctl.sql.row_hash import hashes_alike
+
+
+def with_columns(
+    recorded: Position | None, schema: Sequence[Column], table: TableSpec, info: TableInfo
+) -> Position | None:
+    """``recorded`` with the columns of its hashes where an older flowctl has not written them down: they were those
+    that ``schema`` holds, which state recorded with the position. Taken for that only if the source still has these
+    very columns; else they stay unknown, and :func:`as_of_now` says so."""
+    match recorded:
+        case CursorPosition(_, Ties(_, None) as ties):
+            now = {(column.name, column.type, column.as_text) for column in read_columns(table, info.columns)}
+            then = {(column.name, column.type, column.as_text) for column in schema}
+            return replace(recorded, ties=replace(ties, columns=tuple(schema))) if schema and then == now else recorded
+        case _:
+            return recorded
+
+
+def as_of_now(ties: Ties, table: TableSpec, info: TableInfo) -> Ties | str:
+    """With the columns as the source has them now; else what is in the way, for people."""
+    if not ties.counts:
+        return replace(ties, columns=ties.columns or ())
+    if ties.columns is None:
+        return "an older flowctl did not record the columns that its row hashes are over, and they have changed since"
+    taken = {column.name: column for column in read_columns(table, info.columns)}
+    found: list[Column] = []
+    for column in ties.columns:
+        now = taken.get(column.name) or info.column(column.name)
+        if now is None:
+            return f'the column "{column.name}" is gone, by which its rows were told apart'
+        if now.as_text != column.as_text or not hashes_alike(column.type, now.type):
+            was, is_now = types.short(column.type), types.short(now.type)
+            return f'the column "{column.name}" is {is_now}, was {was}, so its rows cannot be told apart any more'
+        found.append(Column(now.name, now.type, as_text=now.as_text))
+    return replace(ties, columns=tuple(found))
+
+
+def next_steps(table_id: str, at: TypedValue, spec_path: str) -> str:
+    """What helps when written rows cannot be told from new ones."""
+    return (
+        f"`flowctl state set {spec_path} {table_id} --position {at.text()}` takes all rows there for written; "
+        f"--full-refresh {table_id} reads everything again and replaces the target's content"
+    )
+
+
+def rows_are_gone(column: str, at: TypedValue) -> str:
+    return (
+        f'none of the rows that were appended at "{column}" {at.text()} is in the source any more: '
+        "it was emptied, restored or made anew"
+    )

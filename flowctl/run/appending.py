@@ -1,0 +1,151 @@
+"""What one step reads, and the position that its commit records.
+
+Append reads from its last position, inclusive: rows with that very cursor may have come since. It leaves out as many
+rows of each hash as it has written there, and records with its new position which rows it has written at that one. All
+is of one snapshot, so the rows written and the rows counted are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.base import ReadRequest, Scratch, Snapshot
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model.interval import Interval
+from flowctl.model.position import CursorPosition, Position, Ties
+from flowctl.model.step import Step
+from flowctl.model.table_info import Column
+from flowctl.plan.ties import next_steps, rows_are_gone
+from flowctl.run.reading import Rows, rows_of
+from flowctl.run.spark_types import named
+from flowctl.sql.row_hash import row_hash_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Different rows at the upper bound whose hashes append keeps; more need ``cursor.delay``.
+MOST_TIES = 10_000
+_HASH, _WRITTEN, _NUMBER = "_flowctl_hash", "_flowctl_written", "_flowctl_number"
+#: Rows of a hash that nobody has counted: however many there are, they are written.
+_ANY_NUMBER = 2**31 - 1
+#: In place of the hash of a row that is not written.
+_UNKNOWN = ""
+
+
+@dataclass(frozen=True)
+class IntervalRead:
+    """``rows`` are the interval's, for append without those that are written; ``position`` is what to record."""
+
+    rows: Rows
+    position: Position
+
+
+def read_interval(
+    spark: SparkSession, snapshot: Snapshot, step: Step, interval: Interval, scratch: Scratch, spec_path: str
+) -> IntervalRead:
+    """:class:`StoppedByPolicy` when none of the rows written at the lower bound is in the source any more."""
+    upper = interval.upper
+    if step.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
+        return IntervalRead(rows_of(spark, snapshot, ReadRequest(step.source_columns, interval), scratch), upper)
+    return _Append(spark, snapshot, step, interval, upper, scratch, spec_path).read()
+
+
+@dataclass(frozen=True)
+class _Append:
+    spark: SparkSession
+    snapshot: Snapshot
+    step: Step
+    interval: Interval
+    upper: CursorPosition
+    scratch: Scratch
+    spec_path: str
+
+    def read(self) -> IntervalRead:
+        lower = self.interval.lower
+        if not isinstance(lower, CursorPosition):
+            return IntervalRead(self._rows(self._request(self.interval)), self._position(None))
+        above = self._rows(replace(self._request(self.interval), above=True))
+        if lower.ties is None:
+            is_known = lower.at != self.upper.at  # all that is there now counts as written, whatever it is
+            return IntervalRead(above, self._position(None) if is_known else self.upper)
+        return IntervalRead(self._with_late_rows(above, lower, lower.ties), self._position(lower))
+
+    def _position(self, lower: CursorPosition | None) -> CursorPosition:
+        """With the rows at the upper bound: now, all of them are written. Where the bound has not moved, those that
+        were written and have gone since stay written, and the hashes stay over the columns that they were over."""
+        before = lower.ties if lower is not None and lower.at == self.upper.at else None
+        columns = before.columns if before is not None and before.columns else self.step.source_columns
+        found = _counted(self._at(self.upper, columns).frame, columns)
+        if len(found) > MOST_TIES:
+            raise TableError(
+                f"more than {MOST_TIES:,} rows share the newest {self.interval.cursor_column} {self.upper.at.text()}",
+                hint="Set cursor.delay, so that rows are read when no more can arrive for their time",
+            )
+        for row_hash, number in before.counts if before is not None else ():
+            found[row_hash] = max(found.get(row_hash, 0), 1 if number is None else number)
+        kept = tuple(Column(column.name, column.type, as_text=column.as_text) for column in columns)
+        return replace(self.upper, ties=Ties(tuple(sorted(found.items())), kept))
+
+    def _with_late_rows(self, above: Rows, lower: CursorPosition, written: Ties) -> Rows:
+        """``above`` with the rows at ``lower`` that are more than the written ones."""
+        columns = written.columns or ()
+        known = {row_hash: _ANY_NUMBER if number is None else number for row_hash, number in written.counts}
+        there = self._at(lower, columns)
+        found = _counted(there.frame, columns, known)
+        late = found.pop(_UNKNOWN, 0)
+        if known and not found and not written.may_be_gone:
+            raise StoppedByPolicy(
+                rows_are_gone(str(self.interval.cursor_column), lower.at),
+                hint=next_steps(self.step.id, lower.at, self.spec_path),
+            )
+        late += sum(max(0, number - known[row_hash]) for row_hash, number in found.items())
+        if not late:
+            return above
+        frame = _late(there.frame, columns, known, self.step.source_columns)
+        count = None if above.count is None or there.count is None else above.count + late
+        return Rows(above.frame.unionByName(frame), count)
+
+    def _at(self, position: CursorPosition, columns: Sequence[Column]) -> Rows:
+        """The rows whose cursor is ``position``, with ``columns`` beside those of the step."""
+        taken = {column.name for column in self.step.source_columns}
+        more = tuple(column for column in columns if column.name not in taken)
+        there = replace(self.interval, read_from=position.at, read_to=position.at, include_null=False)
+        return self._rows(ReadRequest((*self.step.source_columns, *more), there))
+
+    def _request(self, interval: Interval) -> ReadRequest:
+        return ReadRequest(self.step.source_columns, interval)
+
+    def _rows(self, request: ReadRequest) -> Rows:
+        return rows_of(self.spark, self.snapshot, request, self.scratch)
+
+
+def _counted(rows: DataFrame, columns: Sequence[Column], known: dict[str, int] | None = None) -> dict[str, int]:
+    """How many rows there are of each hash, of up to one more than :data:`MOST_TIES`; those that are not ``known``
+    are counted together."""
+    from pyspark.sql import functions as f
+
+    hashed = f.expr(row_hash_sql(columns))
+    if known is not None:
+        hashed = f.when(hashed.isin(sorted(known)), hashed).otherwise(_UNKNOWN) if known else f.lit(_UNKNOWN)
+    grouped = rows.select(hashed.alias(_HASH)).groupBy(_HASH).agg(f.count(f.lit(1)).alias(_NUMBER))
+    return {row[_HASH]: row[_NUMBER] for row in grouped.limit(MOST_TIES + 1).toLocalIterator()}
+
+
+def _late(rows: DataFrame, columns: Sequence[Column], known: dict[str, int], wanted: Sequence[Column]) -> DataFrame:
+    """Of the rows of each hash those beyond the known number. Which ones is the same in every try: rows that are equal
+    in ``columns`` may differ in others."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    hashed = rows.withColumn(_HASH, f.expr(row_hash_sql(columns)))
+    if known:
+        written = rows.sparkSession.createDataFrame(sorted(known.items()), f"{_HASH} string, {_WRITTEN} int")
+        hashed = hashed.join(written, _HASH, "left")
+    else:
+        hashed = hashed.withColumn(_WRITTEN, f.lit(0))
+    window = Window.partitionBy(_HASH).orderBy(f.expr(row_hash_sql(wanted)))
+    numbered = hashed.withColumn(_NUMBER, f.row_number().over(window))
+    more = numbered.where(f.col(_NUMBER) > f.coalesce(f.col(_WRITTEN), f.lit(0)))
+    return more.select(*[named(column.name) for column in wanted])
