@@ -72,8 +72,9 @@ class TableInfo:
 
     ``identity`` tells this very table from another of the same name (system identifier and OID, Delta table id,
     file inode): definitions record it. ``system`` tells only the system that it is in, where the identity says more
-    than that. ``version`` is the target's own version where it has one. ``primary_key`` is
-    in key order. ``clock`` is the system's own time. ``extra`` is for the connector that made it and nobody else:
+    than that. ``version`` is the target's own version where it has one. ``created_by`` is the id of the intent that a
+    target was made for, as long as it holds no commit; empty where a table comes with its first commit. ``primary_key``
+    is in key order. ``clock`` is the system's own time. ``extra`` is for the connector that made it and nobody else:
     JSON-safe values only.
     """
 
@@ -86,6 +87,7 @@ class TableInfo:
     clock: dt.datetime | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     system: str = ""
+    created_by: str = ""
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)

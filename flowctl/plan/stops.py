@@ -10,6 +10,7 @@ from flowctl.model import types
 from flowctl.model.commit import Commit
 from flowctl.model.position import CursorPosition, FilesPosition, Position, describe
 from flowctl.model.step import StoppedBy
+from flowctl.model.table_info import TableInfo
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.definition import differences
 from flowctl.plan.projection import is_taken, own_columns
@@ -68,7 +69,7 @@ def _no_source(case: Case) -> Stop | None:
 def _foreign_target(case: Case) -> Stop | None:
     """A target that this flow has not made. A full refresh takes it over, except for scd2: there is no history in it
     to keep."""
-    if case.observed.target is None or case.observed.commit is not None or _known(case):
+    if case.observed.target is None or _is_ours(case, case.observed.target):
         return None
     if case.full_refresh and case.table.mode != "scd2":
         return None
@@ -81,15 +82,16 @@ def _foreign_target(case: Case) -> Stop | None:
 def _target_moved(case: Case) -> Stop | None:
     """The target's own record must be what state says: number, intent, and the very table."""
     state, target, commit = case.state, case.observed.target, case.observed.commit
+    expected = state.target_id or (state.intent.target_id if state.intent else "")
     if case.full_refresh:
         return None
     adopt = case.command("state adopt {spec} {id}")
     ways = f"{adopt} takes number and position from the target; --full-refresh {case.table.id} reads all again"
     if target is None:
-        gone = not state.forgotten and (state.seq > 0 or state.target_id != "")
+        gone = not state.forgotten and expected != ""
         hint = f"Restore it, or --full-refresh {case.table.id} to make it anew"
         return Stop(f"{case.table.target} is gone", hint, "to") if gone else None
-    if state.target_id and target.identity != state.target_id:
+    if expected and target.identity != expected:
         return Stop(f"{case.table.target} is another table than the one this flow has written", ways, "to")
     if _agrees(case, commit):
         return None
@@ -187,10 +189,13 @@ def _own_names_are_taken(case: Case) -> Stop | None:
     return None
 
 
-def _known(case: Case) -> bool:
-    """Whether state knows this target: committed, adopted, or just created by an interrupted run."""
-    state = case.state
-    return state.seq > 0 or state.target_id != "" or state.intent is not None
+def _is_ours(case: Case, target: TableInfo) -> bool:
+    """Whether this flow has written, adopted or made the table. Neither a number nor an intent tells that on its own:
+    one that was given up, or that an interrupted run has left, may be older than somebody else's table."""
+    state, commit, intent = case.state, case.observed.commit, case.state.intent
+    if state.target_id or (commit is not None and commit.target_id):
+        return True
+    return intent is not None and (intent.target_id != "" or target.created_by == intent.id)
 
 
 def _agrees(case: Case, commit: Commit | None) -> bool:

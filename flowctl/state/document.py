@@ -212,7 +212,7 @@ def _with_number(before: TableState, commit: Commit, run_id: str) -> TableState:
         before,
         seq=commit.seq,
         intent_id=commit.intent_id,
-        target_id=commit.target_id,
+        target_id=commit.target_id or before.target_id,  # a void says nothing of a table that is not there
         target_version=commit.version,
         last_run=run_id,
         intent=None if finished else before.intent,

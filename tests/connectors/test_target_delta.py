@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flowctl.connectors.base import OpenContext, Scratch
+from flowctl.connectors.base import CommitLookup, OpenContext, Scratch
 from flowctl.connectors.registry import open as open_connection
 from flowctl.diagnostics import Mark
-from flowctl.errors import StateConflict, StoppedByPolicy, TableError
+from flowctl.errors import StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Connection, Layout
 from flowctl.spec.storage import hadoop_conf
 from tests.connectors.target_matrix import Place, delta
-from tests.connectors.writing import COLUMNS, Row, Writer, gone, upserts
+from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Row, Writer, gone, upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -264,9 +264,34 @@ def test_a_table_that_somebody_made_since_the_plan_is_left_alone(writer: Writer)
     planned = writer.job(1, "append")
     writer.spark.sql(planned.statements[0]).collect()
     writer.place.execute("INSERT INTO {table} (id) VALUES (7)")
-    with pytest.raises(StateConflict, match="was not there when the plan was made"):
+    with pytest.raises(StoppedByPolicy, match="was not made by this flow"):
         writer.place.target.write(writer.spark, writer.frame([row(1)], COLUMNS), planned)
     assert ids(writer) == [7]
+
+
+def test_an_empty_table_that_somebody_made_since_the_plan_is_left_alone(writer: Writer) -> None:
+    planned = writer.job(1, "append")
+    writer.spark.sql(planned.statements[0]).collect()
+    with pytest.raises(StoppedByPolicy, match="was not made by this flow"):
+        writer.place.target.write(writer.spark, writer.frame([row(1)], COLUMNS), planned)
+    assert ids(writer) == []
+
+
+@pytest.mark.parametrize("layout", [Layout(), Layout(cluster_by=("id",))], ids=["plain", "clustered"])
+def test_the_empty_table_of_an_interrupted_try_is_told_from_others(writer: Writer, layout: Layout) -> None:
+    """A plain one is made by flowctl, a clustered one by Spark; both name the intent."""
+
+    def killed() -> None:
+        raise TransientError("killed")
+
+    planned = writer.job(1, "append", statements=create(writer, COLUMNS, layout), layout=layout)
+    with pytest.raises(TransientError, match="killed"):
+        writer.place.target.write(writer.spark, writer.frame([row(1)], COLUMNS), replace(planned, before_commit=killed))
+    lookup = CommitLookup(LINEAGE, TABLE, writer.place.object)
+    info, commit = writer.place.target.described_and_committed([lookup])[TABLE]
+    assert (info.created_by, commit) == (planned.record.intent_id, None)
+    writer.place.target.write(writer.spark, writer.frame([row(1)], COLUMNS), planned)
+    assert ids(writer) == [1]
 
 
 def test_a_table_that_forgets_numbers_is_refused(writer: Writer) -> None:

@@ -13,7 +13,7 @@ from flowctl.connectors.base import Scratch
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
 from flowctl.connectors.postgres.staging import accept, stage_table
-from flowctl.errors import AccessDenied, FlowctlError, StateConflict, TableError, TransientError
+from flowctl.errors import AccessDenied, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
@@ -124,7 +124,7 @@ def test_a_table_that_another_makes_meanwhile_is_left_alone(writer: Writer) -> N
 
     job = writer.job(1, "append")
     frame = writer.frame([ROW], COLUMNS).coalesce(1)
-    with pytest.raises(FlowctlError, match="already exists"):
+    with pytest.raises(StoppedByPolicy, match="was not made by this flow"):
         writer.place.target.write(writer.spark, frame.mapInArrow(making, frame.schema), job)
     assert writer.committed() is None
     assert writer.place.read(["theirs"]) == []

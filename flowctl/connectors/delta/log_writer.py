@@ -25,15 +25,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from flowctl import crashpoints
 from flowctl.connectors.base import WriteJob
 from flowctl.connectors.delta import actions, log, replay, small_files, tables, transaction
+from flowctl.connectors.delta.creation import marker
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.schemas import with_columns
 from flowctl.connectors.engine import demanding_features
 from flowctl.errors import TableError, TransientError
-from flowctl.model.table_info import TableInfo
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame
 
 _TRIES = 10
@@ -68,12 +69,12 @@ class Change:
 
 def prepare(location: TableLocation, job: WriteJob) -> str:
     """Makes the table where there is none; returns its id. Columns are changed by the commit itself."""
-    info = made(location, job)
-    tables.check(location, job, info)
-    return info.identity
+    table = made(location, job)
+    tables.check(location, job, table)
+    return str(table.metadata().id)
 
 
-def made(location: TableLocation, job: WriteJob) -> TableInfo:
+def made(location: TableLocation, job: WriteJob) -> DeltaTable:
     """The table, made empty where there is none. Two who make it at once find the one that came first."""
     if log.open_table(location) is None:
         create(location, job)
@@ -82,12 +83,12 @@ def made(location: TableLocation, job: WriteJob) -> TableInfo:
         raise TransientError(f"{location.url} was removed as it was made")
     info = log.table_info(job.object, table)
     _refuse(location, info.extra["features"], info.extra["properties"])
-    return info
+    return table
 
 
 def create(location: TableLocation, job: WriteJob) -> None:
     """The empty table that the job's CREATE TABLE says, unless somebody is faster."""
-    told = actions.commit_info(None, "CREATE TABLE", {}, {})
+    told = actions.commit_info(marker(job.record.intent_id), "CREATE TABLE", {}, {})
     protocol, metadata = actions.protocol(job), actions.metadata(job, str(uuid.uuid4()))
     if actions.publish(location, 0, [told, protocol, metadata]):
         actions.write_checksum_of_empty(location, protocol, metadata)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import WriteJob
-from flowctl.connectors.delta import log
+from flowctl.connectors.delta import log, transaction
+from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.engine import compiles, interpreted
+from flowctl.connectors.foreign import foreign_target
 from flowctl.errors import StateConflict, StoppedByPolicy, TableError
 from flowctl.model.table_info import Column, TableInfo
 
@@ -27,19 +29,20 @@ def prepare(spark: SparkSession, location: TableLocation, job: WriteJob) -> str:
     A statement that an earlier try has run fails or does nothing now: what counts is that the table has the job's
     columns afterwards. :class:`StateConflict` when the table is not the one that the intent was written for.
     """
-    before = _info(location, job)
+    before = log.open_table(location)
     if before is not None:
         check(location, job, before)
     failure: Exception | None = None
-    with interpreted(spark):
+    with interpreted(spark), transaction.created_for(spark, job.record.intent_id):
         for statement in job.statements:
             try:
                 spark.sql(statement).collect()
             except Exception as error:  # noqa: BLE001 - raised below unless the table is as it should be
                 failure = failure or error
-    after = _info(location, job)
-    if after is not None and (job.replaces_content or not _missing(after, job.columns)):
-        check(location, job, after)
+    table = log.open_table(location)
+    after = log.table_info(job.object, table) if table is not None else None
+    if table is not None and after is not None and (job.replaces_content or not _missing(after, job.columns)):
+        check(location, job, table)
         _read_log(spark, location)
         return after.identity
     if failure is not None:
@@ -59,12 +62,9 @@ def _read_log(spark: SparkSession, location: TableLocation) -> None:
             spark.sql(f"DESCRIBE DETAIL {location.identifier}").collect()
 
 
-def _info(location: TableLocation, job: WriteJob) -> TableInfo | None:
-    table = log.open_table(location)
-    return log.table_info(job.object, table) if table is not None else None
-
-
-def check(location: TableLocation, job: WriteJob, info: TableInfo) -> None:
+def check(location: TableLocation, job: WriteJob, table: DeltaTable) -> None:
+    """The table is the one that the intent means: the one it was written for, or the one that it made."""
+    info = log.table_info(job.object, table)
     if log.RETENTION in info.extra["properties"]:
         raise StoppedByPolicy(
             f"{location.url} has {log.RETENTION}: Delta would forget which numbers were committed",
@@ -76,8 +76,8 @@ def check(location: TableLocation, job: WriteJob, info: TableInfo) -> None:
             f"{location.url} is table {info.identity} now, the plan was made for {expected}",
             hint="It was dropped and made again; plan again",
         )
-    if not expected and info.rows.bytes and not job.replace:
-        raise StateConflict(f"{location.url} was not there when the plan was made, and has data now", hint="Plan again")
+    if not expected and created_by(location, table) != job.record.intent_id:
+        raise foreign_target(job.record, location.url)
 
 
 def _missing(info: TableInfo, columns: Sequence[Column]) -> list[str]:

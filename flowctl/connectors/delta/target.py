@@ -1,8 +1,9 @@
 """Delta as a target: what is there, what was committed, and one commit per number.
 
 **The target's id** is Delta's own table id. It is random, so an intent for a table that does not exist yet has an
-empty ``target_id``: *the table this number will make*. The commit's record carries the real one, read after CREATE,
-and state takes it from there. An intent with an id commits into that very table or not at all.
+empty ``target_id``: *the table this number will make*. Its CREATE names the intent (:mod:`.creation`), so that it is
+told from a table of somebody else. The commit's record carries the real id, read after CREATE, and state takes it from
+there. An intent with an id commits into that very table or not at all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from flowctl.connectors.base import Capabilities, CommitLookup, Scratch, WriteJob
 from flowctl.connectors.delta import history, log, statements, transaction, void
+from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.writers import Numbered, Writer, writer_for, writer_of
@@ -133,7 +135,10 @@ class DeltaTarget:
         table = log.open_table(self._location(lookup.object))
         if table is None:
             return None, None
-        return log.table_info(lookup.object, table), self._newest_in(table, lookup)
+        info, commit = log.table_info(lookup.object, table), self._newest_in(table, lookup)
+        if commit is None:
+            info = replace(info, created_by=created_by(self._location(lookup.object), table))
+        return info, commit
 
     def _newest_in(self, table: DeltaTable, lookup: CommitLookup) -> Commit | None:
         return log.newest_commit(self._location(lookup.object), table, log.app_id(lookup.lineage, lookup.table))

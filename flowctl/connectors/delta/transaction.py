@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl import crashpoints
 from flowctl.connectors.delta import log
+from flowctl.connectors.delta.creation import marker
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.errors import StateConflict, TransientError
@@ -89,6 +90,16 @@ def _settings(spark: SparkSession, app: str, record: Mapping[str, Any]) -> Itera
     finally:
         for name in wanted:
             spark.conf.unset(name)
+
+
+@contextmanager
+def created_for(spark: SparkSession, intent_id: str) -> Iterator[None]:
+    """DDL of this session says which intent it is for (:mod:`flowctl.connectors.delta.creation`)."""
+    spark.conf.set(_RECORD, json.dumps(marker(intent_id)))
+    try:
+        yield
+    finally:
+        spark.conf.unset(_RECORD)
 
 
 @contextmanager

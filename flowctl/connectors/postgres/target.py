@@ -25,6 +25,7 @@ from flowctl.connectors.base import (
 )
 from flowctl.connectors.buffered import NO_MARKER, buffered, put
 from flowctl.connectors.engine import has_jvm
+from flowctl.connectors.foreign import foreign_target
 from flowctl.connectors.postgres import catalog, commits, ddl
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.commits import PostgresTransaction
@@ -175,10 +176,12 @@ class PostgresTarget:
                     return standing
                 if copied is not None and copied.becomes:
                     rows = accept(connection, copied.stage, copied.accepted, "ACCESS EXCLUSIVE")
+                    _refuse_foreign(connection, job)
                     become(connection, copied.stage, job.object)
                     sql_commit.name_target(tx, record_table, _prepared(connection, replace(job, statements=())))
                     counts = RowCounts(read=rows, inserted=rows, updated=0, deleted=0)
                 elif copied is not None:
+                    _refuse_foreign(connection, job)
                     staged = Staged(copied.stage, copied.columns, accept(connection, copied.stage, copied.accepted))
                     sql_commit.name_target(tx, record_table, _prepared(connection, job))
                     for setting in CHANGE_SETTINGS:
@@ -212,6 +215,12 @@ def _is_content(job: WriteJob, staged: Sequence[Column]) -> bool:
     made = ddl.create_statements(job.object, job.columns)
     wanted = [one for one in job.statements if one not in map(ddl.create_schema, job.object.parts[:-1])]
     return job.mode != "scd2" and wanted == made and all(column.name != OP_COLUMN for column in staged)
+
+
+def _refuse_foreign(connection: psycopg.Connection[Any], job: WriteJob) -> None:
+    """Table and number come in one transaction, so what is there before our first one is somebody else's."""
+    if not job.record.target_id and catalog.describe(connection, [job.object])[job.object] is not None:
+        raise foreign_target(job.record, job.object)
 
 
 def _prepared(connection: psycopg.Connection[Any], job: WriteJob) -> Commit:

@@ -27,6 +27,7 @@ from flowctl.connectors.base import (
     Scratch,
     WriteJob,
 )
+from flowctl.connectors.foreign import foreign_target
 from flowctl.connectors.sql_commit import COMMITS, Staged
 from flowctl.connectors.sqlite import ddl
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
@@ -148,6 +149,8 @@ class SqliteTarget:
             if standing is not None:
                 return standing
             if staged is not None:
+                if not job.record.target_id and _has_table(connection, job.object.parts[-1]):
+                    raise foreign_target(job.record, job.object)
                 _run(connection, [*job.statements, *_sidecar(connection, job)])
                 counts = sql_commit.apply_change(tx, job, staged)
             job.before_commit()

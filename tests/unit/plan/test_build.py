@@ -150,8 +150,30 @@ def test_a_begun_number_that_has_landed_is_only_recorded():
 def test_the_first_number_ever_is_finished_though_its_target_was_only_created():
     state = recorded(table(), None, seq=0, intent_id="", definition={}, target_id="", highest=1,
                      intent=intent(table(), Interval(None, NEW, "updated_at"), seq=1, target_id=""))  # fmt: skip
-    made = step(table(), observed(head(NEW), target=target()), state)
+    made = step(table(), observed(head(NEW), target=replace(target(), created_by="i4")), state)
     assert (made.action, made.seq) == ("recover", 1)
+
+
+@pytest.mark.parametrize("created_by", ["", "of another flow"])
+def test_a_table_that_is_there_before_our_first_commit_is_foreign_although_a_number_is_begun(created_by: str) -> None:
+    state = recorded(table(), None, seq=0, intent_id="", definition={}, target_id="", highest=1,
+                     intent=intent(table(), Interval(None, NEW, "updated_at"), seq=1, target_id=""))  # fmt: skip
+    made = step(table(), observed(head(NEW), target=replace(target(), created_by=created_by)), state)
+    assert (made.action, made.stopped_by) == ("stop", "policy")
+    assert "was not made by this flow" in made.reason
+
+
+def test_a_number_given_up_before_there_was_a_table_makes_no_table_ours():
+    state = recorded(table(), None, seq=1, target_id="", definition={}, highest=1)
+    void = committed(1, "i3", target_id="", void=True)
+    made = step(table(), observed(head(NEW), target=target(), commit=void), state)
+    assert made.action == "stop" and "was not made by this flow" in made.reason
+
+
+def test_a_table_that_never_was_is_created_although_its_first_number_was_given_up():
+    state = recorded(table(), None, seq=1, target_id="", definition={"mode": "merge"}, highest=1)
+    made = step(table(), observed(head(NEW), commit=None), replace(state, definition={}, position=OLD))
+    assert made.action == "create"
 
 
 def test_a_begun_full_refresh_replaces_when_it_is_finished():

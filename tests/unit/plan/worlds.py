@@ -141,7 +141,8 @@ def head(position: Position | None = None, rows: int | None = 15204, **keys: Any
 
 
 def committed(seq: int = 3, intent_id: str = "i3", position: Position | None = None, **keys: Any) -> Commit:
-    return Commit(LINEAGE, keys.pop("table", "orders"), seq, intent_id, keys.pop("target_id", "delta-1"), position)
+    table, target_id = keys.pop("table", "orders"), keys.pop("target_id", "delta-1")
+    return Commit(LINEAGE, table, seq, intent_id, target_id, position, **keys)
 
 
 def unchanged_target(position: Position = OLD) -> dict[str, Any]:

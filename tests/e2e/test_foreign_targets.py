@@ -1,0 +1,108 @@
+"""A table that another flow has made is left alone, whatever an interrupted first run of ours has left in state."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.flows import Flow, sqlite_script
+from tests.e2e.orders import MODES
+from tests.e2e.targets import KINDS, Kind, TargetPlace, place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KILLED, STOPPED = -9, 6
+SPEC = """
+version: 1
+flow: {flow}
+state: state
+spark: {{url: sail}}
+connections:
+  src: {{type: sqlite, path: {flow}.db}}
+  dst: {connection}
+tables:
+  orders: {{from: src:orders, to: "dst:{object}", {mode}}}
+"""
+COLUMNS = ["id", "note"]
+ADOPTED = dict.fromkeys(MODES, "2026-01-01 00:00:00") | {"truncate": "full"}
+IN_EVERY_RUN = (("delta", "append"), ("sqlite", "truncate"), ("postgres", "merge"))
+
+
+def write(flow: Flow, name: str, target: TargetPlace, mode: str) -> None:
+    """The flow ``name``, whose source holds one row that names it."""
+    flow.write(SPEC.format(flow=name, connection=target.connection, object=target.object, mode=MODES[mode]))
+    if not (flow.folder / f"{name}.db").exists():
+        sqlite_script(
+            flow.folder / f"{name}.db",
+            "CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT, updated_at TIMESTAMP NOT NULL);"
+            f"INSERT INTO orders VALUES (1, 'of {name}', '2026-01-01 00:00:00')",
+        )
+
+
+def must_stop(flow: Flow) -> None:
+    stopped = flow.apply(expect=STOPPED)
+    assert "exists and was not made by this flow" in stopped.out + stopped.err
+    assert flow.actions() == {"orders": "stop"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        pytest.param(kind, mode, marks=() if (kind, mode) in IN_EVERY_RUN else pytest.mark.full)
+        for kind in KINDS
+        for mode in MODES
+    ],
+)
+def test_a_table_that_came_after_an_interrupted_first_run_is_not_taken_for_ours(
+    kind: Kind, mode: str, tmp_path: Path, postgres_database: str, spark: SparkSession
+) -> None:
+    flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
+    target = place(kind, tmp_path, postgres_database, spark)
+    write(flow, "ours", target, mode)
+    # Delta's table is there, empty, once its commit begins; the others' come with the commit.
+    flow.apply(env={"FLOWCTL_CRASH_AT": "after_intent" if kind == "delta" else "before_commit"}, expect=KILLED)
+    write(flow, "other", target, mode)
+    flow.apply()
+
+    write(flow, "ours", target, mode)
+    must_stop(flow)
+    shutil.rmtree(flow.folder / "state/ours")
+    must_stop(flow)  # also with another state
+    assert target.rows(COLUMNS) == [(1, "of other")]
+
+    flow.run("state", "adopt", "flow.yaml", "orders", "--position", ADOPTED[mode], "--yes", expect=0)
+    write(flow, "other", target, mode)
+    assert flow.actions() == {"orders": "change" if mode in ("truncate", "merge") else "none"}
+
+
+def test_a_delta_table_that_an_interrupted_run_has_made_is_finished_by_us_and_foreign_to_others(
+    tmp_path: Path, postgres_database: str, spark: SparkSession
+) -> None:
+    flow = Flow(tmp_path)
+    target = place("delta", tmp_path, postgres_database, spark)
+    write(flow, "ours", target, "append")
+    flow.apply(env={"FLOWCTL_CRASH_AT": "before_commit"}, expect=KILLED)
+    assert target.rows(COLUMNS) == []
+    write(flow, "other", target, "append")
+    must_stop(flow)
+    write(flow, "ours", target, "append")
+    flow.apply()
+    assert target.rows(COLUMNS) == [(1, "of ours")]
+
+
+def test_a_delta_table_that_another_flow_took_over_is_its_own(
+    tmp_path: Path, postgres_database: str, spark: SparkSession
+) -> None:
+    flow = Flow(tmp_path)
+    target = place("delta", tmp_path, postgres_database, spark)
+    write(flow, "ours", target, "append")
+    flow.apply(env={"FLOWCTL_CRASH_AT": "before_commit"}, expect=KILLED)
+    write(flow, "other", target, "append")
+    flow.apply("--full-refresh", "orders")
+    write(flow, "ours", target, "append")
+    must_stop(flow)
+    assert target.rows(COLUMNS) == [(1, "of other")]
