@@ -219,6 +219,7 @@ def _change(
     yes: bool,
 ) -> int:
     """One change under the lease: shown, asked for, written as the next number."""
+    from flowctl.state import file_log
     from flowctl.state.changes import differences, render
     from flowctl.state.lease import Lease
 
@@ -232,6 +233,7 @@ def _change(
         if found:
             _ask("Write this?", yes=yes)
             lease.check()
+            file_log.revive_positions(store.blobs, after.positions())
             after = store.write(after)
     if output.settings().format == "json":
         shown = [difference.to_json() for difference in found]

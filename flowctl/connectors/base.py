@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from flowctl.errors import TableError
 from flowctl.model.commit import Commit
 from flowctl.model.interval import Interval
-from flowctl.model.position import Position
+from flowctl.model.position import FileStamp, Position
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
@@ -343,6 +343,15 @@ class ExplainedSource(Protocol):
     def explain_read(self, request: HeadRequest, hints: ReadHints) -> str:
         """In a few words for people, empty when there is nothing to tell. Pure: ``request.info`` is what was described,
         ``request.lower`` where an increment starts."""
+
+
+@runtime_checkable
+class FileSource(Source, Protocol):
+    """Extra power: a source of files that are read once each, described and listed in one look."""
+
+    def describe_files(self, relation: Relation, read: Mapping[str, FileStamp]) -> tuple[TableInfo | None, Head]:
+        """As :meth:`Source.describe` and :meth:`Source.heads`. The columns are those of every file that is not in
+        ``read`` (by path) as it is now, and of some that are."""
 
 
 @runtime_checkable

@@ -34,7 +34,7 @@ class Intent:
         return {
             "id": self.id,
             "seq": self.seq,
-            "interval": intervals.to_json(self.interval),
+            "interval": intervals.to_json(self.interval.recorded),
             "definition": dict(self.definition),
             "target_id": self.target_id,
             "run_id": self.run_id,

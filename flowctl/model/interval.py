@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flowctl.model import position, value
-from flowctl.model.position import Position
+from flowctl.model.position import FileLogPosition, FilesPosition, FileStamp, Position
 from flowctl.model.value import TypedValue
 
 
@@ -21,6 +21,9 @@ class Interval:
     change faster than plan and read. Of the rows at ``read_from`` append leaves out those that the lower position says
     it has written. ``include_null`` reads rows whose cursor is null too (``cursor.nulls: always``).
     ``lag_seconds`` is only for people.
+
+    ``files`` are exactly the files that are read, sorted by path. A plan lists them; what is recorded does not
+    (:attr:`recorded`): there the entry of the file log that ``upper`` names has them.
     """
 
     lower: Position | None
@@ -30,9 +33,27 @@ class Interval:
     read_to: TypedValue | None = None
     include_null: bool = False
     lag_seconds: float = 0.0
+    files: tuple[FileStamp, ...] | None = None
+
+    @property
+    def recorded(self) -> Interval:
+        """As state and run records keep it: the log has the files."""
+        return replace(self, files=None)
+
+    @property
+    def files_read(self) -> tuple[FileStamp, ...] | None:
+        """The files that are read; None where this interval is not one of files, or only their log has them."""
+        if self.files is None and isinstance(self.upper, FileLogPosition) and self.upper == self.lower:
+            return ()  # nothing new: only keys are compared
+        if self.files is not None or not isinstance(self.upper, FilesPosition):
+            return self.files
+        known = set(self.lower.files) if isinstance(self.lower, FilesPosition) else set()
+        return tuple(stamp for stamp in self.upper.files if stamp not in known)
 
 
 def to_json(interval: Interval) -> dict[str, Any]:
+    listed = interval.files
+    files = {} if listed is None else {"files": [[stamp.path, stamp.size, stamp.tag] for stamp in listed]}
     return {
         "lower": position.to_json(interval.lower) if interval.lower else None,
         "upper": position.to_json(interval.upper),
@@ -41,6 +62,7 @@ def to_json(interval: Interval) -> dict[str, Any]:
         "read_to": interval.read_to.to_json() if interval.read_to else None,
         "include_null": interval.include_null,
         "lag_seconds": interval.lag_seconds,
+        **files,
     }
 
 
@@ -56,4 +78,5 @@ def from_json(document: Mapping[str, Any]) -> Interval:
         read_to=bound("read_to"),
         include_null=document["include_null"],
         lag_seconds=document["lag_seconds"],
+        files=tuple(FileStamp(*entry) for entry in document["files"]) if "files" in document else None,
     )

@@ -58,9 +58,19 @@ class FileStamp:
 
 @dataclass(frozen=True)
 class FilesPosition:
-    """The files consumed so far, sorted by path; each is read once."""
+    """Files one by one, sorted by path: those that are there now, and what older versions of flowctl recorded as
+    consumed. What is consumed is recorded as a :class:`FileLogPosition`."""
 
     files: tuple[FileStamp, ...]
+
+
+@dataclass(frozen=True)
+class FileLogPosition:
+    """The files consumed so far, each read once, as the newest entry of their log (`flowctl.model.file_log`).
+    ``entry`` is that entry's digest, ``count`` how many files the log holds."""
+
+    entry: str
+    count: int
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,7 @@ class UpstreamPosition:
     sequences: tuple[tuple[str, int], ...]
 
 
-Position = NoPosition | CursorPosition | FilesPosition | VersionPosition | UpstreamPosition
+Position = NoPosition | CursorPosition | FilesPosition | FileLogPosition | VersionPosition | UpstreamPosition
 
 
 def to_json(position: Position) -> dict[str, Any]:
@@ -88,6 +98,8 @@ def to_json(position: Position) -> dict[str, Any]:
             return {"kind": "cursor", **at.to_json(), **(_ties_to_json(ties) if ties is not None else {})}
         case FilesPosition(files):
             return {"kind": "files", "files": [[stamp.path, stamp.size, stamp.tag] for stamp in files]}
+        case FileLogPosition(entry, count):
+            return {"kind": "files", "log": entry, "count": count}
         case VersionPosition(version):
             return {"kind": "version", "version": version}
         case UpstreamPosition(sequences):
@@ -103,6 +115,8 @@ def from_json(document: Mapping[str, Any]) -> Position:
             return NoPosition()
         case "cursor":
             return CursorPosition(value.from_json(document), _ties_from_json(document))
+        case "files" if "log" in document:
+            return FileLogPosition(document["log"], document["count"])
         case "files":
             return FilesPosition(tuple(FileStamp(*entry) for entry in document["files"]))
         case "version":
@@ -144,7 +158,9 @@ def describe(position: Position | None) -> str:
         case CursorPosition(at):
             return at.text()
         case FilesPosition(files):
-            return f"{len(files)} files"
+            return f"{len(files):,} files"
+        case FileLogPosition(_, count):
+            return f"{count:,} files"
         case VersionPosition(version):
             return f"version {version}"
         case UpstreamPosition(sequences):

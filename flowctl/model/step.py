@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from flowctl.diagnostics import Mark
@@ -97,6 +97,12 @@ class Plan:
     flowctl: str
     select: tuple[str, ...]
     steps: tuple[Step, ...]
+
+    @property
+    def recorded(self) -> Plan:
+        """As run records keep it: the files that were read are in their log."""
+        steps = (replace(step, interval=step.interval and step.interval.recorded) for step in self.steps)
+        return replace(self, steps=tuple(steps))
 
     def count(self, *actions: StepAction) -> int:
         return sum(step.action in actions for step in self.steps)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flowctl.connectors.base import (
     CommitLookup,
     ExplainedSource,
+    FileSource,
     Head,
     HeadRequest,
     LoggedTarget,
@@ -20,17 +21,21 @@ from flowctl.connectors.base import (
     Source,
     Target,
 )
-from flowctl.errors import FlowctlError, UsageError
+from flowctl.errors import FlowctlError, StoppedByPolicy, UsageError
 from flowctl.model.commit import Commit
+from flowctl.model.file_log import FileLog
+from flowctl.model.position import FileStamp
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.model.value import TypedValue
 from flowctl.observe.asking import Answer, Connections, Key, each_answered, in_parallel
 from flowctl.observe.bounds import read_from
+from flowctl.observe.file_logs import files_read, files_written, pending_files
 from flowctl.observe.relations import relation
 from flowctl.observe.world import Estimate, Observed, PositionKind, TargetDdl, World
 from flowctl.resolve.resolve import Resolved, resolve
 from flowctl.spec.names import is_pattern
 from flowctl.spec.spec import ObjectSource, Spec, SqlSource, TableSpec
+from flowctl.state.blobs import BlobStore
 from flowctl.state.document import StateDocument
 from flowctl.state.location import open_flow
 from flowctl.state.store import StateStore
@@ -55,16 +60,18 @@ def observe(spec: Spec, request: Request) -> tuple[World, Resolved]:
     with Connections(spec) as connections:
         listed = _listed(spec, connections)
         resolved = _resolved(spec, request, listed)
-        state = StateStore(open_flow(spec)).read()
+        blobs = open_flow(spec)
+        state = StateStore(blobs).read()
         tables = [table for table in resolved.tables if table.id in resolved.selected]
         looked = in_parallel(
-            lambda name: _Look(connections, name, state, resolved.full_refresh, request.estimate).at(tables),
+            lambda name: _Look(connections, name, state, resolved.full_refresh, request.estimate, blobs).at(tables),
             _connections(tables),
         )
+    observed = {table.id: _merged(table, looked) for table in tables}
     world = World(
         at=dt.datetime.now(dt.UTC),
         state=state,
-        tables={table.id: _merged(table, looked) for table in tables},
+        tables={id: _with_files_written(blobs, id, state, seen) for id, seen in observed.items()},
         ddl={name: seen.ddl for name, seen in looked.items() if seen.ddl is not None},
         unexpanded={id: found for id, found in listed.items() if isinstance(found, FlowctlError)},
     )
@@ -112,11 +119,22 @@ class _Seen:
     sources: dict[str, TableInfo | FlowctlError | None] = field(default_factory=dict)
     heads: dict[str, Head | FlowctlError] = field(default_factory=dict)
     readings: dict[str, str] = field(default_factory=dict)
+    files: dict[str, _Files | FlowctlError] = field(default_factory=dict)
     targets: dict[str, TableInfo | FlowctlError | None] = field(default_factory=dict)
     commits: dict[str, Commit | FlowctlError | None] = field(default_factory=dict)
     positions: PositionKind = "none"
     ddl: TargetDdl | None = None
     error: FlowctlError | None = None
+
+
+@dataclass(frozen=True)
+class _Files:
+    """One table's files: those that are there (nothing of them where there are none), and those that were read."""
+
+    info: TableInfo | None
+    head: Head
+    log: FileLog
+    pending: tuple[FileStamp, ...] | None
 
 
 @dataclass(frozen=True)
@@ -128,6 +146,7 @@ class _Look:
     state: StateDocument
     full_refresh: frozenset[str]
     estimate: Estimate
+    blobs: BlobStore
 
     def at(self, tables: Sequence[TableSpec]) -> _Seen:
         try:
@@ -138,8 +157,11 @@ class _Look:
         written = [table for table in tables if table.target.connection == self.name]
         can = connector.source.capabilities.source if connector.source else None
         seen = _Seen(positions=can.position if can else "none", ddl=connector.target)
-        if read and connector.source:
-            self._sources(connector.source, read, seen)
+        source: Source | None = connector.source
+        if read and isinstance(source, FileSource):
+            self._files(source, read, seen)
+        elif read and source:
+            self._sources(source, read, seen)
         if written and connector.target:
             self._targets(connector.target, written, seen)
         return seen
@@ -157,6 +179,22 @@ class _Look:
         if isinstance(source, ExplainedSource):
             hints = {table.id: table.read for table in tables}
             seen.readings.update({id: source.explain_read(one, hints[id]) for id, one in requests.items()})
+
+    def _files(self, source: FileSource, tables: Sequence[TableSpec], seen: _Seen) -> None:
+        by_id = {table.id: table for table in tables}
+        seen.files.update(self._each(lambda ids: {id: self._files_of(source, by_id[id]) for id in ids}, list(by_id)))
+        for id, found in seen.files.items():
+            seen.sources[id] = found if isinstance(found, FlowctlError) else found.info
+            if isinstance(found, _Files) and found.info is not None:
+                seen.heads[id] = found.head
+
+    def _files_of(self, source: FileSource, table: TableSpec) -> _Files:
+        state = self.state.table(table.id)
+        anew = table.id in self.full_refresh
+        log = files_read(self.blobs, table.id, state.position, read_anew=anew)
+        known = {} if anew or table.mode == "truncate" else log.files
+        info, head = source.describe_files(relation(table), known)
+        return _Files(info, head, log, None if anew else pending_files(self.blobs, state))
 
     def _head_request(self, table: TableSpec, read: Relation, info: TableInfo) -> HeadRequest:
         cursor = table.cursor
@@ -222,6 +260,7 @@ def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
     error = next((answer for answer in answers if isinstance(answer, FlowctlError)), None)
     if error is not None:
         return Observed(error=error)
+    files = read.files.get(table.id)
     return Observed(
         source=source if isinstance(source, TableInfo) else None,
         head=head if isinstance(head, Head) else None,
@@ -229,4 +268,16 @@ def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
         commit=commit if isinstance(commit, Commit) else None,
         positions=read.positions,
         reading=read.readings.get(table.id, ""),
+        file_log=files.log if isinstance(files, _Files) else None,
+        pending_files=files.pending if isinstance(files, _Files) else None,
     )
+
+
+def _with_files_written(blobs: BlobStore, id: str, state: StateDocument, seen: Observed) -> Observed:
+    """With what the target's record names beyond state's, for tables of files."""
+    if seen.file_log is None:
+        return seen
+    try:
+        return replace(seen, written_log=files_written(blobs, id, state.table(id), seen.commit))
+    except StoppedByPolicy as error:
+        return Observed(error=error)

@@ -10,6 +10,8 @@ from typing import Literal, Protocol
 from flowctl.connectors.base import Capabilities, Head
 from flowctl.errors import FlowctlError
 from flowctl.model.commit import Commit
+from flowctl.model.file_log import FileLog
+from flowctl.model.position import FileStamp
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
@@ -34,7 +36,9 @@ class TargetDdl(Protocol):
 class Observed:
     """One table. ``source`` and ``target`` are None where there is no such object; SQL tables have no ``source`` and
     no ``head``. ``positions`` is what the source's type offers. ``error`` is why the rest is missing. ``reading``
-    is what the source says of how it will be read, for people."""
+    is what the source says of how it will be read, for people. Of a source of files: ``file_log`` holds those that
+    were read, ``pending_files`` those of the begun interval, ``written_log`` those that the target's own record names,
+    where that is another position than state's."""
 
     source: TableInfo | None = None
     target: TableInfo | None = None
@@ -43,6 +47,9 @@ class Observed:
     positions: PositionKind = "none"
     error: FlowctlError | None = None
     reading: str = ""
+    file_log: FileLog | None = None
+    pending_files: tuple[FileStamp, ...] | None = None
+    written_log: FileLog | None = None
 
 
 @dataclass(frozen=True)

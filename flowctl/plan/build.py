@@ -82,6 +82,7 @@ def _decided(case: Case, now: dt.datetime, estimate: Estimate) -> Step:
     if stop := first_stop(case):
         return _stopped(step, case, stop)
     if case.pending and (intent := case.state.intent):
+        intent = replace(intent, interval=_pending_interval(case, intent))
         if not _is_out_of_reach(case, intent):
             return _recover(step, case, intent, rfc3339(now))
         case = replace(case, state=replace(case.state, given_up=True))
@@ -184,6 +185,13 @@ def _with_written_rows(case: Case, interval: Interval) -> Interval | Refused:
     return intervals.with_written_rows(replace(interval, lower=lower), case.table, source, case.spec_path)
 
 
+def _pending_interval(case: Case, intent: Intent) -> Interval:
+    """With the files that it reads, where only their log has them."""
+    if intent.interval.files_read is not None:
+        return intent.interval
+    return replace(intent.interval, files=case.observed.pending_files)
+
+
 def _has_landed(case: Case, intent: Intent) -> bool:
     commit = case.observed.commit
     return commit is not None and (commit.seq, commit.intent_id) == (intent.seq, intent.id)
@@ -243,7 +251,8 @@ def _finding(case: Case) -> Finding:
     source, head = case.observed.source, case.observed.head
     assert source is not None and head is not None, "stops has dealt with what was not observed"
     recorded = with_columns(recorded, case.state.schema, case.table, source)
-    return intervals.find(case.table, source, head, recorded, case.observed.positions, case.spec_path)
+    log = None if case.full_refresh else case.observed.file_log
+    return intervals.find(case.table, source, head, recorded, case.observed.positions, case.spec_path, log)
 
 
 def _only_deletes(case: Case, upper: Position) -> Interval:

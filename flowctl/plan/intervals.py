@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, assert_never
 
 from flowctl.connectors.base import Head
+from flowctl.model.file_log import FileLog, log_of
 from flowctl.model.interval import Interval
 from flowctl.model.position import (
     CursorPosition,
@@ -73,13 +74,15 @@ def find(
     recorded: Position | None,
     positions: PositionKind,
     spec_path: str = "SPEC",
+    log: FileLog | None = None,
 ) -> Finding:
     """The interval of a table with a source of its own. ``recorded`` is where state says it stands; None reads from
-    the beginning. ``spec_path`` is for the commands in hints."""
+    the beginning. ``spec_path`` is for the commands in hints, ``log`` holds the files up to ``recorded``, where that
+    does not list them."""
     if table.cursor is not None:
         return _cursor(table, table.cursor, info, head, recorded, spec_path)
     if positions == "files" and isinstance(head.position, FilesPosition | None):
-        return _files(table.mode, head.position or FilesPosition(()), recorded)
+        return _files(table, head.position or FilesPosition(()), recorded, log or log_of(table.id, recorded))
     return Work(Interval(None, NoPosition()), "always reads in full")
 
 
@@ -112,11 +115,10 @@ def with_written_rows(interval: Interval, table: TableSpec, info: TableInfo, spe
 
 def same_again(interval: Interval, head: Head | None) -> Refused | None:
     """Whether a pending interval can still be read: every file in it must be there, unchanged."""
-    upper = interval.upper
-    if not isinstance(upper, FilesPosition) or head is None:
+    if interval.files_read is None or head is None:
         return None
     there = set(head.position.files) if isinstance(head.position, FilesPosition) else set()
-    gone = sorted(stamp.path for stamp in set(upper.files) - _stamps(interval.lower) - there)
+    gone = sorted(stamp.path for stamp in set(interval.files_read) - there)
     if not gone:
         return None
     return Refused(
@@ -281,38 +283,41 @@ def _latest_day(clock: dt.datetime) -> dt.date:
     return (clock.astimezone(dt.UTC) + _FURTHEST_ZONE + FUTURE).date()
 
 
-def _files(mode: Mode, now: FilesPosition, recorded: Position | None) -> Finding:
-    if mode == "truncate":
-        return _all_files(now, recorded)
-    known = {stamp.path: stamp for stamp in _stamps(recorded)}
-    new = [stamp for stamp in now.files if known.get(stamp.path) != stamp]
-    changed = sorted(stamp.path for stamp in new if stamp.path in known)
-    if changed and mode == "append":
+def _files(table: TableSpec, now: FilesPosition, recorded: Position | None, log: FileLog) -> Finding:
+    if table.mode == "truncate":
+        return _all_files(table, now, recorded)
+    known = log.files
+    new = tuple(stamp for stamp in now.files if known.get(stamp.path) != stamp)
+    changed = [stamp.path for stamp in new if stamp.path in known]
+    if changed and table.mode == "append":
         return Refused(
             "file changed",
             f"{_some(changed)} changed after being read: its rows would be there twice",
             "Give new content a new name, or --full-refresh",
             "from",
         )
+    notes = tuple(_gone(known, now))
     if not new:
-        return Idle("no new files", recorded)
-    upper = FilesPosition(tuple(sorted({**known, **{stamp.path: stamp for stamp in new}}.values(), key=_path)))
-    lower = recorded if isinstance(recorded, FilesPosition) else None
-    return Work(Interval(lower, upper), f"{len(new)} new file{'s' if len(new) > 1 else ''}")
+        return Idle("no new files", recorded, notes)
+    upper = log.with_read(table.id, new).position
+    assert upper is not None, "a log to which files were added has an entry"
+    return Work(Interval(log.position, upper, files=new), f"{len(new):,} new file{'s' if len(new) > 1 else ''}", notes)
 
 
-def _all_files(now: FilesPosition, recorded: Position | None) -> Finding:
-    if recorded == now:
+def _all_files(table: TableSpec, now: FilesPosition, recorded: Position | None) -> Finding:
+    """Every file there is, whenever one of them changed. Without a file there is nothing to name: that is an empty
+    source, and the guard's business."""
+    upper = FileLog().with_read(table.id, now.files).position
+    assert upper is not None, "a log to which files were added has an entry"
+    if recorded in (now, upper):
         return Idle("the files are unchanged", recorded)
-    return Work(Interval(None, now), "first run" if recorded is None else "the files changed")
+    return Work(Interval(None, upper, files=now.files), "first run" if recorded is None else "the files changed")
 
 
-def _stamps(position: Position | None) -> set[FileStamp]:
-    return set(position.files) if isinstance(position, FilesPosition) else set()
-
-
-def _path(stamp: FileStamp) -> str:
-    return stamp.path
+def _gone(known: Mapping[str, FileStamp], now: FilesPosition) -> Iterable[str]:
+    gone = sorted(known.keys() - {stamp.path for stamp in now.files})
+    if gone:
+        yield f"{_some(gone)} {'is' if len(gone) == 1 else 'are'} gone since; the rows read from there stay"
 
 
 def _some(names: Iterable[Any]) -> str:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
 from flowctl.model.commit import Commit
-from flowctl.model.position import CursorPosition, FilesPosition, Position, describe
+from flowctl.model.position import CursorPosition, FileLogPosition, FilesPosition, Position, describe
 from flowctl.model.step import StoppedBy
 from flowctl.model.table_info import TableInfo
 from flowctl.plan.case import Case, Stop
@@ -117,7 +117,7 @@ def _appending_twice(case: Case) -> Stop | None:
     state, commit = case.state, case.observed.commit
     if case.table.mode != "append" or case.full_refresh or case.pending or commit is None:
         return None
-    if not _behind(state.position, commit.position):
+    if not _behind(case, state.position, commit.position):
         return None
     adopt = case.command("state adopt {spec} {id}")
     return Stop(
@@ -211,16 +211,17 @@ def _seq(commit: Commit | None) -> int:
     return commit.seq if commit else 0
 
 
-def _behind(recorded: Position | None, written: Position | None) -> bool:
+def _behind(case: Case, recorded: Position | None, written: Position | None) -> bool:
     match recorded, written:
         case _, None:
             return False
         case CursorPosition(at), CursorPosition(reached):
             return at.type == reached.type and at < reached
-        case FilesPosition(known), FilesPosition(read):
-            return bool(set(read) - set(known))
-        case None, CursorPosition() | FilesPosition():
+        case None, CursorPosition() | FilesPosition() | FileLogPosition():
             return True
+        case FilesPosition() | FileLogPosition(), FilesPosition() | FileLogPosition():
+            known, read = case.observed.file_log, case.observed.written_log
+            return read is not None and not set(read.files.values()) <= set(known.files.values() if known else ())
         case _:
             return False
 

@@ -16,7 +16,7 @@ from flowctl.plan.build import rfc3339
 from flowctl.plan.document import to_json as plan_json
 from flowctl.plan.planfile import check_fresh, load
 from flowctl.plan.planning import Planned, PlanOptions, make_plan
-from flowctl.run import events, sail
+from flowctl.run import events, file_logs, sail
 from flowctl.run.lazy_engine import engine_for
 from flowctl.run.retry import RetryPolicy
 from flowctl.run.runner import ASKED_TO_STOP, Execution, TableOutcome, execute, unmoved
@@ -152,7 +152,12 @@ class _Run:
                 base_dir=str(Path(self.spec.path).absolute().parent),
             )
             how = Execution(self.request.parallel or _parallel(), self.request.policy)
-            return execute(plan, document, run, writer, how), writer.document.serial
+            file_logs.put(self.blobs, todo, self.planned.world)
+            outcomes = execute(plan, document, run, writer, how)
+            serial = writer.document.serial
+            done = [outcome.step for outcome in outcomes if outcome.ok and outcome.step.action in RUNNABLE]
+            file_logs.retire(self.blobs, done, self.planned.world, serial)
+            return outcomes, serial
 
     def _record(
         self,
@@ -173,7 +178,7 @@ class _Run:
             exit_code=code,
             serial_before=plan.serial,
             serial_after=serial,
-            plan=plan_json(plan),
+            plan=plan_json(plan.recorded),
             tables=tuple(_table_run(outcome) for outcome in outcomes),
             versions=_versions(),
             error=_run_error(error) if error else None,

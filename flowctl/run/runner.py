@@ -102,7 +102,7 @@ def _give_up(todo: Sequence[Step], document: StateDocument, run: RunContext, wri
 def _intent(step: Step, document: StateDocument, run: RunContext) -> Intent:
     pending = document.table(step.id).intent
     if step.action == "recover" and pending is not None:
-        return replace(pending, interval=step.interval or pending.interval)
+        return replace(pending, interval=step.interval or pending.interval)  # the plan knows which files it reads
     if step.interval is None:
         raise AbortRun(f"{step.id}: the plan has no interval", hint="Plan again")
     return Intent(

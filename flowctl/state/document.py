@@ -7,7 +7,7 @@ rolled back or adopted; a number belongs to one intent for ever. What changes is
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,6 +71,14 @@ class StateDocument:
     def table(self, table_id: str) -> TableState:
         """The table's state; an empty one when it never ran."""
         return self.tables.get(table_id, TableState())
+
+    def positions(self) -> Iterator[Position | None]:
+        """Every position that this document names, those of pending intents included."""
+        for table in self.tables.values():
+            yield table.position
+            if table.intent is not None:
+                yield table.intent.interval.lower
+                yield table.intent.interval.upper
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class TableRun:
             "outcome": self.outcome,
             "mode": self.mode,
             "seq": self.seq,
-            "interval": intervals.to_json(self.interval) if self.interval else None,
+            "interval": intervals.to_json(self.interval.recorded) if self.interval else None,
             "rows": self.rows.to_json(),
             "seconds": self.seconds,
             "error": dict(vars(self.error)) if self.error else None,

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from flowctl.errors import AbortRun, StateConflict, UsageError
-from flowctl.state import codec
+from flowctl.state import codec, file_log
 from flowctl.state.blobs import BlobInfo, BlobStore
 from flowctl.state.document import StateDocument, new_document
 
@@ -74,6 +74,7 @@ class StateStore:
         self._point_at(wanted.serial)
         if wanted.serial % PRUNE_EVERY == 0:
             self.prune()
+            self._sweep_file_logs(wanted)
         return wanted
 
     def prune(self) -> None:
@@ -85,6 +86,10 @@ class StateStore:
         for _, info in listed[:-KEEP_NUMBERS]:
             if newest - info.modified > KEEP_AGE:
                 self.blobs.delete(info.name)
+
+    def _sweep_file_logs(self, newest: StateDocument) -> None:
+        oldest = min((serial for serial, _ in self._listed()), default=0)
+        file_log.sweep(self.blobs, oldest, newest.positions())
 
     def _created(self, name: str, data: bytes, write_id: str) -> bool:
         """Whether the blob is ours now. A refused or failed create may have been ours, its answer lost."""

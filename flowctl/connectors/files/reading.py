@@ -20,7 +20,7 @@ from flowctl.connectors.refusal import refused
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
-from flowctl.model.position import FilesPosition, FileStamp
+from flowctl.model.position import FileStamp
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.sql.dialects import quoted
 
@@ -70,10 +70,11 @@ class FilesSnapshot:
     def _files(self, interval: Interval | None) -> tuple[FileStamp, ...]:
         """Those of the interval, still as they were planned; all that are there now without one."""
         here = matching(self.root, pattern_of(self.relation))
-        if interval is None or not isinstance(interval.upper, FilesPosition):
+        if interval is None:
             return here
-        read = set(interval.lower.files) if isinstance(interval.lower, FilesPosition) else set()
-        wanted = tuple(stamp for stamp in interval.upper.files if stamp not in read)
+        wanted = interval.files_read
+        if wanted is None:
+            raise TableError("the interval does not say which files it reads", hint="Plan again")
         gone = sorted(stamp.path for stamp in set(wanted) - set(here))
         if gone:
             raise TableError(

@@ -12,15 +12,15 @@ from flowctl.connectors.files.formats import format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
 from flowctl.connectors.files.reading import FilesSnapshot, named
 from flowctl.connectors.files.schema import columns_of, merged
-from flowctl.model.position import FilesPosition
+from flowctl.model.position import FilesPosition, FileStamp
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: How many files, the last by name, say what the columns are when a plan is made. A read looks at all of its files.
-_DESCRIBED_FILES = 100
+#: How many of the files that were read, the last by name, still have a say in what the columns are.
+_READ_FILES = 100
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,26 @@ class FilesSource:
 
     def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
         """None when no file is there; the identity is the root."""
-        return {relation: self._describe(relation) for relation in relations}
+        return {relation: self.describe_files(relation, {})[0] for relation in relations}
 
     def heads(self, requests: Mapping[str, HeadRequest]) -> Mapping[str, Head]:
         """Every file there now; what is new among them is decided by the plan."""
-        return {name: self._head(request.relation) for name, request in requests.items()}
+        return {name: _head(matching(self.root, pattern_of(request.relation))) for name, request in requests.items()}
+
+    def describe_files(self, relation: Relation, read: Mapping[str, FileStamp]) -> tuple[TableInfo | None, Head]:
+        """A :class:`flowctl.connectors.base.FileSource`: one listing, and a look into each file that is not read."""
+        pattern = pattern_of(relation)
+        stamps = matching(self.root, pattern)
+        if not stamps:
+            return None, _head(stamps)
+        format = format_of(pattern, relation.format)
+        looked_into = [stamp for stamp in stamps[:-_READ_FILES] if read.get(stamp.path) != stamp]
+        found = columns_of(self.root, format, (*looked_into, *stamps[-_READ_FILES:]))
+        head = _head(stamps)
+        info = TableInfo(
+            object=ObjectName((pattern,)), columns=merged(found), identity=f"files:{self.root.url}", rows=head.rows
+        )
+        return info, head
 
     @contextmanager
     def snapshot(
@@ -49,21 +64,7 @@ class FilesSource:
         with named(relation):
             yield FilesSnapshot(spark, self.root, relation, info)
 
-    def _describe(self, relation: Relation) -> TableInfo | None:
-        pattern = pattern_of(relation)
-        stamps = matching(self.root, pattern)
-        if not stamps:
-            return None
-        format = format_of(pattern, relation.format)
-        found = columns_of(self.root, format, stamps[-_DESCRIBED_FILES:])
-        return TableInfo(
-            object=ObjectName((pattern,)),
-            columns=merged(found),
-            identity=f"files:{self.root.url}",
-            rows=RowEstimate(bytes=sum(stamp.size for stamp in stamps)),
-        )
 
-    def _head(self, relation: Relation) -> Head:
-        stamps = matching(self.root, pattern_of(relation))
-        rows = RowEstimate(bytes=sum(stamp.size for stamp in stamps))
-        return Head(FilesPosition(stamps) if stamps else None, rows)
+def _head(stamps: Sequence[FileStamp]) -> Head:
+    rows = RowEstimate(bytes=sum(stamp.size for stamp in stamps))
+    return Head(FilesPosition(tuple(stamps)) if stamps else None, rows)

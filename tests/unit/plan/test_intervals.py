@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from flowctl.connectors.base import Head
 from flowctl.model import types
+from flowctl.model.file_log import FileLog
 from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoPosition, Ties, UpstreamPosition
 from flowctl.model.position import from_json as position_from_json
 from flowctl.model.position import to_json as position_to_json
@@ -212,28 +213,50 @@ def files(*stamps):
     return FilesPosition(tuple(stamps))
 
 
+def log(*commits):
+    """The log of commits that each read some files."""
+    made = FileLog()
+    for stamps in commits:
+        made = made.with_read("orders", stamps)
+    return made
+
+
 @pytest.mark.parametrize(
-    ("mode", "recorded", "now", "lower", "upper"),
+    ("mode", "recorded", "now", "lower", "upper", "read"),
     [
-        ("append", None, files(A), None, files(A)),
-        ("append", files(A), files(A, B), files(A), files(A, B)),
-        ("append", files(A), files(B), files(A), files(A, B)),
-        ("merge", files(A), files(CHANGED), files(A), files(CHANGED)),
-        ("truncate", files(A), files(B), None, files(B)),
+        ("append", log(), files(A), None, log([A]), (A,)),
+        ("append", log([A]), files(A, B), log([A]), log([A], [B]), (B,)),
+        ("append", log([A]), files(B), log([A]), log([A], [B]), (B,)),
+        ("merge", log([A]), files(CHANGED), log([A]), log([A], [CHANGED]), (CHANGED,)),
+        ("truncate", log([A]), files(A, B), None, log([A, B]), (A, B)),
     ],
 )
-def test_each_file_once_and_truncate_all_that_are_there(mode, recorded, now, lower, upper):
-    made = find(table(mode=mode, cursor=None), source(), head(now), recorded, "files")
-    assert (made.interval.lower, made.interval.upper) == (lower, upper)
+@pytest.mark.parametrize("form", ["log", "list"])
+def test_each_file_once_and_truncate_all_that_are_there(form, mode, recorded, now, lower, upper, read):
+    """From a position in the log as from one that an older flowctl recorded, which lists the files."""
+    listed = files(*recorded.files.values()) if recorded.files else None
+    since, known = (recorded.position, recorded) if form == "log" else (listed, None)
+    made = find(table(mode=mode, cursor=None), source(), head(now), since, "files", log=known).interval
+    assert (made.lower, made.upper, made.files) == (lower.position if lower else None, upper.position, read)
 
 
 @pytest.mark.parametrize(("mode", "now"), [("append", files(A)), ("append", files()), ("truncate", files(A))])
-def test_no_new_files_are_no_work(mode, now):
-    assert isinstance(find(table(mode=mode, cursor=None), source(), head(now), files(A), "files"), Idle)
+@pytest.mark.parametrize("form", ["log", "list"])
+def test_no_new_files_are_no_work(form, mode, now):
+    since, known = (log([A]).position, log([A])) if form == "log" else (files(A), None)
+    made = find(table(mode=mode, cursor=None), source(), head(now), since, "files", log=known)
+    assert made == Idle(made.reason, since, made.notes)
+
+
+def test_a_read_file_that_vanished_is_reported():
+    made = find(table(mode="append", cursor=None), source(), head(files(B)), log([A]).position, "files", log=log([A]))
+    assert made.notes == ("a.csv is gone since; the rows read from there stay",)
 
 
 def test_a_file_that_changed_after_append_has_read_it_stops():
-    made = find(table(mode="append", cursor=None), source(), head(files(CHANGED)), files(A), "files")
+    made = find(
+        table(mode="append", cursor=None), source(), head(files(CHANGED)), log([A]).position, "files", log=log([A])
+    )
     assert isinstance(made, Refused) and made.guard == "file changed"
 
 

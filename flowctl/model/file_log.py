@@ -1,0 +1,107 @@
+"""The log of files that a table has read: entries that never change, each named by the digest of its content.
+
+State, intents, commits in targets and run records name an entry (:class:`flowctl.model.position.FileLogPosition`)
+instead of listing every file. An entry lists the files that one commit read, and names the older entries whose files
+were read before. It is written before the intent that names it, so that whatever names an entry can also read it: a
+crash leaves at most an entry that nothing names. The same content has the same name, so two writers of one entry do
+no harm, and a position that is set, rolled back or adopted leads to the same files as ever.
+
+**Compaction.** A new entry takes in the files of the newest older entries for as long as those are no larger than
+itself, and no longer names them. So a position leads to at most some log2(n) entries, and each file is written some
+log2(n) times in its life.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from flowctl.model.position import FileLogPosition, FilesPosition, FileStamp, Position
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """One entry of ``table``'s log. ``before`` names the older entries (oldest first), ``taken_in`` holds the files of
+    entries that this one replaces, ``read`` those of its own commit; a later stamp of a path replaces an earlier."""
+
+    table: str
+    read: tuple[FileStamp, ...]
+    taken_in: tuple[FileStamp, ...] = ()
+    before: tuple[str, ...] = ()
+
+    @cached_property
+    def data(self) -> bytes:
+        """Canonical JSON: equal entries give equal bytes."""
+        document = {
+            "format": FORMAT,
+            "table": self.table,
+            "before": list(self.before),
+            "taken_in": _listed(self.taken_in),
+            "read": _listed(self.read),
+        }
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def files(self) -> tuple[FileStamp, ...]:
+        """All that this entry itself holds, in the order in which they were read."""
+        return (*self.taken_in, *self.read)
+
+
+def entry_from_json(document: Mapping[str, Any]) -> FileEntry:
+    """``ValueError`` for an entry of a newer flowctl."""
+    if document["format"] != FORMAT:
+        raise ValueError(f"format {document['format']}, this flowctl reads {FORMAT}")
+    return FileEntry(
+        document["table"], _stamps(document["read"]), _stamps(document["taken_in"]), tuple(document["before"])
+    )
+
+
+@dataclass(frozen=True)
+class FileLog:
+    """What a table has read up to one position: the entries that the position leads to, oldest first."""
+
+    entries: tuple[FileEntry, ...] = ()
+
+    @cached_property
+    def files(self) -> Mapping[str, FileStamp]:
+        """Each file by its path, as it was when it was last read."""
+        return {stamp.path: stamp for entry in self.entries for stamp in entry.files}
+
+    @property
+    def position(self) -> FileLogPosition | None:
+        """The newest entry; None where nothing was read."""
+        return FileLogPosition(self.entries[-1].digest, len(self.files)) if self.entries else None
+
+    def with_read(self, table: str, read: Iterable[FileStamp]) -> FileLog:
+        """The log once ``read`` has been read too: a new entry, and the older ones that it does not take in."""
+        new = tuple(sorted(read, key=lambda stamp: stamp.path))
+        older, taken_in = list(self.entries), dict[str, FileStamp]()
+        while older and len(older[-1].files) <= len(taken_in) + len(new):
+            taken_in = {stamp.path: stamp for stamp in older.pop().files} | taken_in
+        before = tuple(entry.digest for entry in older)
+        return FileLog((*older, FileEntry(table, new, tuple(taken_in.values()), before)))
+
+
+def log_of(table: str, recorded: Position | None) -> FileLog:
+    """The log that a position of an older flowctl, which lists its files, is carried over into; empty for others."""
+    if not isinstance(recorded, FilesPosition) or not recorded.files:
+        return FileLog()
+    return FileLog().with_read(table, recorded.files)
+
+
+def _listed(stamps: Iterable[FileStamp]) -> list[list[object]]:
+    return [[stamp.path, stamp.size, stamp.tag] for stamp in stamps]
+
+
+def _stamps(listed: Iterable[Iterable[Any]]) -> tuple[FileStamp, ...]:
+    return tuple(FileStamp(*stamp) for stamp in listed)

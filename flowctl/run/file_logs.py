@@ -1,0 +1,51 @@
+"""The file logs of a run: what it reads is written there before its intents name it, and what nothing leads to any
+more is retired at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flowctl.errors import StalePlan
+from flowctl.model.file_log import FileEntry, FileLog
+from flowctl.model.position import FileLogPosition, FilesPosition
+from flowctl.model.step import Step
+from flowctl.observe.world import World
+from flowctl.state import file_log
+from flowctl.state.blobs import BlobStore
+
+
+def put(blobs: BlobStore, steps: Iterable[Step], world: World) -> None:
+    """:class:`StalePlan` when a saved plan stands on another log."""
+    for step in steps:
+        grown = _grown(step, world)
+        if grown is None or step.interval is None:
+            continue
+        if grown.position != step.interval.upper:
+            raise StalePlan(f"{step.id}: other files were read since the plan was made", hint="Plan again")
+        file_log.put_entries(blobs, [*_carried_over(step, world), grown.entries[-1]])
+
+
+def retire(blobs: BlobStore, steps: Iterable[Step], world: World, serial: int) -> None:
+    """Of committed ``steps``: what their old position led to and the new one, in the document ``serial``, does not."""
+    for step in steps:
+        grown, known = _grown(step, world), world.tables[step.id].file_log
+        if grown is not None and known is not None:
+            left = {entry.digest for entry in known.entries} - {entry.digest for entry in grown.entries}
+            file_log.retire(blobs, sorted(left), serial)
+
+
+def _carried_over(step: Step, world: World) -> Iterable[FileEntry]:
+    """What an older flowctl listed in its state is in no log yet."""
+    log = world.tables[step.id].file_log
+    return log.entries if log and isinstance(world.state.table(step.id).position, FilesPosition) else ()
+
+
+def _grown(step: Step, world: World) -> FileLog | None:
+    """The log once ``step`` is committed; None where it adds nothing to one."""
+    interval = step.interval
+    if step.action == "recover" or interval is None or not isinstance(interval.upper, FileLogPosition):
+        return None
+    if not interval.files or interval.upper == interval.lower:
+        return None
+    older = world.tables[step.id].file_log if interval.lower is not None else None
+    return (older or FileLog()).with_read(step.id, interval.files)

@@ -1,0 +1,124 @@
+"""File logs beside the state: ``files/<digest>.json.gz``, created if absent and named by their content.
+
+An entry is deleted once nothing can name it any more: a run that recorded a commit notes which entries the new
+position no longer leads to (``files/retired/<digest>.<serial>``, empty), and pruning deletes those whose serial is
+older than every kept document. Positions that were changed by hand retire nothing, as the target still names the old
+one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from flowctl.errors import StoppedByPolicy
+from flowctl.model.file_log import FileEntry, FileLog, entry_from_json
+from flowctl.model.position import FileLogPosition, Position
+from flowctl.state.blobs import BlobStore
+
+FOLDER = "files/"
+_RETIRED = f"{FOLDER}retired/"
+_AT_ONCE = 8
+
+
+def read_log(blobs: BlobStore, position: FileLogPosition) -> FileLog:
+    """All that ``position`` leads to. :class:`StoppedByPolicy` when a part of it is missing or damaged."""
+    newest = read_entry(blobs, position.entry)
+    if not newest.before:
+        return FileLog((newest,))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        older = list(pool.map(lambda digest: read_entry(blobs, digest), newest.before))
+    return FileLog((*older, newest))
+
+
+def read_entry(blobs: BlobStore, digest: str) -> FileEntry:
+    """One entry; errors as :func:`read_log`."""
+    place = f"{blobs.url}/{_name(digest)}"
+    stored = blobs.get(_name(digest))
+    if stored is None:
+        raise _unreadable(f"the log of the files that were read is incomplete: {place} is missing")
+    try:
+        data = gzip.decompress(stored)
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise ValueError("its content is not what its name says")
+        return entry_from_json(json.loads(data))
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as cause:
+        raise _unreadable(f"{place}, a part of the log of the files that were read, is damaged ({cause})") from cause
+
+
+def put_entries(blobs: BlobStore, entries: Iterable[FileEntry]) -> None:
+    """Stores entries that are not there yet. Called before anything names them."""
+    for entry in entries:
+        # Whoever was first has written the same: the name is the content's digest.
+        if not blobs.create(_name(entry.digest), gzip.compress(entry.data, compresslevel=6, mtime=0)):
+            revive(blobs, {entry.digest})
+
+
+def retire(blobs: BlobStore, digests: Iterable[str], serial: int) -> None:
+    """Notes that no document from ``serial`` on leads to these entries."""
+    for digest in digests:
+        blobs.create(f"{_RETIRED}{digest}.{serial}", b"")
+
+
+def revive(blobs: BlobStore, digests: Collection[str]) -> None:
+    """Takes :func:`retire` back, before a document leads to these entries again."""
+    for digest, _, name in _retired(blobs):
+        if digest in digests:
+            blobs.delete(name)
+
+
+def revive_positions(blobs: BlobStore, positions: Iterable[Position | None]) -> None:
+    """:func:`revive` for all that ``positions`` lead to; a log that cannot be read is the next plan's to refuse."""
+    revive(blobs, set().union(*(_reached(blobs, position) or () for position in positions)))
+
+
+def sweep(blobs: BlobStore, oldest_kept: int, positions: Iterable[Position | None]) -> None:
+    """Deletes entries that were retired before the document ``oldest_kept``, unless ``positions``, those of the newest
+    document, lead to them. Deletes nothing when these cannot be read."""
+    since: dict[str, int] = {}
+    markers: dict[str, list[str]] = {}
+    for digest, serial, name in _retired(blobs):
+        since[digest] = max(since.get(digest, 0), serial)
+        markers.setdefault(digest, []).append(name)
+    old = {digest for digest, serial in since.items() if serial <= oldest_kept}
+    if not old:
+        return
+    reached = [_reached(blobs, position) for position in positions]
+    if any(found is None for found in reached):
+        return
+    for digest in old.difference(*(found or () for found in reached)):
+        blobs.delete(_name(digest))
+        for name in markers[digest]:
+            blobs.delete(name)
+
+
+def _reached(blobs: BlobStore, position: Position | None) -> set[str] | None:
+    """The entries that ``position`` leads to; None when nobody can tell."""
+    if not isinstance(position, FileLogPosition):
+        return set()
+    try:
+        return {position.entry, *read_entry(blobs, position.entry).before}
+    except StoppedByPolicy:
+        return None
+
+
+def _retired(blobs: BlobStore) -> Iterator[tuple[str, int, str]]:
+    for info in blobs.list(_RETIRED):
+        digest, _, serial = info.name.removeprefix(_RETIRED).partition(".")
+        if serial.isdecimal():
+            yield digest, int(serial), info.name
+
+
+def _name(digest: str) -> str:
+    return f"{FOLDER}{digest}.json.gz"
+
+
+def _unreadable(message: str) -> StoppedByPolicy:
+    return StoppedByPolicy(
+        message,
+        hint="Restore it from a copy of the store; or read all files again with --full-refresh; or say which were read "
+        'with `flowctl state set`: {"kind": "files", "files": [["path", bytes, "tag"]]}',
+    )
