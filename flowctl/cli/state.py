@@ -65,6 +65,7 @@ def show(spec_path: str, table_id: str, variables: Mapping[str, str]) -> int:
 @click.argument("table_id", metavar="ID")
 @click.option("--position", help="A cursor's value, `beginning`, `full`, or JSON as `state show` prints it.")
 @click.option("--accept-definition", is_flag=True, help="Go on from here with what the spec says now.")
+@click.option("--append-again", is_flag=True, help="Append all above the position, also what the target has of it.")
 @yes_option
 @variables_option
 def set_table(
@@ -72,20 +73,25 @@ def set_table(
     table_id: str,
     position: str | None,
     accept_definition: bool,
+    append_again: bool,
     yes: bool,
     variables: Mapping[str, str],
 ) -> int:
-    """Change where a table goes on from; its number stays. Rows at the position itself are read again."""
+    """Change where a table continues; its number stays. append takes the rows at the position itself for written and
+    reads what lies above it; merge and scd2 read those rows again."""
     from flowctl.state import changes
     from flowctl.state import document as documents
 
     if position is None and not accept_definition:
         raise UsageError("nothing to set", hint="Give --position, --accept-definition or both")
+    if append_again and position is None:
+        raise UsageError("--append-again needs a position", hint="Give --position, the last row not to append again")
 
     def changed(_: Spec, document: StateDocument) -> StateDocument:
         table = _known(document, table_id)
         if position is not None:
-            document = documents.with_position(document, table_id, changes.position_from_text(position, table))
+            given = changes.position_from_text(position, table)
+            document = documents.with_position(document, table_id, given, append_again=append_again)
         return documents.with_definition_accepted(document, table_id) if accept_definition else document
 
     return _change(spec_path, variables, "set", changed, yes=yes)

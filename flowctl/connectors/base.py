@@ -93,13 +93,18 @@ class Relation:
 @dataclass(frozen=True)
 class HeadRequest:
     """How far does ``relation`` go? ``cursor`` None asks for files or nothing. ``lower`` is where the read starts
-    (for a row count, when ``estimate`` is ``count``); ``delay`` bounds the answer by the source's clock."""
+    (for a row count, when ``estimate`` is ``count``); ``delay`` bounds the answer by the source's clock. ``appends``:
+    the read stops at the answer, and of the rows at ``position``, the recorded one, some are written already.
+    ``null_rows``: rows without a cursor are read too."""
 
     relation: Relation
     info: TableInfo
     cursor: Column | None = None
     lower: TypedValue | None = None
     delay: float | None = None
+    appends: bool = False
+    position: TypedValue | None = None
+    null_rows: bool = False
     estimate: Literal["none", "stats", "count"] = "stats"
 
 
@@ -108,7 +113,9 @@ class Head:
     """``position`` is None when there is nothing (an empty table, a null maximum). ``clock`` is the source's now,
     aware UTC. ``has_null_cursor`` is whether any row of the relation has a null cursor. For files the position lists
     every file there now. ``failure`` says why this one cannot be told (an infinite cursor, a missing privilege) while
-    the others of the same call can: it stops this table only. ``most_rows`` bounds ``rows`` where that is a guess."""
+    the others of the same call can: it stops this table only. ``most_rows`` bounds ``rows`` where that is a guess.
+    ``rows_at_position`` is how many rows the request's ``position`` has, None where it has none; ``has_younger``
+    whether ``delay`` has kept any row out of an answer without a position."""
 
     position: Position | None
     rows: RowEstimate
@@ -116,6 +123,8 @@ class Head:
     has_null_cursor: bool = False
     failure: TableError | None = None
     most_rows: int | None = None
+    rows_at_position: int | None = None
+    has_younger: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,10 @@ from flowctl.connectors.base import (
 from flowctl.errors import FlowctlError, StoppedByPolicy, UsageError
 from flowctl.model.commit import Commit
 from flowctl.model.file_log import FileLog
-from flowctl.model.position import FileStamp
+from flowctl.model.position import CursorPosition, FileStamp
 from flowctl.model.table_info import ObjectName, TableInfo
-from flowctl.model.value import TypedValue
 from flowctl.observe.asking import Answer, Connections, Key, each_answered, in_parallel
-from flowctl.observe.bounds import read_from
+from flowctl.observe.bounds import read_from, retyped
 from flowctl.observe.file_logs import files_read, files_written, pending_files
 from flowctl.observe.relations import relation
 from flowctl.observe.world import Estimate, Observed, PositionKind, TargetDdl, World
@@ -199,15 +198,28 @@ class _Look:
     def _head_request(self, table: TableSpec, read: Relation, info: TableInfo) -> HeadRequest:
         cursor = table.cursor
         column = info.column(cursor.column) if cursor else None
-        lower: TypedValue | None = None
-        if cursor is not None and column is not None:
-            position = None if table.id in self.full_refresh else self.state.table(table.id).position
-            try:
-                lower = read_from(cursor, column.type, position)
-            except (ValueError, ArithmeticError):
-                lower = None  # the plan stops the table and says why
-        delay = cursor.delay if cursor else None
-        return HeadRequest(read, info, column, lower, delay, self.estimate)
+        if cursor is None or column is None:
+            return HeadRequest(read, info, column, delay=cursor.delay if cursor else None, estimate=self.estimate)
+        recorded = None if table.id in self.full_refresh else self.state.table(table.id).position
+        lower = position = None
+        appends = table.mode == "append"
+        try:
+            lower = read_from(cursor, column.type, recorded)
+            if appends and isinstance(recorded, CursorPosition):
+                position = retyped(recorded.at, column.type)
+        except (ValueError, ArithmeticError):
+            lower = None  # the plan stops the table and says why
+        return HeadRequest(
+            relation=read,
+            info=info,
+            cursor=column,
+            lower=lower,
+            delay=cursor.delay,
+            appends=appends,
+            position=position,
+            null_rows=cursor.nulls == "always",
+            estimate=self.estimate,
+        )
 
     def _targets(self, target: Target, tables: Sequence[TableSpec], seen: _Seen) -> None:
         objects = {table.id: ObjectName(table.target.parts) for table in tables}

@@ -15,7 +15,7 @@ from flowctl.diagnostics import Mark
 from flowctl.model import position
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
-from flowctl.model.position import Position
+from flowctl.model.position import CursorPosition, Position
 from flowctl.model.step import Plan, Step
 from flowctl.model.table_info import RowEstimate
 from flowctl.observe.observation import Request
@@ -259,7 +259,7 @@ def _only_deletes(case: Case, upper: Position) -> Interval:
     """Nothing new to read, but keys to compare: the interval from the position to itself."""
     cursor = case.table.cursor
     match upper:
-        case position.CursorPosition(at) if cursor is not None:
+        case CursorPosition(at) if cursor is not None:
             return Interval(upper, upper, cursor.column, read_from=at, lag_seconds=cursor.lag)
         case _:
             return Interval(upper, upper)
@@ -268,7 +268,15 @@ def _only_deletes(case: Case, upper: Position) -> Interval:
 def _rows(case: Case, work: Work | None, estimate: Estimate) -> RowEstimate:
     if work is None or estimate == "none":
         return RowEstimate(method="none")
-    return case.observed.head.rows if case.observed.head else RowEstimate()
+    head, source = case.observed.head, case.observed.source
+    if head is None:
+        return RowEstimate()
+    if case.table.mode == "append":
+        return intervals.new_rows(head.rows, work.interval, head.rows_at_position)
+    is_again = case.state.position is not None and not case.full_refresh and isinstance(head.position, CursorPosition)
+    if is_again and work.interval.lower is None and source is not None:
+        return source.rows  # everything; what was counted lies above the position
+    return head.rows
 
 
 def _giving_up(case: Case) -> Iterator[str]:
@@ -283,6 +291,9 @@ def _taking_over(case: Case) -> Iterator[str]:
         known = target.rows.value
         rows = f" ({known:,} rows)" if known is not None else ""
         yield f"destructive: replaces all that {case.table.target} holds now{rows}"
+    if case.state.append_again and case.table.mode == "append" and not case.full_refresh:
+        since = position.describe(case.state.position)
+        yield f"appends all above {since}, also what {case.table.target} has already (state set --append-again)"
     if case.full_refresh and case.table.mode == "scd2":
         yield "reads all again; the history that is there stays"
 

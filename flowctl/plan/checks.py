@@ -49,7 +49,7 @@ def is_empty(head: Head | None) -> bool:
         case None:
             return False
         case Head(None, _, _, has_null_cursor):
-            return not has_null_cursor
+            return not has_null_cursor and not head.has_younger
         case Head(NoPosition(), RowEstimate(0, "count")):
             return True
         case _:

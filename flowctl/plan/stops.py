@@ -115,6 +115,8 @@ def _definition_changed(case: Case) -> Stop | None:
 def _appending_twice(case: Case) -> Stop | None:
     """Position moved back (reset, rolled back, set): what append has written once it would write again."""
     state, commit = case.state, case.observed.commit
+    if state.append_again:
+        return None
     if case.table.mode != "append" or case.full_refresh or case.pending or commit is None:
         return None
     if not _behind(case, state.position, commit.position):
@@ -123,7 +125,8 @@ def _appending_twice(case: Case) -> Stop | None:
     return Stop(
         f"state says {describe(state.position)}, the target has rows up to {describe(commit.position)}: "
         "appending again would double them",
-        f"{adopt} takes the target's position; --full-refresh {case.table.id} replaces the content",
+        f"{adopt} takes the target's position; --full-refresh {case.table.id} replaces the content; "
+        "`flowctl state set` with --append-again appends them all the same",
         "mode",
     )
 

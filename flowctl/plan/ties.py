@@ -54,16 +54,29 @@ def as_of_now(ties: Ties, table: TableSpec, info: TableInfo) -> Ties | str:
     return replace(ties, columns=tuple(found))
 
 
-def next_steps(table_id: str, at: TypedValue, spec_path: str) -> str:
-    """What helps when written rows cannot be told from new ones."""
+#: What may have happened to a source whose written rows are not there.
+CAUSES = "the source was emptied, restored or made anew"
+
+
+def rows_are_gone(column: str, at: TypedValue) -> str:
+    return f'none of the rows that were appended at "{column}" {at.text()} is there any more: {CAUSES}'
+
+
+def taking_all_for_written(table_id: str, at: TypedValue, spec_path: str) -> str:
+    """The next steps where written rows cannot be told from new ones."""
     return (
         f"`flowctl state set {spec_path} {table_id} --position {at.text()}` takes all rows there for written; "
         f"--full-refresh {table_id} reads everything again and replaces the target's content"
     )
 
 
-def rows_are_gone(column: str, at: TypedValue) -> str:
+def starting_over(table_id: str, at: TypedValue, newest: TypedValue | None, spec_path: str) -> str:
+    """The next steps where the rows are not those that were written. ``newest`` is the source's newest row now."""
+    set_position = f"`flowctl state set {spec_path} {table_id} --position"
+    is_back = newest is not None and newest < at
+    above = f"{newest.text()} --append-again" if newest is not None and is_back else at.text()
     return (
-        f'none of the rows that were appended at "{column}" {at.text()} is in the source any more: '
-        "it was emptied, restored or made anew"
+        f"{set_position} {above}` if old rows were only deleted: it continues above them; "
+        f"{set_position} beginning --append-again` appends all that is there now; "
+        f"--full-refresh {table_id} replaces the target's content with it"
     )

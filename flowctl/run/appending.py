@@ -17,7 +17,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position, Ties
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column
-from flowctl.plan.ties import next_steps, rows_are_gone
+from flowctl.plan.ties import rows_are_gone, starting_over
 from flowctl.run.reading import Rows, rows_of
 from flowctl.run.spark_types import named
 from flowctl.sql.row_hash import row_hash_sql
@@ -98,7 +98,7 @@ class _Append:
         if known and not found and not written.may_be_gone:
             raise StoppedByPolicy(
                 rows_are_gone(str(self.interval.cursor_column), lower.at),
-                hint=next_steps(self.step.id, lower.at, self.spec_path),
+                hint=starting_over(self.step.id, lower.at, self.upper.at, self.spec_path),
             )
         late += sum(max(0, number - known[row_hash]) for row_hash, number in found.items())
         if not late:

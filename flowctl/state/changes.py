@@ -17,7 +17,7 @@ from flowctl.state.document import StateDocument, TableState
 #: In the order they are shown.
 FIELDS = (
     "seq", "highest", "intent_id", "position", "definition", "schema", "target_columns", "target_id",
-    "target_version", "deletes_checked_at", "last_run", "intent", "given_up",
+    "target_version", "deletes_checked_at", "last_run", "intent", "given_up", "append_again",
 )  # fmt: skip
 
 
@@ -113,6 +113,8 @@ def _described(field: str, table: TableState) -> str:
             return f"number {table.intent.seq} of run {table.intent.run_id}" if table.intent else "none"
         case "given_up":
             return "to be given up" if table.given_up else "to be finished"
+        case "append_again":
+            return "rows above the position are appended again" if table.append_again else "no row is appended again"
         case _:
             known = getattr(table, field)
             return "none" if known in (None, "") else str(known)

@@ -63,7 +63,7 @@ def from_json(found: Mapping[str, Any]) -> StateDocument:
 
 
 def table_to_json(table: TableState) -> dict[str, Any]:
-    """``intent``, ``given_up`` and ``highest`` are left out where they say nothing."""
+    """``intent``, ``given_up``, ``highest`` and ``append_again`` are left out where they say nothing."""
     found: dict[str, Any] = {
         "seq": table.seq,
         "intent_id": table.intent_id,
@@ -82,6 +82,8 @@ def table_to_json(table: TableState) -> dict[str, Any]:
         found["intent"] = table.intent.to_json()
     if table.given_up:
         found["given_up"] = True
+    if table.append_again:
+        found["append_again"] = True
     return found
 
 
@@ -100,6 +102,7 @@ def _table_from_json(found: Mapping[str, Any]) -> TableState:
         intent=intent_from_json(found["intent"]) if "intent" in found else None,
         given_up=found.get("given_up", False),
         highest=found.get("highest", found["seq"]),
+        append_again=found.get("append_again", False),
     )
 
 

@@ -29,7 +29,8 @@ class TableState:
     ``intent`` is begun and not recorded: it is finished first, with the same interval. With ``given_up`` the position
     was changed since: the intent must not be finished but voided in the target, and whatever is committed under its
     number, only the number is recorded. ``highest`` is the highest number ever recorded or given to an intent; it
-    is above ``seq`` when a target that was set back has been adopted.
+    is above ``seq`` when a target that was set back has been adopted. ``append_again``: somebody has set the position
+    back and wants what append has written above it to be appended again.
     """
 
     seq: int = 0
@@ -45,6 +46,7 @@ class TableState:
     intent: Intent | None = None
     given_up: bool = False
     highest: int = 0
+    append_again: bool = False
 
     @property
     def next_seq(self) -> int:
@@ -141,15 +143,20 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
                 schema=recorded.schema,
                 target_columns=recorded.target_columns,
                 deletes_checked_at=recorded.deletes_checked_at or before.deletes_checked_at,
+                append_again=False,
             )
         },
     )
 
 
-def with_position(document: StateDocument, table_id: str, position: Position | None) -> StateDocument:
+def with_position(
+    document: StateDocument, table_id: str, position: Position | None, *, append_again: bool = False
+) -> StateDocument:
     """``state set``: the next run starts from ``position``. A pending intent is given up."""
     before = document.table(table_id)
-    return _with_tables(document, {table_id: replace(before, position=position, given_up=before.intent is not None)})
+    given_up = before.intent is not None
+    changed = replace(before, position=position, given_up=given_up, append_again=append_again)
+    return _with_tables(document, {table_id: changed})
 
 
 def with_definition_accepted(document: StateDocument, table_id: str) -> StateDocument:
@@ -183,6 +190,7 @@ def adopt(document: StateDocument, table_id: str, info: TableInfo, commit: Commi
                 intent_id=commit.intent_id if commit else "",
                 position=commit.position if commit and not commit.void else before.position,
                 definition={},
+                append_again=False,
                 target_columns=info.columns,
                 target_id=info.identity,
                 target_version=info.version,
@@ -209,6 +217,7 @@ def rolled_back(current: StateDocument, old: StateDocument) -> StateDocument:
             target_version=newest.target_version,
             intent=now.intent,
             given_up=now.intent is not None,
+            append_again=False,
             highest=max(now.next_seq, then.next_seq) - 1,
         )
     return replace(current, tables=tables)

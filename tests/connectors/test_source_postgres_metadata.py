@@ -322,3 +322,43 @@ def test_object_names_are_taken_as_they_are(database: psycopg.Connection[Any], p
         relation = Relation(ObjectName(parts))
         assert len(described(postgres, relation).columns) == columns
     assert postgres.source.describe([table("public", "t")]) == {table("public", "t"): None}
+
+
+@pytest.mark.parametrize("kind", ["int", "numeric(9,2)", "timestamp", "timestamptz", "date", "text"])
+def test_a_head_counts_what_append_has_still_to_write(
+    database: psycopg.Connection[Any], postgres: Connector, kind: str
+) -> None:
+    first = {"int": "1", "numeric(9,2)": "1.5", "text": "a"}.get(kind, "2026-01-01")
+    second = {"int": "2", "numeric(9,2)": "2.5", "text": "b"}.get(kind, "2026-01-02")
+    database.execute(f"SET timezone = 'UTC'; CREATE TABLE t (at {kind})")
+    for value in (first, first, second, None):
+        database.execute("INSERT INTO t VALUES (%s)", [value])
+    relation = table("public", "t")
+    info = described(postgres, relation)
+    position = from_text(info.columns[0].type, first)
+    heads = postgres.source.heads(
+        {
+            "asked": HeadRequest(relation, info, info.columns[0], position, position=position, estimate="count"),
+            "whole": HeadRequest(relation, info, info.columns[0], estimate="count"),
+            "nulls": HeadRequest(relation, info, info.columns[0], position, null_rows=True, estimate="count"),
+        }
+    )
+    assert (heads["asked"].rows.value, heads["asked"].rows_at_position) == (3, 2)
+    assert (heads["whole"].rows.value, heads["whole"].rows_at_position) == (3, None)
+    assert heads["nulls"].rows.value == 4
+
+
+def test_what_delay_keeps_out_is_not_counted_for_append_and_is_no_empty_table(
+    database: psycopg.Connection[Any], postgres: Connector
+) -> None:
+    database.execute("CREATE TABLE t AS SELECT now() - i * interval '89 minutes' AS at FROM generate_series(0, 1) i")
+    relation = table("public", "t")
+    info = described(postgres, relation)
+    heads = postgres.source.heads(
+        {
+            name: HeadRequest(relation, info, info.columns[0], delay=delay, appends=appends, estimate="count")
+            for name, delay, appends in (("append", 3600, True), ("merge", 3600, False), ("young", 36000, True))
+        }
+    )
+    assert [heads[name].rows.value for name in ("append", "merge", "young")] == [1, 2, 0]
+    assert (heads["append"].has_younger, heads["young"].has_younger) == (False, True)

@@ -58,13 +58,18 @@ def source(file: Path) -> Iterator[Any]:
 
 
 def rows_of(
-    source: SqliteSource, relation: Relation, kinds: dict[str, str] | None = None, interval: Interval | None = None
+    source: SqliteSource,
+    relation: Relation,
+    kinds: dict[str, str] | None = None,
+    interval: Interval | None = None,
+    *,
+    above: bool = False,
 ) -> list[dict[str, Any]]:
     info = source.describe([relation])[relation]
     assert info is not None
     sink = Collected()
     with source.capture(relation, info) as capture:
-        assert capture.read(ReadRequest(typed(info.columns, kinds or {}), interval), sink) == len(sink.rows)
+        assert capture.read(ReadRequest(typed(info.columns, kinds or {}), interval, above), sink) == len(sink.rows)
     return sink.rows
 
 

@@ -43,6 +43,10 @@ def lines(flow: Flow, table: str) -> str:
     return "".join(line for (line,) in sqlite_rows(flow.folder / "dst.db", f"SELECT line FROM {table}"))
 
 
+def set_position(flow: Flow, table: str, *options: str) -> None:
+    flow.run("state", "set", "flow.yaml", table, "--position", *options, "--yes", expect=0)
+
+
 def hint(flow: Flow, table: str) -> str:
     (step,) = flow.plan("--select", table, expect=6)["steps"]
     return str(step["hint"])
@@ -62,6 +66,55 @@ def test_changed_columns_and_late_equal_rows_neither_double_nor_lose_rows(flow: 
     assert (lines(flow, "dropped"), lines(flow, "renamed")) == ("abc", "abc")
     assert "`flowctl state set flow.yaml dropped --position 2`" in hint(flow, "dropped")
     assert "--full-refresh renamed" in hint(flow, "renamed")
-    flow.run("state", "set", "flow.yaml", "dropped", "--position", "2", "--yes", expect=0)
+    set_position(flow, "dropped", "2")
     flow.apply("--select", "dropped", "--select", "renamed", "--full-refresh", "renamed")
     assert (lines(flow, "dropped"), lines(flow, "renamed")) == ("abcd", "abcd")
+
+
+def test_a_source_that_was_emptied_refilled_or_made_anew_stops_append_and_each_next_step_works(flow: Flow) -> None:
+    start(flow, again="", refilled="", emptied="", anew="", purged="")
+    remade = "CREATE TABLE {0} (at INTEGER, line TEXT, host TEXT); INSERT INTO {0} VALUES (1, 'x', 'h')"
+    for table in ("again", "refilled"):
+        change(flow, f"DROP TABLE {table}; {remade.format(table)}")
+    change(flow, "DELETE FROM emptied")
+    change(flow, f"DROP TABLE anew; {remade.format('anew')}, (2, 'y', 'h'), (3, 'z', 'h')")
+    change(flow, "DELETE FROM purged; INSERT INTO purged VALUES (3, 'd', 'h')")
+    flow.apply(expect=6)
+    assert {lines(flow, table) for table in ("again", "refilled", "emptied", "anew", "purged")} == {"abc"}
+    assert "--position beginning --append-again`" in hint(flow, "again")
+    set_position(flow, "again", "beginning", "--append-again")
+    assert "--position 1 --append-again`" in hint(flow, "refilled")
+    set_position(flow, "refilled", "1", "--append-again")
+    set_position(flow, "emptied", "2")
+    assert "--position 2`" in hint(flow, "purged")
+    set_position(flow, "purged", "2")
+    for table, line in (("again", "n"), ("refilled", "n"), ("emptied", "n")):
+        change(flow, f"INSERT INTO {table} VALUES (3, '{line}', 'h')")
+    flow.apply("--full-refresh", "anew")
+    assert [lines(flow, table) for table in ("again", "refilled", "emptied", "anew", "purged")] == [
+        "abcnx", "abcn", "abcn", "xyz", "abcd"
+    ]  # fmt: skip
+    assert set(flow.actions().values()) == {"none"}
+
+
+MERGE = """
+  moved: {from: src:moved, mode: merge, key: [line], cursor: {column: at}}
+  history: {from: src:moved, mode: scd2, key: [line], cursor: {column: at}, scd2: {valid_from: at_time}}
+"""
+
+
+def test_a_merge_finds_the_row_that_moved_back_behind_its_position(flow: Flow) -> None:
+    flow.write(FLOW.replace("mode: append, cursor: {column: at}", "").replace("dst, }", "dst}") + MERGE)
+    change(flow, "CREATE TABLE moved (at INTEGER, line TEXT, host TEXT, at_time TIMESTAMP)")
+    rows = ", ".join(f"({n}, '{line}', 'h', '2026-01-0{n} 00:00:00')" for n, line in ((1, "a"), (2, "b"), (5, "c")))
+    change(flow, f"INSERT INTO moved VALUES {rows}")
+    flow.apply()
+    change(flow, "UPDATE moved SET at = 1, host = 'new', at_time = '2026-01-06 00:00:00' WHERE line = 'c'")
+    flow.apply()
+    assert sqlite_rows(flow.folder / "dst.db", "SELECT line, host FROM moved") == [("a", "h"), ("b", "h"), ("c", "new")]
+    current = "SELECT line, host FROM history WHERE is_current"
+    assert sqlite_rows(flow.folder / "dst.db", current) == [("a", "h"), ("b", "h"), ("c", "new")]
+    change(flow, "INSERT INTO moved VALUES (3, 'd', 'h', '2026-01-07 00:00:00'); DELETE FROM moved WHERE line = 'b'")
+    flow.apply()
+    assert ("d", "h") in sqlite_rows(flow.folder / "dst.db", "SELECT line, host FROM moved")
+    assert set(flow.actions().values()) == {"none"}

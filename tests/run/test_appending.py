@@ -151,7 +151,7 @@ def test_a_table_made_anew_whose_row_at_the_position_is_another_stops(log: Log) 
     log.run()
     log.do("DROP TABLE log; CREATE TABLE log (at INTEGER, line TEXT)")
     log.do("INSERT INTO log VALUES (1, 'other'), (2, 'rows'), (3, 'here')")
-    with pytest.raises(StoppedByPolicy, match='at "at" 2 is in the source any more') as stopped:
+    with pytest.raises(StoppedByPolicy, match='at "at" 2 is there any more') as stopped:
         log.run()
     assert "--full-refresh log" in stopped.value.hint and "--position 2" in stopped.value.hint
     log.position = replace(log.position, ties=replace(log.position.ties, may_be_gone=True))  # --accept-definition

@@ -47,35 +47,54 @@ def between(request: ReadRequest, info: TableInfo) -> str:
 
 
 def head_query(request: HeadRequest) -> str:
-    """One row: the greatest cursor as exact text, whether any is null, the row count, the clock; nulls where the
-    request does not ask. ``TableError`` for a cursor that has no order of its own."""
+    """One row: the greatest cursor as exact text, whether any is null, the row count, the clock, how many rows are at
+    the position, whether there are any that the delay keeps out; nulls where the request does not ask. ``TableError``
+    for a cursor that has no order of its own."""
     cursor, relation = request.cursor, request.relation
-    newest, has_null, counted = "NULL::text", "false", "NULL::bigint"
+    newest, has_null, counted, there, any_row = "NULL::text", "false", "NULL::bigint", "NULL::bigint", "false"
     if cursor is not None:
-        ordered = _ordered(_found(request.info, cursor.name), cursor.type)
+        found = _found(request.info, cursor.name)
+        ordered, name = _ordered(found, cursor.type), quoted(cursor.name)
         newest = f"(SELECT max({ordered})::text FROM {from_clause(relation, _until(request, cursor, ordered))})"
-        has_null = f"EXISTS (SELECT FROM {from_clause(relation, f'{quoted(cursor.name)} IS NULL')})"
+        has_null = f"EXISTS (SELECT FROM {from_clause(relation, f'{name} IS NULL')})"
+        if request.position is not None:
+            there = f"(SELECT count(*) FROM {from_clause(relation, _bound(found, '=', request.position))})"
+        if request.delay is not None:
+            any_row = f"EXISTS (SELECT FROM {from_clause(relation, f'{name} IS NOT NULL')})"
     if request.estimate == "count":
-        lower = _bound(_found(request.info, cursor.name), ">=", request.lower) if cursor and request.lower else ""
-        counted = f"(SELECT count(*) FROM {from_clause(relation, lower)})"
-    return f"SELECT {newest}, {has_null}, {counted}, now()"
+        counted = f"(SELECT count(*) FROM {from_clause(relation, _read(request))})"
+    return f"SELECT {newest}, {has_null}, {counted}, now(), {there}, {any_row}"
+
+
+def _read(request: HeadRequest) -> str:
+    """What will be read, as far as it is known before the head is."""
+    cursor = request.cursor
+    if cursor is None:
+        return ""
+    found, name = _found(request.info, cursor.name), quoted(cursor.name)
+    tests = [_bound(found, ">=", request.lower)] if request.lower is not None else [f"{name} IS NOT NULL"]
+    if request.appends and request.delay is not None:
+        tests.append(_until(request, cursor, _ordered(found, cursor.type)))
+    condition = " AND ".join(tests)
+    return f"{condition} OR {name} IS NULL" if request.null_rows else condition
 
 
 def head(request: HeadRequest, row: Sequence[Any]) -> Head:
     """What a row of :func:`head_query` says."""
-    newest, has_null, counted, clock = row
+    newest, has_null, counted, clock, there, any_row = row
     rows = _estimate(request, counted)
     if request.cursor is None:
         return Head(NoPosition(), rows, clock)
+    found = Head(None, rows, clock, has_null, rows_at_position=there)
     if newest is None:
-        return Head(None, rows, clock, has_null)
+        return replace(found, has_younger=any_row)
     try:
         at = from_text(request.cursor.type, newest)
     except (ValueError, ArithmeticError):
-        return Head(None, rows, clock, has_null, _unusable(request.cursor, newest))
+        return replace(found, failure=_unusable(request.cursor, newest))
     if newest in ("Infinity", "-Infinity", "NaN"):
-        return Head(None, rows, clock, has_null, _unusable(request.cursor, newest))
-    return Head(CursorPosition(at), rows, clock, has_null)
+        return replace(found, failure=_unusable(request.cursor, newest))
+    return replace(found, position=CursorPosition(at))
 
 
 def has_part(request: HeadRequest, head: Head) -> bool:

@@ -72,9 +72,28 @@ def between(request: ReadRequest) -> Condition:
     )
 
 
-def above(column: Column, lower: TypedValue) -> Condition:
-    sql, values = _bound(column, ">=", lower)
-    return Condition(sql, values, (column,))
+def at_position(column: Column, value: TypedValue) -> Condition:
+    """Exactly there, in the order of the column's type."""
+    bounds = (_bound(column, ">=", value), _bound(column, "<=", value))
+    return Condition(" AND ".join(sql for sql, _ in bounds), tuple(one for _, values in bounds for one in values))
+
+
+def not_null(column: Column) -> Condition:
+    return Condition(f"{quoted(column.name)} IS NOT NULL")
+
+
+def wanted(request: HeadRequest, now: dt.datetime) -> Condition:
+    """What will be read, as far as it is known before the head is."""
+    column = request.cursor
+    if column is None:
+        return Condition()
+    name = quoted(column.name)
+    lower = _bound(column, ">=", request.lower) if request.lower is not None else (f"{name} IS NOT NULL", ())
+    until = _until(column, now - dt.timedelta(seconds=request.delay or 0)) if request.delay is not None else Condition()
+    tests = [lower] + ([(until.sql, until.parameters)] if until.sql and request.appends else [])
+    sql = " AND ".join(sql for sql, _ in tests)
+    parameters = tuple(value for _, values in tests for value in values)
+    return Condition(f"{sql} OR {name} IS NULL" if request.null_rows else sql, parameters)
 
 
 def newest(column: Column, request: HeadRequest, now: dt.datetime) -> tuple[str, tuple[Any, ...]]:

@@ -19,7 +19,16 @@ from typing import Any
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Capabilities, Head, HeadRequest, ReadRequest, Relation, SegmentSink
 from flowctl.connectors.sqlite import catalog
-from flowctl.connectors.sqlite.conditions import Condition, above, between, from_clause, newest, prepare
+from flowctl.connectors.sqlite.conditions import (
+    Condition,
+    at_position,
+    between,
+    from_clause,
+    newest,
+    not_null,
+    prepare,
+    wanted,
+)
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
 from flowctl.connectors.sqlite.values import Misfit, to_arrow
 from flowctl.errors import TableError
@@ -90,18 +99,25 @@ class SqliteSource:
     def _head(self, connection: sqlite3.Connection, request: HeadRequest) -> Head:
         now = dt.datetime.now(dt.UTC)
         if request.cursor is None:
-            return Head(NoPosition(), _estimate(connection, request), now)
+            return Head(NoPosition(), _estimate(connection, request, now), now)
         prepare(connection, request.cursor)
         try:
-            rows = _estimate(connection, request)
+            rows = _estimate(connection, request, now)
             found, has_null = connection.execute(*newest(request.cursor, request, now)).fetchone()
+            there = (
+                _count(connection, request, at_position(request.cursor, request.position)) if request.position else None
+            )
             at = to_arrow([found], request.cursor.type)[0].as_py()
         except (sqlite3.OperationalError, Misfit) as error:
             raise _misfit(connection, request.relation, request.cursor) from error
         if isinstance(at, dt.datetime) and at.tzinfo:
             at = at.astimezone(dt.UTC)
-        position = None if at is None else CursorPosition(TypedValue(request.cursor.type, at))
-        return Head(position, rows, now, bool(has_null))
+        if at is None:
+            some = f"SELECT EXISTS (SELECT 1 FROM {from_clause(request.relation, not_null(request.cursor))})"
+            has_younger = request.delay is not None and bool(connection.execute(some).fetchone()[0])
+            return Head(None, rows, now, bool(has_null), rows_at_position=there, has_younger=has_younger)
+        position = CursorPosition(TypedValue(request.cursor.type, at))
+        return Head(position, rows, now, bool(has_null), rows_at_position=there)
 
 
 @dataclass(frozen=True)
@@ -142,7 +158,7 @@ class SqliteCapture:
             raise _misfit(self.connection, self.relation, column) from error
 
 
-def _estimate(connection: sqlite3.Connection, request: HeadRequest) -> RowEstimate:
+def _estimate(connection: sqlite3.Connection, request: HeadRequest, now: dt.datetime) -> RowEstimate:
     """SQLite has no statistics of a part of a table: with a lower bound only a count tells."""
     relation = request.relation
     if request.estimate == "none":
@@ -150,10 +166,13 @@ def _estimate(connection: sqlite3.Connection, request: HeadRequest) -> RowEstima
     if request.estimate == "stats":
         whole = relation.where is None and request.lower is None
         return request.info.rows if whole else RowEstimate()
-    bounded = Condition() if request.lower is None or request.cursor is None else above(request.cursor, request.lower)
-    query = f"SELECT count(*) FROM {from_clause(relation, bounded)}"
-    (rows,) = connection.execute(query, bounded.parameters).fetchone()
-    return RowEstimate(rows, "count")
+    return RowEstimate(_count(connection, request, wanted(request, now)), "count")
+
+
+def _count(connection: sqlite3.Connection, request: HeadRequest, condition: Condition) -> int:
+    query = f"SELECT count(*) FROM {from_clause(request.relation, condition)}"
+    (rows,) = connection.execute(query, condition.parameters).fetchone()
+    return int(rows)
 
 
 def _misfit(connection: sqlite3.Connection, relation: Relation, column: Column) -> TableError:

@@ -204,6 +204,14 @@ def test_append_never_goes_back_behind_what_the_target_has(position):
     assert made.action == "stop" and made.reason.endswith("appending again would double them")
 
 
+def test_append_goes_back_where_somebody_has_said_so():
+    spec = table(mode="append", cursor=Cursor("updated_at"))
+    state = recorded(spec, cursor("2026-11-01T00:00:00Z"), append_again=True)
+    made = step(spec, observed(head(NEW), **unchanged_target()), state)
+    assert made.action == "change" and "also what lake:orders has already" in made.notes[0]
+    assert made.interval.read_from == at("2026-11-01T00:00:00Z")
+
+
 def test_merge_may_go_back():
     made = step(table(), observed(head(NEW), **unchanged_target()), recorded(table(), cursor("2026-11-01T00:00:00Z")))
     assert made.action == "change"

@@ -17,7 +17,7 @@ from flowctl.model.position import from_json as position_from_json
 from flowctl.model.position import to_json as position_to_json
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.model.value import TypedValue
-from flowctl.plan.intervals import Idle, Refused, Work, find, find_upstream
+from flowctl.plan.intervals import Idle, Refused, Work, find, find_upstream, new_rows
 from flowctl.plan.ties import with_columns
 from flowctl.spec.spec import ColumnRules, Cursor
 from flowctl.sql.row_hash import hashes_alike
@@ -138,10 +138,14 @@ def test_empty_intervals_are_no_work(keys, reason):
     assert isinstance(made, Idle) and made.reason == reason
 
 
-def test_a_vanished_newest_row_is_a_warning():
-    made = found(newest="2026-11-19T22:00:00Z")
-    assert isinstance(made, Idle) and made.notes[0].startswith("the newest row, at 2026-11-19T22:10:04")
-    within_lag = found(newest="2026-11-19T22:00:00Z", lag=HOUR)
+@pytest.mark.parametrize("mode", ["merge", "scd2"])
+@pytest.mark.parametrize("start", [None, "2026-01-01T00:00:00.000000Z"])
+def test_a_vanished_newest_row_may_have_moved_back_so_everything_is_read_again(mode, start):
+    made = found(newest="2026-11-19T22:00:00Z", mode=mode, start=start)
+    assert isinstance(made, Work) and made.notes[0].startswith("the newest row, at 2026-11-19T22:10:04")
+    assert made.interval.lower is None and made.interval.upper == cursor("2026-11-19T22:00:00Z")
+    assert made.interval.read_from == (at(start) if start else None)
+    within_lag = found(newest="2026-11-19T22:00:00Z", lag=HOUR, mode=mode)
     assert isinstance(within_lag, Work) and within_lag.notes == made.notes
     assert within_lag.interval.upper.at.text().startswith("2026-11-19T22:10:04")
 
@@ -154,6 +158,72 @@ def test_lag_and_days_look_again_though_nothing_is_newer():
 def test_a_position_moved_back_beyond_lag_stops():
     made = found(newest="2026-11-19T20:00:00Z", lag=HOUR)
     assert isinstance(made, Refused) and made.guard == "position moved back"
+
+
+TWO_WRITTEN = Ties((("aa", 2),), (ID,))
+
+
+@pytest.mark.parametrize(
+    ("newest", "ties", "there", "guard"),
+    [
+        ("2026-11-19T20:00:00Z", TWO_WRITTEN, 0, "position moved back"),
+        ("2026-11-19T20:00:00Z", None, 0, "position moved back"),
+        (NEW, TWO_WRITTEN, 0, "written rows"),
+        (None, TWO_WRITTEN, 0, "written rows"),
+        (NEW, TWO_WRITTEN, 1, None),
+        (NEW, None, 0, None),
+        (None, None, 0, None),
+        (NEW, replace(TWO_WRITTEN, may_be_gone=True), 0, None),
+        (NEW, Ties((), (ID,)), 0, None),
+        ("2026-11-19T20:00:00Z", TWO_WRITTEN, 2, None),
+        (None, TWO_WRITTEN, 2, None),
+    ],
+)
+def test_append_stops_where_the_source_has_none_of_the_rows_it_has_written_last(newest, ties, there, guard):
+    """A position that somebody has set, or a definition that somebody has accepted, claims nothing of these rows. The
+    last two: they are there, and younger than a `cursor.delay` that was not set then."""
+    seen = head(cursor(newest) if newest else None, rows_at_position=there)
+    made = find(APPEND, source(), seen, CursorPosition(at(OLD), ties), "cursor", "flow.yaml")
+    if guard is None:
+        assert not isinstance(made, Refused)
+        return
+    assert isinstance(made, Refused) and made.guard == guard
+    above = f"{at(newest).text()} --append-again" if guard == "position moved back" else at(OLD).text()
+    assert f"`flowctl state set flow.yaml orders --position {above}`" in made.hint
+    assert "--position beginning --append-again`" in made.hint and "--full-refresh orders" in made.hint
+
+
+@pytest.mark.parametrize(("there", "kind"), [(2, Idle), (3, Work), (1, Idle)])
+def test_append_reads_late_rows_at_its_position_though_nothing_is_newer(there, kind):
+    since = CursorPosition(at(OLD), TWO_WRITTEN)
+    made = find(APPEND, source(), head(cursor(OLD), rows_at_position=there), since, "cursor")
+    assert isinstance(made, kind)
+    if isinstance(made, Work):
+        assert made.interval.read_from == made.interval.read_to == made.interval.upper.at == at(OLD)
+
+
+@pytest.mark.parametrize(
+    ("ties", "there", "counted", "new"),
+    [
+        (TWO_WRITTEN, 2, 13, 11),
+        (TWO_WRITTEN, 5, 13, 11),
+        (TWO_WRITTEN, 1, 13, 12),
+        (None, 4, 13, 9),
+        (None, None, 13, 13),
+    ],
+)
+def test_a_count_leaves_out_the_rows_that_append_has_written(ties, there, counted, new):
+    interval = find(APPEND, source(), head(cursor(NEW)), CursorPosition(at(OLD), ties), "cursor").interval
+    assert new_rows(RowEstimate(counted, "count"), interval, there).value == new
+    assert new_rows(RowEstimate(counted, "stats"), interval, there).value == counted
+
+
+def test_rows_younger_than_delay_are_no_empty_source():
+    seen = Head(None, RowEstimate(), NOW, has_younger=True)
+    delayed = table(cursor=Cursor("updated_at", delay=HOUR))
+    assert find(delayed, source(), seen, None, "cursor") == Idle("all rows are younger than cursor.delay")
+    (note,) = find(delayed, source(), seen, cursor(OLD), "cursor").notes
+    assert note.startswith("no rows but some younger than cursor.delay")
 
 
 @pytest.mark.parametrize(("nulls", "kind"), [("fail", Refused), ("skip", Idle), ("always", Work)])

@@ -1,0 +1,260 @@
+"""The interval of a table with a cursor: from the recorded position to the source's newest row, or why there is none.
+
+A position is a claim about the source: that its rows up to there are the ones that were read. Where the source shows
+that they are not, append stops, because it can neither take rows back nor tell old ones from new ones; merge and scd2
+read everything again, which changes nothing where nothing has changed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import assert_never
+
+from flowctl.connectors.base import Head
+from flowctl.model.interval import Interval
+from flowctl.model.position import CursorPosition, Position, Ties
+from flowctl.model.step import Mode
+from flowctl.model.table_info import RowEstimate, TableInfo
+from flowctl.model.types import DATE, short
+from flowctl.model.value import TypedValue
+from flowctl.observe.bounds import before, read_from, retyped
+from flowctl.plan import ties
+from flowctl.plan.finding import Finding, Idle, Refused, Work
+from flowctl.spec.spec import Cursor, TableSpec
+
+#: A cursor this far beyond the source's clock is a mistake; it would freeze the table until that time has come.
+FUTURE = dt.timedelta(minutes=5)
+#: Times without a zone may be of any zone: the most that one is ahead of UTC.
+_FURTHEST_ZONE = dt.timedelta(hours=14)
+
+
+def cursor_interval(
+    table: TableSpec, cursor: Cursor, info: TableInfo, head: Head, recorded: Position | None, spec_path: str
+) -> Finding:
+    column = info.column(cursor.column)
+    if column is None:
+        return Refused(
+            "cursor",
+            f'the cursor column "{cursor.column}" is not in the source',
+            "Name a column that is there",
+            "cursor.column",
+        )
+    if head.has_null_cursor and cursor.nulls == "fail":
+        return Refused(
+            "cursor.nulls",
+            f'nulls: fail — rows with a null "{cursor.column}" would never be read',
+            "Fill them, or set cursor.nulls to always or skip",
+            "cursor.nulls",
+        )
+    try:
+        lower = retyped(recorded.at, column.type) if isinstance(recorded, CursorPosition) else None
+        start = read_from(cursor, column.type, recorded)
+        first = read_from(cursor, column.type, None)
+    except (ValueError, ArithmeticError) as error:
+        path = "cursor.lag" if cursor.lag and recorded else "cursor.start"
+        return Refused(
+            "cursor", f'"{cursor.column}" is {short(column.type)}: {error}', f"Correct {path} or the column", path
+        )
+    since = CursorPosition(lower, recorded.ties) if isinstance(recorded, CursorPosition) and lower is not None else None
+    found = _found(_Bounds(table, cursor, head, since, start, first, spec_path))
+    if isinstance(found, Work):
+        interval = with_written_rows(found.interval, table, info, spec_path)
+        return interval if isinstance(interval, Refused) else replace(found, interval=interval)
+    return found
+
+
+def with_written_rows(interval: Interval, table: TableSpec, info: TableInfo, spec_path: str) -> Interval | Refused:
+    """The interval with the columns, as the source has them now, that tell which rows at its lower bound append has
+    written; or why they no longer do."""
+    match interval.lower:
+        case CursorPosition(at, Ties() as written) if table.mode == "append":
+            found = ties.as_of_now(written, table, info)
+            if isinstance(found, Ties):
+                return replace(interval, lower=CursorPosition(at, found))
+            reason = f'rows at "{interval.cursor_column}" {at.text()} that are new cannot be told from written ones'
+            return Refused("written rows", f"{reason}: {found}", ties.taking_all_for_written(table.id, at, spec_path))
+        case _:
+            return interval
+
+
+def new_rows(counted: RowEstimate, interval: Interval, rows_at_position: int | None) -> RowEstimate:
+    """A count from the lower bound on, less those rows at it that append has written."""
+    lower = interval.lower
+    if counted.method != "count" or counted.value is None or not rows_at_position:
+        return counted
+    if not isinstance(lower, CursorPosition) or interval.read_from != lower.at:
+        return counted
+    written = lower.ties.rows if lower.ties is not None else None
+    left_out = rows_at_position if written is None else min(written, rows_at_position)
+    return replace(counted, value=max(0, counted.value - left_out))
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """``since`` is the recorded position, ``start`` where reading begins, ``first`` where it did in the first run."""
+
+    table: TableSpec
+    cursor: Cursor
+    head: Head
+    since: CursorPosition | None
+    start: TypedValue | None
+    first: TypedValue | None
+    spec_path: str
+
+    def to(self, upper: TypedValue) -> Interval:
+        return Interval(
+            lower=self.since,
+            upper=CursorPosition(upper),
+            cursor_column=self.cursor.column,
+            read_from=self.start,
+            read_to=_last_read(self.table.mode, upper),
+            include_null=self.cursor.nulls == "always",
+            lag_seconds=self.cursor.lag,
+        )
+
+    def again(self, since: CursorPosition) -> Interval:
+        return replace(self.to(since.at), upper=since)
+
+    @property
+    def newest(self) -> TypedValue | None:
+        return self.head.position.at if isinstance(self.head.position, CursorPosition) else None
+
+    @property
+    def has_null_rows(self) -> bool:
+        """Whether rows without a cursor are read too and are there."""
+        return self.head.has_null_cursor and self.cursor.nulls == "always"
+
+
+def _last_read(mode: Mode, upper: TypedValue) -> TypedValue | None:
+    match mode:
+        case "append" | "truncate":
+            return upper
+        case "merge" | "scd2":
+            return None
+        case _:
+            assert_never(mode)
+
+
+def _found(bounds: _Bounds) -> Finding:
+    newest, since = bounds.newest, bounds.since
+    if newest is not None and (refused := _unusable(bounds.cursor, newest, bounds.head.clock)):
+        return refused
+    if since is None:
+        return _no_newest(bounds) if newest is None else _first_run(bounds, newest)
+    if bounds.table.mode == "append" and (refused := _written_rows_are_gone(bounds, since)):
+        return refused
+    return _no_newest(bounds) if newest is None else _between(bounds, since, newest)
+
+
+def _first_run(bounds: _Bounds, newest: TypedValue) -> Finding:
+    if bounds.start is not None and newest < bounds.start:
+        return Idle(f"no rows from cursor.start {bounds.start.text()} on")
+    return Work(bounds.to(newest), "first run")
+
+
+def _no_newest(bounds: _Bounds) -> Finding:
+    """Nothing has a cursor value, or nothing that `cursor.delay` lets through."""
+    since, name, has_younger = bounds.since, bounds.cursor.column, bounds.head.has_younger
+    if bounds.has_null_rows and since is None and not has_younger:
+        return Refused(
+            "cursor.nulls", f'every "{name}" is null: there is no position to record', "Leave the cursor out"
+        )
+    if since is None:
+        return Idle("all rows are younger than cursor.delay" if has_younger else "the source has no rows")
+    had = f"it had some up to {since.at.text()}"
+    notes = (f"no rows but some younger than cursor.delay; {had}" if has_younger else f"the source has no rows; {had}",)
+    if bounds.has_null_rows:
+        return Work(bounds.again(since), f'rows with a null "{name}"', notes)
+    return Idle("no new rows", since, notes)
+
+
+def _between(bounds: _Bounds, since: CursorPosition, newest: TypedValue) -> Finding:
+    if since.at < newest:
+        return Work(bounds.to(newest), "new rows")
+    notes: tuple[str, ...] = ()
+    if newest < since.at and bounds.table.mode != "append":
+        notes = (f"the newest row, at {since.at.text()}, is gone; the newest now is {newest.text()}",)
+        if refused := _moved_back(bounds.cursor, since.at, newest):
+            return refused
+        if not bounds.cursor.lag:
+            everything = replace(bounds.to(newest), lower=None, read_from=bounds.first)
+            return Work(everything, "reads everything again: a row may have moved back behind the position", notes)
+    if bounds.has_null_rows:
+        return Work(bounds.again(since), f'rows with a null "{bounds.cursor.column}"', notes)
+    if again := _reason_to_look_again(bounds, since):
+        return Work(bounds.again(since), again, notes)
+    return Idle("no new rows", since, notes)
+
+
+def _reason_to_look_again(bounds: _Bounds, since: CursorPosition) -> str | None:
+    """Why rows may have come although the newest cursor value has not moved."""
+    if bounds.cursor.lag:
+        return "no newer rows; looks again for late ones (lag)"
+    if since.at.type == DATE:
+        return "no newer day; looks again for rows of the same day"
+    there, written = bounds.head.rows_at_position, since.ties.rows if since.ties is not None else None
+    if bounds.table.mode == "append" and there is not None and written is not None and there > written:
+        return f'no newer rows, but more than were written at "{bounds.cursor.column}" {since.at.text()}'
+    return None
+
+
+def _written_rows_are_gone(bounds: _Bounds, since: CursorPosition) -> Refused | None:
+    """Whether the source holds none of the rows at append's position. The rows below it are unlikely to be the written
+    ones then, and new ones may lie among them."""
+    newest, name, at = bounds.newest, bounds.cursor.column, since.at
+    if bounds.head.rows_at_position:
+        return None
+    steps = ties.starting_over(bounds.table.id, at, newest, bounds.spec_path)
+    if newest is not None and newest < at:
+        told = f'the newest "{name}" is {newest.text()}, below the recorded {at.text()}: {ties.CAUSES}'
+        return Refused("position moved back", told, steps)
+    expected = since.ties is not None and since.ties.counts and not since.ties.may_be_gone
+    if expected and bounds.head.rows_at_position == 0:
+        return Refused("written rows", ties.rows_are_gone(name, at), steps)
+    return None
+
+
+def _moved_back(cursor: Cursor, recorded: TypedValue, head: TypedValue) -> Refused | None:
+    if not cursor.lag or not head < before(recorded, cursor.lag):
+        return None
+    return Refused(
+        "position moved back",
+        f'the newest "{cursor.column}" is {head.text()}, more than lag before the recorded {recorded.text()}',
+        "If the source was restored: --full-refresh, or `flowctl state set` to the right position",
+    )
+
+
+def _unusable(cursor: Cursor, head: TypedValue, clock: dt.datetime | None) -> Refused | None:
+    match head.value:
+        case float() as number if not math.isfinite(number):
+            problem = "is infinite or no number"
+        case Decimal() as number if not number.is_finite():
+            problem = "is infinite or no number"
+        case dt.datetime() as at if clock is not None and at > _latest(at, clock):
+            problem = f"is in the future; the source's clock says {clock.isoformat(timespec='seconds')}"
+        case dt.date() as day if clock is not None and _is_day(day) and day > _latest_day(clock):
+            problem = f"is in the future; the source's clock says {clock.isoformat(timespec='seconds')}"
+        case _:
+            return None
+    return Refused(
+        "cursor head",
+        f'the newest "{cursor.column}", {head.text()}, {problem}: no later row would be seen',
+        "Correct that row in the source, or leave it out with `where`",
+    )
+
+
+def _is_day(day: dt.date) -> bool:
+    return not isinstance(day, dt.datetime)
+
+
+def _latest(at: dt.datetime, clock: dt.datetime) -> dt.datetime:
+    if at.tzinfo is not None:
+        return clock + FUTURE
+    return clock.astimezone(dt.UTC).replace(tzinfo=None) + _FURTHEST_ZONE + FUTURE
+
+
+def _latest_day(clock: dt.datetime) -> dt.date:
+    return (clock.astimezone(dt.UTC) + _FURTHEST_ZONE + FUTURE).date()
