@@ -277,6 +277,10 @@ class Target(Protocol):
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         """As :meth:`Source.describe`; ``identity`` is the target id that definitions and commits record. No Spark."""
 
+    def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
+        """Where each is or will be, equal for two names of one table; a table's sidecars have its place and their
+        suffix. No Spark."""
+
     def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
         """The newest commit of each table of the lineage, by table id; voids included. No Spark."""
 

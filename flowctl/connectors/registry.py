@@ -10,6 +10,7 @@ from types import ModuleType
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.errors import FlowctlError
+from flowctl.model.table_info import ObjectName
 from flowctl.spec import secrets
 from flowctl.spec.spec import Connection
 
@@ -17,6 +18,13 @@ from flowctl.spec.spec import Connection
 def capabilities(type: str) -> Capabilities:
     """What ``type`` can do; loads no driver. ``FlowctlError`` when there is no such connector."""
     found: Capabilities = _package(type).CAPABILITIES
+    return found
+
+
+def place(connection: Connection, object: ObjectName, base_dir: str) -> str | None:
+    """Where ``object`` is as far as the spec tells, equal for two names of one object; None when only the system can
+    tell. Loads no driver, reveals no secret."""
+    found: str | None = _package(connection.type).place(connection.options, object, base_dir)
     return found
 
 

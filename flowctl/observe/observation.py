@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from flowctl.connectors.base import (
@@ -31,6 +32,7 @@ from flowctl.observe.bounds import read_from, retyped
 from flowctl.observe.file_logs import files_read, files_written, pending_files
 from flowctl.observe.relations import relation
 from flowctl.observe.world import Estimate, Observed, PositionKind, TargetDdl, World
+from flowctl.resolve.places import owner_name
 from flowctl.resolve.resolve import Resolved, resolve
 from flowctl.spec.names import is_pattern
 from flowctl.spec.spec import ObjectSource, Spec, SqlSource, TableSpec
@@ -66,6 +68,7 @@ def observe(spec: Spec, request: Request) -> tuple[World, Resolved]:
             lambda name: _Look(connections, name, state, resolved.full_refresh, request.estimate, blobs).at(tables),
             _connections(tables),
         )
+        places = _places(connections, resolved)
     observed = {table.id: _merged(table, looked) for table in tables}
     world = World(
         at=dt.datetime.now(dt.UTC),
@@ -73,6 +76,7 @@ def observe(spec: Spec, request: Request) -> tuple[World, Resolved]:
         tables={id: _with_files_written(blobs, id, state, seen) for id, seen in observed.items()},
         ddl={name: seen.ddl for name, seen in looked.items() if seen.ddl is not None},
         unexpanded={id: found for id, found in listed.items() if isinstance(found, FlowctlError)},
+        places=places,
     )
     return world, resolved
 
@@ -109,6 +113,28 @@ def _connections(tables: Iterable[TableSpec]) -> list[str]:
     names = {table.target.connection for table in tables}
     names |= {table.source.connection for table in tables if not isinstance(table.source, SqlSource)}
     return sorted(names)
+
+
+def _places(connections: Connections, resolved: Resolved) -> dict[str, str]:
+    """Of tables whose targets end in one name, a sidecar's taken for its owner's: others cannot be one table. Tables
+    that are not selected count too; a target that cannot be asked stops its own tables elsewhere."""
+    by_name: dict[str, list[TableSpec]] = {}
+    for table in resolved.tables:
+        by_name.setdefault(owner_name(table.target.parts[-1].lower()), []).append(table)
+    alike = [
+        table
+        for tables in by_name.values()
+        if len(tables) > 1 and any(table.id in resolved.selected for table in tables)
+        for table in tables
+    ]
+    found: dict[str, str] = {}
+    for name in sorted({table.target.connection for table in alike}):
+        objects = {table.id: ObjectName(table.target.parts) for table in alike if table.target.connection == name}
+        with suppress(FlowctlError):
+            target = connections.get(name).target
+            places = target.places(list(objects.values())) if target else {}
+            found.update({id: places[object] for id, object in objects.items() if object in places})
+    return found
 
 
 @dataclass(frozen=True)

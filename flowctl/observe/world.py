@@ -55,10 +55,12 @@ class Observed:
 @dataclass(frozen=True)
 class World:
     """``at`` is our own clock, aware UTC. ``tables`` holds the selected tables by id, ``unexpanded`` the patterns
-    whose source could not be listed. ``ddl`` is by target connection."""
+    whose source could not be listed. ``ddl`` is by target connection. ``places`` are the targets' resolved places, by
+    table id, of those whose names could mean one place."""
 
     at: dt.datetime
     state: StateDocument
     tables: Mapping[str, Observed]
     ddl: Mapping[str, TargetDdl]
     unexpanded: Mapping[str, FlowctlError] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)

@@ -20,7 +20,7 @@ from flowctl.model.step import Plan, Step
 from flowctl.model.table_info import RowEstimate
 from flowctl.observe.observation import Request
 from flowctl.observe.world import Estimate, World
-from flowctl.plan import checks, engine, intervals
+from flowctl.plan import checks, engine, intervals, places
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.how import how
 from flowctl.plan.intervals import Finding, Idle, Refused, Work
@@ -38,9 +38,11 @@ def build(spec: Spec, resolved: Resolved, world: World, request: Request) -> Pla
     """One step for each selected table, in DAG order, then patterns that could not be listed and tables that the spec
     no longer has."""
     steps: dict[str, Step] = {}
+    taken = places.shared(world.places)
     for table in resolved.tables:
         if table.id in resolved.selected:
-            steps[table.id] = step_for(case_of(spec, table, resolved, world, steps), world.at, request.estimate)
+            case = case_of(spec, table, resolved, world, steps, taken)
+            steps[table.id] = step_for(case, world.at, request.estimate)
     whole = not (request.select or request.exclude)
     others = [*_unexpanded(spec, world), *(_removed(spec, resolved, world) if whole else ())]
     return Plan(
@@ -55,8 +57,16 @@ def build(spec: Spec, resolved: Resolved, world: World, request: Request) -> Pla
     )
 
 
-def case_of(spec: Spec, table: TableSpec, resolved: Resolved, world: World, before: Mapping[str, Step]) -> Case:
-    """Everything known about ``table``; ``before`` holds the steps of the tables that run before it."""
+def case_of(
+    spec: Spec,
+    table: TableSpec,
+    resolved: Resolved,
+    world: World,
+    before: Mapping[str, Step],
+    shared: Mapping[str, str],
+) -> Case:
+    """Everything known about ``table``; ``before`` holds the steps of the tables that run before it, ``shared`` what
+    :func:`flowctl.plan.places.shared` finds."""
     needed = resolved.needs[table.id]
     return Case(
         table=table,
@@ -68,6 +78,7 @@ def case_of(spec: Spec, table: TableSpec, resolved: Resolved, world: World, befo
         sequences={other: _sequence(other, before, world) for other in needed},
         spec_path=spec.path,
         spark_url=spec.spark.url,
+        shared=shared.get(table.id, ""),
     )
 
 

@@ -16,7 +16,8 @@ from flowctl.state.document import TableState
 @dataclass(frozen=True)
 class Case:
     """``upstream`` holds, for each table that this one reads, its step in this plan; ``sequences`` the number that it
-    has once this plan is applied (0: never loaded). ``ddl`` is None only when the target was not observed."""
+    has once this plan is applied (0: never loaded). ``ddl`` is None only when the target was not observed. ``shared``
+    says what else is written to the target's place."""
 
     table: TableSpec
     observed: Observed
@@ -27,6 +28,7 @@ class Case:
     sequences: Mapping[str, int] = field(default_factory=dict)
     spec_path: str = ""
     spark_url: str = "local[*]"
+    shared: str = ""
 
     @property
     def is_sql(self) -> bool:

@@ -66,6 +66,15 @@ def _no_source(case: Case) -> Stop | None:
     )
 
 
+def _shared_target(case: Case) -> Stop | None:
+    source, target = case.observed.source, case.observed.target
+    if case.shared:
+        return Stop(f"{case.table.id} {case.shared}", "Give one of them another `to`", "to")
+    if source is not None and target is not None and target.identity and source.identity == target.identity:
+        return Stop(f"{case.table.source} and {case.table.target} are the same table", "Give it another `to`", "to")
+    return None
+
+
 def _foreign_target(case: Case) -> Stop | None:
     """A target that this flow has not made. A full refresh takes it over, except for scd2: there is no history in it
     to keep."""
@@ -235,6 +244,7 @@ REASONS: tuple[Reason, ...] = (
     _needs_an_unlisted_table,
     _needs_an_empty_table,
     _no_source,
+    _shared_target,
     _foreign_target,
     _target_moved,
     _definition_changed,

@@ -9,7 +9,7 @@ from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic, in_order
 from flowctl.errors import SpecError
 from flowctl.model.table_info import ObjectName
-from flowctl.resolve import capabilities, dag, sail, select
+from flowctl.resolve import capabilities, dag, places, sail, select
 from flowctl.resolve.dag import Needs
 from flowctl.resolve.expand import expand
 from flowctl.spec.names import is_pattern, pattern_ids
@@ -57,21 +57,8 @@ def resolve(
 
 
 def _findings(tables: Sequence[TableSpec], spec: Spec, unlisted: Sequence[IdMatcher]) -> Iterator[Diagnostic]:
-    yield from _one_writer(tables)
+    yield from places.check(spec, tables)
     yield from dag.unknown_references(tables, lambda ref: any(matches(ref) for matches in unlisted))
     yield from dag.cycles(tables)
     yield from capabilities.check(tables, spec.connections, registry.capabilities)
     yield from sail.check(spec, tables)
-
-
-def _one_writer(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
-    first: dict[str, TableSpec] = {}
-    for table in tables:
-        earlier = first.setdefault(str(table.target).lower(), table)
-        if earlier is not table:
-            yield Diagnostic(
-                f"{table.id} and {earlier.id} ({earlier.mark}) both write {table.target}",
-                "Give one of them another `to`",
-                table.mark_of("to"),
-                "shared-target",
-            )

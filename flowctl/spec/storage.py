@@ -29,6 +29,14 @@ def local_path(url: str) -> Path:
     return Path(url.removeprefix("file://"))
 
 
+def path_place(url: str, base_dir: str) -> str:
+    """The very place behind a path or URL: symbolic links followed, slashes and ways to write a scheme made one."""
+    if scheme(url) == "file":
+        return f"file {Path(base_dir, local_path(url)).resolve()}"
+    _, _, path = url.partition("://")
+    return f"{scheme(url)} {'/'.join(part for part in path.split('/') if part)}"
+
+
 def credentials(url: str, storage: Storage) -> Mapping[str, Any]:
     """The options written for the longest prefix that covers ``url``, secrets still as references."""
     wanted = _normal(url)

@@ -3,13 +3,16 @@ are written by Spark in SQL that classic and Connect sessions both have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext, TargetCapabilities
 from flowctl.connectors.delta.types import refused_name, widens
+from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
+from flowctl.spec.storage import path_place
 
 CAPABILITIES = Capabilities(
     source=None,
@@ -20,6 +23,10 @@ CAPABILITIES = Capabilities(
     drivers=("deltalake",),
     jars=("delta",),
 )
+
+
+def place(options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str:
+    return path_place("/".join([str(options["path"]), *object.parts]), base_dir)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
-from flowctl.spec.storage import Storage
+from flowctl.spec.storage import Storage, path_place
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -49,6 +49,9 @@ class DeltaTarget:
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         return _at_once(self._info, {object: object for object in objects})
+
+    def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
+        return {object: path_place(self._location(object).url, "") for object in objects}
 
     def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
         return _at_once(self._newest, {lookup.table: lookup for lookup in lookups})

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext, SourceCapabilities
+from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
+from flowctl.spec.storage import path_place
 
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(kind="direct", position="files"),
     target=None,
     extra="files",
 )
+
+
+def place(options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str:
+    return path_place("/".join([str(options["path"]), *object.parts]), base_dir)
 
 
 @contextmanager

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext, SourceCapabilities
 from flowctl.connectors.postgres.ddl import TARGET_CAPABILITIES
+from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 
 CAPABILITIES = Capabilities(
@@ -16,6 +18,22 @@ CAPABILITIES = Capabilities(
     drivers=("psycopg",),
     jars=("postgresql",),
 )
+
+
+def place(options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str | None:
+    """None for a bare name: the search path tells its schema."""
+    from urllib.parse import urlsplit
+
+    if len(object.parts) < 2:
+        return None
+    try:
+        url = urlsplit(str(options.get("url", "")))
+        host = options.get("host") or url.hostname or "localhost"
+        port = options.get("port") or url.port or 5432
+    except ValueError:  # a secret in an unexpected part: only its provider knows
+        return None
+    database = options.get("database") or url.path.strip("/")
+    return f"postgres {str(host).lower()}:{port}/{database}/{'/'.join(object.parts)}"
 
 
 @contextmanager

@@ -43,6 +43,24 @@ def schema_of(connection: psycopg.Connection[Any], object: ObjectName) -> str:
     return str(row[0]) if row else "public"
 
 
+def schemas_of(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> dict[ObjectName, str]:
+    """The schema of each object: of a bare name that of the table that it finds, else where it would be made."""
+    bare = [object.parts[-1] for object in objects if len(object.parts) < 2]
+    found = dict(
+        connection.execute(
+            "SELECT c.relname, s.nspname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace"
+            " WHERE c.relname = ANY (%s) AND pg_table_is_visible(c.oid)",
+            [bare],
+        ).fetchall()
+    )
+    return {
+        object: object.parts[-2]
+        if len(object.parts) > 1
+        else found.get(object.parts[-1]) or schema_of(connection, object)
+        for object in objects
+    }
+
+
 def newest(connection: psycopg.Connection[Any], lookups: Sequence[CommitLookup]) -> dict[str, Commit | None]:
     """The newest commit of each table; one query whatever their number, after one that finds the commit tables."""
     by_schema: dict[str, list[CommitLookup]] = {}

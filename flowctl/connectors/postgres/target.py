@@ -66,6 +66,15 @@ class PostgresTarget:
                 self._missing_schemas.update(commits.missing_schemas(connection, absent))
             return found
 
+    def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
+        """By the server's own identity and the schema that the search path gives, whatever host and name say."""
+        with self.client.connect() as connection:
+            system = catalog.system_identity(connection)
+            if system.startswith("pg:unknown/"):
+                system += f"@{self.client.host}:{self.client.port}"
+            schemas = commits.schemas_of(connection, objects)
+        return {object: f"{system}/{schemas[object]}/{object.parts[-1]}" for object in objects}
+
     def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
         with self.client.connect() as connection:
             return commits.newest(connection, lookups)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext, SourceCapabilities
 from flowctl.connectors.sqlite.ddl import TARGET_CAPABILITIES
+from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 
 CAPABILITIES = Capabilities(
@@ -14,6 +17,13 @@ CAPABILITIES = Capabilities(
     target=TARGET_CAPABILITIES,
     extra="sqlite",
 )
+
+
+def place(options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str:
+    """The very file, by whatever path, and the table's name, in which SQLite ignores the case."""
+    path = Path(base_dir, str(options["path"])).resolve()
+    file = f"{path.stat().st_dev}:{path.stat().st_ino}" if path.exists() else str(path)
+    return f"sqlite {file}/{object.parts[-1].lower()}"
 
 
 @contextmanager

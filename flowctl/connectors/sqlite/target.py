@@ -29,7 +29,7 @@ from flowctl.connectors.base import (
 )
 from flowctl.connectors.foreign import foreign_target
 from flowctl.connectors.sql_commit import COMMITS, Staged
-from flowctl.connectors.sqlite import ddl
+from flowctl.connectors.sqlite import ddl, place
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
 from flowctl.connectors.sqlite.types import declared
 from flowctl.errors import FlowctlError
@@ -67,6 +67,9 @@ class SqliteTarget:
             for relation, info in found.items()
             if relation.object is not None
         }
+
+    def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
+        return {object: place({"path": str(self.path)}, object, "") for object in objects}
 
     def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
         if not self.path.is_file():

@@ -1,0 +1,86 @@
+"""One writer for each place, and no table that reads what it writes: as far as the spec itself can tell.
+
+What only a system can tell (PostgreSQL's search path, two names of one host) is asked for in the plan
+(:mod:`flowctl.plan.places`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from flowctl.connectors import registry
+from flowctl.diagnostics import Diagnostic
+from flowctl.model.table_info import ObjectName
+from flowctl.spec.spec import Connection, ObjectSource, Spec, TableSpec
+
+#: What a table keeps under its own name and one of these belongs to it.
+SIDECARS: Mapping[str, str] = {"__observed": "observations", "__quarantine": "quarantined rows"}
+#: What begins so is flowctl's own wherever it writes.
+RESERVED = "_flowctl"
+
+PlaceOf = Callable[[Connection, ObjectName], str | None]
+
+
+def owner_name(name: str) -> str:
+    """The name of the table that a sidecar's name belongs to; any other name itself."""
+    return next((name.removesuffix(suffix) for suffix in SIDECARS if name.endswith(suffix)), name)
+
+
+def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
+    base_dir = str(Path(spec.path).absolute().parent)
+
+    def place_of(connection: Connection, object: ObjectName) -> str | None:
+        return registry.place(connection, object, base_dir)
+
+    yield from findings(tables, spec.connections, place_of)
+
+
+def findings(
+    tables: Sequence[TableSpec], connections: Mapping[str, Connection], place_of: PlaceOf
+) -> Iterator[Diagnostic]:
+    """Each table that cannot have its target, with the table or the reason that takes it."""
+    written: dict[str, TableSpec] = {}
+    for table in tables:
+        place = _target_place(table, connections, place_of)
+        earlier = next((written[name] for name in (_named(table), place) if name in written), None)
+        for name in (_named(table), place):
+            if name is not None:
+                written.setdefault(name, table)
+        if earlier is not None:
+            yield _refused(
+                table, f"{table.id} and {earlier.id} ({earlier.mark}) both write {table.target}", "Give one of them"
+            )
+        if table.target.parts[-1].startswith(RESERVED):
+            yield _refused(table, f"{table.target}: names that begin with {RESERVED} are flowctl's own", "Give it")
+        if place is not None and _reads(table, place, connections, place_of):
+            yield _refused(table, f"{table.id} reads {table.source} and writes to the same place", "Give it")
+    for table in tables:
+        for suffix, what in SIDECARS.items():
+            for name in (_named(table), _target_place(table, connections, place_of)):
+                owner = written.get(name.removesuffix(suffix)) if name and name.endswith(suffix) else None
+                if owner is not None:
+                    yield _refused(
+                        table, f"{table.target} is where {owner.id} ({owner.mark}) keeps its {what}", "Give it"
+                    )
+                    break
+
+
+def _named(table: TableSpec) -> str:
+    return str(table.target).lower()
+
+
+def _target_place(table: TableSpec, connections: Mapping[str, Connection], place_of: PlaceOf) -> str | None:
+    return place_of(connections[table.target.connection], ObjectName(table.target.parts))
+
+
+def _reads(table: TableSpec, place: str, connections: Mapping[str, Connection], place_of: PlaceOf) -> bool:
+    """Whether the source is the target, or lies in its folder."""
+    if not isinstance(table.source, ObjectSource):
+        return False
+    source = place_of(connections[table.source.connection], ObjectName(table.source.parts))
+    return source is not None and (source == place or source.startswith(place + "/"))
+
+
+def _refused(table: TableSpec, message: str, way: str) -> Diagnostic:
+    return Diagnostic(message, f"{way} another `to`", table.mark_of("to"), "shared-target")

@@ -1,0 +1,34 @@
+"""Two names of one place, as the systems tell."""
+
+from __future__ import annotations
+
+from flowctl.plan.places import shared
+from tests.unit.plan.worlds import NEW, head, observed, plan, source, step, table, target, world
+
+
+def test_both_tables_of_one_place_are_refused():
+    assert shared({"a": "pg/public/t", "b": "pg/public/t", "c": "pg/public/u"}) == {
+        "a": "writes the same table as b",
+        "b": "writes the same table as a",
+    }
+
+
+def test_a_sidecar_s_place_is_taken():
+    assert shared({"a": "pg/public/t", "b": "pg/public/t__observed"}) == {
+        "b": "writes to where a keeps its observations"
+    }
+
+
+def test_the_plan_stops_both():
+    tables = (table("a"), table("b"))
+    seen = world({"a": observed(head(NEW)), "b": observed(head(NEW))}, places={"a": "x/t", "b": "x/t"})
+    steps = plan(seen, *tables).steps
+    assert [(made.action, made.reason) for made in steps] == [
+        ("stop", "a writes the same table as b"),
+        ("stop", "b writes the same table as a"),
+    ]
+
+
+def test_a_table_that_is_its_own_source_is_refused():
+    made = step(table(), observed(head(NEW), source=source(identity="pg:7/1/2"), target=target(identity="pg:7/1/2")))
+    assert (made.action, "are the same table" in made.reason) == ("stop", True)

@@ -1,0 +1,119 @@
+"""Two names of one place, as far as the spec tells: found by `validate`, without a driver."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from flowctl.errors import SpecError
+from flowctl.resolve.resolve import resolve
+from flowctl.spec.load import load_spec
+
+HEAD = """
+version: 1
+flow: shop
+state: state
+connections:
+  src: {type: sqlite, path: source.db}
+  one: {type: sqlite, path: one.db}
+  two: {type: sqlite, path: two.db}
+  lake: {type: delta, path: lake/}
+  pond: {type: delta, path: pond}
+  s3: {type: delta, path: "s3://bucket/lake"}
+  s3a: {type: delta, path: "s3a://bucket//lake/"}
+  pg: {type: postgres, url: "postgresql://etl:${secret:env:PW}@db.example/shop"}
+  ro: {type: postgres, host: DB.example, port: 5432, database: shop, user: other, password: "${secret:env:PW}"}
+  inbox: {type: files, path: lake}
+tables:
+"""
+
+
+def findings(folder: Path, *tables: str) -> list[str]:
+    spec = folder / "flow.yaml"
+    spec.write_text(HEAD + "".join(f"  {table}\n" for table in tables))
+    try:
+        resolve(load_spec([str(spec)], {}), {})
+    except SpecError as error:
+        return [found.message for found in error.diagnostics if found.code == "shared-target"]
+    return []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """``two.db`` is a symbolic link to ``one.db``, ``pond`` one to ``lake``; ``source.db`` is a file of its own."""
+    (tmp_path / "one.db").write_bytes(b"")
+    (tmp_path / "two.db").symlink_to("one.db")
+    (tmp_path / "source.db").write_bytes(b"")
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "pond").symlink_to("lake")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        ("one:t", "two:T"),
+        ("lake:t", "pond:t"),
+        ("lake:a/t", "pond:a/t"),
+        ("s3:t", "s3a:t"),
+        ("pg:public.t", "ro:public.t"),
+    ],
+)
+def test_one_table_under_two_names_is_found(folder: Path, targets: tuple[str, str]) -> None:
+    made = [f"{name}: {{from: src:{name}, to: {to}, mode: truncate}}" for name, to in zip("ab", targets, strict=True)]
+    (found,) = findings(folder, *made)
+    assert found.startswith("b and a (") and "both write" in found
+
+
+def test_a_hard_link_is_the_same_file(folder: Path) -> None:
+    (folder / "two.db").unlink()
+    os.link(folder / "one.db", folder / "two.db")
+    assert findings(
+        folder, "a: {from: src:a, to: one:t, mode: truncate}", "b: {from: src:b, to: two:t, mode: truncate}"
+    )
+
+
+@pytest.mark.parametrize("suffix", ["__observed", "__quarantine"])
+@pytest.mark.parametrize("to", ["one:t", "two:t"])
+def test_a_sidecar_belongs_to_its_table(folder: Path, suffix: str, to: str) -> None:
+    (found,) = findings(
+        folder,
+        f"a: {{from: src:a, to: 'one:t{suffix}', mode: truncate}}",
+        f"b: {{from: src:b, to: '{to}', mode: truncate}}",
+    )
+    assert "is where b (" in found and "keeps its" in found
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "a: {from: one:t, to: two:t, mode: truncate}",
+        "a: {from: pg:public.t, to: ro:public.t, mode: truncate}",
+        "a: {from: 'inbox:t/*.parquet', to: pond:t, mode: truncate}",
+    ],
+)
+def test_no_table_reads_what_it_writes(folder: Path, table: str) -> None:
+    (found,) = findings(folder, table)
+    assert "writes to the same place" in found
+
+
+def test_names_of_flowctl_s_own_are_taken(folder: Path) -> None:
+    (found,) = findings(folder, "a: {from: src:a, to: one:_flowctl_commits, mode: truncate}")
+    assert "flowctl's own" in found
+
+
+def test_different_places_are_left_alone(folder: Path) -> None:
+    (folder / "two.db").unlink()
+    tables = [
+        "a: {from: src:a, to: one:t, mode: truncate}",
+        "b: {from: src:b, to: two:t, mode: truncate}",
+        "c: {from: src:c, to: lake:t, mode: truncate}",
+        "d: {from: src:t, to: pg:public.t, mode: truncate}",
+        "e: {from: src:e, to: pg:other.t, mode: truncate}",
+        "f: {from: src:f, to: ro:t, mode: truncate}",
+        "g: {from: src:g, to: one:x__observed, mode: truncate}",
+        "h: {from: 'inbox:in/*.parquet', to: lake:h, mode: truncate}",
+    ]
+    assert findings(folder, *tables) == []
