@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, assert_never
 
+from flowctl import delays
 from flowctl.connectors import refusal
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, WriteJob
 from flowctl.errors import FlowctlError, StateConflict, TableError
@@ -74,6 +75,7 @@ def claim(tx: Transaction, commits: tuple[str, ...], record: Commit, at: str) ->
     newest = newest_commit(tx, commits, record.lineage, record.table)
     if newest is not None and newest.seq >= record.seq:
         return already_committed(newest, record)
+    delays.pause()
     name, markers = dialects.table(commits, tx.dialect), ", ".join([tx.marker] * len(COMMIT_COLUMNS))
     taken = tx.execute(
         f"INSERT INTO {name} ({_names(tx)}) VALUES ({markers}) ON CONFLICT DO NOTHING",
@@ -88,6 +90,7 @@ def claim(tx: Transaction, commits: tuple[str, ...], record: Commit, at: str) ->
             at,
         ],
     )
+    delays.pause()
     if taken == 0:  # another writer of this number has committed while we waited for it
         raced = newest_commit(tx, commits, record.lineage, record.table)
         return already_committed(raced, record) if raced else None
@@ -134,6 +137,7 @@ def name_target(tx: Transaction, commits: tuple[str, ...], record: Commit) -> No
 
 
 def newest_commit(tx: Transaction, commits: tuple[str, ...], lineage: str, table: str) -> Commit | None:
+    delays.pause()
     found = tx.fetch(
         f"SELECT {_names(tx)} FROM {dialects.table(commits, tx.dialect)}"
         f' WHERE lineage = {tx.marker} AND "table" = {tx.marker} ORDER BY seq DESC LIMIT 1',

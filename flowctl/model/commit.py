@@ -68,7 +68,8 @@ class Commit:
     """The target's own record of the newest number of ``(lineage, table)``, stored atomically with the data.
 
     ``position`` is what was consumed; recovery copies it to state. ``version`` is the target's version after this
-    commit where it has one. ``void`` marks a number given up. ``counts`` is known only to the process that wrote it.
+    commit where it has one. ``void`` marks a number given up. ``counts`` is known only to the process that wrote it,
+    and so are ``warnings``: what failed after the commit, and changes nothing about it.
     """
 
     lineage: str
@@ -80,6 +81,7 @@ class Commit:
     version: int | None = None
     void: bool = False
     counts: RowCounts = RowCounts()
+    warnings: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """The JSON that targets store beside the data (Delta ``userMetadata``, ``_flowctl_commits``)."""

@@ -114,7 +114,7 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
             step = attempt.step = completed(spark, step, table, read, target)
         commit, warnings = _write(attempt, run, spark, snapshot, target, object)
     crashpoints.reached("after_commit", step.id)
-    return TableResult(commit, step, warnings=warnings)
+    return TableResult(commit, step, warnings=(*warnings, *commit.warnings))
 
 
 def void(run: RunContext, step: Step, pending: Intent) -> Commit:

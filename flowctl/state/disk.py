@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import os
 import uuid
-from pathlib import Path
 
+from flowctl.durable import make_folder, sync_folder, write_durably
 from flowctl.errors import AbortRun
 from flowctl.spec import storage as storages
 from flowctl.state.blobs import BlobInfo
@@ -43,15 +43,15 @@ class DiskStore:
         # Unfinished files start with a dot and are never listed: a crash leaves at most one of them behind.
         unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
-            _make_folder(path.parent)
-            _write_durably(unfinished, data)
+            make_folder(path.parent)
+            write_durably(unfinished, data)
             try:
                 os.link(unfinished, path)
             except FileExistsError:
                 return False
             finally:
                 unfinished.unlink()
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
         except OSError as cause:
             raise self._broken("write", name, cause) from cause
         return True
@@ -78,28 +78,3 @@ def _info(prefix: str, entry: os.DirEntry[str]) -> BlobInfo | None:
         return None
     modified = dt.datetime.fromtimestamp(found.st_mtime, dt.UTC)
     return BlobInfo(prefix + entry.name, found.st_size, modified)
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _make_folder(folder: Path) -> None:
-    if folder.is_dir():
-        return
-    _make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new name is only safe from a power cut once its folder is on disk too."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from flowctl.connectors.base import Scratch
-from flowctl.connectors.delta import log, replay
+from flowctl.connectors.delta import actions, log, parquet_files, replay
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.engine import has_jvm
 from tests.connectors.target_matrix import delta
@@ -33,6 +36,22 @@ def writer_on_spark(
 
 def location(writer: Writer) -> TableLocation:
     return location_of(writer.place.options["path"], writer.place.object, {})
+
+
+def foreign_commit(place: TableLocation, *content: Mapping[str, Any]) -> None:
+    """Somebody else's commit, as the next version."""
+    table = log.open_table(place)
+    assert table is not None
+    told = actions.commit_info(None, "WRITE", {"mode": "Append"}, actions.EMPTY)
+    assert actions.publish(place, table.version() + 1, [told, *map(dict, content)])
+
+
+def foreign_rows(place: TableLocation, rows: pa.Table, **partition: str) -> None:
+    """Somebody else's rows, as the next version."""
+    name, footers = f"part-{uuid.uuid4()}.parquet", []
+    pq.write_table(rows, f"{place.url}/{name}", metadata_collector=footers)
+    add = parquet_files.added(name, Path(place.url, name).stat().st_size, footers[0], rows.schema.names)
+    foreign_commit(place, {"add": {**add, "partitionValues": partition}})
 
 
 def files(writer: Writer) -> list[dict[str, Any]]:

@@ -16,11 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flowctl import __version__
+from flowctl import __version__, delays
 from flowctl.connectors.base import WriteJob
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.statements import DELETION_VECTORS, FEATURE, table_properties
 from flowctl.connectors.delta.types import schema_json
+from flowctl.durable import make_folder, sync_folder, write_durably
 from flowctl.errors import TransientError
 from flowctl.spec.storage import local_path, scheme
 
@@ -62,14 +63,24 @@ def protocol(job: WriteJob) -> Action:
     features = ["typeWidening", "timestampNtz"]
     if properties[DELETION_VECTORS] == "true":
         features.append("deletionVectors")
+    clustered = ["clustering", "domainMetadata"] if job.layout.cluster_by else []
     return {
         "protocol": {
             "minReaderVersion": 3,
             "minWriterVersion": 7,
             "readerFeatures": features,
-            "writerFeatures": [*features, "appendOnly", "invariants"],
+            "writerFeatures": [*features, *clustered, "appendOnly", "invariants"],
         }
     }
+
+
+def clustering(job: WriteJob) -> list[Action]:
+    """What a new table is clustered by (Delta protocol, *Clustered Table*); nothing where it is not."""
+    if not job.layout.cluster_by:
+        return []
+    told = {"clusteringColumns": [[name] for name in job.layout.cluster_by], "domainName": "delta.clustering"}
+    domain = {"domain": "delta.clustering", "configuration": json.dumps(told), "removed": False}
+    return [{"domainMetadata": domain}]
 
 
 def metadata(job: WriteJob, target_id: str) -> Action:
@@ -91,7 +102,11 @@ def metadata(job: WriteJob, target_id: str) -> Action:
 
 def publish(location: TableLocation, version: int, actions: Sequence[Action]) -> bool:
     """Creates the commit file of ``version`` in one act; False when somebody else has it."""
-    return _created(location, f"{version:020}.json", "".join(json.dumps(action) + "\n" for action in actions))
+    content = "".join(json.dumps(action) + "\n" for action in actions)
+    delays.pause()
+    created = _created(location, f"{version:020}.json", content)
+    delays.pause()
+    return created
 
 
 def write_checksum_of_empty(location: TableLocation, protocol: Action, metadata: Action) -> None:
@@ -121,15 +136,19 @@ def _created(location: TableLocation, name: str, text: str) -> bool:
 
 
 def _create_on_disk(path: Path, content: bytes) -> bool:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Durably, file and folder: state, which says that the number is committed, survives a power cut too."""
     whole = path.parent / f".{path.name}.{uuid.uuid4().hex}.tmp"
-    whole.write_bytes(content)
     try:
+        make_folder(path.parent)
+        write_durably(whole, content)
         os.link(whole, path)
+        sync_folder(path.parent)
     except FileExistsError:
         return False
+    except OSError as error:
+        raise TransientError(f"{path} could not be written: {error.strerror or error}") from error
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # a name that is left over begins with a dot: no reader sees it
             whole.unlink()
     return True
 

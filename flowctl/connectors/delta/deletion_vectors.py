@@ -72,7 +72,7 @@ def written(location: TableLocation, vectors: Mapping[str, BitMap64]) -> dict[st
             "cardinality": len(rows),
         }
         content += struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
-    location.file_system().pipe_file(f"{location.url}/deletion_vector_{name}.bin", bytes(content))
+    location.write_file(f"deletion_vector_{name}.bin", bytes(content))
     return found
 
 

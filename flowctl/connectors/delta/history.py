@@ -22,6 +22,7 @@ from flowctl.connectors.buffered import buffered
 from flowctl.connectors.delta import batch, log, statements
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.connectors.delta.opened import OpenedTable, open_existing, open_newest
 from flowctl.connectors.delta.writers import Numbered, Writer, side_job
 from flowctl.errors import StateConflict, TransientError
 from flowctl.model import types
@@ -49,30 +50,33 @@ def commit(
     kept in the buffer: as one plan, planned twice over, it took longer than all of its rows.
     """
     rows = batch.with_operations(frame)
-    version = _version(location)
-    this = _Try(spark, writer, location, job, scratch, uuid.uuid4().hex)
+    table = open_existing(location)
     app = log.app_id(job.record.lineage, job.record.table)
+    last = log.data_commit(table.newest(app))
+    this = _Try(spark, writer, location, job, scratch, last, uuid.uuid4().hex)
     number = Numbered(app, {**job.record.record(), log.ATTEMPT: this.attempt})
 
     def before_commit() -> None:
-        _refuse_moved(location, version)
+        _refuse_moved(table)
         job.before_commit()
 
     with batch.view_of(rows) as view:  # a client of Spark Connect sends names, which the server looks up at the end
-        is_first = all(log.is_empty(log.open_table(place)) for place in (location, this.observed))
+        seen = open_newest(this.observed)
+        is_first = table.is_empty and (seen is None or seen.is_empty)
         difference = this.first(view) if is_first else this.later(rows, view)
         return writer.apply_versions(location, number, difference, replace(job, before_commit=before_commit))
 
 
 @dataclass(frozen=True)
 class _Try:
-    """One try of one number. ``attempt`` marks its observations."""
+    """One try of one number, after ``last``. ``attempt`` marks its observations."""
 
     spark: SparkSession
     writer: Writer
     location: TableLocation
     job: WriteJob
     scratch: Scratch
+    last: log.DataCommit
     attempt: str
 
     def kept(self, frame: DataFrame, name: str) -> DataFrame:
@@ -98,9 +102,8 @@ class _Try:
     def _observe(self, keys: DataFrame, rows: str, versions: str) -> tuple[DataFrame, int]:
         """Adds the batch's observations as this try's. Returns all that counts of the batch's keys then, and the
         arrival of what this batch has added."""
-        job, arrival = self.job, self._arrival()
+        job, arrival, last = self.job, self._arrival(), self.last
         lineage = dialects.text(job.record.lineage, "spark")
-        last = _last_data(self.location, job)
         lost = f"{_NUMBER.name} = {last.number} AND {_ATTEMPT.name} <> '{last.attempt}'" if last.attempt else "FALSE"
         not_landed = f"{_LINEAGE.name} = {lineage} AND ({_NUMBER.name} > {last.number} OR {lost})"
         never_will = f"({lost}) OR ({_NUMBER.name} > {last.number} AND {_NUMBER.name} < {job.record.seq})"
@@ -125,7 +128,7 @@ class _Try:
     def _arrival(self) -> int:
         """The number of what this try will add to the sidecar, which is there from now on."""
         self.writer.ensure(self.observed, self._side)
-        return _next_number(self.observed)
+        return open_existing(self.observed).version + 1
 
     def _add(self, new: DataFrame, arrival: int, never_will: str = "FALSE") -> None:
         """Makes ``new`` this try's only observations; those that ``never_will`` count go."""
@@ -166,7 +169,8 @@ def put_aside(
     """Makes ``frame`` the only rows of its table with ``_seq`` of this job's number."""
     side = side_job(job, columns)
     writer.ensure(location, side)
-    _replace(writer, location, f"_seq = {job.record.seq}", frame, _next_number(location), side, "quarantine")
+    number = open_existing(location).version + 1
+    _replace(writer, location, f"_seq = {job.record.seq}", frame, number, side, "quarantine")
 
 
 def _replace(
@@ -182,6 +186,7 @@ def _replace(
         "app": app,
         "seq": number,
         "intent_id": f"{side.record.intent_id}/{uuid.uuid4().hex}",
+        "target_id": open_existing(location).identity,
     }
     try:
         writer.replace_where(location, Numbered(app, record), condition, frame, side)
@@ -193,26 +198,11 @@ def _of_keys(frame: DataFrame, keys: DataFrame, job: WriteJob) -> DataFrame:
     return frame.join(keys, on=list(job.key), how="left_semi")
 
 
-def _version(location: TableLocation) -> int:
-    table = log.open_table(location)
-    return table.version() if table is not None else -1
-
-
-def _next_number(location: TableLocation) -> int:
-    return _version(location) + 1
-
-
-def _refuse_moved(location: TableLocation, version: int) -> None:
-    """The difference holds for the versions that it was derived from, and MERGE looks at the table anew."""
-    if _version(location) != version:
-        raise TransientError(f"another writer committed to {location.url} at the same moment")
+def _refuse_moved(table: OpenedTable) -> None:
+    """The difference holds for the version that it was derived from, and MERGE looks at the table anew."""
+    if open_existing(table.location).version != table.version:
+        raise TransientError(f"another writer committed to {table.location.url} at the same moment")
 
 
 def _content(spark: SparkSession, location: TableLocation) -> DataFrame:
     return spark.read.format("delta").load(location.spark_path)
-
-
-def _last_data(location: TableLocation, job: WriteJob) -> log.DataCommit:
-    table = log.open_table(location)
-    app = log.app_id(job.record.lineage, job.record.table)
-    return log.data_commit(log.newest_record(location, table, app) if table is not None else None)

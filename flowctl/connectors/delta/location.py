@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from flowctl.durable import make_folder, sync_folder, write_durably
 from flowctl.model.table_info import ObjectName
 from flowctl.spec import storage
 from flowctl.spec.storage import Storage
@@ -43,6 +44,17 @@ class TableLocation:
     def beside(self, suffix: str) -> TableLocation:
         """The table of the same name with ``suffix``, in the same folder."""
         return TableLocation(self.url + suffix, self.storage)
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """A new file that a commit will name: on a local disk it survives a power cut, as the commit does."""
+        path = f"{self.url}/{name}"
+        if storage.scheme(self.url) != "file":
+            self.file_system().pipe_file(path, content)
+            return
+        file = storage.local_path(path)
+        make_folder(file.parent)
+        write_durably(file, content)
+        sync_folder(file.parent)
 
     def file_system(self) -> AbstractFileSystem:
         """Reads what is there now, and makes local folders as object stores do."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from flowctl import delays
+from flowctl.connectors.delta import replay
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.replay import commit_actions
 from flowctl.connectors.delta.types import columns_of
 from flowctl.errors import TableError, TransientError
 from flowctl.model.commit import Commit, RowCounts, commit_from_record
@@ -33,8 +34,6 @@ _MARKS = {
     "delta.identity.start": "identityColumns",
     "delta.invariants": "columnInvariants",
 }
-#: How many commits to look through at a time.
-_WINDOWS = (50, None)
 
 
 def app_id(lineage: str, table: str) -> str:
@@ -47,6 +46,7 @@ def open_table(location: TableLocation) -> DeltaTable | None:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
+    delays.pause()
     try:
         return DeltaTable(location.url, storage_options=location.options or None)
     except TableNotFoundError:
@@ -120,11 +120,13 @@ def _rows(table: DeltaTable) -> RowEstimate:
 
 @dataclass(frozen=True)
 class LoggedCommit:
-    """One commit in the log: its version, our record and Delta's ``operationMetrics``."""
+    """One commit in the log: its version, our record and Delta's ``operationMetrics``. ``warnings``: what failed after
+    it, to which the commit owes nothing."""
 
     version: int
     record: Mapping[str, Any]
     metrics: Mapping[str, Any]
+    warnings: tuple[str, ...] = ()
 
 
 def newest_commit(location: TableLocation, table: DeltaTable, app: str) -> Commit | None:
@@ -142,6 +144,7 @@ def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Logge
     RESTORE takes content back and leaves numbers as they are. The answer then has the newest number (the next must be
     higher) and the rest from the commit whose content is there now, so it equals nothing in state.
     """
+    delays.pause()
     newest = _newest(location, table)
     if newest is not None and (record := _record_of(app, newest)) is not None:
         return LoggedCommit(newest["version"], record, newest.get("operationMetrics") or {})
@@ -149,7 +152,7 @@ def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Logge
     if number is None:
         return None
     restored_to = None
-    for commit in _walk_back(table):
+    for commit in _walk_back(location, table.version()):
         version = commit["version"]
         if restored_to is not None and version > restored_to:
             continue
@@ -199,21 +202,18 @@ def _newest(location: TableLocation, table: DeltaTable) -> Mapping[str, Any] | N
     to be had."""
     version = table.version()
     try:
-        actions = commit_actions(location, version)
+        actions = replay.commit_actions(location, version)
     except OSError:  # cleaned away behind a checkpoint, or a store that deltalake reaches and fsspec does not
         return None
     return next(({**action["commitInfo"], "version": version} for action in actions if "commitInfo" in action), None)
 
 
-def _walk_back(table: DeltaTable) -> Iterator[Mapping[str, Any]]:
-    """The table's commits, newest first, as far back as the log goes."""
-    passed = 0
-    for window in _WINDOWS:
-        commits = table.history(window)
-        yield from commits[passed:]
-        if window is None or len(commits) < window:
-            return
-        passed = len(commits)
+def _walk_back(location: TableLocation, version: int) -> Iterator[Mapping[str, Any]]:
+    """The table's commits up to ``version``, newest first, as far back as the log goes. Not by ``history``: it begins
+    with the newest commit of all, whatever version the table was opened at, and numbers it as that one."""
+    for at, actions in replay.commits_before(location, version):
+        told: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        yield {**told, "version": at}
 
 
 def _record_of(app: str, commit: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -226,10 +226,16 @@ def _record_of(app: str, commit: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return record if ours else None
 
 
-def keep_copy(location: TableLocation, app: str, commit: LoggedCommit) -> None:
-    """Keeps the record of a commit that was read back, for the day the log has forgotten it."""
+def keep_copy(location: TableLocation, app: str, commit: LoggedCommit) -> LoggedCommit:
+    """Keeps the record of a commit that was read back, for the day the log has forgotten it. The commit stands without
+    it, and the next one makes it anew: a copy that cannot be written is a warning."""
     content = json.dumps({"version": commit.version, "record": commit.record}).encode()
-    location.file_system().pipe_file(_copy_path(location, app), content)
+    try:
+        location.file_system().pipe_file(_copy_path(location, app), content)
+    except OSError as error:
+        warning = f"committed, but {_copy_path(location, app)} could not be written: {error.strerror or error}"
+        return replace(commit, warnings=(*commit.warnings, warning))
+    return commit
 
 
 def _kept_copy(location: TableLocation, app: str) -> LoggedCommit | None:

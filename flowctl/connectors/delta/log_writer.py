@@ -11,11 +11,13 @@ only. On Spark it is the quicker way for what :mod:`flowctl.connectors.delta.pla
   between, a zombie of our own run or a foreign writer, makes that fail, and the batch is worked out anew.
 
 So exactly the same holds as with Spark: a number lands once or never, whoever is killed or late. append only adds, so
-it may take the next free version instead of starting again, once it has seen that its number is still free there.
+it may take the next free version instead of starting again, once that very version, opened, says that the number is
+still free. Nothing else may: "there was nothing to replace" holds for one version only.
 """
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -24,17 +26,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl import crashpoints
 from flowctl.connectors.base import WriteJob
-from flowctl.connectors.delta import actions, log, replay, small_files, tables, transaction
+from flowctl.connectors.delta import actions, replay, small_files, tables
 from flowctl.connectors.delta.creation import marker
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.connectors.delta.opened import OpenedTable, find_standing, open_existing, open_newest
 from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.schemas import with_columns
 from flowctl.connectors.engine import demanding_features
-from flowctl.errors import TableError, TransientError
+from flowctl.errors import StateConflict, TableError, TransientError
+from flowctl.model.table_info import TableInfo
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
     from pyspark.sql import DataFrame
 
 _TRIES = 10
@@ -53,7 +56,7 @@ class WriteFiles(Protocol):
 class Change:
     """What one commit does to the files: ``frame`` (None: no rows) comes, ``removed`` go; ``shrunk`` are ``add``
     actions of removed files that come back with fewer rows. ``metrics`` are Delta's. ``few``: this process may hold all
-    of ``frame``."""
+    of ``frame``. ``is_blind``: it is right whatever else the table holds, so it may land on any later version."""
 
     operation: str
     frame: DataFrame | None
@@ -61,28 +64,25 @@ class Change:
     metrics: Mapping[str, int] | None = None
     shrunk: tuple[Action, ...] = ()
     few: bool = False
-
-    @property
-    def only_adds(self) -> bool:
-        return not self.removed and self.operation == "WRITE"
+    is_blind: bool = False
 
 
 def prepare(location: TableLocation, job: WriteJob) -> str:
     """Makes the table where there is none; returns its id. Columns are changed by the commit itself."""
     table = made(location, job)
-    tables.check(location, job, table)
-    return str(table.metadata().id)
+    tables.check(table, job)
+    return table.identity
 
 
-def made(location: TableLocation, job: WriteJob) -> DeltaTable:
+def made(location: TableLocation, job: WriteJob) -> OpenedTable:
     """The table, made empty where there is none. Two who make it at once find the one that came first."""
-    if log.open_table(location) is None:
+    table = open_newest(location)
+    if table is None:
         create(location, job)
-    table = log.open_table(location)
+        table = open_newest(location)
     if table is None:
         raise TransientError(f"{location.url} was removed as it was made")
-    info = log.table_info(job.object, table)
-    _refuse(location, info.extra["features"], info.extra["properties"])
+    _refuse(location, table.info(job.object))
     return table
 
 
@@ -94,11 +94,23 @@ def create(location: TableLocation, job: WriteJob) -> None:
         actions.write_checksum_of_empty(location, protocol, metadata)
 
 
-def _refuse(location: TableLocation, features: Sequence[str], properties: Mapping[str, str]) -> None:
+def _refuse(location: TableLocation, info: TableInfo) -> None:
     """:class:`TableError` for a table whose writers must do more than write files."""
-    if more := demanding_features(features, properties):
+    if more := demanding_features(info.extra["features"], info.extra["properties"]):
         raise TableError(
             f"{location.url} has the Delta features {', '.join(more)}, which flowctl cannot write on Sail", hint=HINT
+        )
+
+
+def _check_opened(table: OpenedTable, job: WriteJob, record: Mapping[str, Any]) -> None:
+    """What was asked as the table was prepared, asked of the version that is committed over."""
+    info = table.info(job.object)
+    _refuse(table.location, info)
+    tables.check_memory(table.location, info)
+    if info.identity != record["target_id"]:
+        raise StateConflict(
+            f"{table.location.url} is table {info.identity} now, it was prepared as {record['target_id']}",
+            hint="It was dropped and made again; plan again",
         )
 
 
@@ -109,19 +121,21 @@ def commit(
     record: Mapping[str, Any],
     work_out: Callable[[LogSnapshot], Change],
     write_files: WriteFiles,
+    accepts: Callable[[OpenedTable], bool] = lambda table: True,
 ) -> LoggedCommit:
     """Commits what ``work_out`` makes of the table's newest version as number ``record["seq"]`` of ``app``.
 
-    ``job`` says the table's columns afterwards, and ``work_out`` is given them in the snapshot's metadata. Errors as
+    ``job`` says the table's columns afterwards, and ``work_out`` is given them in the snapshot's metadata. ``accepts``
+    is what this way of writing was chosen by, asked of the version that is committed over. Errors as
     :func:`flowctl.connectors.delta.transaction.commit`.
     """
-    table = log.open_table(location)
-    if table is None:
-        raise TableError(f"there is no table {location.url}", hint="It was dropped since the plan was made; plan again")
-    # Asked of this very version or a later one: a number that lands afterwards takes the version that we need.
-    snapshot = replay.replayed(location, table.version())
-    if done := transaction.read_back(location, app, record):
+    table = open_existing(location)
+    if done := table.standing(app, record):
         return done
+    snapshot = table.snapshot
+    _check_opened(table, job, record)
+    if not accepts(table):
+        raise TransientError(f"{location.url} was changed by another writer at the same moment")
     metadata = with_columns(snapshot.metadata, job.columns, replaces=job.replaces_content)
     change = work_out(replace(snapshot, metadata=metadata))
     added = _written(location, metadata, change, write_files)
@@ -132,7 +146,7 @@ def commit(
     content = [told, actions.transaction(app, record["seq"]), *changed]
     content += [actions.removed(file) for file in change.removed]
     content += [{"add": file} for file in (*change.shrunk, *added)]
-    return _published(location, app, record, snapshot, change, content)
+    return land(table, app, record, content, is_blind=change.is_blind)
 
 
 def _written(
@@ -145,32 +159,53 @@ def _written(
     return write_files(location, metadata, change.frame)
 
 
-def _published(
-    location: TableLocation,
-    app: str,
-    record: Mapping[str, Any],
-    snapshot: LogSnapshot,
-    change: Change,
-    content: Sequence[Action],
+def land(
+    table: OpenedTable, app: str, record: Mapping[str, Any], content: Sequence[Action], *, is_blind: bool = False
 ) -> LoggedCommit:
-    version = snapshot.version + 1
-    for _ in range(_TRIES if change.only_adds else 1):
-        if actions.publish(location, version, content):
-            _checkpoint(location, version)
-            break
-        if done := transaction.read_back(location, app, record):
+    """Commits ``content`` as the version after ``table``'s; with ``is_blind`` as that after a later one, opened anew,
+    where the number is free and neither schema nor protocol is another."""
+    base = table
+    for _ in range(_TRIES if is_blind else 1):
+        if created(base.location, base.version + 1, app, record, content):
+            logged = read_back(base.location, base.version + 1, record)
+            return replace(logged, warnings=_checkpoint(base.location, logged.version))
+        base = open_existing(base.location)
+        if done := base.standing(app, record):
             return done
-        table = log.open_table(location)
-        if table is None or not _same_table(replay.replayed(location, table.version()), snapshot):
+        if not _is_same_table(base.snapshot, table.snapshot):
             break
-        version = table.version() + 1
-    done = transaction.read_back(location, app, record)
-    if done is None:
-        raise TransientError(f"another writer committed to {location.url} at the same moment")
-    return done
+    raise TransientError(f"another writer committed to {table.location.url} at the same moment")
 
 
-def _same_table(now: LogSnapshot, before: LogSnapshot) -> bool:
+def created(
+    location: TableLocation, version: int, app: str, record: Mapping[str, Any], content: Sequence[Action]
+) -> bool:
+    """:func:`actions.publish`, and the log asked after an error: what failed may have happened all the same."""
+    try:
+        return actions.publish(location, version, content)
+    except (OSError, TransientError):
+        with suppress(OSError, TransientError, TableError):  # the first error says more
+            if find_standing(location, app, record) is not None:
+                return False  # whoever asks next finds it
+        raise
+
+
+def read_back(location: TableLocation, version: int, record: Mapping[str, Any]) -> LoggedCommit:
+    """A commit counts only once the log says that it is ours: a store may have lost it, or let two create one file."""
+    try:
+        commits = replay.commit_actions(location, version)
+        told = next(action["commitInfo"] for action in commits if "commitInfo" in action)
+    except OSError as error:
+        raise TransientError(f"{location.url}: version {version} was committed and cannot be read: {error}") from error
+    if told.get("userMetadata") != json.dumps(record):
+        raise StateConflict(
+            f"{location.url}: version {version}, just committed, is another writer's",
+            hint="Its store lets two writers create one file; use one that does not, or one writer",
+        )
+    return LoggedCommit(version, record, told["operationMetrics"])
+
+
+def _is_same_table(now: LogSnapshot, before: LogSnapshot) -> bool:
     return (now.metadata, now.protocol) == (before.metadata, before.protocol)
 
 
@@ -192,13 +227,22 @@ def _metrics(change: Change, added: Sequence[Action]) -> dict[str, str]:
     return {name: str(value) for name, value in counted.items()}
 
 
-def _checkpoint(location: TableLocation, version: int) -> None:
+def _checkpoint(location: TableLocation, version: int) -> tuple[str, ...]:
+    """It makes reading faster and nothing else: what fails here is a warning, and the next tenth commit tries again."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    if version % _CHECKPOINT_EVERY == 0:
-        with suppress(DeltaError):  # it makes reading faster and nothing else; the next tenth commit tries again
-            table = DeltaTable(location.url, storage_options=location.options or None)
-            table.create_checkpoint()
-            if table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
-                table.cleanup_metadata()  # as Spark does here: entries that are older than the table keeps them
+    if version % _CHECKPOINT_EVERY != 0:
+        return ()
+    try:
+        table = DeltaTable(location.url, storage_options=location.options or None)
+        table.create_checkpoint()
+        if table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
+            table.cleanup_metadata()  # as Spark does here: entries that are older than the table keeps them
+    except (DeltaError, OSError) as error:
+        return (f"committed, but {location.url} got no checkpoint at version {version}: {_first_line(error)}",)
+    return ()
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import WriteJob
-from flowctl.connectors.delta import log, parquet_files, statements, tables
+from flowctl.connectors.delta import parquet_files, statements, tables
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.marking import are_told_apart
+from flowctl.connectors.delta.opened import OpenedTable, open_newest
 from flowctl.connectors.engine import demanding_features
 from flowctl.model.table_info import TableInfo
 from flowctl.spec.storage import scheme
@@ -44,11 +45,31 @@ def is_plain(location: TableLocation, job: WriteJob) -> bool:
         return False
     if job.statements and not statements.only_creates(location, job):
         return False
-    table = log.open_table(location)
+    table = open_newest(location)
+    return is_plain_table(table, job) if table is not None else bool(job.statements)
+
+
+def is_plain_table(table: OpenedTable, job: WriteJob) -> bool:
+    """What :func:`is_plain` asks of the table itself."""
+    info = table.info(job.object)
+    return (
+        not info.extra["partition_by"]
+        and is_simple_table(table, job)
+        and (not _compares(job) or _can_be_marked(table.handle, info))
+    )
+
+
+def is_first_load(location: TableLocation, job: WriteJob) -> bool:
+    """Whether ``job`` finds nothing to replace or to compare with, in a table that asks nothing of a writer but files.
+    Spark's INSERT would be as fast and may land on top of anything; its MERGE looks for what is not there."""
+    if job.mode == "append" or job.layout.cluster_by:
+        return False
+    if job.statements and not statements.only_creates(location, job):
+        return False
+    table = open_newest(location)
     if table is None:
         return bool(job.statements)
-    info = log.table_info(job.object, table)
-    return _is_simple(table, info, job) and (not _compares(job) or _can_be_marked(table, info))
+    return table.is_empty and is_simple_table(table, job)
 
 
 def _is_small(location: TableLocation, job: WriteJob) -> bool:
@@ -62,15 +83,16 @@ def _compares(job: WriteJob) -> bool:
     return job.mode == "merge" and not job.replace
 
 
-def _is_simple(table: DeltaTable, info: TableInfo, job: WriteJob) -> bool:
+def is_simple_table(table: OpenedTable, job: WriteJob) -> bool:
+    """Whether adding and removing files is all that a writer has to do to it."""
+    info, handle = table.info(job.object), table.handle
     properties = info.extra["properties"]
     return (
-        not info.extra["partition_by"]
-        and not demanding_features(info.extra["features"], properties)
+        not demanding_features(info.extra["features"], properties)
         and all(name in _HEEDED or not name.startswith("delta.") for name in properties)
-        and all(field.nullable and _HARMLESS.issuperset(field.metadata or ()) for field in table.schema().fields)
-        and not tables.has_other_columns(table, job.columns)
-        and len(table.file_uris()) <= _MOST_FILES
+        and all(field.nullable and _HARMLESS.issuperset(field.metadata or ()) for field in handle.schema().fields)
+        and not tables.has_other_columns(handle, job.columns)
+        and len(handle.file_uris()) <= _MOST_FILES
     )
 
 

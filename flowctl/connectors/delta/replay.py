@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flowctl import delays
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.errors import TableError
 
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
 Action = dict[str, Any]
 _COMMIT = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet$")
+
+
+#: Commits that are read beside each other.
+_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,7 @@ class LogSnapshot:
 
 def replayed(location: TableLocation, version: int) -> LogSnapshot:
     """The state of ``version``; :class:`TableError` when its log has a hole."""
+    delays.pause()
     system = location.file_system()
     folder = f"{location.url}/_delta_log"
     names = [str(path).rpartition("/")[2] for path in system.ls(folder, detail=False)]
@@ -58,6 +66,30 @@ def commits_after(location: TableLocation, version: int) -> Iterator[Action]:
     for name in names:
         if (found := _COMMIT.match(name)) and int(found[1]) > version:
             yield from _from_json(system, f"{folder}/{name}")
+
+
+def commits_before(location: TableLocation, version: int) -> Iterator[tuple[int, list[Action]]]:
+    """Version and actions of the commits up to and with ``version`` that the log still has, newest first."""
+    system = location.file_system()
+    folder = f"{location.url}/_delta_log"
+    names = (str(path).rpartition("/")[2] for path in system.ls(folder, detail=False))
+    numbers = (int(match[1]) for name in names if (match := _COMMIT.match(name)))
+    there = sorted((number for number in numbers if number <= version), reverse=True)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for start in range(0, len(there), _AT_ONCE):
+            some = there[start : start + _AT_ONCE]
+            for number, actions in zip(some, pool.map(partial(_commit_in, system, folder), some), strict=True):
+                if actions is None:
+                    return
+                yield number, actions
+
+
+def _commit_in(system: AbstractFileSystem, folder: str, version: int) -> list[Action] | None:
+    """None where the log was cleaned up meanwhile."""
+    try:
+        return list(_from_json(system, f"{folder}/{version:020}.json"))
+    except FileNotFoundError:
+        return None
 
 
 def commit_actions(location: TableLocation, version: int) -> Iterator[Action]:

@@ -69,7 +69,7 @@ class Rewriter:
     job: WriteJob
 
     def append(self, frame: DataFrame, snapshot: LogSnapshot) -> Change:
-        return Change("WRITE", self.alive(frame, snapshot), few=self.job.few)
+        return Change("WRITE", self.alive(frame, snapshot), few=self.job.few, is_blind=True)
 
     def overwrite(self, frame: DataFrame, snapshot: LogSnapshot) -> Change:
         return Change("WRITE", self.alive(frame, snapshot), snapshot.files, few=self.job.few)
@@ -115,7 +115,7 @@ class Rewriter:
         """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`; ``changes`` is buffered,
         unless the table has no files."""
         if not snapshot.files:
-            return Change("MERGE", in_table_order(changes, snapshot))
+            return Change("MERGE", in_table_order(changes.where(f"{CHANGE_COLUMN} = 'put'"), snapshot))
         identity = (*self.job.key, VALID_FROM)
         near = self.near(changes, snapshot)
         found = _counted(changes.join(keys_of(near.rows, identity), on=list(identity), how="left_semi"), CHANGE_COLUMN)

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.delta import actions, replay
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.parquet_files import CODEC
 from flowctl.connectors.delta.replay import Action
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_STATISTICS = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols")
+#: What says how files are written.
+_OF_FILES = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols", CODEC)
 
 
 def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
@@ -45,8 +47,8 @@ _PROTOCOL = {
 
 
 def _own(metadata: Mapping[str, Any]) -> Action:
-    """The real table's schema and partitions, and of its properties only what says which statistics to write."""
-    kept = {name: value for name, value in metadata["configuration"].items() if name in _STATISTICS}
+    """The real table's schema and partitions, and of its properties only what says how files are written."""
+    kept = {name: value for name, value in metadata["configuration"].items() if name in _OF_FILES}
     return {**metadata, "id": str(uuid.uuid4()), "configuration": kept}
 
 

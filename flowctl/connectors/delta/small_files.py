@@ -54,5 +54,5 @@ def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFra
     )
     content = file.getvalue()
     name = f"part-00000-{uuid.uuid4()}.parquet"
-    location.file_system().pipe_file(f"{location.url}/{name}", content.to_pybytes())
+    location.write_file(name, content.to_pybytes())
     return [added(name, content.size, footers[0], indexed_columns(metadata))]

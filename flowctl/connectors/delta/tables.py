@@ -9,6 +9,7 @@ from flowctl.connectors.base import WriteJob
 from flowctl.connectors.delta import log, transaction
 from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.opened import OpenedTable, open_newest
 from flowctl.connectors.engine import compiles, interpreted
 from flowctl.connectors.foreign import foreign_target
 from flowctl.errors import StateConflict, StoppedByPolicy, TableError
@@ -29,9 +30,9 @@ def prepare(spark: SparkSession, location: TableLocation, job: WriteJob) -> str:
     A statement that an earlier try has run fails or does nothing now: what counts is that the table has the job's
     columns afterwards. :class:`StateConflict` when the table is not the one that the intent was written for.
     """
-    before = log.open_table(location)
+    before = open_newest(location)
     if before is not None:
-        check(location, job, before)
+        check(before, job)
     failure: Exception | None = None
     with interpreted(spark), transaction.created_for(spark, job.record.intent_id):
         for statement in job.statements:
@@ -39,10 +40,10 @@ def prepare(spark: SparkSession, location: TableLocation, job: WriteJob) -> str:
                 spark.sql(statement).collect()
             except Exception as error:  # noqa: BLE001 - raised below unless the table is as it should be
                 failure = failure or error
-    table = log.open_table(location)
-    after = log.table_info(job.object, table) if table is not None else None
+    table = open_newest(location)
+    after = table.info(job.object) if table is not None else None
     if table is not None and after is not None and (job.replaces_content or not _missing(after, job.columns)):
-        check(location, job, table)
+        check(table, job)
         _read_log(spark, location)
         return after.identity
     if failure is not None:
@@ -62,21 +63,29 @@ def _read_log(spark: SparkSession, location: TableLocation) -> None:
             spark.sql(f"DESCRIBE DETAIL {location.identifier}").collect()
 
 
-def check(location: TableLocation, job: WriteJob, table: DeltaTable) -> None:
-    """The table is the one that the intent means: the one it was written for, or the one that it made."""
-    info = log.table_info(job.object, table)
+def check_memory(location: TableLocation, info: TableInfo) -> None:
+    """:class:`StoppedByPolicy` for a table that forgets which numbers were committed."""
     if log.RETENTION in info.extra["properties"]:
         raise StoppedByPolicy(
             f"{location.url} has {log.RETENTION}: Delta would forget which numbers were committed",
             hint=f"ALTER TABLE … UNSET TBLPROPERTIES ('{log.RETENTION}')",
         )
+
+
+def check(table: OpenedTable, job: WriteJob) -> None:
+    """The table is the one that the intent means: the one it was written for, or the one that it made."""
+    location, info = table.location, table.info(job.object)
+    check_memory(location, info)
     expected = job.record.target_id
     if expected and expected != info.identity:
         raise StateConflict(
             f"{location.url} is table {info.identity} now, the plan was made for {expected}",
             hint="It was dropped and made again; plan again",
         )
-    if not expected and created_by(location, table) != job.record.intent_id:
+    if expected or created_by(location, table.handle) == job.record.intent_id:
+        return
+    app = log.app_id(job.record.lineage, job.record.table)
+    if table.standing(app, job.record.record()) is None:  # else another try of this number was faster
         raise foreign_target(job.record, location.url)
 
 

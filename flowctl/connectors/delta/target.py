@@ -14,12 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from flowctl.connectors.base import Capabilities, CommitLookup, Scratch, WriteJob
-from flowctl.connectors.delta import history, log, statements, transaction, void
+from flowctl.connectors.delta import history, log, statements, void
 from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.connectors.delta.opened import find_standing
 from flowctl.connectors.delta.writers import Numbered, Writer, writer_for, writer_of
-from flowctl.errors import FlowctlError, StateConflict
+from flowctl.errors import FlowctlError
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
@@ -80,28 +81,19 @@ class DeltaTarget:
     def write(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Commit:
         location = self._location(job.object)
         app = log.app_id(job.record.lineage, job.record.table)
-        done = transaction.read_back(location, app, job.record.record())
+        done = find_standing(location, app, job.record.record())
         if done is None:
             writer = writer_of(spark, self._scratch, location, job)
             record = replace(job.record, target_id=writer.prepare(location, job))
             done = self._commit(spark, writer, location, frame, replace(job, record=record))
-            log.keep_copy(location, app, done)
-        elif done.record["void"]:
-            raise StateConflict(
-                f"number {job.record.seq} of {job.record.table} was given up",
-                hint="Plan again: the next number is free",
-            )
+            done = log.keep_copy(location, app, done)
         return _as_commit(done, job)
 
     def void(self, job: WriteJob) -> Commit:
         location = self._location(job.object)
         app = log.app_id(job.record.lineage, job.record.table)
-        done = transaction.read_back(location, app, job.record.record())
-        if done is None:
-            job.before_commit()
-            done = void.commit(location, app, job)
-            log.keep_copy(location, app, done)
-        return _as_commit(done, job)
+        done = void.commit(location, app, replace(job, record=replace(job.record, void=True)))
+        return _as_commit(log.keep_copy(location, app, done), job)
 
     def put_aside(
         self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
@@ -156,4 +148,5 @@ def _as_commit(logged: LoggedCommit, job: WriteJob) -> Commit:
     counts = log.counts(logged.metrics)
     if job.soft_deletes:  # Delta counts marked rows as updated, and does not tell them apart
         counts = replace(counts, deleted=None)
-    return replace(commit_from_record(logged.record, logged.version), counts=counts)
+    commit = commit_from_record(logged.record, logged.version)
+    return replace(commit, counts=counts, warnings=logged.warnings)

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from flowctl import crashpoints
-from flowctl.connectors.delta import log
+from flowctl import crashpoints, delays
 from flowctl.connectors.delta.creation import marker
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
-from flowctl.errors import StateConflict, TransientError
+from flowctl.connectors.delta.opened import find_standing
+from flowctl.errors import TransientError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,12 +44,14 @@ def commit(
     failure: Exception | None = None
     with _settings(spark, app, record):
         before()
+        delays.pause()
         try:
             with _killable(str(record["table"])):
                 statement()
         except Exception as error:  # noqa: BLE001 - judged below, once the log has been asked
             failure = error
-    ours = read_back(location, app, record)
+    delays.pause()
+    ours = find_standing(location, app, record)
     if ours is not None:
         return ours
     if failure is None:
@@ -59,21 +61,6 @@ def commit(
     if "DELTA_CONCURRENT" in str(failure):
         raise TransientError(f"another writer committed to {location.url} at the same moment") from failure
     raise failure
-
-
-def read_back(location: TableLocation, app: str, record: Mapping[str, Any]) -> LoggedCommit | None:
-    """The commit of this very intent, or None while its number is free."""
-    table = log.open_table(location)
-    found = log.newest_record(location, table, app) if table is not None else None
-    if found is None or found.record["seq"] < record["seq"]:
-        return None
-    if found.record["seq"] == record["seq"] and found.record["intent_id"] == record["intent_id"]:
-        return found
-    raise StateConflict(
-        f"{location.url} has number {found.record['seq']} of intent {found.record['intent_id'] or 'unknown'}, "
-        f"not number {record['seq']} of intent {record['intent_id']}",
-        hint="Another run wrote this table; look at `flowctl state show`, then plan again",
-    )
 
 
 @contextmanager

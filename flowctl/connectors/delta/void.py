@@ -1,8 +1,8 @@
 """A number given up: committed without data, so that nothing else can land under it. No Spark needed.
 
 The commit has ``commitInfo`` and ``txn`` only, the two actions that touch neither data nor schema. A table that is
-not there yet is made, empty: a zombie's ``CREATE TABLE IF NOT EXISTS`` then finds it, and its insert finds the number
-taken.
+not there yet is made, empty: a stale writer's ``CREATE TABLE IF NOT EXISTS`` then finds it, and its insert finds the
+number taken.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import uuid
 from dataclasses import replace
 
 from flowctl.connectors.base import WriteJob
-from flowctl.connectors.delta import actions, log, transaction
+from flowctl.connectors.delta import actions, log, log_writer
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.connectors.delta.opened import open_newest
 from flowctl.errors import TableError, TransientError
 
 #: Features that ask nothing of a commit without data. Others (a catalog that owns the commits) do, or are unknown.
@@ -29,25 +30,27 @@ _TRIES = 10
 
 
 def commit(location: TableLocation, app: str, job: WriteJob) -> LoggedCommit:
-    """Commits ``job.record`` empty under its number; :class:`TransientError` when other writers keep winning."""
+    """Commits ``job.record`` empty under its number, or returns the commit of that number that was faster: whichever,
+    it is decided on the very version that the void is written over. :class:`TransientError` when other writers keep
+    winning."""
     for _ in range(_TRIES):
-        table = log.open_table(location)
-        before = log.newest_record(location, table, app) if table is not None else None
+        table = open_newest(location)
+        if table is not None and (done := table.standing(app, job.record.record())):
+            return done
         if table is None:
-            target_id, version = str(uuid.uuid4()), 0
-            setup = [actions.protocol(job), actions.metadata(job, target_id)]
+            target_id, version, before = str(uuid.uuid4()), 0, None
+            setup = [actions.protocol(job), actions.metadata(job, target_id), *actions.clustering(job)]
         else:
-            target_id, version, setup = str(table.metadata().id), table.version() + 1, []
-            _check_features(location, [*(table.protocol().writer_features or ())])
-        given_up = replace(job.record, target_id=target_id, void=True)
+            target_id, version, before, setup = table.identity, table.version + 1, table.newest(app), []
+            _check_features(location, [*(table.handle.protocol().writer_features or ())])
         data = log.data_commit(before)
+        given_up = replace(job.record, target_id=target_id)
         record = {**given_up.record(), "data_seq": data.number, log.ATTEMPT: data.attempt}
         told = actions.commit_info(record, "WRITE", {"mode": "Append", "partitionBy": "[]"}, actions.EMPTY)
-        if actions.publish(location, version, [told, *setup, actions.transaction(app, job.record.seq)]):
-            return LoggedCommit(version, record, {})
-        taken = transaction.read_back(location, app, record)
-        if taken is not None:
-            return taken
+        content = [told, *setup, actions.transaction(app, job.record.seq)]
+        job.before_commit()
+        if log_writer.created(location, version, app, record, content):
+            return log_writer.read_back(location, version, record)
     raise TransientError(f"{location.url} is written by others too fast to commit number {job.record.seq} as void")
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from flowctl.connectors.base import Scratch, WriteJob
 from flowctl.connectors.delta import (
     batch,
-    log,
     log_writer,
     parquet_files,
     plain,
@@ -26,6 +25,7 @@ from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.log_writer import WriteFiles
 from flowctl.connectors.delta.marking import Marker
 from flowctl.connectors.delta.marking_on_spark import SparkMarker
+from flowctl.connectors.delta.opened import OpenedTable, open_newest
 from flowctl.connectors.delta.replay import LogSnapshot
 from flowctl.connectors.delta.rewriting import Rewriter
 from flowctl.connectors.engine import has_jvm, reachable
@@ -85,8 +85,11 @@ def writer_for(spark: SparkSession, scratch: Scratch | None) -> Writer:
 def writer_of(spark: SparkSession, scratch: Scratch | None, location: TableLocation, job: WriteJob) -> Writer:
     """The one that commits ``job`` soonest. Delta works a table's state out with queries before it writes, even where
     nothing is to be compared: for a small batch that takes longer than its file."""
-    if has_jvm(spark) and plain.is_plain(location, job) and not _is_told_how(spark):
-        return LogWriter(spark, _there(scratch), parquet_files.written, SparkMarker)
+    if has_jvm(spark) and not _is_told_how(spark):
+        if plain.is_plain(location, job):
+            return LogWriter(spark, _there(scratch), parquet_files.written, SparkMarker, plain.is_plain_table)
+        if plain.is_first_load(location, job):
+            return LogWriter(spark, _there(scratch), shadow.written, Marker, plain.is_simple_table)
     return writer_for(spark, scratch)
 
 
@@ -114,7 +117,7 @@ class SparkWriter:
         if (
             statements.only_creates(location, job)
             and not job.layout.cluster_by
-            and log.open_table(location) is None
+            and open_newest(location) is None
             and not _is_told_how(self.spark)
         ):
             log_writer.create(location, job)
@@ -135,13 +138,8 @@ class SparkWriter:
     def apply_versions(
         self, location: TableLocation, number: Numbered, changes: DataFrame, job: WriteJob
     ) -> LoggedCommit:
-        rows = batch.with_operations(changes)  # an INSERT leaves out what is deleted
-        with batch.view_of(rows) as view:
-            if log.is_empty(log.open_table(location)):
-                sql = statements.insert(location.identifier, view, job.columns, changes.columns)
-            else:
-                bounds = batch.key_bounds(changes, job)
-                sql = statements.apply_difference(location.identifier, view, job, bounds)
+        with batch.view_of(changes) as view:
+            sql = statements.apply_difference(location.identifier, view, job, batch.key_bounds(changes, job))
             return self._commit(location, number, lambda: self._run(sql), job)
 
     def replace_where(
@@ -161,15 +159,13 @@ class SparkWriter:
     def _statement(self, location: TableLocation, frame: DataFrame, view: str, job: WriteJob) -> Callable[[], object]:
         """The one data statement of append, truncate and merge, ready to run."""
         table, present = location.identifier, frame.columns
-        only_adds = job.mode == "append" and not job.replace
-        now = None if only_adds else log.open_table(location)
-        if now is not None and job.replaces_content and tables.has_other_columns(now, job.columns):
-            return lambda: tables.overwrite_with_schema(location, batch.alive(frame, job.columns), job)
-        if only_adds or log.is_empty(now):
-            # Where there is nothing to replace or to compare with, Delta would look for it all the same.
-            sql = statements.insert(table, view, job.columns, present)
-        elif job.replaces_content:
+        if job.replaces_content:
+            now = open_newest(location)
+            if now is not None and tables.has_other_columns(now.handle, job.columns):
+                return lambda: tables.overwrite_with_schema(location, batch.alive(frame, job.columns), job)
             sql = statements.overwrite(table, view, job.columns, present)
+        elif job.mode == "append":
+            sql = statements.insert(table, view, job.columns, present)
         else:
             sql = statements.merge(location, view, job, present, batch.key_bounds(frame, job))
         return lambda: self._run(sql)
@@ -186,6 +182,7 @@ class LogWriter:
     scratch: Scratch
     write_files: WriteFiles
     rewriter: type[Rewriter]
+    accepts: Callable[[OpenedTable, WriteJob], bool] = lambda table, job: True
 
     def prepare(self, location: TableLocation, job: WriteJob) -> str:
         if not has_jvm(self.spark) and not reachable(location.url):
@@ -227,7 +224,9 @@ class LogWriter:
         job: WriteJob,
         work_out: Callable[[LogSnapshot], log_writer.Change],
     ) -> LoggedCommit:
-        return log_writer.commit(location, number.app, job, number.record, work_out, self.write_files)
+        return log_writer.commit(
+            location, number.app, job, number.record, work_out, self.write_files, lambda table: self.accepts(table, job)
+        )
 
 
 def side_job(job: WriteJob, columns: Sequence[Column]) -> WriteJob:

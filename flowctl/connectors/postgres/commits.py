@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flowctl import delays
 from flowctl.connectors import sql_commit
 from flowctl.connectors.base import CommitLookup
 from flowctl.connectors.postgres import ddl
@@ -63,6 +64,7 @@ def schemas_of(connection: psycopg.Connection[Any], objects: Sequence[ObjectName
 
 def newest(connection: psycopg.Connection[Any], lookups: Sequence[CommitLookup]) -> dict[str, Commit | None]:
     """The newest commit of each table; one query whatever their number, after one that finds the commit tables."""
+    delays.pause()
     by_schema: dict[str, list[CommitLookup]] = {}
     for lookup in lookups:
         by_schema.setdefault(schema_of(connection, lookup.object), []).append(lookup)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from flowctl import crashpoints
+from flowctl import crashpoints, delays
 from flowctl.connectors import sql_commit
 from flowctl.connectors.base import (
     OP_COLUMN,
@@ -198,6 +198,8 @@ class PostgresTarget:
                     counts = sql_commit.apply_change(tx, job, staged)
                 job.before_commit()
                 crashpoints.reached("in_commit", job.record.table)
+                delays.pause()
+            delays.pause()
             newest = _newest(connection, job)
         if newest is None:
             raise StateConflict(f"{job.object}: the commit just made is gone", hint="Who drops tables here?")

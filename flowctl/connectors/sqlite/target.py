@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowctl import crashpoints
+from flowctl import crashpoints, delays
 from flowctl.connectors import sql_commit
 from flowctl.connectors.base import (
     Capabilities,
@@ -158,6 +158,8 @@ class SqliteTarget:
                 counts = sql_commit.apply_change(tx, job, staged)
             job.before_commit()
             crashpoints.reached("in_commit", job.record.table)
+            delays.pause()
+        delays.pause()
         return replace(self._read_back(job), counts=counts)
 
     def _read_back(self, job: WriteJob) -> Commit:

@@ -1,0 +1,150 @@
+"""Two and three processes of one number, in every order of arrival: each number counts once, on every target.
+
+The short form is in `make test`, the long one in `make test-full`.
+"""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from flowctl.connectors.delta import log, replay
+from flowctl.connectors.delta.location import TableLocation, location_of
+from flowctl.model.table_info import ObjectName
+from tests.connectors.writing import LINEAGE, TABLE
+from tests.e2e.racers import Racers, Track, racers, sail_environment
+from tests.services.s3 import S3Server
+
+#: What the racers of one number do.
+PARTS = (
+    ("disturbed", "disturbed", "disturbed"), ("disturbed", "disturbed", "write"), ("write", "write", "write"),
+    ("void", "disturbed", "disturbed"), ("void", "write", "disturbed"), ("void", "void", "write"),
+)  # fmt: skip
+LONG = 160
+Row = tuple[int, str]
+
+
+@pytest.fixture(scope="module")
+def on_sail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Racers]:
+    with racers(tmp_path_factory.mktemp("racers"), ["sail"] * 3) as found:
+        yield found
+
+
+def raced(field: Racers, track: Track, mode: str, numbers: int, read: Callable[[], list[Row]]) -> None:
+    """Each number's rows are of one racer, or of none where it is a void; and every racer was told so."""
+    field.on(track)
+    chosen = random.Random(f"{track} {mode}")
+    outcomes: dict[int, list[str]] = {}
+    wrong: dict[int, Any] = {}
+    for seq in range(1, numbers + 1):
+        parts = list(chosen.choice(PARTS if seq > 1 else PARTS[:3]))
+        chosen.shuffle(parts)
+        outcomes[seq] = field.race(seq, mode, parts)
+        if unknown := [one for one in outcomes[seq] if one not in ("data", "void", "conflict")]:
+            wrong[seq] = (parts, unknown)
+    assert not wrong, wrong
+    rows = read()
+    names = {seq: sorted(name for id, name in rows if id // 2 == seq) for seq in outcomes}
+    newest = numbers if mode == "truncate" else None
+    for seq, told in outcomes.items():
+        became = {one for one in told if one != "conflict"}
+        replaced = newest is not None and any("data" in outcomes[later] for later in range(seq + 1, newest + 1))
+        expected = 0 if became == {"void"} or replaced else 2
+        if len(became) != 1 or len(names[seq]) != expected or len(set(names[seq])) > 1:
+            wrong[seq] = (told, names[seq])
+    print(f"{track.type} {mode}: {numbers} numbers, {Counter(one for told in outcomes.values() for one in told)}")
+    assert not wrong, f"{len(wrong)} of {numbers} numbers: {wrong}"
+
+
+def delta_track(root: str, **fields: Any) -> Track:
+    return Track("delta", {"path": root}, **fields)
+
+
+def read_delta(track: Track) -> list[Row]:
+    """The live rows, and no number twice in the log."""
+    location = location_of(str(track.options["path"]), ObjectName(track.name), track.storage)
+    table = log.open_table(location)
+    assert table is not None
+    app = log.app_id(LINEAGE, TABLE)
+    numbers = [
+        action["txn"]["version"]
+        for version in range(table.version() + 1)
+        for action in replay.commit_actions(location, version)
+        if action.get("txn", {}).get("appId") == app
+    ]
+    doubled = [number for number, times in Counter(numbers).items() if times > 1]
+    assert not doubled, f"{len(doubled)} of {max(numbers)} numbers are in the log twice: {doubled}"
+    return rows_of_files(location, replay.replayed(location, table.version()).files)
+
+
+def rows_of_files(location: TableLocation, files: Sequence[Mapping[str, Any]]) -> list[Row]:
+    found: list[Row] = []
+    for file in files:
+        assert "deletionVector" not in file, "no racer updates a row"
+        with location.file_system().open(f"{location.url}/{file['path']}", "rb") as opened:
+            rows = pq.ParquetFile(opened).read().to_pylist()
+        found += [(row["id"], row.get("name", file["partitionValues"].get("name"))) for row in rows]
+    return found
+
+
+@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
+@pytest.mark.parametrize("numbers", [25, pytest.param(LONG, marks=pytest.mark.full)])
+def test_delta_with_flowctls_own_commits(on_sail: Racers, tmp_path: Path, mode: str, numbers: int) -> None:
+    track = delta_track(str(tmp_path / "lake"))
+    raced(on_sail, track, mode, numbers, lambda: read_delta(track))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
+@pytest.mark.parametrize("partition_by", [(), ("name",)], ids=["own", "statements"])
+def test_delta_with_spark(tmp_path_factory: pytest.TempPathFactory, mode: str, partition_by: tuple[str, ...]) -> None:
+    """Partitioned tables are written by Spark's own statements, others by flowctl's commits too."""
+    folder = tmp_path_factory.mktemp("racers")
+    track = delta_track(str(folder / "lake"), partition_by=partition_by)
+    with racers(folder, ["local[1]"] * 2 + ["sail"]) as mixed:
+        raced(mixed, track, mode, LONG, lambda: read_delta(track))
+
+
+@pytest.mark.parametrize("mode", ["append", pytest.param("truncate", marks=pytest.mark.full)])
+@pytest.mark.parametrize("numbers", [25, pytest.param(LONG, marks=pytest.mark.full)])
+def test_delta_on_an_object_store(
+    tmp_path_factory: pytest.TempPathFactory, s3_server: S3Server, s3_bucket: str, mode: str, numbers: int
+) -> None:
+    root = f"s3://{s3_bucket}/lake"
+    track = delta_track(root, storage={root: s3_server.storage()})
+    with racers(tmp_path_factory.mktemp("racers"), ["sail"] * 3, sail_environment(track)) as there:
+        raced(there, track, mode, numbers, lambda: read_delta(track))
+
+
+@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
+@pytest.mark.parametrize("numbers", [25, pytest.param(LONG, marks=pytest.mark.full)])
+def test_sqlite(on_sail: Racers, tmp_path: Path, mode: str, numbers: int) -> None:
+    path = tmp_path / "target.db"
+
+    def read() -> list[Row]:
+        connection = sqlite3.connect(path)
+        try:
+            return connection.execute("SELECT id, name FROM t").fetchall()
+        finally:
+            connection.close()
+
+    raced(on_sail, Track("sqlite", {"path": str(path)}), mode, numbers, read)
+
+
+@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
+@pytest.mark.parametrize("numbers", [25, pytest.param(LONG, marks=pytest.mark.full)])
+def test_postgres(on_sail: Racers, postgres_database: str, mode: str, numbers: int) -> None:
+    import psycopg
+
+    def read() -> list[Row]:
+        with psycopg.connect(postgres_database) as connection:
+            return [(int(id), str(name)) for id, name in connection.execute("SELECT id, name FROM t").fetchall()]
+
+    raced(on_sail, Track("postgres", {"url": postgres_database}), mode, numbers, read)
