@@ -41,7 +41,7 @@ def app_id(lineage: str, table: str) -> str:
     return f"flowctl:{lineage}:{table}"
 
 
-def open_table(location: TableLocation) -> DeltaTable | None:
+def open_table(location: TableLocation, *, again: bool = True) -> DeltaTable | None:
     """The table's newest version, or None when nothing is there. :class:`TableError` when something else lies there."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -50,7 +50,10 @@ def open_table(location: TableLocation) -> DeltaTable | None:
     try:
         return DeltaTable(location.url, storage_options=location.options or None)
     except TableNotFoundError:
-        if _holds_something_else(location):
+        there = _foreign_names(location)
+        if there and again and "_delta_log" in there:  # made since it was looked for
+            return open_table(location, again=False)
+        if there:
             raise TableError(
                 f"{location.url} holds files that are not a Delta table",
                 hint="Choose another path in `to`, or move those files away",
@@ -67,15 +70,15 @@ def is_empty(table: DeltaTable | None) -> bool:
     return table is None or not table.file_uris()
 
 
-def _holds_something_else(location: TableLocation) -> bool:
-    """Whether the folder has anything but flowctl's own files (the table's lease is older than the table)."""
+def _foreign_names(location: TableLocation) -> set[str]:
+    """What the folder has but flowctl's own files (the table's lease is older than the table)."""
     try:
         found = location.file_system().ls(location.url, detail=False)
     except FileNotFoundError:
-        return False
+        return set()
     folder = location.url.rstrip("/").rpartition("/")[2]
     names = {str(path).rstrip("/").rpartition("/")[2] for path in found}
-    return bool(names - {"_flowctl", folder, ""})
+    return names - {"_flowctl", folder, ""}
 
 
 def table_info(object: ObjectName, table: DeltaTable) -> TableInfo:
