@@ -128,6 +128,14 @@ class Head:
 
 
 @dataclass(frozen=True)
+class Missing:
+    """What is said where there is no such object: the place, resolved, and what to do, with what comes near."""
+
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True)
 class ReadRequest:
     """One pass over a relation: these columns (source names, with the types to deliver), this interval (None: all).
     ``above``: without the rows at its lower bound."""
@@ -151,6 +159,9 @@ class Source(Protocol):
 
     def heads(self, requests: Mapping[str, HeadRequest]) -> Mapping[str, Head]:
         """How far each goes, by the caller's names; one round trip where the system can."""
+
+    def why_missing(self, relation: Relation) -> Missing:
+        """Of an object that :meth:`describe` found none for."""
 
 
 class Snapshot(Protocol):

@@ -18,6 +18,7 @@ from flowctl.connectors.base import (
     Head,
     HeadRequest,
     LoggedTarget,
+    Missing,
     Relation,
     Source,
     Target,
@@ -142,6 +143,7 @@ class _Seen:
     """What one connection said about the tables that read it and those that are written to it, by id."""
 
     sources: dict[str, TableInfo | FlowctlError | None] = field(default_factory=dict)
+    missing: dict[str, Missing | FlowctlError] = field(default_factory=dict)
     heads: dict[str, Head | FlowctlError] = field(default_factory=dict)
     readings: dict[str, str] = field(default_factory=dict)
     files: dict[str, _Files | FlowctlError] = field(default_factory=dict)
@@ -195,6 +197,7 @@ class _Look:
         relations = {table.id: relation(table) for table in tables}
         infos = self._each(source.describe, list(dict.fromkeys(relations.values())))
         seen.sources.update({id: infos[one] for id, one in relations.items()})
+        self._missing(source, relations, seen)
         requests = {
             table.id: self._head_request(table, relations[table.id], info)
             for table in tables
@@ -205,6 +208,10 @@ class _Look:
             hints = {table.id: table.read for table in tables}
             seen.readings.update({id: source.explain_read(one, hints[id]) for id, one in requests.items()})
 
+    def _missing(self, source: Source, relations: Mapping[str, Relation], seen: _Seen) -> None:
+        missing = [id for id in relations if seen.sources[id] is None]
+        seen.missing.update(self._each(lambda ids: {id: source.why_missing(relations[id]) for id in ids}, missing))
+
     def _files(self, source: FileSource, tables: Sequence[TableSpec], seen: _Seen) -> None:
         by_id = {table.id: table for table in tables}
         seen.files.update(self._each(lambda ids: {id: self._files_of(source, by_id[id]) for id in ids}, list(by_id)))
@@ -212,6 +219,7 @@ class _Look:
             seen.sources[id] = found if isinstance(found, FlowctlError) else found.info
             if isinstance(found, _Files) and found.info is not None:
                 seen.heads[id] = found.head
+        self._missing(source, {id: relation(table) for id, table in by_id.items()}, seen)
 
     def _files_of(self, source: FileSource, table: TableSpec) -> _Files:
         state = self.state.table(table.id)
@@ -290,6 +298,7 @@ def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
         read.error,
         written.error,
         source := read.sources.get(table.id),
+        missing := read.missing.get(table.id),
         head := read.heads.get(table.id),
         head.failure if isinstance(head, Head) else None,
         target := written.targets.get(table.id),
@@ -301,6 +310,7 @@ def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
     files = read.files.get(table.id)
     return Observed(
         source=source if isinstance(source, TableInfo) else None,
+        missing=missing if isinstance(missing, Missing) else None,
         head=head if isinstance(head, Head) else None,
         target=target if isinstance(target, TableInfo) else None,
         commit=commit if isinstance(commit, Commit) else None,

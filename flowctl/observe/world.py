@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from flowctl.connectors.base import Capabilities, Head
+from flowctl.connectors.base import Capabilities, Head, Missing
 from flowctl.errors import FlowctlError
 from flowctl.model.commit import Commit
 from flowctl.model.file_log import FileLog
@@ -34,9 +34,10 @@ class TargetDdl(Protocol):
 
 @dataclass(frozen=True)
 class Observed:
-    """One table. ``source`` and ``target`` are None where there is no such object; SQL tables have no ``source`` and
-    no ``head``. ``positions`` is what the source's type offers. ``error`` is why the rest is missing. ``reading``
-    is what the source says of how it will be read, for people. Of a source of files: ``file_log`` holds those that
+    """One table. ``source`` and ``target`` are None where there is no such object, ``missing`` says why there is no
+    source; SQL tables have none, and no ``head``. ``positions`` is what the source's type offers. ``error`` is why the
+    rest is missing. ``reading`` is what the source says of how it will be read, for people. Of a source of files:
+    ``file_log`` holds those that
     were read, ``pending_files`` those of the begun interval, ``written_log`` those that the target's own record names,
     where that is another position than state's."""
 
@@ -50,6 +51,7 @@ class Observed:
     file_log: FileLog | None = None
     pending_files: tuple[FileStamp, ...] | None = None
     written_log: FileLog | None = None
+    missing: Missing | None = None
 
 
 @dataclass(frozen=True)

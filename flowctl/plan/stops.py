@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
+from flowctl.connectors.base import Missing
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
 from flowctl.model.commit import Commit
@@ -58,12 +59,8 @@ def _needs_an_empty_table(case: Case) -> Stop | None:
 def _no_source(case: Case) -> Stop | None:
     if case.is_sql or case.observed.source is not None:
         return None
-    return Stop(
-        f"{case.table.source} does not exist",
-        "Correct `from`, or let the connection's user see it",
-        "from",
-        "error",
-    )
+    why = case.observed.missing or Missing("it is not there", "Correct `from`, or let the connection's user see it")
+    return Stop(f"{case.table.source} does not exist: {why.reason}", why.hint, "from", "error")
 
 
 def _shared_target(case: Case) -> Stop | None:

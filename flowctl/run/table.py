@@ -28,7 +28,7 @@ from flowctl.connectors.base import (
     Target,
     WriteJob,
 )
-from flowctl.errors import StateConflict, TableError
+from flowctl.errors import AbortRun, StateConflict, TableError
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import Position
@@ -103,7 +103,7 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
             return TableResult(found, step, recovered=True)
         if step.record_only:
             raise StateConflict(f"{step.id}: the plan found number {intent.seq} committed, it is gone now")
-        _take_table_lease(stack, run, target, object)
+        _take_table_lease(stack, run, table, target, object)
         run.listener(events.PhaseEntered(step.id, "waiting for Spark"))
         spark = run.session(step.id)
         _check_stop(run)
@@ -125,7 +125,7 @@ def void(run: RunContext, step: Step, pending: Intent) -> Commit:
         target = _target(stack, run, table)
         if found := landed(target, run.lineage, step.id, object, pending):
             return found
-        _take_table_lease(stack, run, target, object)
+        _take_table_lease(stack, run, table, target, object)
         job = _job(run, step, pending, object, position=None)
         return target.void(replace(job, record=replace(job.record, void=True)))
 
@@ -295,11 +295,19 @@ def _open(stack: ExitStack, run: RunContext, name: str) -> Connector:
     return stack.enter_context(registry.open(run.spec.connections[name], context))
 
 
-def _take_table_lease(stack: ExitStack, run: RunContext, target: Target, object: ObjectName) -> None:
+def _take_table_lease(stack: ExitStack, run: RunContext, table: TableSpec, target: Target, object: ObjectName) -> None:
     folder = target.lease_folder(object) if isinstance(target, LeasedTarget) else None
     if folder is not None:
         blobs = open_store(folder, run.spec.storage, unsafe=run.spec.state.unsafe)
-        stack.enter_context(Lease.acquire(blobs, prefix="", run_id=run.run_id))
+        try:
+            lease = Lease.acquire(blobs, prefix="", run_id=run.run_id)
+        except AbortRun as error:  # of the store, which is the target's here and not the state's
+            raise TableError(
+                f"{table.target} cannot be written: {error.message}",
+                hint=f"Let this user write to {folder}, where the table's lease lies",
+                mark=table.mark_of("to"),
+            ) from error
+        stack.enter_context(lease)
 
 
 def _check_stop(run: RunContext) -> None:

@@ -14,3 +14,12 @@ def did_you_mean(written: str, known: Iterable[str], otherwise: str = "") -> str
         return f"Did you mean `{close[0]}`?"
     listing = ", ".join(names) if names else "none"
     return f"{otherwise}{listing}" if otherwise else f"Known: {listing}"
+
+
+def nearest(written: str, known: Iterable[str], otherwise: str) -> str:
+    """``Did you mean `name`?``, without regard to case; ``otherwise`` where nothing comes near."""
+    from difflib import get_close_matches
+
+    names = {name.lower(): name for name in known}
+    close = get_close_matches(written.lower(), names, n=1, cutoff=0.6)
+    return f"Did you mean `{names[close[0]]}`?" if close else otherwise

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import OpenContext, Relation
+from flowctl.connectors.base import Missing, OpenContext, Relation
 from flowctl.errors import TableError, TransientError
 from flowctl.model.position import FileStamp
 from flowctl.spec import storage as storages
+from flowctl.spec.suggest import nearest
 
 if TYPE_CHECKING:
     import fsspec
@@ -60,7 +66,41 @@ def pattern_of(relation: Relation) -> str:
 
 def matching(root: FileRoot, pattern: str) -> tuple[FileStamp, ...]:
     """Files whose path below the root matches, sorted by path. ``*`` stays in one folder, ``**`` crosses folders.
-    Names that begin with ``_`` or ``.`` are left out, as Spark would: they are somebody's unfinished work."""
+    Names that begin with ``_`` or ``.`` are left out, as Spark would: they are somebody's unfinished work. A folder of
+    such a name is looked into where the pattern names it."""
+    stamps = _on_disk(root, pattern) if root.is_local else _in_store(root, pattern)
+    return tuple(sorted((stamp for stamp in stamps if not _is_hidden(stamp.path, pattern)), key=lambda one: one.path))
+
+
+def why_nothing(root: FileRoot, pattern: str) -> Missing:
+    """Why nothing matches: the resolved place, and what comes near."""
+    place = f"{root.url}/{pattern}"
+    stamps = _on_disk(root, pattern) if root.is_local else _in_store(root, pattern)
+    if hidden := next(iter(stamps), None):
+        return Missing(
+            f"{place} matches only names that begin with _ or ., such as {hidden.path}, which are unfinished files",
+            "Rename the files, or name a folder of that name in `from`",
+        )
+    folder = Path(root.url)
+    if not root.is_local:
+        return Missing(f"no file matches {place}", "Correct `from`, or let the credentials list it")
+    for part in _plain_folders(pattern):
+        if not folder.is_dir():
+            break
+        folder = folder / part
+    if folder.is_dir():
+        others = sorted(entry.name for entry in folder.iterdir())[:5]
+        return Missing(
+            f"no file matches {place}", f"{folder} has {', '.join(others)}" if others else f"{folder} is empty"
+        )
+    parent = next((above for above in folder.parents if above.is_dir()), folder)
+    near = nearest(
+        folder.name, (entry.name for entry in parent.iterdir()), "Correct `from`, or `path` of the connection"
+    )
+    return Missing(f"no file matches {place}: the folder {folder} does not exist", near)
+
+
+def _in_store(root: FileRoot, pattern: str) -> list[FileStamp]:
     system, base = root.file_system()
     try:
         found = system.glob(f"{base}/{pattern}", detail=True)
@@ -68,21 +108,76 @@ def matching(root: FileRoot, pattern: str) -> tuple[FileStamp, ...]:
         raise TableError(f"{root.url}/{pattern} may not be listed", hint="Check `storage` and its rights") from error
     except OSError as error:
         raise TransientError(f"{root.url}/{pattern} cannot be listed: {error}", hint="Check the store") from error
-    stamps = [
-        FileStamp(path=name.removeprefix(f"{base}/"), size=int(info["size"]), tag=_tag(root, name, info))
+    return [
+        FileStamp(path=name.removeprefix(f"{base}/"), size=int(info["size"]), tag=_tag(info))
         for name, info in found.items()
         if info["type"] == "file"
     ]
-    return tuple(sorted((stamp for stamp in stamps if not _is_hidden(stamp.path)), key=lambda stamp: stamp.path))
 
 
-def _is_hidden(path: str) -> bool:
-    return any(part.startswith(("_", ".")) for part in path.split("/"))
+def _on_disk(root: FileRoot, pattern: str) -> list[FileStamp]:
+    """As fsspec matches, in one pass over the folders that can match and one look at each file."""
+    from fsspec.utils import glob_translate
+
+    matches = re.compile(glob_translate(pattern)).match
+    parts = pattern.split("/")
+    deepest = sys.maxsize if "**" in pattern else len(parts)
+    start = "/".join(_plain_folders(pattern))
+    found: list[FileStamp] = []
+
+    def look(folder: str, depth: int, above: frozenset[tuple[int, int]]) -> None:
+        try:
+            with os.scandir(f"{root.url}/{folder}") as entries:
+                for entry in entries:
+                    path = f"{folder}/{entry.name}" if folder else entry.name
+                    if _leads_nowhere(entry):
+                        continue
+                    if entry.is_dir():
+                        inside = _identity(entry.stat())
+                        if depth < deepest and inside not in above:  # a link to a folder that it lies in
+                            look(path, depth + 1, above | {inside})
+                    elif matches(path) and entry.is_file():
+                        seen = entry.stat()
+                        found.append(FileStamp(path, seen.st_size, str(seen.st_mtime_ns)))
+        except (FileNotFoundError, NotADirectoryError):
+            return  # never there, or removed since its folder was read
+        except PermissionError as error:
+            where = f"{root.url}/{folder}".rstrip("/")
+            raise TableError(f"{where} may not be listed", hint="Let this user read the folder") from error
+        except OSError as error:
+            hint = "Check the disk and the links in the folder"
+            raise TransientError(f"{error.filename} cannot be read: {error.strerror}", hint=hint) from error
+
+    top = Path(root.url)
+    if top.is_dir():
+        look(start, start.count("/") + 2 if start else 1, frozenset({_identity(top.stat())}))
+    return found
 
 
-def _tag(root: FileRoot, name: str, info: Mapping[str, Any]) -> str:
-    """The store's own mark of a content: an ETag, or on a disk the time of the last write in nanoseconds."""
-    if root.is_local:
-        return str(Path(name).stat().st_mtime_ns)
+def _plain_folders(pattern: str) -> list[str]:
+    """The folders that a pattern begins with."""
+    return list(itertools.takewhile(lambda part: not set(part) & set("*?["), pattern.split("/")[:-1]))
+
+
+def _identity(seen: os.stat_result) -> tuple[int, int]:
+    return seen.st_dev, seen.st_ino
+
+
+def _leads_nowhere(entry: os.DirEntry[str]) -> bool:
+    """A link to nothing, or to itself."""
+    return entry.is_symlink() and not Path(entry.path).exists()
+
+
+def _is_hidden(path: str, pattern: str) -> bool:
+    """Spark leaves out files of such names whatever is said; folders only where it lists them itself."""
+    *folders, name = path.split("/")
+    named = [part for part in pattern.split("/")[:-1] if part.startswith(("_", "."))]
+    return name.startswith(("_", ".")) or any(
+        folder.startswith(("_", ".")) and not any(fnmatchcase(folder, part) for part in named) for folder in folders
+    )
+
+
+def _tag(info: Mapping[str, Any]) -> str:
+    """The store's own mark of a content."""
     tag = info.get("ETag") or info.get("etag") or info.get("md5Hash") or info.get("created") or info.get("mtime")
     return str(tag).strip('"')

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import Capabilities, Head, HeadRequest, Relation, Snapshot
+from flowctl.connectors.base import Capabilities, Head, HeadRequest, Missing, Relation, Snapshot
 from flowctl.connectors.files.formats import format_of
-from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
+from flowctl.connectors.files.listing import FileRoot, matching, pattern_of, why_nothing
 from flowctl.connectors.files.reading import FilesSnapshot, named
 from flowctl.connectors.files.schema import columns_of, merged
 from flowctl.model.position import FilesPosition, FileStamp
@@ -41,6 +41,9 @@ class FilesSource:
     def heads(self, requests: Mapping[str, HeadRequest]) -> Mapping[str, Head]:
         """Every file there now; what is new among them is decided by the plan."""
         return {name: _head(matching(self.root, pattern_of(request.relation))) for name, request in requests.items()}
+
+    def why_missing(self, relation: Relation) -> Missing:
+        return why_nothing(self.root, pattern_of(relation))
 
     def describe_files(self, relation: Relation, read: Mapping[str, FileStamp]) -> tuple[TableInfo | None, Head]:
         """A :class:`flowctl.connectors.base.FileSource`: one listing, and a look into each file that is not read."""

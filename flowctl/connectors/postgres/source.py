@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import Capabilities, Head, HeadRequest, Relation
+from flowctl.connectors.base import Capabilities, Head, HeadRequest, Missing, Relation
 from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.postgres import catalog
 from flowctl.connectors.postgres.client import Client, from_driver
@@ -20,10 +20,13 @@ from flowctl.connectors.postgres.splits import explained
 from flowctl.errors import TableError
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
+from flowctl.spec.suggest import nearest
 
 if TYPE_CHECKING:
     import psycopg
     from pyspark.sql import SparkSession
+
+_OTHERWISE = "Correct `from`, or let the connection's user see it"
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,12 @@ class PostgresSource:
                 else catalog.describe_query(connection, bare_query(relation))
                 for relation in relations
             }
+
+    def why_missing(self, relation: Relation) -> Missing:
+        wanted = relation.object or ObjectName(("",))
+        there = self.discover(("*",) * len(wanted.parts))
+        place = f"the database {self.client.database} at {self.client.host}:{self.client.port}"
+        return Missing(f"{place} has no table {wanted}", nearest(str(wanted), map(str, there), _OTHERWISE))
 
     def heads(self, requests: Mapping[str, HeadRequest]) -> Mapping[str, Head]:
         """One statement for all; when it fails, one for each, so that only the culprits do. What is new in a table is

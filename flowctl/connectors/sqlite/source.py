@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.base import Capabilities, Head, HeadRequest, ReadRequest, Relation, SegmentSink
+from flowctl.connectors.base import Capabilities, Head, HeadRequest, Missing, ReadRequest, Relation, SegmentSink
 from flowctl.connectors.sqlite import catalog
 from flowctl.connectors.sqlite.conditions import (
     Condition,
@@ -36,6 +36,7 @@ from flowctl.model import types
 from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.model.value import TypedValue
+from flowctl.spec.suggest import nearest
 
 #: Rows per Arrow batch: 20 columns of Python values at a time is what bounds the memory.
 _BATCH_ROWS = 50_000
@@ -66,6 +67,12 @@ class SqliteSource:
         with self._reading() as connection:
             connection.execute("BEGIN")
             return {name: self._head(connection, request) for name, request in requests.items()}
+
+    def why_missing(self, relation: Relation) -> Missing:
+        name = str(relation.object.parts[-1]) if relation.object else ""
+        with self._reading() as connection:
+            near = nearest(name, catalog.table_names(connection), "Correct `from`, or `path` of the connection")
+        return Missing(f"{self.path} has no table {name}", near)
 
     @contextmanager
     def capture(self, relation: Relation, info: TableInfo) -> Iterator[SqliteCapture]:

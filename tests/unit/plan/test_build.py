@@ -232,7 +232,11 @@ def test_what_cannot_be_observed_stops_its_table_and_what_needs_it(error, by):
 
 def test_a_missing_object_is_an_error_of_its_table():
     made = step(table(), observed(source=None))
-    assert (made.action, made.stopped_by, made.reason) == ("stop", "error", "pg:public.orders does not exist")
+    assert (made.action, made.stopped_by, made.reason) == (
+        "stop",
+        "error",
+        "pg:public.orders does not exist: it is not there",
+    )
 
 
 def test_a_table_that_left_the_spec_is_shown_unless_only_some_are_selected():

@@ -1,0 +1,124 @@
+"""Files as the plan sees them: real folders, no engine. Which files, which columns, and why there are none."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowctl.connectors.base import HeadRequest
+from flowctl.model.step import Step
+from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.plan.planning import PlanOptions, make_plan
+from flowctl.spec.load import load_spec
+from tests.connectors.reading import files, opened
+
+SPEC = """
+version: 1
+flow: shop
+state: state
+connections:
+  inbox: {type: files, path: inbox}
+  db: {type: sqlite, path: shop.db}
+  out: {type: sqlite, path: out.db}
+tables:
+  orders: {from: "%s", to: out, mode: append}
+"""
+
+
+@pytest.fixture
+def inbox(tmp_path: Path) -> Path:
+    (tmp_path / "inbox").mkdir()
+    return tmp_path / "inbox"
+
+
+def planned(folder: Path, source: str) -> Step:
+    (folder / "flow.yaml").write_text(SPEC % source, encoding="utf-8")
+    (step,) = make_plan(load_spec([folder / "flow.yaml"], {}), PlanOptions()).plan.steps
+    return step
+
+
+def names(step: Step) -> list[str]:
+    return [column.name for column in step.source_columns]
+
+
+def test_every_new_file_has_a_say_in_the_columns(inbox: Path) -> None:
+    """And not only the last hundred: a run looks at all that it reads, and stops at a column it was not told of."""
+    for number in range(150):
+        (inbox / f"{number:03}.csv").write_text("id\n1\n")
+    (inbox / "000.csv").write_text("id,remark\n1,x\n")
+    assert names(planned(inbox.parent, "inbox:*.csv")) == ["id", "remark"]
+
+
+def test_files_that_were_read_are_not_all_looked_into(inbox: Path) -> None:
+    for number in range(150):
+        (inbox / f"{number:03}.csv").write_text("id\n1\n" if number else "")  # nothing names the first one's columns
+    with opened("files", str(inbox.parent), path="inbox") as connector:
+        source: Any = connector.source
+        head = source.heads({"t": HeadRequest(files("*.csv"), TableInfo(ObjectName(("*.csv",)), (), ""))})["t"]
+        (inbox / "001.csv").write_text("id,late\n1,x\n")
+        info, _ = source.describe_files(files("*.csv"), {stamp.path: stamp for stamp in head.position.files})
+    assert sorted(column.name for column in info.columns) == ["id", "late"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        ("_landing/*.csv", ["_landing/a.csv"]),
+        ("_land*/*.csv", ["_landing/a.csv"]),
+        (".staged/x/*.csv", [".staged/x/b.csv"]),
+        ("**/*.csv", ["c.csv"]),
+        ("*/*.csv", []),
+        ("_landing/**", ["_landing/a.csv"]),
+        ("_unfinished.csv", []),
+    ],
+)
+def test_a_hidden_folder_is_read_where_it_is_named(inbox: Path, pattern: str, found: list[str]) -> None:
+    hidden = ("_landing/_tmp/x.csv", "_landing/.part.csv", "_unfinished.csv")
+    for path in ("_landing/a.csv", ".staged/x/b.csv", "c.csv", *hidden):
+        (inbox / path).parent.mkdir(parents=True, exist_ok=True)
+        (inbox / path).write_text("id\n1\n")
+    with opened("files", str(inbox.parent), path="inbox") as connector:
+        assert connector.source is not None
+        assert [object.parts[0] for object in connector.source.discover((pattern,))] == found
+
+
+def test_links_that_lead_round_in_a_circle_end(inbox: Path) -> None:
+    (inbox / "sub").mkdir()
+    (inbox / "sub" / "a.csv").write_text("id\n1\n")
+    (inbox / "sub" / "round").symlink_to(inbox, target_is_directory=True)
+    (inbox / "itself.csv").symlink_to("itself.csv")
+    (inbox / "nowhere.csv").symlink_to("gone.csv")
+    with opened("files", str(inbox.parent), path="inbox") as connector:
+        assert connector.source is not None
+        found = [object.parts[0] for object in connector.source.discover(("**/*.csv",))]
+    assert "sub/a.csv" in found and "itself.csv" not in found and len(found) < 5
+
+
+@pytest.mark.parametrize(
+    ("source", "reason", "hint"),
+    [
+        ("inbox:2026/*.csv", "{folder}/inbox/2026/*.csv: the folder {folder}/inbox/2026 does not exist", "`2025`"),
+        ("inbox:orders/*.csv", "the folder {folder}/inbox/orders does not exist", "Correct `from`"),
+        ("inbox:2025/*.jsonl", "no file matches {folder}/inbox/2025/*.jsonl", "{folder}/inbox/2025 has a.csv"),
+        ("inbox:_x.csv", "matches only names that begin with _ or .", "Rename"),
+        ("db:ordres", "{folder}/shop.db has no table ordres", "`Orders`"),
+        ("db:nothing", "{folder}/shop.db has no table nothing", "Correct `from`"),
+    ],
+)
+def test_what_is_not_there_is_named_with_its_place_and_what_comes_near(
+    inbox: Path, source: str, reason: str, hint: str
+) -> None:
+    database = sqlite3.connect(inbox.parent / "shop.db")
+    database.executescript("CREATE TABLE Orders (id INTEGER)")
+    database.close()
+    (inbox / "2025").mkdir()
+    (inbox / "2025" / "a.csv").write_text("id\n1\n")
+    (inbox / "_x.csv").write_text("id\n1\n")
+    step = planned(inbox.parent, source)
+    assert (step.action, step.stopped_by) == ("stop", "error")
+    assert step.reason.startswith(f"{source} does not exist: ")
+    assert reason.format(folder=inbox.parent) in step.reason
+    assert hint.format(folder=inbox.parent) in step.hint
