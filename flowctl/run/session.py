@@ -223,6 +223,7 @@ def _client(url: str, conf: Mapping[str, str]) -> Iterator[Engine]:
         from pyspark.sql.connect.session import SparkSession as ConnectSession
 
         warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # the error that follows says more
+        warnings.filterwarnings("ignore", r".*escapedStringLiterals.* has been deprecated")  # set to its default
 
         def new_session() -> SparkSession:
             session = ConnectSession.builder.remote(url).create()
