@@ -71,6 +71,8 @@ def command(
     spec = load_spec([spec_path], variables)
     with _listener(settings) as listener:
         result = apply(spec, request, Audience(approve, listener, output.write_line))
+    if result.error is not None:
+        output.write_error(result.error, settings)
     _conclude(result, as_json=as_json)
     return result.exit_code
 

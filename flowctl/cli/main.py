@@ -11,6 +11,7 @@ import click
 
 from flowctl.cli import output
 from flowctl.errors import ExitCode, FlowctlError
+from flowctl.spec.access import HINT, refused_access
 
 #: Command to one line about it, so that `flowctl --help` imports none of them.
 _COMMANDS = {
@@ -58,6 +59,8 @@ def _unforeseen(error: Exception) -> FlowctlError:
     """What nobody turned into an error of ours: the system refused a file, or flowctl has a defect."""
     if isinstance(error, OSError) and error.filename is not None:
         told = FlowctlError(f"{error.filename}: {error.strerror}", hint="Check the path and who may use it")
+    elif refusal := refused_access(error):
+        told = FlowctlError(f"a store refuses access: {refusal}", hint=HINT)
     else:
         first = next(iter(str(error).splitlines()), "")
         told = FlowctlError(

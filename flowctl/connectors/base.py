@@ -71,13 +71,15 @@ class TargetCapabilities:
 @dataclass(frozen=True)
 class Capabilities:
     """What one connector type can do, as ``CAPABILITIES`` of its module. ``extra`` is the pip extra that brings its
-    drivers, ``drivers`` the import names to look for, ``jars`` the sets of ``ivy.xml`` that Spark needs for it."""
+    drivers, ``drivers`` the import names to look for, ``jars`` the sets of ``ivy.xml`` that Spark needs for it.
+    ``signs`` are texts that errors of this system hold, in whichever library they come up."""
 
     source: SourceCapabilities | None
     target: TargetCapabilities | None
     extra: str | None = None
     drivers: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
+    signs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flowctl import __version__
-from flowctl.errors import ExitCode, FlowctlError
+from flowctl.errors import AbortRun, ExitCode, FlowctlError
 from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.plan.build import rfc3339
 from flowctl.plan.document import to_json as plan_json
 from flowctl.plan.planfile import check_fresh, load
 from flowctl.plan.planning import Planned, PlanOptions, make_plan
 from flowctl.run import events, file_logs, sail
+from flowctl.run.failure import translate
 from flowctl.run.lazy_engine import engine_for
 from flowctl.run.retry import RetryPolicy
-from flowctl.run.runner import ASKED_TO_STOP, Execution, TableOutcome, execute, unmoved
+from flowctl.run.runner import ASKED_TO_STOP, Ended, Execution, TableOutcome, execute, unmoved
 from flowctl.run.signals import Interruption, graceful
 from flowctl.run.sizing import load_of_run
 from flowctl.run.spark_conf import is_sail
@@ -52,12 +53,14 @@ class ApplyRequest:
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended. ``record`` is what the run history keeps; None when the plan was not approved."""
+    """How a run ended. ``record`` is what the run history keeps; None when the plan was not approved. ``error`` is what
+    ended the whole run early."""
 
     run_id: str
     plan: Plan
     exit_code: int
     record: RunRecord | None = None
+    error: FlowctlError | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ class Audience:
 
 
 def apply(spec: Spec, request: ApplyRequest, audience: Audience) -> RunResult:
-    """Runs the flow once. Table failures are in the result; what ends the whole run is raised, recorded first."""
+    """Runs the flow once. Failures of tables are in the result, and so is what ended a run that had begun; what keeps
+    it from beginning is raised."""
     check_reachable(flow_url(spec), spec.spark.url)
     if is_sail(spec.spark.url):
         sail.require()
@@ -110,25 +114,29 @@ class _Run:
     interruption: Interruption
 
     def finish(self) -> RunResult:
-        """Executes and records; the record is written whatever happens."""
+        """Executes and records; both results are there whatever happens."""
         started = dt.datetime.now(dt.UTC)
         plan = self.planned.plan
         try:
-            outcomes, serial = self._execute()
-        except FlowctlError as error:
-            self._record(started, (), error.exit_code, self.planned.world.state.serial, error)
-            raise
-        code = exit_code(outcomes)
-        record = self._record(started, outcomes, code, serial, None)
-        return RunResult(self.run_id, plan, code, record)
+            ended, serial = self._execute()
+        except Exception as cause:  # noqa: BLE001 - translated, recorded and reported like any other end
+            failure = translate(cause, None, self.spec.state.url)
+            if failure is not cause:
+                failure.__cause__ = cause
+            ended, serial = Ended((), failure), self.planned.world.state.serial
+        error = ended.error
+        codes = [exit_code(ended.outcomes), *([error.exit_code] if error else [])]
+        record = self._record(started, ended.outcomes, ExitCode.first(codes), serial, error)
+        return RunResult(self.run_id, plan, record.exit_code, record, error)
 
-    def _execute(self) -> tuple[tuple[TableOutcome, ...], int]:
+    def _execute(self) -> tuple[Ended, int]:
         plan, document = self.planned.plan, self.planned.world.state
         todo = [step for step in plan.steps if step.action in RUNNABLE]
         if not todo:
-            return tuple(unmoved(step) for step in plan.steps if step.action != "removed"), document.serial
+            return Ended(tuple(unmoved(step) for step in plan.steps if step.action != "removed")), document.serial
         with ExitStack() as stack:
-            buffer = stack.enter_context(Buffer(flow_url(self.spec), self.run_id, self.spec.storage))
+            buffer = Buffer(flow_url(self.spec), self.run_id, self.spec.storage)
+            stack.callback(self._remove, buffer)
             buffer.sweep()
             tables = [self.planned.tables[step.id] for step in todo]
             loads = load_of_run(todo, self.planned.world.tables)
@@ -149,15 +157,24 @@ class _Run:
                 scratch=lambda name: buffer,
                 listener=self.audience.listener,
                 stopping=self.interruption.stopping,
+                engine_lost=engine.lost,
                 base_dir=str(Path(self.spec.path).absolute().parent),
             )
             how = Execution(self.request.parallel or _parallel(), self.request.policy)
             file_logs.put(self.blobs, todo, self.planned.world)
-            outcomes = execute(plan, document, run, writer, how)
+            ended = execute(plan, document, run, writer, how)
             serial = writer.document.serial
-            done = [outcome.step for outcome in outcomes if outcome.ok and outcome.step.action in RUNNABLE]
-            file_logs.retire(self.blobs, done, self.planned.world, serial)
-            return outcomes, serial
+            done = [outcome.step for outcome in ended.outcomes if outcome.ok and outcome.step.action in RUNNABLE]
+            if ended.error is None:
+                file_logs.retire(self.blobs, done, self.planned.world, serial)
+            return ended, serial
+
+    def _remove(self, buffer: Buffer) -> None:
+        try:
+            buffer.remove()
+        except Exception as cause:  # noqa: BLE001 - the run's own result matters more
+            why = translate(cause, None, self.spec.state.url).message
+            self.audience.say(f"warning: the buffer could not be removed, the next run does it: {why}")
 
     def _record(
         self,
@@ -183,7 +200,10 @@ class _Run:
             versions=_versions(),
             error=_run_error(error) if error else None,
         )
-        put_run(self.blobs, record)
+        try:
+            put_run(self.blobs, record)
+        except AbortRun as failure:
+            self.audience.say(f"warning: the run's record could not be kept: {failure.message}")
         return record
 
 

@@ -10,7 +10,8 @@ import re
 
 from flowctl.connectors import refusal
 from flowctl.diagnostics import Mark
-from flowctl.errors import FlowctlError, TableError, TransientError
+from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
+from flowctl.spec import access
 
 #: Text before the message of a row check that failed inside Spark (`raise_error` in the projection).
 CHECK_PREFIX = "flowctl check failed: "
@@ -31,38 +32,71 @@ _NOISE = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )+")
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 
 
+#: What py4j puts before Java's own words.
+_CALL = re.compile(r"An error occurred while calling \S+?\.*")
+#: Of all tries of a task, why the last one failed.
+_STAGE = re.compile(r"Job aborted due to stage failure: .*?most recent failure: (?:Lost task [^:]*: )?(.+)")
+_LOST_EXECUTORS = re.compile(
+    r"ExecutorLostFailure|ExecutorDeadException|Fetch ?Failed|MetadataFetchFailed|[Ee]xecutor (?:\S+ )?(?:was )?lost"
+    r"|Lost executor|executor heartbeat timed out|Slave lost|Worker lost|stage failure.*decommission"
+)
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_XML = re.compile(r"<\?xml.*|<(\w+)>.*</\1>")
+_STORE = re.compile(r"\b(s3[an]?|gs|abfss?|az)://([^/\s,;:'\"]+)")
 _GRPC = re.compile(r"_(?:InactiveRpcError|MultiThreadedRendezvous) of RPC.*?details = \"([^\"]*)\"", re.DOTALL)
 
 
-def translate(error: BaseException, mark: Mark | None) -> FlowctlError:
-    """The error as flowctl's own: unchanged if it is one already (with ``mark`` filled in), else by its text."""
+def translate(error: BaseException, mark: Mark | None, store: str = "the store") -> FlowctlError:
+    """The error as flowctl's own: unchanged if it is one already (with ``mark`` filled in), else by its text. ``store``
+    is what a refusal of access is about."""
+    if isinstance(error, TransientError) and (refusal := access.refused_access(error)):  # whatever a connector hoped
+        return _denied(refusal, whole_text(error), store, mark)
     if isinstance(error, FlowctlError):
         if error.mark is None:
             error.mark = mark
         return error
-    text = _whole_text(error)
+    text = whole_text(error)
     if own := _OWN.search(text):
         message, _, hint = own[1].strip().partition(" | ")
         return TableError(message, hint=hint, mark=mark)
+    if refusal := access.refused_access(error):
+        return _denied(refusal, text, store, mark)
     line = headline(text)
+    if _LOST_EXECUTORS.search(text):
+        hint = "It was tried again; look at why Spark's executors end (memory, preemption) and run again"
+        return TransientError(f"Spark lost executors: {line}", hint=hint, mark=mark)
     if _TRANSIENT.search(text):
-        return TransientError(line, hint="It was retried; check the system and run again", mark=mark)
-    return TableError(line, hint="Nothing was committed for this table; run with --verbose for the trace", mark=mark)
+        return TransientError(line, hint="It was tried again; check the system and run again", mark=mark)
+    return TableError(line, hint="Run with --verbose for the trace", mark=mark)
+
+
+def _denied(refusal: str, text: str, store: str, mark: Mark | None) -> AccessDenied:
+    return AccessDenied(f"{_store_in(text) or store} refuses access: {refusal}", hint=access.HINT, mark=mark)
 
 
 def headline(text: str) -> str:
     """The innermost cause of a Java or Python error, one line, without class names and stack."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in _ANSI.sub("", text).splitlines()]
+    lines = [line.removeprefix(": ") for line in lines if line and not _CALL.fullmatch(line)]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     if python := _PYTHON.findall(text):  # raised by a Python worker; what Java says around it is no news
         causes = [python[-1]]
     if told := _GRPC.search(text):  # the rest is the call's own dump
         causes = [f"Spark does not answer: {told[1]}"]
     chosen = causes[-1] if causes else next((line for line in lines if not line.startswith("at ")), "unknown error")
-    return _STATE.sub("", _NOISE.sub("", chosen)).strip() or chosen
+    if failed := _STAGE.search(chosen):
+        chosen = failed[1]
+    chosen = _XML.sub("", chosen)
+    return _STATE.sub("", _NOISE.sub("", chosen)).strip() or "unknown error"
 
 
-def _whole_text(error: BaseException) -> str:
+def _store_in(text: str) -> str:
+    """The bucket or container that a text names."""
+    found = _STORE.search(text)
+    return f"{found[1].replace('s3a', 's3').replace('s3n', 's3')}://{found[2]}" if found else ""
+
+
+def whole_text(error: BaseException) -> str:
     """The text of the error and of its causes; a Java error's own trace is part of its Python text."""
     seen: list[str] = []
     current: BaseException | None = error

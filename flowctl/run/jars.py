@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from flowctl.errors import FlowctlError
+from flowctl.errors import EngineFailed
 from flowctl.run import java
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _IVY_FILE = _HERE / "ivy.xml"
 _SUMS_FILE = _HERE / "jars.sha256"
 
 
-class JarsMissing(FlowctlError):
+class JarsMissing(EngineFailed):
     """The jars could not be fetched, or are not the pinned ones."""
 
 

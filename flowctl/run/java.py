@@ -9,14 +9,14 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from flowctl.errors import FlowctlError
+from flowctl.errors import EngineFailed
 
 #: Spark 4.1 is built for Java 17 and tested on 17 and 21.
 OLDEST = 17
 _INSTALL = "Install a headless JRE (Debian: apt-get install openjdk-17-jre-headless) or point JAVA_HOME at one"
 
 
-class JavaMissing(FlowctlError):
+class JavaMissing(EngineFailed):
     """There is no Java that Spark can run on."""
 
 

@@ -18,16 +18,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from flowctl.errors import FlowctlError
+from flowctl.errors import EngineFailed
 from flowctl.run import jars
 from flowctl.run.environment import changed_environment
 
 #: Seconds between two looks for the JVM's answer.
 _LOOK = 0.02
-
-
-class EngineFailed(FlowctlError):
-    """Spark could not be started or reached, or lacks what the flow needs."""
 
 
 @contextmanager

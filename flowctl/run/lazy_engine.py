@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from flowctl.connectors import registry
+from flowctl.errors import EngineFailed
 from flowctl.run.session import Engine, open_engine
 from flowctl.run.sizing import is_interpreted, size_of_run
 from flowctl.spec.spec import Spec, SqlSource, TableSpec
@@ -42,6 +43,13 @@ class LazyEngine:
         assert self._started is not None
         engine = self._started.result()
         return engine.session_for(table_id, interpreted=is_interpreted(self._loads.get(table_id)))
+
+    def lost(self, text: str) -> EngineFailed | None:
+        """The engine's end, asked after an error with this ``text``; None while it lives, or was never there."""
+        started = self._started
+        if started is None or not started.done() or started.exception() is not None:
+            return None
+        return started.result().lost(text)
 
     def interrupt(self) -> None:
         """Asks Spark to end what it is doing; nothing when it is not there yet."""

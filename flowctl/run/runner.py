@@ -14,14 +14,24 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
 from flowctl import crashpoints
-from flowctl.errors import AbortRun, FlowctlError, StalePlan, StoppedByPolicy, TableError
+from flowctl.errors import (
+    AbortRun,
+    AccessDenied,
+    FlowctlError,
+    StalePlan,
+    StoppedByPolicy,
+    TableError,
+    TransientError,
+)
 from flowctl.model.commit import Intent, RowCounts
 from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.plan.build import rfc3339
 from flowctl.run import events
-from flowctl.run.failure import translate
+from flowctl.run.blame import at_fault
+from flowctl.run.failure import translate, whole_text
 from flowctl.run.retry import CircuitBreaker, RetryPolicy, retrying
 from flowctl.run.table import Attempt, RunContext, TableResult, find_landed, run_table, void
+from flowctl.spec.spec import Connection
 from flowctl.state import document as documents
 from flowctl.state.document import Recorded, StateDocument
 from flowctl.state.writer import StateWriter
@@ -56,11 +66,17 @@ class Execution:
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
 
 
-def execute(
-    plan: Plan, document: StateDocument, run: RunContext, writer: StateWriter, how: Execution
-) -> tuple[TableOutcome, ...]:
-    """Runs every step of ``plan`` and returns how each ended, in the plan's order. :class:`AbortRun` ends the run
-    after the tables under way have ended."""
+@dataclass(frozen=True)
+class Ended:
+    """How each step ended, in the plan's order, and what ended the whole run early."""
+
+    outcomes: tuple[TableOutcome, ...]
+    error: FlowctlError | None = None
+
+
+def execute(plan: Plan, document: StateDocument, run: RunContext, writer: StateWriter, how: Execution) -> Ended:
+    """Runs every step of ``plan``. An :class:`AbortRun` of a table ends the run after the others under way have ended;
+    one from before the first table is raised."""
     todo = [] if run.stopping.is_set() else [step for step in plan.steps if step.action in RUNNABLE]
     document = _give_up(todo, document, run, writer)
     attempts = {step.id: Attempt(step, _intent(step, document, run)) for step in todo}
@@ -68,13 +84,16 @@ def execute(
     if attempts:
         writer.begin({table: attempt.intent for table, attempt in attempts.items()})
     crashpoints.reached("after_intent")
-    outcomes = _Schedule(plan, attempts, run, writer, how).finish()
+    ended = _Schedule(plan, attempts, run, writer, how).finish()
     untouched = [
-        outcome.step.id for outcome in outcomes if not outcome.ok and _is_untouched(attempts.get(outcome.step.id))
+        outcome.step.id for outcome in ended.outcomes if not outcome.ok and _is_untouched(attempts.get(outcome.step.id))
     ]
     if untouched:
-        writer.change(lambda document: documents.without_intents(document, untouched)).result()
-    return outcomes
+        try:
+            writer.change(lambda document: documents.without_intents(document, untouched)).result()
+        except AbortRun as error:  # the next run finishes or withdraws them; what ended this one matters more
+            return replace(ended, error=ended.error or error)
+    return ended
 
 
 def _is_untouched(attempt: Attempt | None) -> bool:
@@ -133,7 +152,7 @@ class _Schedule:
         self._closed_by: str | None = None
         self._abort: AbortRun | None = None
 
-    def finish(self) -> tuple[TableOutcome, ...]:
+    def finish(self) -> Ended:
         waiting = [step for step in self._plan.steps if step.action != "removed"]
         under_way: dict[Future[TableOutcome], Step] = {}
         with ThreadPoolExecutor(self._how.parallel, thread_name_prefix="table") as pool:
@@ -142,9 +161,8 @@ class _Schedule:
                 done, _ = wait(under_way, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
                     self._end(under_way.pop(future), future)
-        if self._abort is not None:
-            raise self._abort
-        return tuple(self._ended[step.id] for step in self._plan.steps if step.action != "removed")
+        outcomes = tuple(self._ended[step.id] for step in self._plan.steps if step.action != "removed")
+        return Ended(outcomes, self._abort)
 
     def _start(
         self, waiting: list[Step], under_way: dict[Future[TableOutcome], Step], pool: ThreadPoolExecutor
@@ -195,9 +213,12 @@ class _Schedule:
             result = self._tried(attempt)
             self._record(result)
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables go on
-            error = translate(cause, step.mark)
+            error = translate(cause, step.mark, self._store(step))
             seconds = time.monotonic() - started
-            self._run.listener(events.TableFailed(step.id, error, seconds, cause))
+            if isinstance(error, AbortRun):  # one message for all tables, at the end of the run
+                self._run.listener(events.TableSkipped(step.id, "the run has ended under it"))
+            else:
+                self._run.listener(events.TableFailed(step.id, error, seconds, cause))
             return TableOutcome(step, seconds, error=error)
         seconds = time.monotonic() - started
         commit = result.commit
@@ -210,32 +231,53 @@ class _Schedule:
 
     def _tried(self, attempt: Attempt) -> TableResult:
         step = attempt.step
-        table = self._run.tables[step.id]
-        source = getattr(table.source, "connection", None)
-        connections = tuple(dict.fromkeys(name for name in (source, table.target.connection) if name))
+        connections = self._connections(step)
+        names = tuple(connection.name for connection in connections)
 
         def once() -> TableResult:
             self._run.lease.check()
             try:
                 return run_table(attempt, self._run)
             except Exception as cause:
-                if attempt.writing and (result := self._landed_all_the_same(attempt)):
+                result, known = self._asked(attempt)
+                if result is not None:
                     return result
-                raise translate(cause, step.mark) from cause
+                if lost := self._run.engine_lost(whole_text(cause)):
+                    raise lost from cause
+                raise _with_outlook(translate(cause, step.mark, self._store(step)), known) from cause
 
         def announce(number: int, seconds: float, error: BaseException) -> None:
             self._run.listener(events.TableRetried(step.id, number, seconds, translate(error, step.mark)))
 
-        return retrying(once, connections, self._how.breaker, self._how.policy, announce, self._pause)
+        def blamed(error: TransientError) -> tuple[str, ...]:
+            return at_fault(whole_text(error), connections)
 
-    def _landed_all_the_same(self, attempt: Attempt) -> TableResult | None:
-        """A statement may land although its client saw an error. When the target cannot be asked now, the next try
-        or the next run does."""
+        return retrying(once, names, self._how.breaker, self._how.policy, announce, self._pause, blamed)
+
+    def _connections(self, step: Step) -> tuple[Connection, ...]:
+        table = self._run.tables[step.id]
+        source = getattr(table.source, "connection", None)
+        names = dict.fromkeys(name for name in (source, table.target.connection) if name)
+        return tuple(self._run.spec.connections[name] for name in names)
+
+    def _store(self, step: Step) -> str:
+        """What a refusal is about that names nothing, as those of object stores do: one of the table's."""
+        paths = [str(one.options["path"]) for one in self._connections(step) if "path" in one.options]
+        stores = dict.fromkeys(path for path in (*paths, self._run.spec.state.url) if "://" in path)
+        return " or ".join(stores) or "the store"
+
+    def _asked(self, attempt: Attempt) -> tuple[TableResult | None, str]:
+        """A statement may land although its client saw an error. What the target says of our number, and that in words;
+        when it cannot be asked now, the next try or the next run does."""
+        if not attempt.writing:
+            return None, "nothing was written"
         try:
             found = find_landed(attempt, self._run)
         except Exception:  # noqa: BLE001 - the first error is the one to report
-            return None
-        return TableResult(found, attempt.step) if found else None
+            return None, f"the next run finds out whether number {attempt.intent.seq} was committed"
+        if found is not None:
+            return TableResult(found, attempt.step), ""
+        return None, f"the target had no commit of number {attempt.intent.seq} when it was asked"
 
     def _pause(self, seconds: float) -> None:
         if self._run.stopping.wait(seconds):
@@ -255,6 +297,13 @@ class _Schedule:
         )
         self._writer.committed(result.commit, recorded).result()
         crashpoints.reached("after_record", table)
+
+
+def _with_outlook(error: FlowctlError, known: str) -> FlowctlError:
+    """What is ``known`` of the table's commit, behind the hint of an error that fails the table."""
+    if type(error) in (TableError, AccessDenied) and known not in error.hint:
+        error.hint = f"{error.hint}; {known}" if error.hint else known[:1].upper() + known[1:]
+    return error
 
 
 def unmoved(step: Step) -> TableOutcome:

@@ -15,14 +15,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from flowctl.errors import FlowctlError
-from flowctl.run.jvm import EngineFailed, ended, output, tail
+from flowctl.errors import EngineFailed
+from flowctl.run.jvm import ended, output, tail
 
 _MISSING_HINT = "Install it: pip install 'flowctl[sail]'"
 _STOP_SECONDS = 5.0
 
 
-class SailMissing(FlowctlError):
+class SailMissing(EngineFailed):
     """``spark.url: sail`` without the package."""
 
 

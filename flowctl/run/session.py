@@ -8,6 +8,7 @@ what has begun can be committed. Spark Connect (``sc://``): a client; the server
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -22,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from flowctl.connectors.engine import ENGINE_KEY, SAIL
+from flowctl.errors import EngineFailed
 from flowctl.run import archive, jars, java, sail
 from flowctl.run.environment import changed_environment
-from flowctl.run.jvm import EngineFailed, launched, tail
+from flowctl.run.jvm import launched, tail
 from flowctl.run.scratch import scratch_folder
 from flowctl.run.spark_conf import (
     INTERPRETED,
@@ -46,12 +48,22 @@ _CONNECT_SECONDS = 10.0
 _CONNECT_PORT = 15002
 #: Of one request to a Connect server that does not answer: some four seconds.
 _CLIENT_RETRIES = 4
+#: How long a process may take to end whose connections are closed already.
+_ENDING_SECONDS = 5.0
+_NO_ANSWER = re.compile(
+    r"Answer from Java side is empty|Py4JNetworkError|Error while (?:sending|receiving|obtaining)|Code\.UNAVAILABLE"
+    r"|Connection refused|Connection reset|Broken pipe|Socket closed|SparkContext was shut ?down|stopped SparkContext"
+)
+#: A server started anew knows no session of before.
+_NO_SESSION = re.compile(r"INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CLOSED|CHANGED)")
+#: What in a JVM's log says why it ended.
+_DEADLY = re.compile(r"OutOfMemoryError|insufficient memory|fatal error|No space left|There is insufficient")
 
 
 @dataclass
 class Engine:
     """A running Spark. ``session_for`` may be called from any thread; sessions are of no use after the engine ended.
-    ``log`` and ``process`` are those of an engine of our own."""
+    ``log`` and ``process`` are those of an engine of our own, ``url`` a Connect server's."""
 
     spark: SparkSession
     is_connect: bool
@@ -59,6 +71,7 @@ class Engine:
     _new_session: Callable[[], SparkSession]
     own_conf: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    url: str = ""
     _sessions: dict[str, SparkSession] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -67,10 +80,7 @@ class Engine:
         when it has too few rows to compile its queries; the spec's own settings and a Connect server's win."""
         with self._lock:
             if self.process is not None and (code := self.process.poll()) is not None:
-                why = " | ".join(tail(self.log, 2).splitlines()) or f"exit code {code}"
-                raise EngineFailed(
-                    f"Spark has ended by itself: {why}", hint="Run again; --verbose shows its own output"
-                )
+                raise self._ended(code)
             if table_id not in self._sessions:
                 session = self._sessions[table_id] = self._new_session()
                 if interpreted and not self.is_connect:
@@ -78,6 +88,27 @@ class Engine:
                         if name not in self.own_conf:
                             session.conf.set(name, value)
             return self._sessions[table_id]
+
+    def lost(self, text: str) -> EngineFailed | None:
+        """The engine's end, if it has come: asked after an error, whose ``text`` may be of a broken connection."""
+        seems_gone = _NO_ANSWER.search(text) is not None
+        if self.process is not None:
+            with suppress(subprocess.TimeoutExpired):  # the connection breaks a moment before the process has ended
+                return self._ended(self.process.wait(_ENDING_SECONDS if seems_gone else 0))
+        elif self.is_connect and (_NO_SESSION.search(text) or (seems_gone and _refusal_of(self.url))):
+            return EngineFailed(
+                f"The Spark Connect server at {self.url} has ended, or was started anew",
+                hint="Look at its own output, and run again once it answers",
+            )
+        return None
+
+    def _ended(self, code: int) -> EngineFailed:
+        told = next((line.strip() for line in tail(self.log, 200).splitlines() if _DEADLY.search(line)), "")
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        return EngineFailed(
+            f"Spark has ended by itself ({how})" + (f": {told[:300]}" if told else ""),
+            hint="Check this machine's memory and spark.driver.memory, then run again; --verbose shows Spark's output",
+        )
 
     def interrupt(self, table_id: str) -> None:
         """Asks Spark to end what this table's session is doing; a commit may still land."""
@@ -223,7 +254,6 @@ def _client(url: str, conf: Mapping[str, str]) -> Iterator[Engine]:
         from pyspark.sql.connect.session import SparkSession as ConnectSession
 
         warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # the error that follows says more
-        warnings.filterwarnings("ignore", r".*escapedStringLiterals.* has been deprecated")  # set to its default
 
         def new_session() -> SparkSession:
             session = ConnectSession.builder.remote(url).create()
@@ -232,7 +262,7 @@ def _client(url: str, conf: Mapping[str, str]) -> Iterator[Engine]:
             _apply(session, conf)
             return session
 
-        engine = Engine(new_session(), is_connect=True, log=None, _new_session=new_session)
+        engine = Engine(new_session(), is_connect=True, log=None, _new_session=new_session, url=url)
         try:
             yield engine
         finally:
@@ -278,15 +308,24 @@ def _apply(session: SparkSession, conf: Mapping[str, str]) -> None:
 
 def _require_listener(url: str) -> None:
     """pyspark goes on trying for minutes when nobody listens."""
+    if refusal := _refusal_of(url):
+        raise refusal
+
+
+def _refusal_of(url: str) -> EngineFailed | None:
+    """Why nobody can be reached at a Connect server's URL; None when somebody listens."""
     parts = urlsplit(url)
     host, port = parts.hostname or "localhost", parts.port or _CONNECT_PORT
     try:
         socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
-        raise EngineFailed(
+        refusal = EngineFailed(
             f"No Spark Connect server answers at {host}:{port}: {error}",
             hint="Start it (`flowctl spark-server`), or change spark.url",
-        ) from error
+        )
+        refusal.__cause__ = error
+        return refusal
+    return None
 
 
 def _require_extensions(spark: SparkSession, jar_sets: Collection[str]) -> None:

@@ -28,10 +28,12 @@ INVARIANTS: Mapping[str, str] = {
     "spark.sql.storeAssignmentPolicy": "STRICT",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.variable.substitute": "false",
-    "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
 }
+
+#: Invariants too, by being left out: Spark warns whoever sets one, be it to its default.
+_NEVER_SET = ("spark.sql.parser.escapedStringLiterals",)
 
 #: Delta puts aside what a MERGE reads twice unless it is a Delta table. Ours is in the buffer already.
 _MERGE = {"spark.databricks.delta.merge.materializeSource": "none"}
@@ -147,8 +149,9 @@ def conf_for(
 
 def session_conf(settings: SparkSettings, size: Size, *, with_delta: bool) -> dict[str, str]:
     """The part that belongs to sessions, which a Spark Connect client sets too: the spec's own, then the invariants."""
+    own = {name: value for name, value in settings.conf.items() if name not in _NEVER_SET}
     if is_sail(settings.url):
-        return {**settings.conf, **{name: value for name, value in INVARIANTS.items() if "delta" not in name}}
+        return {**own, **{name: value for name, value in INVARIANTS.items() if "delta" not in name}}
     chosen = dict(_EXACT_TIMES)
     if size == "small" and not is_connect(settings.url):
         chosen |= INTERPRETED
@@ -159,7 +162,7 @@ def session_conf(settings: SparkSettings, size: Size, *, with_delta: bool) -> di
         chosen["spark.sql.adaptive.enabled"] = "false"
     if with_delta:
         chosen |= _MERGE if is_connect(settings.url) else _MERGE | _DELTA
-    conf: dict[str, str] = chosen | dict(settings.conf) | dict(INVARIANTS)
+    conf: dict[str, str] = chosen | own | dict(INVARIANTS)
     own_extensions = settings.conf.get("spark.sql.extensions")
     if own_extensions and "spark.sql.extensions" in chosen:
         conf["spark.sql.extensions"] = f"{chosen['spark.sql.extensions']},{own_extensions}"

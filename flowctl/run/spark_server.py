@@ -18,9 +18,8 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
-from flowctl.errors import UsageError
+from flowctl.errors import EngineFailed, UsageError
 from flowctl.run import jars
-from flowctl.run.jvm import EngineFailed
 from flowctl.run.session import Engine, open_engine
 from flowctl.spec.spec import SparkSettings
 

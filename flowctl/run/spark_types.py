@@ -56,7 +56,7 @@ def same_types(found: Sequence[Column], planned: Sequence[Column]) -> None:
     if wrong:
         raise TableError(
             "Spark finds other columns than planned: " + "; ".join(wrong),
-            hint="Declare them with columns.types, then plan again; nothing was written",
+            hint="Declare them with columns.types, then plan again",
         )
 
 

@@ -28,7 +28,7 @@ from flowctl.connectors.base import (
     Target,
     WriteJob,
 )
-from flowctl.errors import AbortRun, StateConflict, TableError
+from flowctl.errors import AbortRun, EngineFailed, StateConflict, TableError
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import Position
@@ -43,6 +43,7 @@ from flowctl.run.reading import Rows, SqlSnapshot, open_snapshot
 from flowctl.run.sizing import batch_rows
 from flowctl.run.spark_types import columns_of, named, same_types
 from flowctl.run.stage import Staging, stage
+from flowctl.spec import access
 from flowctl.spec.spec import Spec, SqlSource, TableSpec
 from flowctl.state.blobs import open_store
 from flowctl.state.lease import Lease
@@ -57,7 +58,8 @@ COMMIT_MARGIN = 1.0
 @dataclass(frozen=True)
 class RunContext:
     """What every table of a run shares. ``sources`` holds what was observed of each source, by table id; ``session``
-    gives a Spark session of the table's own, starting Spark with the first call."""
+    gives a Spark session of the table's own, starting Spark with the first call; ``engine_lost`` is asked after an
+    error, with its text, whether Spark has ended."""
 
     spec: Spec
     lineage: str
@@ -70,6 +72,7 @@ class RunContext:
     scratch: Callable[[str], Scratch]
     listener: events.Listener
     stopping: threading.Event
+    engine_lost: Callable[[str], EngineFailed | None] = lambda text: None
     base_dir: str = "."
 
 
@@ -304,7 +307,7 @@ def _take_table_lease(stack: ExitStack, run: RunContext, table: TableSpec, targe
         except AbortRun as error:  # of the store, which is the target's here and not the state's
             raise TableError(
                 f"{table.target} cannot be written: {error.message}",
-                hint=f"Let this user write to {folder}, where the table's lease lies",
+                hint=error.hint if error.hint == access.HINT else f"Let this user write to {folder}, for its lease",
                 mark=table.mark_of("to"),
             ) from error
         stack.enter_context(lease)
@@ -312,4 +315,4 @@ def _take_table_lease(stack: ExitStack, run: RunContext, table: TableSpec, targe
 
 def _check_stop(run: RunContext) -> None:
     if run.stopping.is_set():
-        raise TableError("stopped before its commit; nothing was committed", hint="Run again to finish it")
+        raise TableError("stopped before its commit", hint="Run again to finish it")

@@ -161,11 +161,9 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
+        # What the block came to matters more than a store that cannot be reached to release: the lease ends by itself.
+        with contextlib.suppress(AbortRun):
             self.release()
-        else:  # the error matters more than a store that cannot be reached to release
-            with contextlib.suppress(AbortRun):
-                self.release()
 
     def _keep_renewing(self) -> None:
         wait = self._record.life_seconds / 3

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from flowctl.errors import AbortRun
+from flowctl.spec import access
 from flowctl.spec import storage as storages
 from flowctl.state.blobs import BlobInfo
 
@@ -125,6 +126,8 @@ class ObjectStore:
         return f"{self._root}/{name}"
 
     def _broken(self, verb: str, name: str, cause: Exception) -> AbortRun:
+        if refusal := access.refused_access(cause):
+            return AbortRun(f"{self.url} refuses access: {refusal}", hint=access.HINT)
         return AbortRun(
             f"cannot {verb} {self.url}/{name}: {type(cause).__name__}: {cause}",
             hint="Check the store's address, its credentials (`storage` in the spec) and permissions",

@@ -14,12 +14,15 @@ Habit = Literal[
     "ignores conditions",  # If-None-Match is accepted and means nothing
     "names no condition",  # as minio: 412 without <Condition>, which s3fs does not know as FileExistsError
     "loses answers",  # every first successful create is done, and its connection dropped
+    "expired",  # refuses everything, as AWS does with a token that was good until now
 ]
 
 
 class S3Proxy:
     def __init__(self, upstream: str) -> None:
         self.habit: Habit = "none"
+        #: The first write below such a path is refused, and everything after it.
+        self.expires_at: str | None = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, upstream))
         self._server.daemon_threads = True
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
@@ -34,12 +37,24 @@ class S3Proxy:
         self._server.server_close()
 
 
+_EXPIRED = (
+    b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>ExpiredToken</Code>'
+    b"<Message>The provided token has expired.</Message><Token-0>planted-in-xml</Token-0></Error>"
+)
+
+
 def _handler(proxy: S3Proxy, upstream: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"  # answers `Expect: 100-continue`, which botocore waits for
 
         def _pass_on(self) -> None:
             conditional = "If-None-Match" in self.headers
+            if proxy.expires_at and self.command == "PUT" and proxy.expires_at in self.path:
+                proxy.habit = "expired"
+            if proxy.habit == "expired":
+                self._body()
+                self._answer(403, [("Content-Type", "application/xml")], _EXPIRED)
+                return
             headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "expect")}
             if proxy.habit == "ignores conditions":
                 headers.pop("If-None-Match", None)
@@ -50,6 +65,9 @@ def _handler(proxy: S3Proxy, upstream: str) -> type[BaseHTTPRequestHandler]:
                 proxy.lost += 1
                 self.close_connection = True
                 return
+            self._answer(status, answer, body)
+
+        def _answer(self, status: int, answer: list[tuple[str, str]], body: bytes) -> None:
             self.send_response(status)
             for name, value in answer:
                 if name.lower() not in ("content-length", "transfer-encoding", "connection", "server", "date"):
@@ -58,7 +76,7 @@ def _handler(proxy: S3Proxy, upstream: str) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", length if self.command == "HEAD" else str(len(body)))
             self.send_header("Connection", "close")
             self.end_headers()
-            self.wfile.write(body)
+            self.wfile.write(b"" if self.command == "HEAD" else body)
 
         def _body(self) -> bytes:
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))

@@ -22,6 +22,7 @@ CAPABILITIES = Capabilities(
     extra="delta",
     drivers=("deltalake",),
     jars=("delta",),
+    signs=("io.delta", "DELTA_", "Delta log", "_delta_log"),
 )
 
 

@@ -17,9 +17,10 @@ from flowctl import delays
 from flowctl.connectors.delta import replay
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.types import columns_of
-from flowctl.errors import TableError, TransientError
+from flowctl.errors import AccessDenied, TableError, TransientError
 from flowctl.model.commit import Commit, RowCounts, commit_from_record
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
+from flowctl.spec import access
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -59,9 +60,12 @@ def open_table(location: TableLocation, *, again: bool = True) -> DeltaTable | N
                 hint="Choose another path in `to`, or move those files away",
             ) from None
         return None
-    except DeltaError as error:
-        raise TableError(f"{location.url}: its Delta log cannot be read: {error}", hint="Repair or move it") from error
-    except OSError as error:
+    except (DeltaError, OSError) as error:
+        if refusal := access.refused_access(error):
+            raise AccessDenied(f"{location.url} refuses access: {refusal}", hint=access.HINT) from error
+        if isinstance(error, DeltaError):
+            what = f"{location.url}: its Delta log cannot be read: {error}"
+            raise TableError(what, hint="Repair or move it") from error
         raise TransientError(f"{location.url} cannot be reached: {error}") from error
 
 

@@ -15,6 +15,7 @@ CAPABILITIES = Capabilities(
     source=SourceCapabilities(kind="direct", position="files"),
     target=None,
     extra="files",
+    signs=("FAILED_READ_FILE",),
 )
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.base import Missing, OpenContext, Relation
-from flowctl.errors import TableError, TransientError
+from flowctl.errors import AccessDenied, TableError, TransientError
 from flowctl.model.position import FileStamp
+from flowctl.spec import access
 from flowctl.spec import storage as storages
 from flowctl.spec.suggest import nearest
 
@@ -104,9 +105,9 @@ def _in_store(root: FileRoot, pattern: str) -> list[FileStamp]:
     system, base = root.file_system()
     try:
         found = system.glob(f"{base}/{pattern}", detail=True)
-    except PermissionError as error:
-        raise TableError(f"{root.url}/{pattern} may not be listed", hint="Check `storage` and its rights") from error
     except OSError as error:
+        if refusal := access.refused_access(error):
+            raise AccessDenied(f"{root.url}/{pattern} refuses access: {refusal}", hint=access.HINT) from error
         raise TransientError(f"{root.url}/{pattern} cannot be listed: {error}", hint="Check the store") from error
     return [
         FileStamp(path=name.removeprefix(f"{base}/"), size=int(info["size"]), tag=_tag(info))

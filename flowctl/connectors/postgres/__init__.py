@@ -17,6 +17,7 @@ CAPABILITIES = Capabilities(
     extra="postgres",
     drivers=("psycopg",),
     jars=("postgresql",),
+    signs=("org.postgresql", "PSQLException", "psycopg", "PostgreSQL "),
 )
 
 

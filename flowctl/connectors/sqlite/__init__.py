@@ -16,6 +16,7 @@ CAPABILITIES = Capabilities(
     source=SourceCapabilities(kind="landed", position="cursor", queries=True),
     target=TARGET_CAPABILITIES,
     extra="sqlite",
+    signs=("SQLite", "sqlite3"),
 )
 
 

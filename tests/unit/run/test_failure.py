@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowctl.diagnostics import Mark
-from flowctl.errors import LeaseLost, TableError, TransientError
+from flowctl.errors import AccessDenied, LeaseLost, TableError, TransientError
 from flowctl.run.failure import CHECK_PREFIX, headline, translate
 
 MARK = Mark("flow.yaml", 12, 3)
@@ -80,3 +80,79 @@ def test_a_call_that_nobody_answers_is_told_in_one_line() -> None:
     found = translate(RuntimeError(dump), None)
     assert isinstance(found, TransientError)
     assert found.message == "Spark does not answer: failed to connect to all addresses"
+
+
+LOST = (
+    "An error occurred while calling o76.sql.\n: org.apache.spark.SparkException: Job aborted due to stage failure: "
+    "Task 1 in stage 4.0 failed 4 times, most recent failure: Lost task 1.3 in stage 4.0 (TID 12) (h executor 3): "
+    "ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: Command exited with code 137\n"
+    "Driver stacktrace:\n\tat org.apache.spark.scheduler.DAGScheduler.$anonfun$abortStage$2(DAGScheduler.scala:2935)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (LOST, "executor 3 exited"),
+        (
+            "Job aborted due to stage failure: ShuffleMapStage 3 failed: org.apache.spark.shuffle.FetchFailedException",
+            "Fetch",
+        ),
+        ("org.apache.spark.shuffle.MetadataFetchFailedException: Missing an output location for shuffle 0", "Missing"),
+        ("Executor heartbeat timed out after 127104 ms; executor 2 was lost", "heartbeat"),
+    ],
+)
+def test_lost_executors_are_tried_again_and_the_cause_is_named(text: str, cause: str) -> None:
+    found = translate(RuntimeError(text), MARK)
+    assert isinstance(found, TransientError)
+    assert cause in found.message
+    assert "error occurred" not in found.message
+
+
+def test_a_java_error_without_a_cause_has_its_own_first_line() -> None:
+    assert headline("An error occurred while calling o76.sql.\n: java.lang.IllegalStateException: no\n\tat x.Y") == "no"
+
+
+def test_nothing_is_said_of_a_commit_that_nobody_asked_for() -> None:
+    assert "committed" not in translate(RuntimeError(JAVA), MARK).describe()
+
+
+HADOOP = (
+    "java.nio.file.AccessDeniedException: s3a://lake/orders/part-0.parquet: PUT 0-byte object: software.amazon.awssdk."
+    "services.s3.model.S3Exception: The provided token has expired. (Service: S3, Status Code: 403, Request ID: ABC)"
+)
+OBJECT_STORE = (
+    "Generic S3 error: Error performing PUT http://h/lake/x in 3ms - Server returned non-2xx status code: 403 "
+    'Forbidden: <?xml version="1.0"?><Error><Code>ExpiredToken</Code><Message>x</Message></Error>'
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeError(HADOOP), "s3://lake refuses access: the credentials have expired"),
+        (OSError(OBJECT_STORE), "the store refuses access: the credentials have expired"),
+        (PermissionError("Access Denied"), "the store refuses access: these credentials do not have the right"),
+        (
+            RuntimeError("\x1b[31mSignatureDoesNotMatch\x1b[0m"),
+            "the store refuses access: the secret key is not the right",
+        ),
+        (
+            PermissionError(13, "Permission denied", "/lake/x"),
+            "the store refuses access: this user may not use /lake/x",
+        ),
+    ],
+)
+def test_refused_access_is_permanent_and_one_plain_line(error: Exception, words: str) -> None:
+    found = translate(error, MARK)
+    assert isinstance(found, AccessDenied)
+    assert found.message.startswith(words)
+    assert "<" not in found.describe() and "\x1b" not in found.describe()
+    assert found.hint.startswith("Renew the credentials")
+
+
+def test_a_database_that_misses_a_grant_is_no_refused_store() -> None:
+    found = translate(
+        RuntimeError("org.postgresql.util.PSQLException: ERROR: permission denied for table orders"), MARK
+    )
+    assert not isinstance(found, AccessDenied)

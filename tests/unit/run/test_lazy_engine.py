@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flowctl.run.jvm import EngineFailed
+from flowctl.errors import EngineFailed
 from flowctl.run.lazy_engine import LazyEngine
 
 

@@ -26,7 +26,9 @@ class Flaky:
 
 
 def attempt(work: Flaky, breaker: CircuitBreaker, waits: list[float]) -> str:
-    return retrying(work, ("pg",), breaker, POLICY, lambda number, wait, error: None, waits.append)
+    return retrying(
+        work, ("pg",), breaker, POLICY, lambda number, wait, error: None, waits.append, lambda error: ("pg",)
+    )
 
 
 def test_transient_errors_are_tried_again_with_a_wait_between() -> None:
@@ -52,7 +54,7 @@ def test_a_connection_that_keeps_failing_is_left_alone() -> None:
     with pytest.raises(TransientError):
         attempt(Flaky(9), breaker, [])
     untouched = Flaky(0)
-    with pytest.raises(TableError, match="left alone"):
+    with pytest.raises(TableError, match="4 times in a row, last: failure 4"):
         attempt(untouched, breaker, [])
     assert untouched.calls == 0
 
@@ -68,4 +70,23 @@ def test_a_wait_may_end_the_run() -> None:
         raise TableError("stopped")
 
     with pytest.raises(TableError, match="stopped"):
-        retrying(Flaky(1), ("pg",), CircuitBreaker(), POLICY, lambda number, wait, error: None, stopped)
+        retrying(
+            Flaky(1), ("pg",), CircuitBreaker(), POLICY, lambda number, wait, error: None, stopped, lambda error: ()
+        )
+
+
+def test_a_failure_of_one_connection_or_of_the_engine_is_not_counted_against_the_other() -> None:
+    breaker = CircuitBreaker(threshold=4)
+    for fault in ((), ("lake",)):
+        with pytest.raises(TransientError):
+            retrying(Flaky(9), ("pg", "lake"), breaker, POLICY, lambda *_: None, lambda _: None, lambda _, of=fault: of)
+    assert attempt(Flaky(0), breaker, []) == "done"
+    with pytest.raises(TableError, match='connection "lake" failed 4 times in a row, last: failure 4'):
+        breaker.check(("pg", "lake"))
+
+
+def test_a_tables_last_error_is_its_own() -> None:
+    breaker = CircuitBreaker(threshold=2)
+    with pytest.raises(TableError, match=r"^failure 2$") as caught:
+        attempt(Flaky(9), breaker, [])
+    assert 'connection "pg" failed 2 times in a row and is left alone' in caught.value.hint

@@ -15,7 +15,7 @@ from flowctl.run import sail
 
 OPEN = """
 import os, signal, sys, time
-from flowctl.run.session import EngineFailed, open_engine
+from flowctl.run.session import open_engine
 from flowctl.spec.spec import SparkSettings
 signal.signal(signal.SIGINT, lambda *_: None)
 with open_engine(SparkSettings("sail"), [], {}, "small") as engine:

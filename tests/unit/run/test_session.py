@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from flowctl.errors import EngineFailed
 from flowctl.run import java
 from flowctl.run.environment import changed_environment
-from flowctl.run.jvm import EngineFailed
 from flowctl.run.session import Engine, open_engine
 from flowctl.run.spark_conf import INVARIANTS
 from flowctl.spec.spec import SparkSettings

@@ -134,10 +134,12 @@ def test_every_session_is_exact(url: str, size: Size) -> None:
 @pytest.mark.parametrize("url", ["local[*]", "spark://m:7077", "sc://h:15002", "sail"])
 def test_no_setting_of_the_spec_turns_an_invariant_off(url: str) -> None:
     own = {name: "false" if value == "true" else "true" for name, value in INVARIANTS.items()}
+    own["spark.sql.parser.escapedStringLiterals"] = "true"
     found = session_conf(SparkSettings(url, own), "small", with_delta=True)
     of_delta = {name for name in INVARIANTS if "delta" in name}
     kept = {name: value for name, value in INVARIANTS.items() if url != "sail" or name not in of_delta}
     assert found.items() >= kept.items()
+    assert "spark.sql.parser.escapedStringLiterals" not in found
     assert INVARIANTS["spark.sql.variable.substitute"] == "false"
 
 

@@ -1,0 +1,54 @@
+"""Whether a store has refused access: S3 through fsspec, deltalake, Hadoop and Sail, or a disk; each says it in its own
+way. What they print around it (XML, request ids, signatures) is nobody's business: the answer is words of our own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+HINT = "Renew the credentials or give them the right (`storage` in the spec, or the environment), then run again"
+#: The store's own code, wherever it stands, and what it means.
+_CODES = {
+    "ExpiredToken": "the credentials have expired",
+    "RequestExpired": "the credentials have expired",
+    "TokenRefreshRequired": "the credentials have expired",
+    "InvalidToken": "the session token is not valid",
+    "InvalidAccessKeyId": "the access key is not known there",
+    "SignatureDoesNotMatch": "the secret key is not the right one",
+}
+_EXPIRED = re.compile("(?i)(?:token|credentials?|session)[^.\n]{0,40} expired|expired (?:token|credentials?)")
+_REFUSED = re.compile(
+    r"\bAccessDenied|Access Denied|\b403 Forbidden|[Ss]tatus [Cc]ode:? 403|HTTP status 403|AllAccessDisabled"
+    r"|PermissionDenied|AuthorizationFailure|InsufficientAccountPermissions"
+)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_LACKS = "these credentials do not have the right"
+
+
+def refused_access(error: BaseException) -> str | None:
+    """Why access was refused, in words; None when ``error`` and its causes say nothing of the kind."""
+    links = list(_chain(error))
+    text = _COLOUR.sub("", "\n".join(map(str, links)))
+    for link in links:
+        if isinstance(link, PermissionError) and link.filename:
+            return f"this user may not use {link.filename}"
+    if reason := refusal_in(text):
+        return reason
+    return _LACKS if any(isinstance(link, PermissionError) for link in links) else None
+
+
+def refusal_in(text: str) -> str | None:
+    """The same of a text; a database's own "permission denied" is not meant."""
+    for code, meaning in _CODES.items():
+        if re.search(rf"\b{code}(?:Exception)?\b", text):
+            return meaning
+    if not _REFUSED.search(text):
+        return None
+    return _CODES["ExpiredToken"] if _EXPIRED.search(text) else _LACKS
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen = 0
+    while error is not None and seen < 8:
+        yield error
+        error, seen = error.__cause__, seen + 1
