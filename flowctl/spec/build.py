@@ -48,7 +48,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         mode=get("mode", ""),
         mark=node.place,
         key=tuple(get("key", ())),
-        cursor=_cursor(cursor) if cursor else None,
+        cursor=_cursor(cursor) if isinstance(cursor, dict) else None,
         dedupe=get("dedupe", "latest"),
         deletes=_deletes(deletes) if deletes else None,
         compare_ignore=tuple(get("compare", {}).get("ignore", ())),

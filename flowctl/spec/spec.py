@@ -93,13 +93,15 @@ class TargetRef:
 
 @dataclass(frozen=True)
 class Cursor:
-    """Durations in seconds. ``start`` is text, read as the column's type once that is known."""
+    """Durations in seconds. ``start`` is text, read as the column's type once that is known. ``zone`` is what ``delay``
+    is counted in where the column has no zone of its own."""
 
     column: str
     start: str | None = None
     lag: float = 0.0
     delay: float | None = None
     nulls: Literal["fail", "always", "skip"] = "fail"
+    zone: str | None = None
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ class _Checking:
         errors_before = len(self.findings.diagnostics)
         source, target = self._source(), self._target()
         roles = self._roles(source, target)
+        self._check_appends_once(source, roles)
         for role_name, using in roles.items():
             self._drop_unusable(role_name, using)
         shape = check_table(self.node, self.label, roles)
@@ -111,11 +112,24 @@ class _Checking:
             found = self.node.get(path)
             if found is None:
                 continue
-            if _own(found):
+            if _own(found) and found.value != NO_CURSOR:
                 modes = modes_with(path) if role_name.startswith("mode:") else []
                 hint = f"Remove it, or use mode {' or '.join(modes)}" if modes else "Remove it"
                 self.findings.error(found.place, f"`{path}` cannot be used {using}", hint, "unusable-key")
             self.node = without(self.node, path)
+
+    def _check_appends_once(self, source: Source | None, roles: Mapping[str, str]) -> None:
+        """Without a cursor append writes the same rows in every run. Files are told apart by their names."""
+        mode, cursor = self.node.entries.get("mode"), self.node.entries.get("cursor")
+        if source is None or mode is None or mode.text != "append" or (cursor is not None and _says_so(cursor, source)):
+            return
+        if any(name.startswith("source:") and "cursor" in forbidden(name) for name in roles):
+            return
+        again = "its whole result" if isinstance(source, SqlSource) else "all rows"
+        column = "" if isinstance(source, SqlSource) else "Add `cursor: {column: …}` to append what is new, or "
+        hint = f"{column}write `cursor: none` to append {again} in every run"
+        what = f"`{self.id}` appends and has no cursor: every run would append {again} again"
+        self.findings.error(mode, what, hint[0].upper() + hint[1:], "missing-key")
 
     def _check_pattern(self, source: Source) -> None:
         """A pattern in `from` and a placeholder in the id belong together, except for many files in one table."""
@@ -133,6 +147,15 @@ class _Checking:
             hint = "Remove it, or write a pattern in `from`"
             what = "`exclude` has no meaning without a pattern in `from`"
             self.findings.error(exclude.place, what, hint, "unusable-key")
+
+
+#: Written as `cursor:` where every run reads everything.
+NO_CURSOR = "none"
+
+
+def _says_so(cursor: Node, source: Source) -> bool:
+    """A SQL table drops a cursor that it inherits; one of its own is an error by itself."""
+    return cursor.value == NO_CURSOR or not isinstance(source, SqlSource) or _own(cursor)
 
 
 def _own(node: Node) -> bool:

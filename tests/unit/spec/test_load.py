@@ -193,7 +193,7 @@ def test_other_modes(load) -> None:
 
 
 def test_an_inherited_key_that_the_mode_cannot_use_is_dropped(load) -> None:
-    (table,) = load("  a: {from: app:a, mode: append}\n").tables
+    (table,) = load("  a: {from: app:a, mode: append, cursor: none}\n").tables
     assert "dedupe" not in table.marks
 
 
