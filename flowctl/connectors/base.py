@@ -17,11 +17,14 @@ A connector is one module or package below ``flowctl/connectors``, its name is t
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from flowctl.connectors.landing import Scratch as Scratch
+from flowctl.connectors.landing import ScratchFolder as ScratchFolder
+from flowctl.connectors.landing import SegmentSink as SegmentSink
 from flowctl.errors import TableError
 from flowctl.model.commit import Commit
 from flowctl.model.interval import Interval
@@ -94,10 +97,11 @@ class Relation:
 
 @dataclass(frozen=True)
 class HeadRequest:
-    """How far does ``relation`` go? ``cursor`` None asks for files or nothing. ``lower`` is where the read starts
-    (for a row count, when ``estimate`` is ``count``); ``delay`` bounds the answer by the source's clock. ``appends``:
-    the read stops at the answer, and of the rows at ``position``, the recorded one, some are written already.
-    ``null_rows``: rows without a cursor are read too."""
+    """How far does ``relation`` go? ``cursor`` None asks for files or nothing. ``lower`` is where the read starts (for
+    a row count, when ``estimate`` is ``count``); ``delay`` bounds the answer by the source's clock, in ``zone`` where
+    the cursor has none (None: the source's own). ``appends``: the read stops at the answer, and of the rows at
+    ``position``, the recorded one, some are written. ``null_rows``: rows without a cursor are read too.
+    ``minds_writers``: nothing else protects from rows that are committed late."""
 
     relation: Relation
     info: TableInfo
@@ -107,6 +111,8 @@ class HeadRequest:
     appends: bool = False
     position: TypedValue | None = None
     null_rows: bool = False
+    zone: str | None = None
+    minds_writers: bool = False
     estimate: Literal["none", "stats", "count"] = "stats"
 
 
@@ -116,8 +122,9 @@ class Head:
     aware UTC. ``has_null_cursor`` is whether any row of the relation has a null cursor. For files the position lists
     every file there now. ``failure`` says why this one cannot be told (an infinite cursor, a missing privilege) while
     the others of the same call can: it stops this table only. ``most_rows`` bounds ``rows`` where that is a guess.
-    ``rows_at_position`` is how many rows the request's ``position`` has, None where it has none; ``has_younger``
-    whether ``delay`` has kept any row out of an answer without a position."""
+    ``rows_at_position`` is how many rows the request's ``position`` has; ``has_younger`` whether ``delay`` has kept
+    rows out of an answer without a position; ``zone`` the source's own, where ``delay`` was counted in it; ``writers``
+    how many open transactions have written to it."""
 
     position: Position | None
     rows: RowEstimate
@@ -127,6 +134,8 @@ class Head:
     most_rows: int | None = None
     rows_at_position: int | None = None
     has_younger: bool = False
+    zone: str = ""
+    writers: int = 0
 
 
 @dataclass(frozen=True)
@@ -180,35 +189,6 @@ class DirectSource(Source, Protocol):
     def snapshot(
         self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
     ) -> AbstractContextManager[Snapshot]: ...
-
-
-class SegmentSink(Protocol):
-    """Takes Arrow record batches into the buffer; one call per batch."""
-
-    def write(self, batch: pa.RecordBatch) -> None: ...
-
-
-class ScratchFolder(Protocol):
-    """One folder of Parquet segments in the buffer. ``url`` is as Spark reads and writes it."""
-
-    url: str
-
-    def sink(self, schema: pa.Schema) -> AbstractContextManager[SegmentSink]:
-        """Written segments appear when the context ends without an error, and not before."""
-
-    def rows(self) -> int:
-        """How many there are; reads no row."""
-
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Streams what this process or Spark's executors wrote there, in file order, all columns or just some; memory
-        of one batch."""
-
-
-class Scratch(Protocol):
-    """Where a connector lands what only the driver can read, and the mirror; implemented by ``state.buffer``."""
-
-    def folder(self, name: str) -> ScratchFolder:
-        """A new, empty folder; ``name`` says what for. Removed when the run ends."""
 
 
 @dataclass(frozen=True)

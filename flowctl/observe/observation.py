@@ -252,6 +252,8 @@ class _Look:
             appends=appends,
             position=position,
             null_rows=cursor.nulls == "always",
+            zone=cursor.zone,
+            minds_writers=cursor.delay is None and not cursor.lag,
             estimate=self.estimate,
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import assert_never
@@ -62,8 +63,21 @@ def cursor_interval(
     found = _found(_Bounds(table, cursor, head, since, start, first, spec_path))
     if isinstance(found, Work):
         interval = with_written_rows(found.interval, table, info, spec_path)
-        return interval if isinstance(interval, Refused) else replace(found, interval=interval)
+        if isinstance(interval, Refused):
+            return interval
+        return replace(found, interval=interval, notes=(*found.notes, *_warnings(table.mode, head)))
     return found
+
+
+def _warnings(mode: Mode, head: Head) -> Iterator[str]:
+    """What the source has shown that may cost rows, and the key against it."""
+    if head.zone:
+        yield f"cursor.delay is counted in {head.zone}, the source's own time zone; cursor.zone names another one"
+    if head.writers:
+        who = "1 open transaction has" if head.writers == 1 else f"{head.writers:,} open transactions have"
+        key = "cursor.delay leaves rows" if mode == "append" else "cursor.lag reads rows"
+        until = "until no more can come before them" if mode == "append" else "again that may have come late"
+        yield f"{who} written to it: rows committed later with a lower cursor are not read; {key} {until}"
 
 
 def with_written_rows(interval: Interval, table: TableSpec, info: TableInfo, spec_path: str) -> Interval | Refused:

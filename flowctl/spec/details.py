@@ -6,7 +6,7 @@ from flowctl.model import types
 from flowctl.spec.findings import Findings
 from flowctl.spec.names import PLACEHOLDERS
 from flowctl.spec.node import Node, leaves
-from flowctl.spec.suggest import did_you_mean
+from flowctl.spec.suggest import did_you_mean, nearest
 from flowctl.spec.template import placeholders
 
 _COLUMN_CHECKS = ("not_null", "unique", "between", "in", "matches")
@@ -20,6 +20,7 @@ def check_details(table: Node, findings: Findings) -> None:
     for entry in expect.items if expect else ():
         _check_expectation(entry, findings)
     _check_types(table, findings)
+    _check_zone(table, findings)
     _check_columns(table, findings)
     _check_placeholders(table, findings)
 
@@ -69,6 +70,18 @@ def _check_types(table: Node, findings: Findings) -> None:
                 known = ("int", "bigint", "double", "decimal(18,2)", "string", "date", "timestamp", "boolean", "binary")
                 hint = did_you_mean(kind.text, known, "Types are, for example: ")
                 findings.error(kind, f"column `{column}`: {error}", hint, "unknown-type")
+
+
+def _check_zone(table: Node, findings: Findings) -> None:
+    zone = table.get("cursor.zone")
+    if zone is None or placeholders(zone.text):
+        return
+    from zoneinfo import available_timezones
+
+    known = available_timezones()  # none where the machine has no time zone data: the source is asked then
+    if known and zone.text not in known:
+        hint = nearest(zone.text, known, "Write a name such as Europe/Amsterdam or UTC")
+        findings.error(zone, f"there is no time zone '{zone.text}'", hint, "unknown-zone")
 
 
 def _check_columns(table: Node, findings: Findings) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
+from dataclasses import replace
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from flowctl.connectors.base import HeadRequest
+from flowctl.connectors.zones import earliest_local
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition
 from flowctl.model.value import from_text
@@ -66,3 +69,42 @@ def test_what_delay_keeps_out_is_not_counted_for_append_and_is_no_empty_table(
     )
     assert [heads[name].rows.value for name in ("append", "merge", "young")] == [1, 2, 0]
     assert (heads["append"].has_younger, heads["young"].has_younger) == (False, True)
+
+
+def test_delay_counts_in_the_zone_of_a_local_time(database: sqlite3.Connection, source: Any) -> None:
+    """West of UTC a local time looks old and east of it young; without a zone it is SQLite's own, which is UTC."""
+    zones = ["America/New_York", "Asia/Tokyo", "UTC"]
+    database.execute("CREATE TABLE t (zone TEXT, at TIMESTAMP)")
+    for zone in zones:
+        for hours in (0.5, 1.5):
+            local = (dt.datetime.now(dt.UTC) - dt.timedelta(hours=hours)).astimezone(ZoneInfo(zone))
+            database.execute("INSERT INTO t VALUES (?, ?)", (zone, local.isoformat(" ")[:19]))
+    info = source.describe([table("t")])[table("t")]
+    requests = {
+        zone: HeadRequest(table("t", where=f"zone = '{zone}'"), info, info.columns[1], delay=3600, zone=zone)
+        for zone in zones
+    }
+    requests["own"] = replace(requests["UTC"], zone=None)
+    heads = source.heads(requests)
+    for zone in zones:
+        now = dt.datetime.now(ZoneInfo(zone)).replace(tzinfo=None)
+        age = now - heads[zone].position.at.value
+        assert dt.timedelta(hours=1.4) < age < dt.timedelta(hours=1.6), zone
+    assert heads["own"].position == heads["UTC"].position
+    assert (heads["own"].zone, heads["UTC"].zone) == ("UTC", "")
+
+
+@pytest.mark.parametrize(
+    ("moment", "local"),
+    [
+        ("2026-10-24T23:30", "2026-10-25T01:30"),  # half an hour before 03:00 becomes 02:00 again: what comes is later
+        ("2026-10-25T00:30", "2026-10-25T02:00"),  # 02:30 the first time: 02:00 is still to come
+        ("2026-10-25T01:30", "2026-10-25T02:30"),
+        ("2026-03-29T00:59", "2026-03-29T01:59"),
+        ("2026-03-29T01:00", "2026-03-29T03:00"),
+        ("2026-10-25T00:30:17.5", "2026-10-25T02:00"),
+    ],
+)
+def test_a_delay_over_the_hour_that_comes_twice_keeps_off_the_second_one(moment: str, local: str) -> None:
+    asked = dt.datetime.fromisoformat(moment).replace(tzinfo=dt.UTC)
+    assert earliest_local(asked, "Europe/Amsterdam") == dt.datetime.fromisoformat(local)

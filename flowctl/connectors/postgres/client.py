@@ -55,6 +55,16 @@ class Client:
         with translated(self), psycopg.connect(self.conninfo(), autocommit=True) as connection:
             yield connection
 
+    def own_time_zone(self) -> str:
+        """What sessions get that set none, by the server's, the database's and the user's settings."""
+        import psycopg
+
+        settings = {name: value for name, value in SESSION_SETTINGS.items() if name != "TimeZone"}
+        with translated(self), psycopg.connect(self.conninfo(settings), autocommit=True) as connection:
+            row = connection.execute("SHOW TimeZone").fetchone()
+        assert row is not None
+        return str(row[0])
+
     def jdbc_url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"jdbc:postgresql://{host}:{self.port}/{quote(self.database, safe='')}"
@@ -71,7 +81,7 @@ class Client:
             **{name: value for name, value in self.parameters.items() if name.startswith("ssl")},
         }
 
-    def conninfo(self) -> str:
+    def conninfo(self, settings: Mapping[str, str] = SESSION_SETTINGS) -> str:
         from psycopg.conninfo import make_conninfo
 
         given = {
@@ -83,7 +93,7 @@ class Client:
             "dbname": self.database,
             "user": self.user,
             "password": self.password,
-            "options": f"{startup_options(SESSION_SETTINGS)} {self.parameters.get('options', '')}".strip(),
+            "options": f"{startup_options(settings)} {self.parameters.get('options', '')}".strip(),
         }
         return make_conninfo(**{name: value for name, value in given.items() if value is not None})
 

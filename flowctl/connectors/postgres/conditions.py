@@ -176,4 +176,21 @@ def _until(request: HeadRequest, cursor: Column, ordered: str) -> str:
             f"cursor.delay needs a cursor that tells time, but {cursor.name} is {types.short(cursor.type)}",
             hint="Remove `delay`, or choose a timestamp column",
         )
-    return f"{ordered} <= (now() - interval '{request.delay} seconds')::{ddl(cursor.type)}"
+    limit = f"now() - interval '{request.delay} seconds'"
+    if cursor.type != types.TIMESTAMP:
+        limit = _local(limit, request.zone or "UTC")
+    return f"{ordered} <= ({limit})::{ddl(cursor.type)}"
+
+
+def _local(moment: str, zone: str) -> str:
+    """The local time there that no later moment falls behind: where clocks are about to be set back, an earlier one."""
+    return (
+        f"SELECT min(t AT TIME ZONE {text_literal(zone)}) FROM (SELECT {moment} AS t UNION ALL "
+        f"SELECT date_trunc('minute', {moment}) + n * interval '1 minute' FROM generate_series(1, 180) n) AS ahead"
+    )
+
+
+def counts_in_zone(request: HeadRequest) -> bool:
+    """Whether `delay` needs a time zone to be counted in."""
+    kind = request.cursor.type if request.cursor else None
+    return request.delay is not None and kind in (types.TIMESTAMP_NTZ, types.DATE)

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.base import Capabilities, Head, HeadRequest, Missing, Relation
 from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.postgres import catalog
 from flowctl.connectors.postgres.client import Client, from_driver
-from flowctl.connectors.postgres.conditions import bare_query, has_part, head, head_query, part_query, with_part
+from flowctl.connectors.postgres.conditions import (
+    bare_query,
+    counts_in_zone,
+    has_part,
+    head,
+    head_query,
+    part_query,
+    with_part,
+)
 from flowctl.connectors.postgres.failures import named
 from flowctl.connectors.postgres.planner import planned
 from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader
 from flowctl.connectors.postgres.snapshot import hold_snapshot
 from flowctl.connectors.postgres.splits import explained
+from flowctl.connectors.postgres.writing_transactions import writers
 from flowctl.errors import TableError
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
@@ -64,6 +73,7 @@ class PostgresSource:
         estimated by the planner."""
         import psycopg
 
+        requests, own_zone = self._in_zones(requests)
         queries: dict[str, str] = {}
         failed: dict[str, Head] = {}
         for name, request in requests.items():
@@ -78,11 +88,27 @@ class PostgresSource:
                 f"SELECT {at}, * FROM ({query}) AS h" for at, query in enumerate(queries.values())
             )
             try:
+                busy = writers(connection, requests)
                 rows = {row[0]: row[1:] for row in connection.execute(together).fetchall()}
-                heads = {name: head(requests[name], rows[at]) for at, name in enumerate(queries)}
+                heads = {
+                    name: replace(
+                        head(requests[name], rows[at]), writers=busy.get(name, 0), zone=own_zone.get(name, "")
+                    )
+                    for at, name in enumerate(queries)
+                }
                 return failed | heads | _estimated(connection, requests, heads)
             except psycopg.Error:
                 return failed | {name: self._head_alone(connection, requests[name]) for name in queries}
+
+    def _in_zones(self, requests: Mapping[str, HeadRequest]) -> tuple[dict[str, HeadRequest], dict[str, str]]:
+        """The requests, those that need a time zone and name none with the database's own, which is the second by their
+        names."""
+        names = [name for name, request in requests.items() if counts_in_zone(request) and request.zone is None]
+        if not names:
+            return dict(requests), {}
+        own = self.client.own_time_zone()
+        zoned = {name: replace(requests[name], zone=own) for name in names}
+        return {**requests, **zoned}, dict.fromkeys(names, own)
 
     def _head_alone(self, connection: psycopg.Connection[Any], request: HeadRequest) -> Head:
         import psycopg

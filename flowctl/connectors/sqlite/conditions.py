@@ -17,11 +17,15 @@ from typing import Any
 from flowctl.connectors.base import HeadRequest, ReadRequest, Relation
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.connectors.sqlite.values import needs_order_key, order_key
+from flowctl.connectors.zones import earliest_local
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType, Decimal
 from flowctl.model.value import TypedValue
+
+#: What SQLite's own CURRENT_TIMESTAMP and datetime('now') give.
+OWN_ZONE = "UTC"
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,10 @@ def wanted(request: HeadRequest, now: dt.datetime) -> Condition:
         return Condition()
     name = quoted(column.name)
     lower = _bound(column, ">=", request.lower) if request.lower is not None else (f"{name} IS NOT NULL", ())
-    until = _until(column, now - dt.timedelta(seconds=request.delay or 0)) if request.delay is not None else Condition()
-    tests = [lower] + ([(until.sql, until.parameters)] if until.sql and request.appends else [])
+    tests = [lower]
+    if request.appends and request.delay is not None:
+        until = _until(column, now - dt.timedelta(seconds=request.delay), request.zone)
+        tests.append((until.sql, until.parameters))
     sql = " AND ".join(sql for sql, _ in tests)
     parameters = tuple(value for _, values in tests for value in values)
     return Condition(f"{sql} OR {name} IS NULL" if request.null_rows else sql, parameters)
@@ -101,7 +107,7 @@ def newest(column: Column, request: HeadRequest, now: dt.datetime) -> tuple[str,
     A value of a storage class that the type does not have comes first, so that it is seen and refused."""
     name = quoted(column.name)
     if request.delay is not None:
-        limit = _until(column, now - dt.timedelta(seconds=request.delay))
+        limit = _until(column, now - dt.timedelta(seconds=request.delay), request.zone)
     else:
         limit = Condition(_near_the_end(column, request.relation))
     candidates = Condition(f"{name} IS NOT NULL AND {limit.sql or '1'}", limit.parameters)
@@ -124,14 +130,20 @@ def _near_the_end(column: Column, relation: Relation) -> str:
     return f"{name} >= (SELECT coalesce(date({greatest}, '-2 days'), '') FROM {from_clause(relation)})"
 
 
-def _until(column: Column, limit: dt.datetime) -> Condition:
+def counts_in_zone(request: HeadRequest) -> bool:
+    """Whether `delay` needs a time zone to be counted in."""
+    kind = request.cursor.type if request.cursor else None
+    return request.delay is not None and kind in (types.TIMESTAMP_NTZ, types.DATE)
+
+
+def _until(column: Column, limit: dt.datetime, zone: str | None) -> Condition:
     match column.type:
         case types.TIMESTAMP:
             bound = TypedValue(column.type, limit)
         case types.TIMESTAMP_NTZ:
-            bound = TypedValue(column.type, limit.replace(tzinfo=None))
+            bound = TypedValue(column.type, earliest_local(limit, zone or OWN_ZONE))
         case types.DATE:
-            bound = TypedValue(column.type, limit.date())
+            bound = TypedValue(column.type, earliest_local(limit, zone or OWN_ZONE).date())
         case _:
             raise TableError(
                 f"cursor.delay needs a cursor that tells time, but {column.name} is {types.short(column.type)}",

@@ -20,9 +20,11 @@ from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Capabilities, Head, HeadRequest, Missing, ReadRequest, Relation, SegmentSink
 from flowctl.connectors.sqlite import catalog
 from flowctl.connectors.sqlite.conditions import (
+    OWN_ZONE,
     Condition,
     at_position,
     between,
+    counts_in_zone,
     from_clause,
     newest,
     not_null,
@@ -124,7 +126,8 @@ class SqliteSource:
             has_younger = request.delay is not None and bool(connection.execute(some).fetchone()[0])
             return Head(None, rows, now, bool(has_null), rows_at_position=there, has_younger=has_younger)
         position = CursorPosition(TypedValue(request.cursor.type, at))
-        return Head(position, rows, now, bool(has_null), rows_at_position=there)
+        zone = OWN_ZONE if counts_in_zone(request) and request.zone is None else ""
+        return Head(position, rows, now, bool(has_null), rows_at_position=there, zone=zone)
 
 
 @dataclass(frozen=True)

@@ -218,6 +218,21 @@ def test_a_count_leaves_out_the_rows_that_append_has_written(ties, there, counte
     assert new_rows(RowEstimate(counted, "stats"), interval, there).value == counted
 
 
+@pytest.mark.parametrize(
+    ("mode", "seen", "key"),
+    [
+        ("append", {"writers": 1}, "1 open transaction has written to it"),
+        ("append", {"writers": 2}, "cursor.delay"),
+        ("merge", {"writers": 2}, "cursor.lag"),
+        ("append", {"zone": "Asia/Tokyo"}, "cursor.delay is counted in Asia/Tokyo"),
+    ],
+)
+def test_the_plan_names_the_key_against_rows_that_are_committed_late(mode, seen, key):
+    spec = table(mode=mode, cursor=Cursor("updated_at"))
+    (note,) = find(spec, source(), head(cursor(NEW), **seen), cursor(OLD), "cursor").notes
+    assert key in note
+
+
 def test_rows_younger_than_delay_are_no_empty_source():
     seen = Head(None, RowEstimate(), NOW, has_younger=True)
     delayed = table(cursor=Cursor("updated_at", delay=HOUR))

@@ -1,0 +1,93 @@
+"""What plans ask PostgreSQL about cursors: zones in which a delay is counted, transactions that are still writing."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import psycopg
+import pytest
+
+from flowctl.connectors.base import Connector, Head, HeadRequest, Relation
+from flowctl.connectors.postgres.conditions import _local
+from flowctl.connectors.zones import earliest_local
+from flowctl.model.position import CursorPosition
+from flowctl.model.table_info import ObjectName
+from tests.connectors.reading import opened, table
+
+
+@pytest.fixture
+def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def postgres(postgres_database: str) -> Iterator[Connector]:
+    with opened("postgres", url=postgres_database) as connector:
+        yield connector
+
+
+def heads(postgres: Connector, relation: Relation, *requests: HeadRequest) -> list[Head]:
+    info = postgres.source.describe([relation])[relation]
+    assert info is not None
+    asked = {str(n): replace(one, info=info, cursor=info.columns[0]) for n, one in enumerate(requests)}
+    found = postgres.source.heads(asked)
+    return [found[name] for name in asked]
+
+
+def request(relation: Relation, **more: Any) -> HeadRequest:
+    return HeadRequest(relation, None, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo", "UTC"])
+def test_delay_counts_in_the_databases_own_zone_unless_the_spec_names_one(
+    database: psycopg.Connection[Any], postgres: Connector, zone: str
+) -> None:
+    database.execute(f"ALTER DATABASE {database.info.dbname} SET timezone TO '{zone}'")
+    with psycopg.connect(**database.info.get_parameters(), password=database.info.password, autocommit=True) as local:
+        local.execute("CREATE TABLE t (at timestamp DEFAULT now(), day date DEFAULT now())")
+        local.execute("INSERT INTO t SELECT now() - i * interval '30 minutes' FROM generate_series(1, 5, 2) i")
+    relation = table("public", "t")
+    own, named = heads(postgres, relation, request(relation, delay=3600), request(relation, delay=3600, zone=zone))
+    assert isinstance(own.position, CursorPosition) and own.position == named.position
+    age = dt.datetime.now(ZoneInfo(zone)).replace(tzinfo=None) - own.position.at.value  # type: ignore[operator]
+    assert dt.timedelta(hours=1.4) < age < dt.timedelta(hours=1.6)
+    assert (own.zone, named.zone) == (zone, "")
+    (unknown,) = heads(postgres, relation, request(relation, delay=3600, zone="Europe/Nowhere"))
+    assert "Nowhere" in str(unknown.failure)
+
+
+@pytest.mark.parametrize(
+    "moment", ["2026-10-24T23:30", "2026-10-25T00:30:17.5", "2026-10-25T01:30", "2026-03-29T01:00"]
+)
+def test_the_hour_that_comes_twice_is_the_same_in_sql(database: psycopg.Connection[Any], moment: str) -> None:
+    (found,) = database.execute(_local(f"timestamptz '{moment}+00'", "Europe/Amsterdam").encode()).fetchone() or ()
+    assert found == earliest_local(dt.datetime.fromisoformat(moment).replace(tzinfo=dt.UTC), "Europe/Amsterdam")
+
+
+def test_open_transactions_that_have_written_are_counted(
+    database: psycopg.Connection[Any], postgres: Connector, postgres_database: str
+) -> None:
+    database.execute(
+        "CREATE TABLE t (id int); CREATE TABLE other (id int); CREATE VIEW v AS SELECT * FROM t;"
+        "CREATE TABLE p (id int) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (9)"
+    )
+    with psycopg.connect(postgres_database) as first, psycopg.connect(postgres_database) as second:
+        first.execute("INSERT INTO t VALUES (1); INSERT INTO p1 VALUES (1)")
+        second.execute("SELECT * FROM t")
+        second.execute("INSERT INTO other VALUES (1)")
+        counted = {}
+        for name in ("t", "p", "v", "other"):
+            relation = table("public", name)
+            minds, does_not = heads(postgres, relation, request(relation, minds_writers=True), request(relation))
+            counted[name] = (minds.writers, does_not.writers)
+        query = Relation(None, query="SELECT id FROM t")
+        (asked,) = heads(postgres, query, request(query, minds_writers=True))
+    assert counted == {"t": (1, 0), "p": (1, 0), "v": (2, 0), "other": (1, 0)} and asked.writers == 2
+    relation = Relation(ObjectName(("t",)))
+    (after,) = heads(postgres, relation, request(relation, minds_writers=True))
+    assert after.writers == 0
