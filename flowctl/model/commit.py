@@ -68,8 +68,9 @@ class Commit:
     """The target's own record of the newest number of ``(lineage, table)``, stored atomically with the data.
 
     ``position`` is what was consumed; recovery copies it to state. ``version`` is the target's version after this
-    commit where it has one. ``void`` marks a number given up. ``counts`` is known only to the process that wrote it,
-    and so are ``warnings``: what failed after the commit, and changes nothing about it.
+    commit where it has one. ``void`` marks a number given up; it carries the position of the commit before it (None
+    from an older flowctl). ``counts`` is known only to the process that wrote it, and so are ``warnings``: what failed
+    after the commit, and changes nothing about it.
     """
 
     lineage: str

@@ -15,8 +15,10 @@ from flowctl.connectors.base import OP_COLUMN, ReadRequest, Scratch, ScratchFold
 from flowctl.connectors.buffered import buffered_in
 from flowctl.errors import TableError
 from flowctl.model.commit import Intent
+from flowctl.model.interval import Interval
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
+from flowctl.observe.bounds import read_from
 from flowctl.run import batch, checks, counting, deletes
 from flowctl.run.checks import REASON_COLUMN, Observed
 from flowctl.run.reading import Rows
@@ -171,20 +173,36 @@ def _with_missing_keys(work: Staging, rows: DataFrame) -> DataFrame:
     missed = _written(work, "missed", deletes.missed(source_keys, live, rows, key))
     if missed.isEmpty():
         return frame
-    everything = _shaped(work, work.snapshot.frame(ReadRequest(step.source_columns)))
+    everything = _shaped(work, work.snapshot.frame(ReadRequest(step.source_columns, _eligible(work))))
     return frame.unionByName(_written(work, "again", deletes.only_keys(everything, missed, key)))
 
 
 def _source_keys(work: Staging) -> DataFrame:
-    """The keys of the whole relation, from the batch's own snapshot, made by the same expressions."""
+    """The keys of all rows that the table takes, from the batch's own snapshot, made by the same expressions."""
     made = [part for part in work.step.projection if part.column.name in work.step.key]
     wanted = {part.source for part in made}
     columns = work.step.source_columns
     if None in wanted:  # a key of columns.add may use any column, and the target names of others
-        everything = batch.projected(work.snapshot.frame(ReadRequest(columns)), work.step.projection)
+        everything = batch.projected(work.snapshot.frame(ReadRequest(columns, _eligible(work))), work.step.projection)
         return everything.select(*[named(part.column.name) for part in made])
     needed = tuple(column for column in columns if column.name in wanted)
-    return batch.projected(work.snapshot.frame(ReadRequest(needed)), made)
+    return batch.projected(work.snapshot.frame(ReadRequest(needed, _eligible(work))), made)
+
+
+def _eligible(work: Staging) -> Interval | None:
+    """What a full refresh would read, which is what the target is to hold: without the rows that `cursor.start` and
+    `nulls: skip` leave out. None: everything."""
+    cursor, interval = work.table.cursor, work.intent.interval
+    if cursor is None:
+        return None
+    kind = next(column.type for column in work.step.source_columns if column.name == cursor.column)
+    return Interval(
+        lower=None,
+        upper=interval.upper,
+        cursor_column=cursor.column,
+        read_from=read_from(cursor, kind, None),
+        include_null=cursor.nulls != "skip",  # with `fail` there was none when the plan was made: never a deleted row
+    )
 
 
 def _scanned(step: Step) -> list[Column]:

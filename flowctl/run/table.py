@@ -121,15 +121,17 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
 
 
 def void(run: RunContext, step: Step, pending: Intent) -> Commit:
-    """Gives up a pending number: commits it empty in the target, unless it turns out to be committed already."""
+    """Gives up a pending number: commits it empty in the target, unless it turns out to be committed already. The void
+    carries the position of the commit before it: how far the target has come does not change."""
     table = run.tables[step.id]
     object = ObjectName(table.target.parts)
     with ExitStack() as stack:
         target = _target(stack, run, table)
-        if found := landed(target, run.lineage, step.id, object, pending):
+        before = target.committed([CommitLookup(run.lineage, step.id, object)])[step.id]
+        if found := _of_intent(before, step.id, pending):
             return found
         _take_table_lease(stack, run, table, target, object)
-        job = _job(run, step, pending, object, position=None)
+        job = _job(run, step, pending, object, position=before.position if before else None)
         return target.void(replace(job, record=replace(job.record, void=True)))
 
 
@@ -143,7 +145,10 @@ def find_landed(attempt: Attempt, run: RunContext) -> Commit | None:
 
 def landed(target: Target, lineage: str, table_id: str, object: ObjectName, intent: Intent) -> Commit | None:
     """The target's record of exactly this intent, None when its number is still free; conflicts otherwise."""
-    found = target.committed([CommitLookup(lineage, table_id, object)])[table_id]
+    return _of_intent(target.committed([CommitLookup(lineage, table_id, object)])[table_id], table_id, intent)
+
+
+def _of_intent(found: Commit | None, table_id: str, intent: Intent) -> Commit | None:
     if found is None or found.seq < intent.seq:
         return None
     if (found.seq, found.intent_id) != (intent.seq, intent.id):

@@ -188,7 +188,7 @@ def adopt(document: StateDocument, table_id: str, info: TableInfo, commit: Commi
                 before,
                 seq=commit.seq if commit else 0,
                 intent_id=commit.intent_id if commit else "",
-                position=commit.position if commit and not commit.void else before.position,
+                position=commit.position if commit and (commit.position or not commit.void) else before.position,
                 definition={},
                 append_again=False,
                 target_columns=info.columns,

@@ -118,3 +118,22 @@ def test_a_merge_finds_the_row_that_moved_back_behind_its_position(flow: Flow) -
     flow.apply()
     assert ("d", "h") in sqlite_rows(flow.folder / "dst.db", "SELECT line, host FROM moved")
     assert set(flow.actions().values()) == {"none"}
+
+
+def test_a_number_given_up_does_not_hide_how_far_the_target_has_come(flow: Flow) -> None:
+    """The target's newest number is a void when the state is rolled back."""
+    start(flow, log="")
+    change(flow, "INSERT INTO log VALUES (3, 'd', 'h')")
+    flow.apply()
+    before = flow.run("state", "history", "flow.yaml", "--format", "json", expect=0).json()["versions"]
+    change(flow, "INSERT INTO log VALUES (4, 'e', 'h')")
+    flow.apply(env={"FLOWCTL_CRASH_AT": "before_commit"}, expect=-9)
+    set_position(flow, "log", "3")
+    flow.apply(env={"FLOWCTL_CRASH_AT": "before_intent"}, expect=-9)
+    commits = sqlite_rows(flow.folder / "dst.db", "SELECT seq, void FROM _flowctl_commits")
+    assert commits[-1] == (3, 1)
+    flow.run("state", "rollback", "flow.yaml", "--to", str(before[-3]["serial"]), "--yes", expect=0)
+    assert "state adopt" in hint(flow, "log")
+    flow.run("state", "adopt", "flow.yaml", "log", "--yes", expect=0)
+    flow.apply()
+    assert lines(flow, "log") == "abcde"

@@ -63,14 +63,17 @@ def day(number: int) -> dt.datetime:
 
 @dataclass(frozen=True)
 class FrameSnapshot:
-    """All rows, and those of ``interval`` above its lower bound."""
+    """All rows, and those of ``interval`` from its lower bound on; rows without a cursor where it includes them."""
 
     rows: DataFrame
 
     def frame(self, request: ReadRequest) -> DataFrame:
         frame = self.rows
-        if request.interval is not None and request.interval.read_from is not None:
-            frame = frame.where(f"at >= timestamp '{request.interval.read_from.text()}'")
+        interval = request.interval
+        if interval is not None and interval.cursor_column is not None:
+            start = interval.read_from
+            bound = f"at >= timestamp '{start.text()}'" if start is not None else "at IS NOT NULL"
+            frame = frame.where(f"({bound}) OR at IS NULL" if interval.include_null else bound)
         return frame.select(*[column.name for column in request.columns])
 
     def is_empty(self, request: ReadRequest) -> bool:
@@ -208,6 +211,22 @@ def test_missing_keys_are_found_both_ways(bench: Bench) -> None:
     interval = Interval(CursorPosition(bound), CursorPosition(bound), "at", read_from=bound)
     staged = bench.stage(table, rows, bench.target(1, 2), check_deletes=True, interval=interval)
     assert rows_of(staged, "id", "_flowctl_op") == [(2, "D"), (3, "U"), (4, "U")]
+
+
+def test_missing_keys_are_those_of_the_rows_that_the_table_takes(bench: Bench) -> None:
+    """1 and 2 lie before `cursor.start`, 3 has no cursor, 5 was lost behind the position: the target becomes what a
+    full refresh would make of it."""
+    start = Cursor("at", start=day(3).isoformat(), nulls="skip")
+    table = replace(TABLE, cursor=start, deletes=DetectMissingKeys(action="hard"), guard=Guard(max_deleted=0.5))
+    rows = [(1, "", False, day(1)), (2, "", False, day(2)), (3, "", False, None), (4, "", False, day(4))]
+    rows += [(5, "lost", False, day(4)), (6, "new", False, day(9))]
+    bound = TypedValue(types.TIMESTAMP, day(5))
+    interval = Interval(CursorPosition(bound), CursorPosition(bound), "at", read_from=bound)
+    staged = bench.stage(table, rows, bench.target(2, 4), check_deletes=True, interval=interval)
+    assert rows_of(staged, "id", "_flowctl_op") == [(2, "D"), (5, "U"), (6, "U")]
+    taken = replace(table, cursor=Cursor("at", nulls="always"))
+    staged = bench.stage(taken, rows, bench.target(2, 4), check_deletes=True, interval=interval)
+    assert rows_of(staged, "id", "_flowctl_op") == [(1, "U"), (3, "U"), (5, "U"), (6, "U")]
 
 
 def test_an_emptied_source_deletes_nothing(bench: Bench) -> None:

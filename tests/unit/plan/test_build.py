@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from flowctl.connectors.base import Head
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy, TransientError
 from flowctl.model import types
@@ -19,6 +20,7 @@ from flowctl.spec.spec import ColumnRules, Cursor, DetectMissingKeys, Expectatio
 from tests.unit.plan.worlds import (
     MARK,
     NEW,
+    NOW,
     OLD,
     ORDERS,
     REFRESH,
@@ -202,6 +204,16 @@ def test_append_never_goes_back_behind_what_the_target_has(position):
     spec = table(mode="append", cursor=Cursor("updated_at"))
     made = step(spec, observed(head(NEW), **unchanged_target()), recorded(spec, position))
     assert made.action == "stop" and made.reason.endswith("appending again would double them")
+
+
+def test_a_source_whose_rows_are_all_younger_than_delay_is_not_empty():
+    deletes = DetectMissingKeys(action="hard")
+    spec = table(cursor=Cursor("updated_at", delay=3600.0), deletes=deletes)
+    young = Head(None, RowEstimate(), NOW, has_younger=True)
+    made = step(spec, observed(young, **unchanged_target()), recorded(spec, OLD))
+    assert made.action == "change" and made.reason == "looks for deleted keys"
+    emptied = step(spec, observed(replace(young, has_younger=False), **unchanged_target()), recorded(spec, OLD))
+    assert emptied.action == "stop" and "the source has no rows" in emptied.reason
 
 
 def test_append_goes_back_where_somebody_has_said_so():
