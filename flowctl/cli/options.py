@@ -32,9 +32,9 @@ _OPTIONS = (
     click.option("--exclude", metavar="TERM", multiple=True, help="Not these tables; terms as for --select."),
     click.option(
         "--full-refresh",
-        metavar="ID",
+        metavar="TERM",
         multiple=True,
-        help="Read this table anew and replace its content (scd2 keeps its history); repeatable.",
+        help="Read these tables anew and replace their content (scd2 keeps its history); terms as for --select.",
     ),
     click.option(
         "--estimate",

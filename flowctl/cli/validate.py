@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -36,11 +37,8 @@ def command(
 ) -> int:
     """Check each SPEC on its own and report all errors at once."""
     readings = {path: read_spec([path], variables) for path in spec_paths}
-    found = in_order(
-        diagnostic
-        for reading in readings.values()
-        for diagnostic in (*reading.diagnostics, *(_connected(reading) if connect else ()))
-    )
+    readings = {path: _with_refusals(reading, connect=connect) for path, reading in readings.items()}
+    found = in_order(diagnostic for reading in readings.values() for diagnostic in reading.diagnostics)
     match format:
         case "text":
             _print_text(readings, found, resolved=resolved)
@@ -49,15 +47,33 @@ def command(
         case "github":
             for diagnostic in found:
                 output.write_result(_annotation(diagnostic))
-    return ExitCode.SPEC if any(diagnostic.severity == "error" for diagnostic in found) else ExitCode.OK
+    return _exit_code(found, connect=connect)
 
 
-def _connected(reading: Reading) -> Sequence[Diagnostic]:
+def _exit_code(found: Sequence[Diagnostic], *, connect: bool) -> int:
+    """3 for what is wrong with a spec; what only the systems tell has the code that `plan` and `apply` end with."""
+    errors = [diagnostic for diagnostic in found if diagnostic.severity == "error"]
+    if not connect:
+        return ExitCode.SPEC if errors else ExitCode.OK
+    from flowctl.run.connect import EXIT_CODES
+
+    return ExitCode.first([EXIT_CODES.get(error.code, ExitCode.SPEC) for error in errors])
+
+
+def _with_refusals(reading: Reading, *, connect: bool) -> Reading:
+    """With what no plan of the spec would do; with ``connect`` also with what the systems in it say."""
     if reading.spec is None:
-        return ()
-    from flowctl.observe.connect import check
+        return reading
+    from flowctl.resolve.resolve import refusals
 
-    return check(reading.spec)
+    refused = list(refusals(reading.spec))
+    valid = not any(found.severity == "error" for found in refused)
+    if connect and valid:
+        from flowctl.run.connect import check
+
+        refused += check(reading.spec)
+    spec = reading.spec if valid else None
+    return replace(reading, spec=spec, diagnostics=(*reading.diagnostics, *refused))
 
 
 def _print_text(readings: Mapping[str, Reading], found: Sequence[Diagnostic], *, resolved: bool) -> None:

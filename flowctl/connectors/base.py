@@ -315,8 +315,16 @@ class LeasedTarget(Protocol):
 
 
 @runtime_checkable
+class CheckedTarget(Protocol):
+    """Extra power: tells beforehand whether it lets this user write."""
+
+    def why_unwritable(self, object: ObjectName) -> TableError | None:
+        """None when nothing speaks against it. Writes nothing, no Spark."""
+
+
+@runtime_checkable
 class LoggedTarget(Protocol):
-    """Extra power: where a table's log tells both what it is and what was committed, one look at it does."""
+    """Extra power: one look at a table's log tells both what it is and what was committed."""
 
     def described_and_committed(
         self, lookups: Sequence[CommitLookup]

@@ -44,7 +44,7 @@ def build(spec: Spec, resolved: Resolved, world: World, request: Request) -> Pla
             case = case_of(spec, table, resolved, world, steps, taken)
             steps[table.id] = step_for(case, world.at, request.estimate)
     whole = not (request.select or request.exclude)
-    others = [*_unexpanded(spec, world), *(_removed(spec, resolved, world) if whole else ())]
+    others = [*_unexpanded(spec, world), *(_of_the_whole_flow(spec, resolved, world) if whole else ())]
     return Plan(
         flow=spec.flow,
         lineage=world.state.lineage,
@@ -90,6 +90,8 @@ def step_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> Step
 
 def _decided(case: Case, now: dt.datetime, estimate: Estimate) -> Step:
     step = _blank(case)
+    if case.may_match_nothing and case.observed.error is None and case.observed.source is None:
+        return replace(step, reason="nothing matches (allow_none)")
     if stop := first_stop(case):
         return _stopped(step, case, stop)
     if case.pending and (intent := case.state.intent):
@@ -336,6 +338,22 @@ def _unexpanded(spec: Spec, world: World) -> Iterator[Step]:
                 mode=table.mode,
                 stopped_by="error",
             )
+
+
+def _of_the_whole_flow(spec: Spec, resolved: Resolved, world: World) -> Iterator[Step]:
+    for pattern in resolved.unmatched:
+        yield Step(
+            id=pattern.id,
+            action="stop",
+            reason=f"{pattern.source} matches nothing",
+            hint="Correct it, or let the connection's user see the tables; allow_none: true if that may be",
+            mark=pattern.mark_of("from"),
+            source=str(pattern.source),
+            target=str(pattern.target),
+            mode=pattern.mode,
+            stopped_by="policy",
+        )
+    yield from _removed(spec, resolved, world)
 
 
 def _removed(spec: Spec, resolved: Resolved, world: World) -> Iterator[Step]:

@@ -9,7 +9,7 @@ from flowctl.diagnostics import Mark
 from flowctl.model.step import Check, Step, StoppedBy
 from flowctl.observe.world import Observed, TargetDdl
 from flowctl.plan.definition import definition
-from flowctl.spec.spec import SqlSource, TableSpec
+from flowctl.spec.spec import ObjectSource, SqlSource, TableSpec
 from flowctl.state.document import TableState
 
 
@@ -33,6 +33,15 @@ class Case:
     @property
     def is_sql(self) -> bool:
         return isinstance(self.table.source, SqlSource)
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether many objects, or none, may be meant by one table: files."""
+        return isinstance(self.table.source, ObjectSource) and self.table.source.is_glob
+
+    @property
+    def may_match_nothing(self) -> bool:
+        return self.is_glob and self.table.allow_none
 
     @property
     def definition(self) -> dict[str, object]:

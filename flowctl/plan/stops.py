@@ -60,6 +60,9 @@ def _no_source(case: Case) -> Stop | None:
     if case.is_sql or case.observed.source is not None:
         return None
     why = case.observed.missing or Missing("it is not there", "Correct `from`, or let the connection's user see it")
+    if case.is_glob:
+        hint = f"{why.hint}; allow_none: true if there may be none"
+        return Stop(f"{case.table.source} matches nothing: {why.reason}", hint, "from")
     return Stop(f"{case.table.source} does not exist: {why.reason}", why.hint, "from", "error")
 
 

@@ -25,9 +25,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Expansion:
-    """``tables`` in the order of the file, those of one pattern by object name; ``diagnostics`` may hold errors."""
+    """``tables`` in the order of the file, those of one pattern by object name; ``unmatched`` are the patterns that
+    match nothing though they should; ``diagnostics`` may hold errors."""
 
     tables: tuple[TableSpec, ...]
+    unmatched: tuple[TableSpec, ...]
     diagnostics: tuple[Diagnostic, ...]
 
 
@@ -39,16 +41,17 @@ def expand(tables: Sequence[TableSpec], discovered: Mapping[str, Sequence[Object
     """
     exact = {table.id for table in tables if not is_pattern(table.id)}
     made: list[TableSpec] = []
-    found: list[Diagnostic] = []
+    unmatched: list[TableSpec] = []
     for table in tables:
         if not is_pattern(table.id):
             made.append(_filled(table))
         elif table.id in discovered:
             matches = _matches(table, discovered[table.id])
-            found.extend(_nothing_matches(table, matches))
+            if not matches and not table.allow_none:
+                unmatched.append(table)
             concrete = (_concrete(table, object) for object in matches)
             made.extend(one for one in concrete if one.id not in exact)
-    return Expansion(tuple(made), (*found, *_bad_ids(made), *_repeated_ids(made)))
+    return Expansion(tuple(made), tuple(unmatched), (*_bad_ids(made), *_repeated_ids(made)))
 
 
 def _matches(pattern: TableSpec, objects: Sequence[ObjectName]) -> list[ObjectName]:
@@ -57,17 +60,6 @@ def _matches(pattern: TableSpec, objects: Sequence[ObjectName]) -> list[ObjectNa
 
 def _excluded(object: ObjectName, glob: str) -> bool:
     return fnmatchcase(object.parts[-1], glob) or fnmatchcase(str(object), glob)
-
-
-def _nothing_matches(pattern: TableSpec, matches: Sequence[ObjectName]) -> Iterator[Diagnostic]:
-    if not matches:
-        yield Diagnostic(
-            f"{pattern.id}: {pattern.source} matches nothing",
-            "Check the pattern and what the connection's user may see",
-            pattern.mark_of("from"),
-            "pattern-matches-nothing",
-            "warning",
-        )
 
 
 def _concrete(pattern: TableSpec, object: ObjectName) -> TableSpec:

@@ -11,7 +11,7 @@ from flowctl.errors import SpecError
 from flowctl.model.table_info import ObjectName
 from flowctl.resolve import capabilities, dag, places, sail, select
 from flowctl.resolve.dag import Needs
-from flowctl.resolve.expand import expand
+from flowctl.resolve.expand import expand, substituted
 from flowctl.spec.names import is_pattern, pattern_ids
 from flowctl.spec.spec import Spec, TableSpec
 
@@ -22,13 +22,15 @@ IdMatcher = Callable[[str], Mapping[str, str] | None]
 @dataclass(frozen=True)
 class Resolved:
     """``tables`` is every table of the flow in DAG order, ``selected`` the ids this run is about, ``needs`` the edges.
-    ``full_refresh`` are the ids to be read anew. ``warnings`` are for people."""
+    ``full_refresh`` are the ids to be read anew, ``unmatched`` the patterns that match nothing though they should.
+    ``warnings`` are for people."""
 
     tables: tuple[TableSpec, ...]
     needs: Needs
     selected: frozenset[str]
     full_refresh: frozenset[str] = frozenset()
     warnings: tuple[Diagnostic, ...] = ()
+    unmatched: tuple[TableSpec, ...] = ()
 
 
 def resolve(
@@ -52,8 +54,20 @@ def resolve(
     tables = dag.in_order(expansion.tables)
     edges = dag.needs(tables)
     chosen = select.selected(edges, select_terms, exclude_terms)
-    refreshed = select.known({id: above for id, above in edges.items() if id in chosen}, full_refresh, "--full-refresh")
-    return Resolved(tables, edges, chosen, refreshed, found)
+    refreshed = select.matching(edges, full_refresh, "--full-refresh", within=chosen)
+    return Resolved(tables, edges, chosen, refreshed, found, expansion.unmatched)
+
+
+def refusals(spec: Spec) -> tuple[Diagnostic, ...]:
+    """What no plan of the spec would do, whatever is found in the systems: for `validate`. A pattern stands for each
+    of its tables."""
+    patterns = [substituted(table, _ANY_NAMES) for table in spec.tables if is_pattern(table.id)]
+    tables = [*expand(spec.tables, {}).tables, *patterns]
+    asked = capabilities.check(tables, spec.connections, registry.capabilities)
+    return in_order((*asked, *sail.check(spec, tables)))
+
+
+_ANY_NAMES = {"table": "any", "schema": "any", "connection": "any", "id": "any"}
 
 
 def _findings(tables: Sequence[TableSpec], spec: Spec, unlisted: Sequence[IdMatcher]) -> Iterator[Diagnostic]:

@@ -9,6 +9,8 @@ from fnmatch import fnmatchcase
 from flowctl.errors import UsageError
 from flowctl.resolve.dag import Needs, downstream, reachable
 
+_TERMS = "Terms are ids or globs: orders, +daily_*, customers+"
+
 
 def selected(edges: Needs, select: Sequence[str], exclude: Sequence[str]) -> frozenset[str]:
     """The ids that the run is about: those of ``select`` (all, when there is none) without those of ``exclude``.
@@ -22,12 +24,16 @@ def selected(edges: Needs, select: Sequence[str], exclude: Sequence[str]) -> fro
     return left
 
 
-def known(edges: Needs, ids: Sequence[str], option: str) -> frozenset[str]:
-    """``ids`` themselves; :class:`UsageError` for one that is no table (globs are not taken: they would be costly)."""
-    for table_id in ids:
-        if table_id not in edges:
-            raise _without_match(edges, table_id, option)
-    return frozenset(ids)
+def matching(edges: Needs, terms: Sequence[str], option: str, within: frozenset[str]) -> frozenset[str]:
+    """The ids that ``terms`` mean among those that the run is about. :class:`UsageError` for a term that means none of
+    them: nobody may think that it was followed."""
+    found: set[str] = set()
+    for term in terms:
+        meant = _one_term(edges, term, option)
+        if not meant & within:
+            raise UsageError(f"{option} {term}: not among the selected tables", hint="Select it too, with --select")
+        found |= meant & within
+    return frozenset(found)
 
 
 def _union(edges: Needs, terms: Sequence[str], option: str) -> frozenset[str]:
@@ -36,6 +42,8 @@ def _union(edges: Needs, terms: Sequence[str], option: str) -> frozenset[str]:
 
 def _one_term(edges: Needs, term: str, option: str) -> frozenset[str]:
     glob = term.removeprefix("+").removesuffix("+")
+    if not glob.strip():
+        raise UsageError(f"{option} {term!r} names no table", hint=_TERMS)
     matches = [table_id for table_id in edges if fnmatchcase(table_id, glob)]
     if not matches:
         raise _without_match(edges, term, option)
@@ -50,5 +58,5 @@ def _one_term(edges: Needs, term: str, option: str) -> frozenset[str]:
 
 def _without_match(edges: Needs, term: str, option: str) -> UsageError:
     close = get_close_matches(term.strip("+"), list(edges), 1)
-    hint = f"Did you mean {close[0]!r}?" if close else "Terms are ids or globs: orders, +daily_*, customers+"
+    hint = f"Did you mean {close[0]!r}?" if close else _TERMS
     return UsageError(f"{option} {term}: no table matches", hint=hint)

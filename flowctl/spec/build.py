@@ -61,6 +61,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         valid_from=get("scd2", {}).get("valid_from"),
         format=get("format", {}),
         exclude=tuple(get("exclude", ())),
+        allow_none=get("allow_none", False),
         on_schema_change=SchemaPolicies(**get("on_schema_change", {})),
         on_error=get("on_error", "continue"),
         marks=dict(_marks(node)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flowctl.spec.findings import Findings
-from flowctl.spec.locations import check_location
+from flowctl.spec.locations import check_credentials, check_location
 from flowctl.spec.messages import LATER_HINT
 from flowctl.spec.node import Node, leaves
 from flowctl.spec.references import ConnectionTypes
@@ -30,6 +30,7 @@ def check_connections(root: Node, findings: Findings) -> ConnectionTypes:
     stores = root.get("storage")
     for prefix, node in stores.entries.items() if stores else ():
         _check_secrets(node, definition("storage"), f"storage.{prefix}", findings)
+        check_credentials(prefix, node, findings)
     if state := root.get("state"):
         check_location(state.get("url") or state, "state", findings)
     for key in ("state", "spark", "vars"):

@@ -30,6 +30,21 @@ def check_location(node: Node, label: str, findings: Findings) -> None:
         findings.error(node, f"`{label}`: there is no storage `{name}://`", hint, "unknown-storage")
 
 
+def check_credentials(prefix: str, node: Node, findings: Findings) -> None:
+    """Credentials are used for S3 only: anywhere else they would be dropped in silence."""
+    name = scheme(prefix)
+    if name != "s3" and node.entries:
+        environment = _ENVIRONMENTS.get(name, "the SDK's own environment")
+        hint = f"Remove them: {environment} is used for {name}" if name != "file" else "Remove them"
+        findings.error(node, f"`storage.{prefix}`: credentials are for s3:// only", hint, "unused-credentials")
+
+
+_ENVIRONMENTS = {
+    **dict.fromkeys(("gs", "gcs"), "GOOGLE_APPLICATION_CREDENTIALS"),
+    **dict.fromkeys(("az", "abfs", "abfss"), "AZURE_STORAGE_ACCOUNT_NAME and what else adlfs reads"),
+}
+
+
 def _protocols() -> Iterable[str]:
     """All that fsspec knows; imported only for one that is not usual."""
     from fsspec.registry import known_implementations

@@ -88,7 +88,8 @@ def _made_by(pattern: _Pattern, id: str, exact: Node) -> Node | None:
     if any(fnmatch.fnmatchcase(name, glob) for glob in globs for name in (one, last)):
         return None
     entries = {**entry.entries, "from": replace(source, value=f"{connection}:{one}")}
-    entries.pop("exclude", None)
+    for key in ("exclude", "allow_none"):  # of the pattern itself
+        entries.pop(key, None)
     return replace(entry, value=entries)
 
 

@@ -212,6 +212,7 @@ class TableSpec:
     valid_from: str | None = None
     format: Mapping[str, Any] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
+    allow_none: bool = False
     on_schema_change: SchemaPolicies = SchemaPolicies()
     on_error: Literal["continue", "stop"] = "continue"
     marks: Mapping[str, Mark] = field(default_factory=dict)

@@ -142,11 +142,12 @@ class _Checking:
         if is_pattern(self.id) and not isinstance(source, ObjectSource):
             hint = "Read objects that match a pattern, as in pg:public.*, or remove the placeholder"
             self.findings.error(at, "a query makes one table, and the id has a placeholder", hint, "placeholder-in-id")
-        exclude = self.node.entries.get("exclude")
-        if exclude and _own(exclude) and not is_glob:
-            hint = "Remove it, or write a pattern in `from`"
-            what = "`exclude` has no meaning without a pattern in `from`"
-            self.findings.error(exclude.place, what, hint, "unusable-key")
+        for key in ("exclude", "allow_none"):
+            written = self.node.entries.get(key)
+            if written and _own(written) and not is_glob:
+                hint = "Remove it, or write a pattern in `from`"
+                what = f"`{key}` has no meaning without a pattern in `from`"
+                self.findings.error(written.place, what, hint, "unusable-key")
 
 
 #: Written as `cursor:` where every run reads everything.

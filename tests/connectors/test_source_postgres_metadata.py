@@ -118,25 +118,6 @@ def test_globs_find_tables(
     assert sorted(map(str, postgres.source.discover(pattern))) == sorted(found)
 
 
-@pytest.mark.parametrize(
-    ("wanted", "hint"),
-    [
-        (("sales", "ordres"), "Did you mean `sales.Orders`?"),
-        (("sale", "Orders"), "Did you mean `sales.Orders`?"),
-        (("custmers",), "Did you mean `customers`?"),
-        (("sales", "nothing_like_it"), "Correct `from`, or let the connection's user see it"),
-    ],
-)
-def test_a_table_that_is_not_there_is_named_with_its_place_and_what_comes_near(
-    database: psycopg.Connection[Any], postgres: Connector, wanted: tuple[str, ...], hint: str
-) -> None:
-    database.execute('CREATE SCHEMA sales; CREATE TABLE sales."Orders" (id int); CREATE TABLE customers (id int)')
-    assert postgres.source is not None
-    missing = postgres.source.why_missing(table(*wanted))
-    assert missing.hint == hint
-    assert database.info.dbname in missing.reason and str(database.info.port) in missing.reason
-
-
 def test_tables_are_described_in_one_go(database: psycopg.Connection[Any], postgres: Connector) -> None:
     database.execute(
         'CREATE TABLE "Odd "" Name" ("b" int NOT NULL, a text, gone int, PRIMARY KEY (b, a));'

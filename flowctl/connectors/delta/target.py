@@ -8,6 +8,7 @@ there. An intent with an id commits into that very table or not at all.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -20,10 +21,11 @@ from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import find_standing
 from flowctl.connectors.delta.writers import Numbered, Writer, writer_for, writer_of
-from flowctl.errors import FlowctlError
+from flowctl.errors import FlowctlError, TableError
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.spec import storage
 from flowctl.spec.spec import Layout
 from flowctl.spec.storage import Storage, path_place
 
@@ -99,6 +101,19 @@ class DeltaTarget:
         self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
     ) -> None:
         history.put_aside(writer_for(spark, self._scratch), self._location(object), frame, columns, job)
+
+    def why_unwritable(self, object: ObjectName) -> TableError | None:
+        """On a disk. An object store says so at the first write only."""
+        url = self._location(object).url
+        if storage.scheme(url) != "file":
+            return None
+        folder = storage.local_path(url)
+        there = next(place for place in (folder, *folder.parents) if place.exists())
+        if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+            return None
+        return TableError(
+            f"{folder} cannot be written: {there} is not a folder for this user", hint="Let this user write there"
+        )
 
     def lease_folder(self, object: ObjectName) -> str:
         # Not inside the table's folder: for Delta's catalog a path that exists is a table: CREATE would do nothing.

@@ -13,6 +13,7 @@ from flowctl.connectors import sql_commit
 from flowctl.connectors.base import CommitLookup
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.sql_commit import COMMIT_COLUMNS, COMMITS
+from flowctl.errors import TableError
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import ObjectName
 from flowctl.sql.dialects import Dialect
@@ -34,6 +35,37 @@ class PostgresTransaction:
 
     def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self.connection.execute(statement, parameters or None).fetchall()
+
+
+def why_unwritable(connection: psycopg.Connection[Any], object: ObjectName) -> TableError | None:
+    """Why the table can be neither written nor made; the table for the commits and staging lie beside it."""
+    schema = schemas_of(connection, [object])[object]
+    row = connection.execute(_RIGHTS, {"schema": schema, "table": object.parts[-1]}).fetchone()
+    read_only, in_schema, in_database, on_table, user = row or (False, True, True, True, "")
+    if read_only:
+        return TableError(f"{object} cannot be written: the server is read-only", hint="Name the primary server")
+    if in_schema is None and not in_database:
+        hint = f"Make the schema {schema}, or: GRANT CREATE ON DATABASE … TO {user}"
+        return TableError(f"{object} cannot be made: {user} may make no schema in this database", hint=hint)
+    if in_schema is False:
+        hint = f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {user}"
+        return TableError(f"{object} cannot be written: {user} may make no tables in the schema {schema}", hint=hint)
+    if on_table is False:
+        hint = f"GRANT SELECT, INSERT, UPDATE, DELETE ON {object} TO {user}"
+        return TableError(f"{object} cannot be written by {user}", hint=hint)
+    return None
+
+
+_RIGHTS = """
+SELECT current_setting('transaction_read_only')::boolean,
+       (SELECT has_schema_privilege(s.oid, 'USAGE') AND has_schema_privilege(s.oid, 'CREATE')
+        FROM pg_namespace s WHERE s.nspname = %(schema)s),
+       has_database_privilege(current_database(), 'CREATE'),
+       (SELECT bool_and(has_table_privilege(c.oid, needed)) FROM unnest(ARRAY['SELECT', 'INSERT', 'DELETE']) needed,
+        pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+        WHERE s.nspname = %(schema)s AND c.relname = %(table)s),
+       current_user
+"""
 
 
 def schema_of(connection: psycopg.Connection[Any], object: ObjectName) -> str:

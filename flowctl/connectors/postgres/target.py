@@ -79,6 +79,10 @@ class PostgresTarget:
         with self.client.connect() as connection:
             return commits.newest(connection, lookups)
 
+    def why_unwritable(self, object: ObjectName) -> TableError | None:
+        with self.client.connect() as connection:
+            return commits.why_unwritable(connection, object)
+
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         """The schema's own, too, when there was none as the object was described."""
         missing = self._missing_schemas.intersection(object.parts[:-1])

@@ -9,6 +9,7 @@ that was dropped and made again is told from its predecessor by its columns only
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ from flowctl.connectors.sql_commit import COMMITS, Staged
 from flowctl.connectors.sqlite import ddl, place
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
 from flowctl.connectors.sqlite.types import declared
-from flowctl.errors import FlowctlError
+from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
@@ -81,6 +82,12 @@ class SqliteTarget:
             return {
                 lookup.table: sql_commit.newest_commit(tx, _COMMITS, lookup.lineage, lookup.table) for lookup in lookups
             }
+
+    def why_unwritable(self, object: ObjectName) -> TableError | None:
+        place = self.path if self.path.exists() else self.path.parent
+        if os.access(place, os.W_OK):
+            return None
+        return TableError(f"{self.path} cannot be written", hint=f"Let this user write {place}")
 
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         return ddl.create_statements(object, columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from flowctl.errors import UsageError
 from flowctl.model.table_info import ObjectName
 from flowctl.resolve import capabilities, dag
 from flowctl.resolve.expand import expand
-from flowctl.resolve.select import known, selected
+from flowctl.resolve.select import matching, selected
 from flowctl.spec.spec import (
     ColumnRules,
     Connection,
@@ -88,9 +89,10 @@ def test_bad_and_repeated_ids_name_the_object_and_both_places():
     assert "pg:public.a gives the id 'raw_a', which pg:public.A at spec.yaml:10:3 gives too" in messages(twice)
 
 
-def test_a_pattern_without_a_match_is_a_warning():
-    (found,) = expand([pattern()], {"raw_${table}": []}).diagnostics
-    assert (found.severity, found.code) == ("warning", "pattern-matches-nothing")
+def test_a_pattern_without_a_match_is_told_unless_that_may_be():
+    found = expand([pattern()], {"raw_${table}": []})
+    assert (found.tables, found.unmatched, found.diagnostics) == ((), (pattern(),), ())
+    assert expand([replace(pattern(), allow_none=True)], {"raw_${table}": []}).unmatched == ()
 
 
 def sql(id, *refs):
@@ -140,10 +142,40 @@ def test_a_term_without_a_match_is_a_usage_error(select, exclude):
         selected(EDGES, select, exclude)
 
 
-def test_full_refresh_takes_exact_ids_only():
-    assert known(EDGES, ["daily"], "--full-refresh") == {"daily"}
-    with pytest.raises(UsageError, match=r"--full-refresh \*: no table matches"):
-        known(EDGES, ["*"], "--full-refresh")
+ALL = frozenset(EDGES)
+
+
+@pytest.mark.parametrize(
+    ("terms", "within", "meant"),
+    [
+        (["daily"], ALL, {"daily"}),
+        (["*"], ALL, set(ALL)),
+        (["*ly", "raw"], ALL, {"daily", "weekly", "raw"}),
+        (["clean+"], ALL, {"clean", "daily", "weekly"}),
+        (["*ly"], frozenset({"daily", "raw"}), {"daily"}),
+        (["daily", "daily"], ALL, {"daily"}),
+        ([], ALL, set()),
+    ],
+)
+def test_full_refresh_takes_terms_as_select_does(terms, within, meant):
+    assert matching(EDGES, terms, "--full-refresh", within=within) == meant
+
+
+@pytest.mark.parametrize(
+    ("term", "told"),
+    [
+        ("dayly", "no table matches"),
+        ("", "names no table"),
+        ("++", "names no table"),
+        ("raw", "not among"),
+    ],
+)
+def test_a_refresh_of_nothing_is_a_usage_error(term, told):
+    with pytest.raises(UsageError, match=told):
+        matching(EDGES, [term], "--full-refresh", within=frozenset({"daily"}))
+    if term != "raw":
+        with pytest.raises(UsageError, match=told):
+            selected(EDGES, [term], [])
 
 
 TYPES = {

@@ -1,0 +1,98 @@
+"""`validate --connect`: everything that would keep a run from doing its work, found without doing any of it.
+
+What the plan stops for is reported in the plan's own words, at the line behind it; then the engine, the place of the
+state and whether the targets may be written. Starts no engine, reads no row, writes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from flowctl.connectors.base import CheckedTarget
+from flowctl.diagnostics import Diagnostic, in_order
+from flowctl.errors import ExitCode, FlowctlError, SpecError
+from flowctl.model.table_info import ObjectName
+from flowctl.observe.asking import Connections
+from flowctl.plan.planning import Planned, PlanOptions, make_plan
+from flowctl.run import java, sail
+from flowctl.run.spark_conf import is_sail
+from flowctl.spec.spec import Spec
+from flowctl.spec.storage import local_path, scheme
+from flowctl.state.location import check_reachable, flow_url
+
+#: The exit code that `plan` or `apply` would end with. Every other finding is one of the spec itself.
+EXIT_CODES: Mapping[str, int] = {
+    "unreachable": ExitCode.TABLE,
+    "unwritable": ExitCode.TABLE,
+    "no-engine": ExitCode.BROKEN,
+    "stopped": ExitCode.STOPPED,
+}
+
+
+def check(spec: Spec) -> list[Diagnostic]:
+    """All findings, sorted by place."""
+    return list(in_order((*_engine(spec), *_state(spec), *_tables(spec))))
+
+
+def _tables(spec: Spec) -> Iterator[Diagnostic]:
+    try:
+        planned = make_plan(spec, PlanOptions(estimate="none"))
+    except SpecError as error:
+        yield from error.diagnostics
+        return
+    except FlowctlError as error:
+        yield Diagnostic(error.message, error.hint, error.mark, "unreachable")
+        return
+    yield from planned.warnings
+    said: set[tuple[str, str]] = set()
+    for step in planned.plan.steps:
+        finding = (str(step.mark), step.reason)
+        # What needs a stopped table is no finding of its own; a connection that nobody gets into is one.
+        if step.action == "stop" and step.stopped_by != "dependency" and finding not in said:
+            said.add(finding)
+            code = "unreachable" if step.stopped_by == "error" else "stopped"
+            yield Diagnostic(f"{step.id}: {step.reason}", step.hint, step.mark, code)
+    yield from _targets(spec, planned)
+
+
+def _targets(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
+    written = [planned.tables[step.id] for step in planned.plan.steps if step.id in planned.tables
+               and not (step.action == "stop" and step.stopped_by == "error")]  # fmt: skip
+    with Connections(spec) as connections:
+        for table in written:
+            try:
+                target = connections.get(table.target.connection).target
+                refused = (
+                    target.why_unwritable(ObjectName(table.target.parts)) if isinstance(target, CheckedTarget) else None
+                )
+            except FlowctlError as error:
+                refused = error
+            if refused is not None:
+                message = f"{table.id}: {refused.message}"
+                yield Diagnostic(message, refused.hint, refused.mark or table.mark_of("to"), "unwritable")
+
+
+def _engine(spec: Spec) -> Iterator[Diagnostic]:
+    try:
+        if is_sail(spec.spark.url):
+            sail.require()
+        elif not spec.spark.url.startswith("sc://"):
+            java.find()
+    except FlowctlError as error:
+        yield Diagnostic(error.message, error.hint, None, "no-engine")
+
+
+def _state(spec: Spec) -> Iterator[Diagnostic]:
+    url = flow_url(spec)
+    try:
+        check_reachable(url, spec.spark.url)
+    except SpecError as error:
+        yield from error.diagnostics
+    if scheme(url) != "file":
+        return
+    folder = local_path(url)
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        what = f"state {folder} cannot be written: {there} is not a folder for this user"
+        yield Diagnostic(what, "Let this user write there, or give `state` another place", None, "unwritable")
