@@ -223,8 +223,8 @@ def _written_rows_are_gone(bounds: _Bounds, since: CursorPosition) -> Refused | 
         return None
     steps = ties.starting_over(bounds.table.id, at, newest, bounds.spec_path)
     if newest is not None and newest < at:
-        told = f'the newest "{name}" is {newest.text()}, below the recorded {at.text()}: {ties.CAUSES}'
-        return Refused("position moved back", told, steps)
+        reason = f'the newest "{name}" is {newest.text()}, below the recorded {at.text()}, where no row is any more'
+        return Refused("position moved back", f"{reason}: {ties.CAUSES}", steps)
     expected = since.ties is not None and since.ties.counts and not since.ties.may_be_gone
     if expected and bounds.head.rows_at_position == 0:
         return Refused("written rows", ties.rows_are_gone(name, at), steps)

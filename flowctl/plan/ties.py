@@ -55,7 +55,7 @@ def as_of_now(ties: Ties, table: TableSpec, info: TableInfo) -> Ties | str:
 
 
 #: What may have happened to a source whose written rows are not there.
-CAUSES = "the source was emptied, restored or made anew"
+CAUSES = "they were changed, or the source was emptied, restored or made anew"
 
 
 def rows_are_gone(column: str, at: TypedValue) -> str:
@@ -76,7 +76,7 @@ def starting_over(table_id: str, at: TypedValue, newest: TypedValue | None, spec
     is_back = newest is not None and newest < at
     above = f"{newest.text()} --append-again" if newest is not None and is_back else at.text()
     return (
-        f"{set_position} {above}` if old rows were only deleted: it continues above them; "
+        f"{set_position} {above}` if rows were only deleted or changed: it continues above that; "
         f"{set_position} beginning --append-again` appends all that is there now; "
         f"--full-refresh {table_id} replaces the target's content with it"
     )
