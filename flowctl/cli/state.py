@@ -87,12 +87,14 @@ def set_table(
     if append_again and position is None:
         raise UsageError("--append-again needs a position", hint="Give --position, the last row not to append again")
 
-    def changed(_: Spec, document: StateDocument) -> StateDocument:
+    def changed(spec: Spec, document: StateDocument) -> StateDocument:
         table = _known(document, table_id)
+        if accept_definition:
+            document = _accepted(spec, document, table_id, has_position=position is not None)
         if position is not None:
             given = changes.position_from_text(position, table)
             document = documents.with_position(document, table_id, given, append_again=append_again)
-        return documents.with_definition_accepted(document, table_id) if accept_definition else document
+        return document
 
     return _change(spec_path, variables, "set", changed, yes=yes)
 
@@ -247,6 +249,28 @@ def _change(
     else:
         output.write_result(f"serial {before.serial} → {after.serial}" if found else "Nothing to change.")
     return ExitCode.OK
+
+
+def _accepted(spec: Spec, document: StateDocument, table_id: str, *, has_position: bool) -> StateDocument:
+    """The definition as the spec has it now; :class:`StoppedByPolicy` where only a full refresh is right."""
+    from flowctl.plan import acceptance
+    from flowctl.plan.definition import definition
+    from flowctl.state import document as documents
+
+    state = document.table(table_id)
+    recorded = state.definition or (state.intent.definition if state.intent else {})
+    if recorded:
+        table, observed = _observed(spec, table_id)
+        wanted = definition(table, observed.source)
+        refused = acceptance.refusal(recorded, wanted, state.position)
+        if refused and not (has_position and table.mode == "append"):
+            raise StoppedByPolicy(
+                f"{table_id} cannot continue from here: {refused}",
+                hint=f"`flowctl apply {spec.path} --full-refresh {table_id}` reads all again under the new definition",
+                mark=table.mark,
+            )
+        document = documents.with_table(document, table_id, acceptance.continued(state, recorded, wanted))
+    return documents.with_definition_accepted(document, table_id)
 
 
 def _ask(question: str, *, yes: bool) -> None:

@@ -170,6 +170,8 @@ def observed_name(object: ObjectName) -> ObjectName:
 
 def apply_change(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
     """Makes the target's content what ``job`` says; readers see all of it or nothing, at the commit."""
+    if job.mode == "scd2" and job.replace:
+        return _begin_history(tx, job, staged)
     if job.replace or job.mode == "truncate":
         return _replace(tx, job, staged)
     match job.mode:
@@ -187,6 +189,13 @@ def _replace(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
     """DELETE, never TRUNCATE: that is not MVCC-safe, readers would see an empty table."""
     deleted = tx.execute(f"DELETE FROM {dialects.table(job.object.parts, tx.dialect)}")
     return RowCounts(read=staged.rows, inserted=_insert(tx, job, staged), updated=0, deleted=deleted)
+
+
+def _begin_history(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
+    """A history in place of what is there; the connector has emptied the sidecar."""
+    deleted = tx.execute(f"DELETE FROM {dialects.table(job.object.parts, tx.dialect)}")
+    counts = _versions(tx, job, staged)
+    return replace(counts, deleted=deleted)
 
 
 def _insert(tx: Transaction, job: WriteJob, staged: Staged) -> int:

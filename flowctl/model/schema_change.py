@@ -10,7 +10,7 @@ from flowctl.model import types
 from flowctl.model.types import DataType
 
 Change = Literal["new_column", "wider_type", "other_type", "dropped_column", "nullable", "drift", "feature"]
-Action = Literal["add", "ignore", "widen", "text", "keep", "relax", "retype", "show", "enable", "fail"]
+Action = Literal["add", "ignore", "widen", "text", "keep", "null", "drop", "relax", "retype", "show", "enable", "fail"]
 ChangeClass = Literal["safe", "destructive"]
 
 

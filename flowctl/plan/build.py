@@ -180,7 +180,7 @@ def _recover(step: Step, case: Case, intent: Intent, now: str) -> Step:
     step = _with_columns(replace(step, interval=interval), case)
     if stop := refusal(step.schema or ()) or engine.refusal(case, step):
         return _stopped(step, case, stop)
-    due = checks.deletes_due(case.table, case.state.deletes_checked_at, now) and step.target_exists
+    due = _compares_keys(case, step) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
     return replace(
         step,
         reason=f"finishes number {intent.seq} of the interrupted run {intent.run_id}",
@@ -220,7 +220,7 @@ def _is_out_of_reach(case: Case, intent: Intent) -> bool:
 
 def _read(step: Step, case: Case, now: str, estimate: Estimate) -> Step:
     finding = _finding(case)
-    due = checks.deletes_due(case.table, case.state.deletes_checked_at, now) and step.target_exists
+    due = _compares_keys(case, step) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
     match finding:
         case Refused():
             return _stopped(step, case, _as_stop(finding))
@@ -268,6 +268,13 @@ def _finding(case: Case) -> Finding:
     return intervals.find(case.table, source, head, recorded, case.observed.positions, case.spec_path, log)
 
 
+def _compares_keys(case: Case, step: Step) -> bool:
+    """Whether the target's rows have the keys that missing ones are looked for by."""
+    target = case.observed.target
+    names = {column.name for column in target.columns} if target else set()
+    return step.target_exists and {*step.key} <= names and not case.lacks_history
+
+
 def _only_deletes(case: Case, upper: Position) -> Interval:
     """Nothing new to read, but keys to compare: the interval from the position to itself."""
     cursor = case.table.cursor
@@ -307,7 +314,7 @@ def _taking_over(case: Case) -> Iterator[str]:
     if case.state.append_again and case.table.mode == "append" and not case.full_refresh:
         since = position.describe(case.state.position)
         yield f"appends all above {since}, also what {case.table.target} has already (state set --append-again)"
-    if case.full_refresh and case.table.mode == "scd2":
+    if case.full_refresh and case.table.mode == "scd2" and not case.replaces:
         yield "reads all again; the history that is there stays"
 
 

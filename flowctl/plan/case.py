@@ -9,6 +9,7 @@ from flowctl.diagnostics import Mark
 from flowctl.model.step import Check, Step, StoppedBy
 from flowctl.observe.world import Observed, TargetDdl
 from flowctl.plan.definition import definition
+from flowctl.plan.projection import own_columns
 from flowctl.spec.spec import ObjectSource, SqlSource, TableSpec
 from flowctl.state.document import TableState
 
@@ -61,8 +62,22 @@ class Case:
 
     @property
     def replaces(self) -> bool:
-        """Whether the target's whole content is replaced; scd2 keeps its history even in a full refresh."""
-        return self.table.mode == "truncate" or (self.full_refresh and self.table.mode in ("append", "merge"))
+        """Whether the target's whole content is replaced; scd2 keeps its history even in a full refresh, if it is one
+        of these keys."""
+        if self.table.mode == "scd2":
+            return self.full_refresh and self.lacks_history
+        return self.table.mode == "truncate" or self.full_refresh
+
+    @property
+    def lacks_history(self) -> bool:
+        """Whether a target that is to hold a history holds something else: another mode's rows, or those of another
+        key."""
+        target, recorded = self.observed.target, self.state.definition
+        if self.table.mode != "scd2" or target is None:
+            return False
+        if recorded and (recorded.get("mode") != "scd2" or list(recorded.get("key", ())) != list(self.table.key)):
+            return True
+        return not {*own_columns(self.table)} <= {column.name for column in target.columns}
 
     def command(self, words: str) -> str:
         """``flowctl <words>`` about this spec and table, to be shown in a hint."""

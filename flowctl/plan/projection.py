@@ -76,6 +76,10 @@ def is_taken(table: TableSpec, name: str) -> bool:
     return included and name not in table.columns.exclude
 
 
+#: Names that flowctl gives its own columns, in whatever mode.
+OWN_NAMES = frozenset({column.name for column in (*_VERSION_COLUMNS, _DELETED_AT)})
+
+
 def own_columns(table: TableSpec) -> Mapping[str, Column]:
     """flowctl's own columns in this table's target, by name, in order."""
     if table.mode == "scd2":

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from flowctl.connectors.base import TargetCapabilities
 from flowctl.model import types
 from flowctl.model.projection import ProjectedColumn
-from flowctl.model.schema_change import SchemaChange
+from flowctl.model.schema_change import Action, ChangeClass, SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.model.types import is_wider, short
-from flowctl.plan.projection import own_columns
+from flowctl.plan.projection import OWN_NAMES, own_columns
 from flowctl.spec.spec import TableSpec
 
 TEXT_SUFFIX = "__text"
@@ -56,9 +56,11 @@ def compare(
     *,
     replaces: bool,
     rebuilds: bool,
+    redefined: bool = False,
 ) -> SchemaPlan:
     """The difference to an existing target. ``replaces``: its whole content is about to be replaced; ``rebuilds``:
-    because of a full refresh, so that columns may change to any type."""
+    because of a full refresh, so that columns may change to any type; ``redefined``: and under another definition, so
+    that columns which it leaves out go."""
     there = {column.name: column for column in target}
     own = own_columns(table)
     drift = list(_drift(wanted, there, recorded, own, can, replaces=replaces))
@@ -66,24 +68,36 @@ def compare(
     decided = [
         _decide(table, made, there, recorded, can, rebuilds=rebuilds) for made in wanted if made.column.name not in lost
     ]
-    kept = _kept(table, [outcome.made for outcome in decided], there, recorded, own)
+    fate = _Fate(replaces=replaces, redefined=rebuilds and redefined)
+    kept = _kept(table, [outcome.made for outcome in decided], there, recorded, own, fate)
     changes = [
         *drift,
         *(change for outcome in (*decided, *kept) for change in outcome.changes),
-        *_own_changes(own, there, lost),
+        *_own_changes(table, own, there, lost),
     ]
     projection = [outcome.made for outcome in (*decided, *kept) if outcome.written]
-    columns = _in_target_order(there, projection, own)
+    left = [outcome.made.column for outcome in kept if outcome.left_alone]
+    columns = _in_target_order(there, projection, own, left)
     return SchemaPlan((*changes, *_bad_names(columns, can)), _ordered(projection, columns), columns)
 
 
 @dataclass(frozen=True)
 class _Outcome:
-    """One column decided: how it is written (or that it is not), and what must change for that."""
+    """One column decided: how it is written (or that it is not), and what must change for that. ``left_alone``: it
+    stays in the target, and no write touches its stored values."""
 
     made: ProjectedColumn
     changes: tuple[SchemaChange, ...] = ()
     written: bool = True
+    left_alone: bool = False
+
+
+@dataclass(frozen=True)
+class _Fate:
+    """What becomes of the stored rows: ``replaces`` all of them; ``redefined``: in the shape of another definition."""
+
+    replaces: bool
+    redefined: bool
 
 
 def _decide(
@@ -170,9 +184,10 @@ def _kept(
     there: Mapping[str, Column],
     recorded: Recorded,
     own: Mapping[str, Column],
+    fate: _Fate,
 ) -> list[_Outcome]:
-    """Columns of the target that the source does not fill: null from now on. What somebody else has added stays out
-    of the write altogether, so that updates leave it alone."""
+    """Columns of the target that the source does not fill. What somebody else has added stays out of the write
+    altogether, so that updates leave it alone."""
     filled = {made.column.name for made in taken} | {*own}
     outcomes = []
     for column in there.values():
@@ -180,25 +195,71 @@ def _kept(
         if column.name in filled or foreign:
             continue
         empty = ProjectedColumn(replace(column, nullable=True), "NULL")
-        goes_on_as_text = column.name + TEXT_SUFFIX in filled
-        outcomes.append(_Outcome(empty, () if goes_on_as_text else tuple(_dropped(table, column, recorded))))
+        if column.name in OWN_NAMES:
+            outcomes.append(_own_of_another_mode(empty, fate))
+        elif column.name + TEXT_SUFFIX in filled:
+            outcomes.append(_Outcome(empty))
+        elif fate.redefined and column.name not in recorded.wanted:
+            outcomes.append(_leaves(empty, "--full-refresh", "destructive"))
+        else:
+            outcomes.append(_dropped(table, empty, column, recorded, fate))
     return outcomes
 
 
-def _dropped(table: TableSpec, column: Column, recorded: Recorded) -> Iterator[SchemaChange]:
-    if not recorded.wanted or column.name in recorded.wanted:
-        policy = table.on_schema_change.dropped_column
-        note = "null from now on" if policy == "keep" else "the column is gone from the source"
-        rule = f"on_schema_change.dropped_column: {policy}"
-        yield SchemaChange(column.name, "dropped_column", column.type, None, policy, rule, note=note)
-        if policy == "keep" and not column.nullable:
-            yield SchemaChange(column.name, "nullable", column.type, column.type, "relax", rule, note="may be null")
+def _own_of_another_mode(empty: ProjectedColumn, fate: _Fate) -> _Outcome:
+    """A column of flowctl's own that this mode does not have: it goes with the content that it was made for."""
+    if fate.replaces:
+        return _leaves(empty, "mode", "safe")
+    return _Outcome(empty, written=False, left_alone=True)
 
 
-def _own_changes(own: Mapping[str, Column], there: Mapping[str, Column], lost: set[str]) -> Iterator[SchemaChange]:
+def _leaves(empty: ProjectedColumn, policy: str, of_class: ChangeClass) -> _Outcome:
+    column = empty.column
+    change = SchemaChange(
+        column.name, "dropped_column", column.type, None, "drop", policy, of_class, note="not in the definition"
+    )
+    return _Outcome(empty, (change,), written=False)
+
+
+def _dropped(table: TableSpec, empty: ProjectedColumn, column: Column, recorded: Recorded, fate: _Fate) -> _Outcome:
+    """A column gone from the source. Its stored values can stay only where stored rows do: a merge leaves it out of
+    what it writes, an append writes new rows only. A history would take the missing column for a change of every row
+    that is read again."""
+    policy = table.on_schema_change.dropped_column
+    stays = table.mode in ("append", "merge") and not fate.replaces
+    left_alone = table.mode == "merge" and stays and policy == "keep"
+    outcome = _Outcome(empty, written=not left_alone, left_alone=left_alone)
+    if recorded.wanted and column.name not in recorded.wanted:
+        return outcome
+    rule = f"on_schema_change.dropped_column: {policy}"
+    action: Action = "fail" if policy == "fail" or (policy == "keep" and not stays) else policy
+    of_class: ChangeClass = "safe" if stays else "destructive"
+    change = SchemaChange(
+        column.name, "dropped_column", column.type, None, action, rule, of_class, note=_DROPPED[policy, stays]
+    )
+    relaxed = SchemaChange(column.name, "nullable", column.type, column.type, "relax", rule, note="may be null")
+    changes = (change,) if column.nullable or action == "fail" else (change, relaxed)
+    return replace(outcome, changes=changes)
+
+
+#: By policy, and whether stored values can stay.
+_DROPPED = {
+    ("keep", True): "stored values stay, new rows have null",
+    ("keep", False): "gone from the source; its stored values would become null",
+    ("null", True): "null from now on",
+    ("null", False): "null from now on; its stored values are lost",
+    ("fail", True): "the column is gone from the source",
+    ("fail", False): "the column is gone from the source",
+}
+
+
+def _own_changes(
+    table: TableSpec, own: Mapping[str, Column], there: Mapping[str, Column], lost: set[str]
+) -> Iterator[SchemaChange]:
     for column in own.values():
         if column.name not in there and column.name not in lost:
-            yield SchemaChange(column.name, "new_column", None, column.type, "add", "deletes.action: soft")
+            policy = "mode: scd2" if table.mode == "scd2" else "deletes.action: soft"
+            yield SchemaChange(column.name, "new_column", None, column.type, "add", policy)
 
 
 def _drift(
@@ -259,9 +320,12 @@ def _as_text(made: ProjectedColumn) -> ProjectedColumn:
 
 
 def _in_target_order(
-    there: Mapping[str, Column], projection: Sequence[ProjectedColumn], own: Mapping[str, Column]
+    there: Mapping[str, Column],
+    projection: Sequence[ProjectedColumn],
+    own: Mapping[str, Column],
+    left_alone: Sequence[Column],
 ) -> tuple[Column, ...]:
-    after = {made.column.name: made.column for made in projection} | dict(own)
+    after = {column.name: column for column in (*(made.column for made in projection), *left_alone)} | dict(own)
     old = [after[name] for name in there if name in after]
     return (*old, *(column for name, column in after.items() if name not in there))
 

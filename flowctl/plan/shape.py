@@ -17,13 +17,14 @@ from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.observe.world import TargetDdl
 from flowctl.plan.case import Case, Stop
+from flowctl.plan.definition import differences
 from flowctl.plan.projection import projection, read_columns, untyped
 from flowctl.plan.schema_diff import Recorded, SchemaPlan, compare, for_new_table
 from flowctl.spec.spec import SqlSource
 from flowctl.sql.refs import output_names
 
 #: Actions that the target's DDL carries out.
-_ALTERING = ("add", "widen", "text", "relax", "retype", "enable")
+_ALTERING = ("add", "widen", "text", "relax", "retype", "enable", "drop")
 
 
 def known_columns(case: Case) -> tuple[Column, ...] | None:
@@ -62,7 +63,23 @@ def refusal(changes: Sequence[SchemaChange]) -> Stop | None:
     if not refused:
         return None
     reasons = "; ".join(f"{_rule(change)} — {_what(change)}" for change in refused)
-    return Stop(reasons, _way_on(refused[0]), refused[0].policy.partition(":")[0])
+    renamed = _likely_rename(refused[0], changes)
+    return Stop(reasons, renamed or _way_on(refused[0]), refused[0].policy.partition(":")[0])
+
+
+def _likely_rename(gone: SchemaChange, changes: Sequence[SchemaChange]) -> str:
+    """How to keep the data of a column that has got another name: one gone, one new, of one type."""
+    if gone.change != "dropped_column":
+        return ""
+    alike = [one for one in changes if one.change == "dropped_column" and one.old == gone.old]
+    new = [one for one in changes if one.change == "new_column" and one.new == gone.old and one.action != "fail"]
+    if len(alike) != 1 or len(new) != 1:
+        return ""
+    renamed = f"columns: {{rename: {{{new[0].column}: {gone.column}}}}}"
+    return (
+        f'If "{new[0].column}" is its new name, write {renamed} and accept the definition: the stored values stay. '
+        'Otherwise set on_schema_change.dropped_column: "null"'
+    )
 
 
 def recorded_target(case: Case) -> tuple[Column, ...]:
@@ -87,7 +104,16 @@ def _compared(case: Case, wanted: Sequence[ProjectedColumn]) -> SchemaPlan:
         wanted={made.column.name: made.column for made in before},
         target={column.name: column for column in case.state.target_columns},
     )
-    return compare(case.table, wanted, target.columns, recorded, can, replaces=case.replaces, rebuilds=case.rebuilds)
+    return compare(
+        case.table,
+        wanted,
+        target.columns,
+        recorded,
+        can,
+        replaces=case.replaces or case.rebuilds,
+        rebuilds=case.rebuilds,
+        redefined=bool(case.state.definition) and bool(differences(case.state.definition, case.definition)),
+    )
 
 
 def _ddl(case: Case) -> TargetDdl:
@@ -128,7 +154,8 @@ def _rule(change: SchemaChange) -> str:
 def _what(change: SchemaChange) -> str:
     match change.change:
         case "dropped_column":
-            return f'column "{change.column}" is gone'
+            lost = ", and its stored values would become null" if change.change_class == "destructive" else ""
+            return f'column "{change.column}" is gone{lost}'
         case "new_column" if not change.note:
             return f'column "{change.column}" is new'
         case "wider_type" | "other_type" if change.old and change.new:
@@ -146,5 +173,7 @@ def _way_on(change: SchemaChange) -> str:
             return "Rename or exclude it under `columns`"
         case "other_type":
             return "Declare its type under `columns.types`, set the policy to text, or rebuild it with --full-refresh"
+        case "dropped_column" if change.change_class == "destructive":
+            return 'Put it back, or set on_schema_change.dropped_column: "null" to have it null from now on'
         case _:
             return "Change the policy under `on_schema_change`, or exclude the column"

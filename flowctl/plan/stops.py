@@ -12,6 +12,7 @@ from flowctl.model.commit import Commit
 from flowctl.model.position import CursorPosition, FileLogPosition, FilesPosition, Position, describe
 from flowctl.model.step import StoppedBy
 from flowctl.model.table_info import TableInfo
+from flowctl.plan.acceptance import refusal
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.definition import differences
 from flowctl.plan.projection import is_taken, own_columns
@@ -76,23 +77,26 @@ def _shared_target(case: Case) -> Stop | None:
 
 
 def _foreign_target(case: Case) -> Stop | None:
-    """A target that this flow has not made. A full refresh takes it over, except for scd2: there is no history in it
-    to keep."""
+    """A target that this flow has not made. A full refresh takes it over, unless it holds a history: whose, nobody can
+    say."""
     if case.observed.target is None or _is_ours(case, case.observed.target):
         return None
-    if case.full_refresh and case.table.mode != "scd2":
+    if case.full_refresh and case.replaces:
         return None
     adopt = case.command("state adopt {spec} {id}")
     refresh = f"--full-refresh {case.table.id} to replace its content"
-    hint = f"{adopt} to take it over as it is" + ("" if case.table.mode == "scd2" else f", or {refresh}")
+    ways = [f"{adopt} to take it over as it is"] if not case.lacks_history else []
+    ways += [refresh] if case.table.mode != "scd2" or case.lacks_history else []
+    hint = ", or ".join(ways)
     return Stop(f"{case.table.target} exists and was not made by this flow", hint, "to")
 
 
 def _target_moved(case: Case) -> Stop | None:
     """The target's own record must be what state says: number, intent, and the very table."""
     state, target, commit = case.state, case.observed.target, case.observed.commit
-    expected = state.target_id or (state.intent.target_id if state.intent else "")
-    if case.full_refresh:
+    intent = None if state.given_up else state.intent
+    expected = state.target_id or (intent.target_id if intent else "")
+    if case.full_refresh or _moved(case):
         return None
     adopt = case.command("state adopt {spec} {id}")
     ways = f"{adopt} takes number and position from the target; --full-refresh {case.table.id} reads all again"
@@ -115,10 +119,9 @@ def _definition_changed(case: Case) -> Stop | None:
     if case.full_refresh or not recorded or not (what := "; ".join(differences(recorded, case.definition))):
         return None
     accept = case.command("state set {spec} {id} --accept-definition")
-    return Stop(
-        f"the definition changed: {what}",
-        f"--full-refresh {case.table.id} reads all again under it; {accept} goes on from here",
-    )
+    refused = refusal(recorded, case.definition, case.state.position)
+    way = f"it cannot continue from here: {refused}" if refused else f"{accept} continues from here"
+    return Stop(f"the definition changed: {what}", f"--full-refresh {case.table.id} reads all again under it; {way}")
 
 
 def _appending_twice(case: Case) -> Stop | None:
@@ -201,13 +204,34 @@ def _own_names_are_taken(case: Case) -> Stop | None:
     return None
 
 
+def _moved(case: Case) -> bool:
+    """Whether the spec names another target than the recorded one: the definition has changed, nothing is gone."""
+    recorded = case.state.definition
+    return bool(recorded.get("to", case.definition["to"]) != case.definition["to"])
+
+
+def _no_history(case: Case) -> Stop | None:
+    """Another mode's rows, accepted or adopted as a history: no version of theirs could be continued."""
+    if not case.lacks_history or case.full_refresh or case.pending:
+        return None
+    return Stop(
+        f"{case.table.target} holds no history of {', '.join(case.table.key)}",
+        f"--full-refresh {case.table.id} replaces its content with one",
+        "mode",
+    )
+
+
 def _is_ours(case: Case, target: TableInfo) -> bool:
     """Whether this flow has written, adopted or made the table. Neither a number nor an intent tells that on its own:
     one that was given up, or that an interrupted run has left, may be older than somebody else's table."""
     state, commit, intent = case.state, case.observed.commit, case.state.intent
+    if _moved(case):
+        return target.identity == state.target_id
     if state.target_id or (commit is not None and commit.target_id):
         return True
-    return intent is not None and (intent.target_id != "" or target.created_by == intent.id)
+    if intent is None:
+        return False
+    return target.created_by == intent.id or (intent.target_id != "" and not state.given_up)
 
 
 def _agrees(case: Case, commit: Commit | None) -> bool:
@@ -248,6 +272,7 @@ REASONS: tuple[Reason, ...] = (
     _foreign_target,
     _target_moved,
     _definition_changed,
+    _no_history,
     _appending_twice,
     _unknown_columns,
     _key_is_not_read,

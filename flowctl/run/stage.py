@@ -206,8 +206,11 @@ def _eligible(work: Staging) -> Interval | None:
 
 
 def _scanned(step: Step) -> list[Column]:
+    """Of the key and what tells live rows from others: those columns that the target has before this commit."""
     own = (deletes.SOFT_DELETED, "is_current")
-    return [column for column in step.target_columns if column.name in step.key or column.name in own]
+    added = {change.column for change in step.schema or () if change.action in ("add", "text")}
+    wanted = [column for column in step.target_columns if column.name in step.key or column.name in own]
+    return [column for column in wanted if column.name not in added]
 
 
 def _observe(work: Staging, rows: DataFrame) -> Observed:

@@ -182,7 +182,7 @@ class SchemaPolicies:
     new_column: Literal["add", "ignore", "fail"] = "add"
     wider_type: Literal["widen", "fail"] = "widen"
     other_type: Literal["fail", "text"] = "fail"
-    dropped_column: Literal["keep", "fail"] = "keep"
+    dropped_column: Literal["keep", "fail", "null"] = "keep"
     nullable: Literal["relax", "fail"] = "relax"
 
 

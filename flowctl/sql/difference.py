@@ -33,8 +33,8 @@ ACTION = "_action"
 @dataclass(frozen=True)
 class Upsert:
     """One merge. ``target`` and ``batch`` are name parts; ``columns`` all columns of the target in order, those that
-    the batch lacks become null. ``operation`` is the batch's column of ``U`` and ``D``. ``deleted_at`` (RFC 3339)
-    makes deletes soft; the target then has ``_deleted_at``."""
+    the batch lacks stay as they are (``_deleted_at`` becomes null). ``operation`` is the batch's column of ``U`` and
+    ``D``. ``deleted_at`` (RFC 3339) makes deletes soft; the target then has ``_deleted_at``."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]

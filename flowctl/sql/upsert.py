@@ -68,9 +68,11 @@ def merge_statement(change: Upsert, bounds: KeyBounds) -> str:
 
 
 def _when_clauses(change: Upsert) -> list[exp.When]:
-    updated = {name: _batch_value(change, name) for name in change.columns}
+    updated = {name: _batch_value(change, name) for name in change.columns if name in change.batch_columns}
+    if change.marks_deletes:
+        updated[SOFT_DELETED] = exp.null()
     inserted = exp.Insert(
-        this=exp.Tuple(expressions=[_name(name) for name in change.columns]),
+        this=exp.Tuple(expressions=[_name(name) for name in updated]),
         expression=exp.Tuple(expressions=list(updated.values())),
     )
     return [
@@ -105,7 +107,10 @@ def _value(change: Upsert, name: str, dialect: Dialect) -> exp.Expr:
 
 
 def _batch_value(change: Upsert, name: str) -> exp.Expr:
-    return _column("s", name) if name in change.batch_columns else exp.null()
+    """A column that the batch lacks keeps what the row has, null for a new row; a mark of deletion goes."""
+    if name in change.batch_columns:
+        return _column("s", name)
+    return exp.null() if name == SOFT_DELETED else _column("t", name)
 
 
 def _action(change: Upsert) -> exp.Case:

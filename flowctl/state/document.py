@@ -159,6 +159,13 @@ def with_position(
     return _with_tables(document, {table_id: changed})
 
 
+def with_table(document: StateDocument, table_id: str, state: TableState) -> StateDocument:
+    """The same document with another state of one table, whose numbers must not have fallen."""
+    if state.next_seq < document.table(table_id).next_seq:
+        raise StateConflict(f"table {table_id}: numbers only rise")
+    return _with_tables(document, {table_id: state})
+
+
 def with_definition_accepted(document: StateDocument, table_id: str) -> StateDocument:
     """``state set --accept-definition``: whatever the spec says at the next plan is recorded then. A pending intent
     belongs to the old definition and is given up. Under the new one the source need not hold the rows that were written

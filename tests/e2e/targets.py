@@ -38,6 +38,19 @@ class TargetPlace:
                 found = postgres_rows(self.location, f"SELECT {names} FROM {self.object}")
         return sorted((tuple(_plain(value) for value in row) for row in found), key=repr)
 
+    def columns(self) -> list[str]:
+        match self.kind:
+            case "delta":
+                frame = self.spark.read.format("delta").load(str(Path(self.location) / self.object))
+                return list(frame.columns)
+            case "sqlite":
+                query = f"SELECT name FROM pragma_table_info('{self.object}')"
+                return [str(name) for (name,) in sqlite_rows(Path(self.location), query)]
+            case "postgres":
+                query = f"SELECT attname FROM pg_attribute WHERE attrelid = '{self.object}'::regclass AND attnum > 0"
+                found = postgres_rows(self.location, f"{query} AND NOT attisdropped")
+                return [str(name) for (name,) in found]
+
 
 def place(kind: Kind, folder: Path, postgres_url: str, spark: SparkSession) -> TargetPlace:
     match kind:

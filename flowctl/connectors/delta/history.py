@@ -60,11 +60,20 @@ def commit(
         _refuse_moved(table)
         job.before_commit()
 
+    if job.replace:
+        return _begin(this, writer, rows, number, replace(job, before_commit=before_commit))
     with batch.view_of(rows) as view:  # a client of Spark Connect sends names, which the server looks up at the end
         seen = open_newest(this.observed)
         is_first = table.is_empty and (seen is None or seen.is_empty)
         difference = this.first(view) if is_first else this.later(rows, view)
         return writer.apply_versions(location, number, difference, replace(job, before_commit=before_commit))
+
+
+def _begin(this: _Try, writer: Writer, rows: DataFrame, number: Numbered, job: WriteJob) -> LoggedCommit:
+    """A history in place of what is there: no earlier observation counts, and none stays."""
+    with batch.view_of(rows) as view:
+        versions = this.kept(this.first(view, replaces=True).drop(scd2.CHANGE_COLUMN), "versions")
+    return writer.put(this.location, number, versions, job)
 
 
 @dataclass(frozen=True)
@@ -82,17 +91,19 @@ class _Try:
     def kept(self, frame: DataFrame, name: str) -> DataFrame:
         return buffered(frame, f"{self.job.record.table}-{self.job.record.seq}-{name}", self.scratch)
 
-    def first(self, rows: str) -> DataFrame:
+    def first(self, rows: str, *, replaces: bool = False) -> DataFrame:
         """The difference where nothing was before, and the observations added: all of the batch, which is read for each
-        once."""
+        once. ``replaces``: what was before does not count."""
         change = self.versioning(rows, rows, rows, self._arrival(), first=True)
-        self._add(self.spark.sql(scd2.observations(change, "spark")), change.arrival)
+        never_will = "TRUE" if replaces else "FALSE"
+        self._add(self.spark.sql(scd2.observations(change, "spark")), change.arrival, never_will, of_all=replaces)
         return self.spark.sql(scd2.difference(change, "spark"))
 
     def later(self, rows: DataFrame, view: str) -> DataFrame:
         """The difference, kept, and the observations added."""
         keys = rows.select(*map(statements.quoted, self.job.key)).distinct()
-        versions = self.kept(_of_keys(_content(self.spark, self.location), keys, self.job), "versions")
+        there = _with_columns(_content(self.spark, self.location), self.job.columns)
+        versions = self.kept(_of_keys(there, keys, self.job), "versions")
         with batch.view_of(versions) as versions_view:
             seen, arrival = self._observe(keys, view, versions_view)
             with batch.view_of(seen) as seen_view:
@@ -130,8 +141,9 @@ class _Try:
         self.writer.ensure(self.observed, self._side)
         return open_existing(self.observed).version + 1
 
-    def _add(self, new: DataFrame, arrival: int, never_will: str = "FALSE") -> None:
-        """Makes ``new`` this try's only observations; those that ``never_will`` count go."""
+    def _add(self, new: DataFrame, arrival: int, never_will: str = "FALSE", *, of_all: bool = False) -> None:
+        """Makes ``new`` this try's only observations; those that ``never_will`` count go, of this lineage or
+        ``of_all``."""
         from pyspark.sql import functions as f
 
         record = self.job.record
@@ -143,7 +155,8 @@ class _Try:
             }
         )
         ours = f"{_ATTEMPT.name} = '{self.attempt}'"
-        condition = f"{_LINEAGE.name} = {dialects.text(record.lineage, 'spark')} AND ({ours} OR {never_will})"
+        lineage = "TRUE" if of_all else f"{_LINEAGE.name} = {dialects.text(record.lineage, 'spark')}"
+        condition = f"{lineage} AND ({ours} OR {never_will})"
         _replace(self.writer, self.observed, condition, marked, arrival, self._side, "observed")
 
     def versioning(self, rows: str, versions: str, observed: str, arrival: int, *, first: bool = False) -> Versioning:
@@ -192,6 +205,17 @@ def _replace(
         writer.replace_where(location, Numbered(app, record), condition, frame, side)
     except StateConflict as conflict:
         raise TransientError(f"another try wrote {location.url} at the same moment") from conflict
+
+
+def _with_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """``frame`` with those of ``columns`` that the commit itself will add: null until then."""
+    from pyspark.sql import functions as f
+
+    there = set(frame.columns)
+    added = {
+        column.name: f.lit(None).cast(types.spark_ddl(column.type)) for column in columns if column.name not in there
+    }
+    return frame.withColumns(added) if added else frame
 
 
 def _of_keys(frame: DataFrame, keys: DataFrame, job: WriteJob) -> DataFrame:

@@ -18,7 +18,7 @@ def with_columns(metadata: Mapping[str, Any], columns: Sequence[Column], *, repl
     """``metadata`` of a table that has ``columns`` afterwards; unchanged when it has them already.
 
     New columns come last, and what was NOT NULL may be null. Another type is possible only where all content is
-    replaced: files of the old type would need the engine to widen what it reads.
+    replaced: files of the old type would need the engine to widen what it reads. There, columns that are not listed go.
     """
     have = {column.name: column for column in columns_of(metadata["schemaString"])}
     other = [column for column in columns if column.name in have and have[column.name].type != column.type]
@@ -28,7 +28,7 @@ def with_columns(metadata: Mapping[str, Any], columns: Sequence[Column], *, repl
             f'"{one.name}" cannot become {types.short(one.type)} without Spark',
             hint="Run this table once with spark.url local[*], or with --full-refresh",
         )
-    if other:
+    if other or (replaces and not {*have} <= {column.name for column in columns}):
         return {**metadata, "schemaString": schema_json(tuple(columns))}
     schema = json.loads(metadata["schemaString"])
     added = json.loads(schema_json(tuple(column for column in columns if column.name not in have)))["fields"]

@@ -93,9 +93,9 @@ def altered(table: str, change: SchemaChange, has_type_widening: bool) -> Schema
             statement = f"ALTER TABLE {table} ALTER COLUMN {column} DROP NOT NULL"
         case "enable":
             statement = f"ALTER TABLE {table} SET TBLPROPERTIES ('{change.column}' = 'true')"
-        case "retype":
+        case "retype" | "drop":
             return replace(change, note="by the commit that replaces the content")
-        case "add" | "text" | "widen" | "ignore" | "keep" | "show" | "fail":
+        case "add" | "text" | "widen" | "ignore" | "keep" | "null" | "show" | "fail":
             return change
         case _:
             assert_never(change.action)

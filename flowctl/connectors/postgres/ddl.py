@@ -76,6 +76,8 @@ def _statement(info: TableInfo, change: SchemaChange) -> str:
         case "retype" if change.new is not None:  # what is there goes in the same transaction
             of = f"ALTER COLUMN {column}"
             return f"{alter} {of} DROP NOT NULL, {of} DROP DEFAULT, {of} TYPE {native.ddl(change.new)} USING NULL"
+        case "drop":
+            return f"{alter} DROP COLUMN {column}"
         case "relax":
             return f"{alter} ALTER COLUMN {column} DROP NOT NULL"
         case _:

@@ -248,6 +248,8 @@ def _prepared(connection: psycopg.Connection[Any], job: WriteJob) -> Commit:
     if job.mode == "scd2":
         observed = ddl.table(sql_commit.observed_name(job.object).parts)
         listed = ddl.listed(sql_commit.observed_columns(job))
+        if job.replace:  # of another key, or of what was no history
+            connection.execute(f"DROP TABLE IF EXISTS {observed}")
         connection.execute(f"CREATE TABLE IF NOT EXISTS {observed} ({listed})")
     if job.mode != "append":
         connection.execute(f"LOCK TABLE {ddl.table(job.object.parts)} IN SHARE ROW EXCLUSIVE MODE")

@@ -36,6 +36,9 @@ def _with_statement(info: TableInfo, change: SchemaChange) -> SchemaChange:
         case "add" | "text" if change.new is not None:
             table, column = _quoted(info.object.parts[-1]), _quoted(change.column)
             return replace(change, statement=f"ALTER TABLE {table} ADD COLUMN {column} {declared(change.new)}")
+        case "drop":
+            table, column = _quoted(info.object.parts[-1]), _quoted(change.column)
+            return replace(change, statement=f"ALTER TABLE {table} DROP COLUMN {column}")
         case "retype":
             return replace(change, action="fail", note="SQLite cannot change a column's type; drop the table")
         case "relax":

@@ -233,8 +233,12 @@ def _run(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
 
 def _sidecar(connection: sqlite3.Connection, job: WriteJob) -> list[str]:
     observed = sql_commit.observed_name(job.object)
-    if job.mode != "scd2" or _has_table(connection, observed.parts[-1]):
+    if job.mode != "scd2":
         return []
+    if _has_table(connection, observed.parts[-1]):
+        if not job.replace:
+            return []
+        connection.execute(f"DROP TABLE {quoted(observed.parts[-1])}")  # of another key, or of what was no history
     return ddl.create_statements(observed, sql_commit.observed_columns(job))
 
 

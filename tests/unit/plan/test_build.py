@@ -15,6 +15,7 @@ from flowctl.model.position import NoPosition, UpstreamPosition
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.observe.observation import Request
 from flowctl.plan.build import build
+from flowctl.plan.projection import own_columns
 from flowctl.resolve.resolve import Resolved
 from flowctl.spec.spec import ColumnRules, Cursor, DetectMissingKeys, Expectation, Guard
 from tests.unit.plan.worlds import (
@@ -87,10 +88,21 @@ def test_foreign_target_is_replaced_by_a_full_refresh_and_said_to_be_destructive
     assert made.notes == ("destructive: replaces all that lake:orders holds now (1,000 rows)",)
 
 
-def test_scd2_never_takes_over_a_foreign_target():
+def test_scd2_never_takes_over_a_foreign_history():
+    spec = table(mode="scd2", key=("id",), valid_from="updated_at")
+    history = target((*ORDERS, *own_columns(spec).values()))
+    made = step(spec, observed(head(NoPosition()), target=history), request=REFRESH)
+    assert made.action == "stop" and "--full-refresh" not in made.hint
+
+
+def test_scd2_replaces_what_is_no_history_by_a_full_refresh_only():
     spec = table(mode="scd2", key=("id",), valid_from="updated_at")
     made = step(spec, observed(head(NoPosition()), target=target()), request=REFRESH)
-    assert made.action == "stop" and "--full-refresh" not in made.hint
+    assert (made.action, made.write_full) == ("change", True)
+    assert made.notes == ("destructive: replaces all that lake:orders holds now (1,000 rows)",)
+    accepted = recorded(spec, NoPosition(), definition={})
+    made = step(spec, observed(head(NoPosition()), target=target(), commit=committed()), accepted)
+    assert made.action == "stop" and "holds no history of id" in made.reason and "--full-refresh" in made.hint
 
 
 def test_an_adopted_target_is_gone_on_with():

@@ -10,9 +10,9 @@ from flowctl.connectors.sqlite import CAPABILITIES as SQLITE
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.observe.observation import Request
-from flowctl.plan.projection import projection
+from flowctl.plan.projection import own_columns, projection
 from flowctl.plan.schema_diff import Recorded, compare
-from flowctl.spec.spec import ColumnRules, DetectFlag, SchemaPolicies
+from flowctl.spec.spec import ColumnRules, Cursor, DetectFlag, SchemaPolicies
 from tests.unit.plan.worlds import (
     AMOUNT,
     ID,
@@ -34,11 +34,17 @@ from tests.unit.plan.worlds import (
 VAT = Column("vat", types.INT32)
 
 
-def differing(now=ORDERS, *, there=None, before=ORDERS, left=None, request=None, **keys):
-    """The step when the source has ``now`` and had ``before``, the target has ``there`` and was left with ``left``."""
+def differing(
+    now=ORDERS, *, there=None, before=ORDERS, left=None, request=None, accepted=False, recorded_as=None, **keys
+):
+    """The step when the source has ``now`` and had ``before``, the target has ``there`` and was left with ``left``; the
+    definition was ``accepted``, or is recorded as it was with other keys."""
     spec = table(**keys)
     there = target(there or before)
-    state = recorded(spec, OLD, schema=tuple(before), target_columns=target(left or before).columns)
+    state = recorded(table(**{**keys, **(recorded_as or {})}), OLD, schema=tuple(before),
+                     target_columns=target(left or before).columns)  # fmt: skip
+    if accepted:
+        state = replace(state, definition={})
     seen = observed(head(NEW), source(now), there, committed(position=OLD))
     return step(spec, seen, state, request or Request())
 
@@ -125,8 +131,10 @@ def test_a_full_refresh_may_give_a_column_any_type_and_says_that_it_is_destructi
 
 
 def test_a_full_refresh_of_a_history_keeps_it_and_with_it_the_types():
-    made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT), mode="scd2", request=REFRESH)
-    assert made.action == "stop"
+    history = (*ORDERS, VAT, *own_columns(table(mode="scd2", key=("id",))).values())
+    keys = {"mode": "scd2", "key": ("id",), "there": history, "left": history, "request": REFRESH}
+    made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT), **keys)
+    assert made.action == "stop" and not made.write_full
 
 
 def test_other_type_as_text_goes_into_a_column_of_its_own_from_then_on():
@@ -156,7 +164,61 @@ def test_dropped_column(policy, action):
     if policy == "fail":
         assert made.reason == 'dropped_column: fail — column "vat" is gone'
     else:
-        assert made.projection[-1].expression == "NULL" and made.statements == ()
+        assert "vat" not in [part.column.name for part in made.projection] and made.statements == ()
+        assert columns(made)["vat"] == "int"  # a merge leaves its stored values alone
+
+
+@pytest.mark.parametrize("mode", ["truncate", "scd2", "merge", "append"])
+@pytest.mark.parametrize("policy", ["keep", "null", "fail"])
+def test_a_dropped_column_stops_where_stored_values_would_be_lost(mode, policy):
+    """truncate reads every row anew; a history would take the gap for a change; the others keep what is stored."""
+    history = own_columns(table(mode=mode, key=("id",))).values() if mode == "scd2" else ()
+    there = (*ORDERS, VAT, *history)
+    made = differing(
+        before=(*ORDERS, VAT), there=there, left=there, mode=mode, key=("id",), cursor=Cursor("updated_at"),
+        on_schema_change=SchemaPolicies(dropped_column=policy),
+    )  # fmt: skip
+    loses = mode in ("truncate", "scd2")
+    action = "fail" if policy == "fail" or (loses and policy == "keep") else policy
+    assert told(made) == [("vat", "dropped_column", action)]
+    assert made.schema[0].change_class == ("destructive" if loses else "safe")
+    assert made.action == ("stop" if action == "fail" else "change")
+    if loses and policy == "keep":
+        assert made.reason.endswith('column "vat" is gone, and its stored values would become null')
+        assert '"null"' in made.hint
+
+
+def test_a_full_refresh_does_not_null_a_dropped_column_in_silence():
+    made = differing(before=(*ORDERS, VAT), request=REFRESH)
+    assert (made.action, told(made)) == ("stop", [("vat", "dropped_column", "fail")])
+
+
+def test_a_likely_rename_is_named():
+    tax = replace(VAT, name="tax")
+    made = differing((*ORDERS, tax), before=(*ORDERS, VAT), mode="truncate")
+    assert made.action == "stop" and "columns: {rename: {tax: vat}}" in made.hint
+    renamed = differing(
+        (*ORDERS, tax),
+        before=(*ORDERS, VAT),
+        mode="truncate",
+        columns=ColumnRules(rename={"tax": "vat"}),
+        accepted=True,
+    )
+    assert (renamed.action, told(renamed)) == ("change", [])
+    assert [part.source for part in renamed.projection if part.column.name == "vat"] == ["tax"]
+
+
+def test_a_full_refresh_gives_the_target_the_shape_of_the_new_definition():
+    """A column that is no longer taken, and those of another mode, go with the content; a mode that keeps content
+    keeps them too."""
+    there = (*ORDERS, VAT, *own_columns(table(mode="scd2", key=("id",))).values())
+    keys = {"before": (*ORDERS, VAT), "there": there, "left": there, "columns": ColumnRules(exclude=("vat",))}
+    made = differing((*ORDERS, VAT), **keys, recorded_as={"columns": ColumnRules()}, request=REFRESH)
+    gone = ["vat", "valid_from", "valid_to", "is_current", "row_hash"]
+    assert told(made) == [(name, "dropped_column", "drop") for name in gone]
+    assert list(columns(made)) == ["id", "amount", "updated_at"]
+    accepted = differing((*ORDERS, VAT), **keys, accepted=True)
+    assert set(gone) <= set(columns(accepted)) and "is_current" not in [p.column.name for p in accepted.projection]
 
 
 def test_a_dropped_column_is_told_once():

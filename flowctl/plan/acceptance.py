@@ -1,0 +1,45 @@
+"""What accepting a changed definition means (`state set --accept-definition`): whether a table can continue from where
+it is under the new one, and what of its state no longer says anything. Where it cannot, a full refresh can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from flowctl.model.position import CursorPosition, Position
+from flowctl.state.document import TableState
+
+
+def refusal(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Position | None) -> str | None:
+    """Why the table cannot continue; None when it can."""
+    before, mode = recorded.get("mode"), wanted["mode"]
+    if mode == "scd2" and before != "scd2":
+        return "the target holds no history to continue"
+    if mode == "scd2" and recorded.get("key") != wanted["key"]:
+        return "the history is one of other keys"
+    if before == "scd2" and mode in ("append", "merge"):
+        return "the target holds a history, with several rows of one key"
+    if mode == "append" and _position_is_lost(recorded, wanted, position):
+        return "how far the target has come under the new definition is not known; --position tells it"
+    return None
+
+
+def continued(state: TableState, recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> TableState:
+    """``state`` without what belongs to another cursor or another target: rows are read again from the beginning, and
+    a new target is made."""
+    moved = recorded.get("to", wanted["to"]) != wanted["to"]
+    if moved:
+        state = replace(state, target_id="", target_version=None, target_columns=())
+    if moved or recorded.get("cursor", wanted["cursor"]) != wanted["cursor"]:
+        state = replace(state, position=None)
+    return state
+
+
+def _position_is_lost(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Position | None) -> bool:
+    """A new target is filled from the beginning: nothing doubles there."""
+    if recorded.get("to", wanted["to"]) != wanted["to"]:
+        return False
+    if recorded.get("cursor", wanted["cursor"]) != wanted["cursor"]:
+        return True
+    return wanted["cursor"] is not None and not isinstance(position, CursorPosition)
