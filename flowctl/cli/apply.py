@@ -69,8 +69,16 @@ def command(
         return click.confirm("Apply this?", err=True)
 
     spec = load_spec([spec_path], variables)
+    settings.run_id = request.run_id
+
+    def say(text: str) -> None:
+        if settings.log_format == "json":  # also from threads, which have no context to ask
+            output.write_record({"event": "message", "message": text}, settings)
+        else:
+            output.write_line(text)
+
     with _listener(settings) as listener:
-        result = apply(spec, request, Audience(approve, listener, output.write_line))
+        result = apply(spec, request, Audience(approve, listener, say))
     if result.error is not None:
         output.write_error(result.error, settings)
     _conclude(result, as_json=as_json)
@@ -82,7 +90,7 @@ def _listener(settings: output.OutputSettings) -> Iterator[Listener]:
     from flowctl.cli import progress
 
     if settings.log_format == "json":
-        yield progress.json_lines(output.write_line)
+        yield progress.json_lines(lambda record: output.write_record(record, settings))
     elif sys.stderr.isatty() and not settings.verbose:
         from rich.console import Console
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO
 
@@ -23,6 +24,7 @@ class OutputSettings:
     format: Format = "text"
     log_format: Literal["text", "json"] = "text"
     verbose: bool = False
+    run_id: str = ""
 
 
 def settings() -> OutputSettings:
@@ -53,7 +55,7 @@ def write_error(error: FlowctlError, settings: OutputSettings) -> None:
     of its cause, with ``--log-format json`` a JSON object per line."""
     if settings.log_format == "json":
         for record in _records(error):
-            write_line(json.dumps(record, ensure_ascii=False))
+            write_record(record, settings)
     elif isinstance(error, SpecError):
         for found in error.diagnostics:
             write_line(found.render())
@@ -63,6 +65,13 @@ def write_error(error: FlowctlError, settings: OutputSettings) -> None:
         import traceback
 
         write_line("".join(traceback.format_exception(error)).rstrip())
+
+
+def write_record(record: Mapping[str, Any], settings: OutputSettings) -> None:
+    """One JSON object on stderr, with the time and the run that it belongs to."""
+    now = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    run = {"run": settings.run_id} if settings.run_id else {}
+    write_line(json.dumps({"at": now, **run, **record}, ensure_ascii=False))
 
 
 def redact_standard_streams() -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import json
 import threading
-import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flowctl.run import events
 from flowctl.run.events import (
     Event,
     Listener,
     PhaseEntered,
+    RunStarted,
     TableCommitted,
     TableFailed,
     TableSkipped,
@@ -30,12 +28,11 @@ if TYPE_CHECKING:
 Write = Callable[[str], None]
 
 
-def json_lines(write: Write) -> Listener:
-    """One JSON object a line, with the time; `--log-format json`."""
+def json_lines(write: Callable[[Mapping[str, Any]], None]) -> Listener:
+    """One JSON object a line; `--log-format json`."""
 
     def listen(event: Event) -> None:
-        now = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        write(json.dumps({"at": now, **events.as_json(event)}, ensure_ascii=False))
+        write(events.as_json(event))
 
     return listen
 
@@ -65,47 +62,67 @@ def _details(event: Event, write: Write) -> None:
 
 @contextmanager
 def bars(console: Console, write: Write, verbose: bool) -> Iterator[Listener]:
-    """A live line for each table under way, with rows, rows/s and time; its last line stays."""
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    """How many tables are done, and a bar for each that is under way: rows of how many, where that is known, phase and
+    time. Lines for what has ended go above them; nothing of them stays."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     lines = plain_lines(write, verbose)
     with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TextColumn("{task.fields[phase]}"),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[detail]}", markup=False),
         TimeElapsedColumn(),
         console=console,
         transient=True,
     ) as progress:
-        shown = _Bars(progress, lines)
-        yield shown.listen
+        yield _Bars(progress, lines).listen
 
 
 class _Bars:
     def __init__(self, progress: Progress, lines: Listener) -> None:
         self._progress = progress
         self._lines = lines
+        self._run: TaskID | None = None
+        self._tables = 0
+        self._done = 0
         self._tasks: dict[str, TaskID] = {}
-        self._started: dict[str, float] = {}
+        self._expected: dict[str, int | None] = {}
         self._lock = threading.Lock()
 
     def listen(self, event: Event) -> None:
         with self._lock:
             match event:
+                case RunStarted(_, tables):
+                    self._tables = tables
+                    self._run = self._progress.add_task("tables", total=tables, detail=f"0/{tables} tables")
+                    self._lines(event)
                 case TableStarted(step):
-                    self._tasks[step.id] = self._progress.add_task(step.id, total=None, phase="starting")
-                    self._started[step.id] = time.monotonic()
+                    self._expected[step.id] = step.rows.value
+                    self._tasks[step.id] = self._progress.add_task(step.id, total=None, detail="starting")
                 case PhaseEntered(table, phase, rows):
-                    self._progress.update(self._tasks[table], phase=self._phase(table, phase, rows))
+                    self._enter(table, phase, rows)
                 case TableCommitted(table=table) | TableFailed(table=table) | TableSkipped(table=table):
-                    if (task := self._tasks.pop(table, None)) is not None:
-                        self._progress.remove_task(task)
+                    self._end(table)
                     self._lines(event)
                 case _:
                     self._lines(event)
 
-    def _phase(self, table: str, phase: str, rows: int | None) -> str:
-        if not rows:
-            return phase
-        seconds = max(time.monotonic() - self._started[table], 0.001)
-        return f"{phase} {rows:,} rows ({rows / seconds:,.0f} rows/s)"
+    def _enter(self, table: str, phase: str, rows: int | None) -> None:
+        """The bar moves once rows are counted; until then it only shows that something is going on."""
+        expected = self._expected.get(table)
+        if rows is not None:
+            of = f" of {'≈ ' if expected != rows else ''}{expected:,}" if expected else ""
+            total = max(expected or 0, rows, 1)
+            detail = f"{phase}  {rows:,}{of} rows"
+            self._progress.update(self._tasks[table], completed=rows, total=total, detail=detail)
+        else:
+            known = f"  ≈ {expected:,} rows" if expected else ""
+            self._progress.update(self._tasks[table], detail=f"{phase}{known}")
+
+    def _end(self, table: str) -> None:
+        if (task := self._tasks.pop(table, None)) is not None:
+            self._progress.remove_task(task)
+        self._done += 1
+        if self._run is not None:
+            detail = f"{self._done}/{self._tables} tables"
+            self._progress.update(self._run, completed=self._done, detail=detail)

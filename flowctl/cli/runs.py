@@ -13,7 +13,7 @@ from flowctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from flowctl.state.blobs import BlobStore
-    from flowctl.state.runs import RunError, RunRecord, TableRun
+    from flowctl.state.runs import BegunRun, RunError, RunRecord, TableRun
 
 #: The version of the JSON list; one run is the document of `schemas/run.schema.json`.
 FORMAT = 1
@@ -25,26 +25,56 @@ FORMAT = 1
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The newest so many.")
 @variables_option
 def command(spec_path: str, run_id: str | None, limit: int, variables: Mapping[str, str]) -> int:
-    """List the newest runs, or show all of one RUN. A run that was killed has left no record."""
+    """List the newest runs, or show all of one RUN. One without an end is under way, or was killed."""
     from flowctl.spec.load import load_spec
     from flowctl.state.location import open_flow
-    from flowctl.state.runs import list_runs
+    from flowctl.state.runs import list_begun, list_runs
 
     spec = load_spec([spec_path], variables)
     blobs = open_flow(spec)
+    begun = {run.id: (run, _state_of(blobs, run)) for run in list_begun(blobs)}
     if run_id is not None:
-        _show(_found(blobs, run_id))
+        if run_id in begun:
+            _show_begun(*begun[run_id])
+        else:
+            _show(_found(blobs, run_id))
         return ExitCode.OK
-    records = list_runs(blobs, limit)
+    records = {record.id: record for record in list_runs(blobs, limit)}
+    newest = sorted({*records, *begun}, reverse=True)[:limit]
     if output.settings().format == "json":
-        runs = [{**record.to_json(), "plan": None} for record in records]
-        output.write_json({"format": FORMAT, "flow": spec.flow, "runs": runs})
+        runs = [{**records[id].to_json(), "plan": None} for id in newest if id in records]
+        unfinished = [{**begun[id][0].to_json(), "state": begun[id][1]} for id in newest if id in begun]
+        output.write_json({"format": FORMAT, "flow": spec.flow, "runs": runs, "unfinished": unfinished})
     else:
-        for record in records:
-            output.write_result(_line(record))
-        if not records:
+        for id in newest:
+            output.write_result(_line(records[id]) if id in records else _begun_line(*begun[id]))
+        if not newest:
             output.write_result(f"{spec.flow}  no run is recorded yet")
     return ExitCode.OK
+
+
+def _state_of(blobs: BlobStore, run: BegunRun) -> str:
+    """``running`` while it holds the lease and is not known to be gone, ``interrupted`` otherwise."""
+    from flowctl.state import lease
+
+    held = lease.current(blobs)
+    is_held = held is not None and held.run_id == run.id and not held.released and not held.holder.is_gone()
+    return "running" if is_held else "interrupted"
+
+
+def _begun_line(run: BegunRun, state: str) -> str:
+    tables = f"{len(run.tables)} table{'' if len(run.tables) == 1 else 's'} begun"
+    then = "" if state == "running" else "; the next run finishes what it left"
+    return f"{run.id}  {run.started_at}  {state}  {tables}{then}"
+
+
+def _show_begun(run: BegunRun, state: str) -> None:
+    if output.settings().format == "json":
+        output.write_json({**run.to_json(), "state": state})
+        return
+    output.write_result(_begun_line(run, state))
+    for table_id in run.tables:
+        output.write_result(f"  {table_id}")
 
 
 def _found(blobs: BlobStore, run_id: str) -> RunRecord:

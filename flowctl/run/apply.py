@@ -6,7 +6,7 @@ import datetime as dt
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flowctl import __version__
@@ -30,7 +30,7 @@ from flowctl.state.blobs import BlobStore
 from flowctl.state.buffer import Buffer
 from flowctl.state.lease import Lease
 from flowctl.state.location import check_reachable, flow_url, open_flow
-from flowctl.state.runs import RunError, RunRecord, TableRun, new_run_id, put_run
+from flowctl.state.runs import BegunRun, RunError, RunRecord, TableRun, new_run_id, put_begun, put_run
 from flowctl.state.runs import TableOutcome as Verdict
 from flowctl.state.store import StateStore
 from flowctl.state.writer import StateWriter
@@ -49,6 +49,7 @@ class ApplyRequest:
     lock_timeout: float = 0.0
     verbose: bool = False
     policy: RetryPolicy = RetryPolicy()
+    run_id: str = field(default_factory=new_run_id)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def apply(spec: Spec, request: ApplyRequest, audience: Audience) -> RunResult:
     if is_sail(spec.spark.url):
         sail.require()
     blobs = open_flow(spec)
-    run_id = new_run_id()
+    run_id = request.run_id
     interruption = Interruption()
     with (
         graceful(interruption, audience.say),
@@ -118,7 +119,7 @@ class _Run:
         started = dt.datetime.now(dt.UTC)
         plan = self.planned.plan
         try:
-            ended, serial = self._execute()
+            ended, serial = self._execute(started)
         except Exception as cause:  # noqa: BLE001 - translated, recorded and reported like any other end
             failure = translate(cause, None, self.spec.state.url)
             if failure is not cause:
@@ -129,11 +130,13 @@ class _Run:
         record = self._record(started, ended.outcomes, ExitCode.first(codes), serial, error)
         return RunResult(self.run_id, plan, record.exit_code, record, error)
 
-    def _execute(self) -> tuple[Ended, int]:
+    def _execute(self, started: dt.datetime) -> tuple[Ended, int]:
         plan, document = self.planned.plan, self.planned.world.state
         todo = [step for step in plan.steps if step.action in RUNNABLE]
         if not todo:
             return Ended(tuple(unmoved(step) for step in plan.steps if step.action != "removed")), document.serial
+        self.audience.listener(events.RunStarted(self.run_id, len(todo)))
+        put_begun(self.blobs, BegunRun(self.run_id, plan.flow, rfc3339(started), tuple(step.id for step in todo)))
         with ExitStack() as stack:
             buffer = Buffer(flow_url(self.spec), self.run_id, self.spec.storage)
             stack.callback(self._remove, buffer)

@@ -14,6 +14,14 @@ Phase = Literal["waiting for Spark", "reading", "staging", "checking", "committi
 
 
 @dataclass(frozen=True)
+class RunStarted:
+    """``tables`` is how many have something to do."""
+
+    run_id: str
+    tables: int
+
+
+@dataclass(frozen=True)
 class TableStarted:
     step: Step
 
@@ -65,13 +73,15 @@ class TableSkipped:
     because: str
 
 
-Event = TableStarted | PhaseEntered | TableRetried | TableCommitted | TableFailed | TableSkipped
+Event = RunStarted | TableStarted | PhaseEntered | TableRetried | TableCommitted | TableFailed | TableSkipped
 Listener = Callable[[Event], None]
 
 
 def line(event: Event) -> str | None:
     """One plain line for people, or None for what only a progress bar shows."""
     match event:
+        case RunStarted(run_id, tables):
+            return f"run {run_id}: {tables} table{'' if tables == 1 else 's'}"
         case TableStarted(step):
             rows = f", ≈ {step.rows.value:,} rows" if step.rows.value else ""
             return f"{step.id}: {step.mode} {step.source} → {step.target}{rows}"
@@ -121,6 +131,8 @@ def describe_counts(counts: RowCounts, seconds: float) -> str:
 def as_json(event: Event) -> dict[str, Any]:
     """The event as one JSON log record (`--log-format json`)."""
     match event:
+        case RunStarted(_, tables):
+            return {"event": "run_started", "tables": tables}
         case TableStarted(step):
             return {"event": "table_started", "table": step.id, "mode": step.mode, "rows": step.rows.value}
         case PhaseEntered(table, phase, rows):

@@ -1,4 +1,8 @@
-"""Run records: ``runs/<run id>.json``, one per run, written once at its end. No secrets, no row values."""
+"""Run records: ``runs/<run id>.json``, one per run, written once at its end. No secrets, no row values.
+
+A run that has something to do first leaves ``runs/<run id>.begun``, which its record takes the place of: what was
+killed is told from what never ran.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,8 @@ FORMAT = 1
 FOLDER = "runs/"
 #: A week of a run each minute.
 KEPT_RUNS = 10_000
+_BEGUN = ".begun"
+_KEPT_BEGUN = 1_000
 TableOutcome = Literal["committed", "unchanged", "failed", "stopped", "skipped"]
 
 
@@ -99,6 +105,19 @@ _PLAIN = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class BegunRun:
+    """A run that has recorded no end. ``tables`` are the ids that it set out to bring up to date."""
+
+    id: str
+    flow: str
+    started_at: str
+    tables: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **vars(self), "tables": list(self.tables)}
+
+
 def new_run_id() -> str:
     """Sorts by time: ``20261120T061533Z-1f0c9a``."""
     return f"{dt.datetime.now(dt.UTC):%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
@@ -111,6 +130,22 @@ def put_run(blobs: BlobStore, record: RunRecord) -> None:
         blobs.delete(name)
     data = json.dumps(record.to_json(), indent=2, ensure_ascii=False) + "\n"
     blobs.create(_name(record.id), data.encode())
+    if record.count("unchanged") < len(record.tables) or record.error:
+        blobs.delete(f"{FOLDER}{record.id}{_BEGUN}")
+
+
+def put_begun(blobs: BlobStore, run: BegunRun) -> None:
+    """Before the run does anything. Of those that were killed a thousand stay."""
+    for name in _begun_names(blobs)[_KEPT_BEGUN - 1 :]:
+        blobs.delete(name)
+    blobs.create(f"{FOLDER}{run.id}{_BEGUN}", (json.dumps(run.to_json(), ensure_ascii=False) + "\n").encode())
+
+
+def list_begun(blobs: BlobStore) -> list[BegunRun]:
+    """Runs without a recorded end, newest first: under way, or killed."""
+    ended = {name.removesuffix(".json") for name in _names(blobs)}
+    begun = [name for name in _begun_names(blobs) if name.removesuffix(_BEGUN) not in ended]
+    return [found for name in begun if (found := _begun(blobs.get(name)))]
 
 
 def get_run(blobs: BlobStore, run_id: str) -> RunRecord | None:
@@ -119,9 +154,22 @@ def get_run(blobs: BlobStore, run_id: str) -> RunRecord | None:
 
 
 def list_runs(blobs: BlobStore, limit: int) -> list[RunRecord]:
-    """The newest ``limit`` runs, newest first. A run that was killed has left no record."""
+    """The newest ``limit`` runs that have ended, newest first."""
     found = (get_run(blobs, name.removeprefix(FOLDER).removesuffix(".json")) for name in _names(blobs)[:limit])
     return [record for record in found if record is not None]
+
+
+def _begun_names(blobs: BlobStore) -> list[str]:
+    return sorted((info.name for info in blobs.list(FOLDER) if info.name.endswith(_BEGUN)), reverse=True)
+
+
+def _begun(data: bytes | None) -> BegunRun | None:
+    """None for one that has ended meanwhile, or cannot be read: it says nothing that matters."""
+    try:
+        found = json.loads(data) if data is not None else None
+        return BegunRun(found["id"], found["flow"], found["started_at"], tuple(found["tables"])) if found else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _names(blobs: BlobStore) -> list[str]:

@@ -144,3 +144,17 @@ def test_a_lost_log_stops_the_table_and_a_full_refresh_begins_a_new_one(flow: Fl
     add(flow, 2)
     flow.apply()
     assert ids(flow) == [1, 2]
+
+
+def test_a_killed_run_is_in_the_history_and_every_line_of_its_log_names_it(flow: Flow) -> None:
+    add(flow, 1)
+    killed = flow.apply("--log-format", "json", env={"FLOWCTL_CRASH_AT": "before_commit"}, expect=None)
+    lines = [json.loads(line) for line in killed.err.splitlines() if line.startswith("{")]
+    (run_id,) = {line["run"] for line in lines}
+    assert lines[0]["event"] == "run_started"
+    (unfinished,) = flow.run("runs", "flow.yaml", "--format", "json", expect=0).json()["unfinished"]
+    assert (unfinished["id"], unfinished["state"], unfinished["tables"]) == (run_id, "interrupted", ["invoices"])
+    done = flow.apply()
+    assert done.err.startswith("run ") or "\nrun " in done.err
+    listed = flow.run("runs", "flow.yaml", expect=0).out
+    assert f"{run_id}  " in listed and "interrupted" in listed and listed.count("\n") == 2

@@ -14,7 +14,18 @@ from flowctl.model.commit import RowCounts
 from flowctl.model.interval import Interval
 from flowctl.state import runs
 from flowctl.state.blobs import BlobStore
-from flowctl.state.runs import RunError, RunRecord, TableRun, get_run, list_runs, new_run_id, put_run
+from flowctl.state.runs import (
+    BegunRun,
+    RunError,
+    RunRecord,
+    TableRun,
+    get_run,
+    list_begun,
+    list_runs,
+    new_run_id,
+    put_begun,
+    put_run,
+)
 from tests.unit.state.examples import at
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "run.schema.json").read_text())
@@ -46,6 +57,17 @@ def test_a_record_is_read_back_as_it_was(blobs: BlobStore) -> None:
     put_run(blobs, record())
     assert get_run(blobs, record().id) == record()
     assert get_run(blobs, "20261120T061533Z-000000") is None
+
+
+def test_a_run_without_an_end_is_told_from_one_that_ended(blobs: BlobStore) -> None:
+    begun = BegunRun(record().id, "shop", "2026-11-20T06:15:33Z", ("orders", "invoices"))
+    killed = replace(begun, id="20261119T061533Z-1f0c9a")
+    for run in (begun, killed):
+        put_begun(blobs, run)
+    assert list_begun(blobs) == [begun, killed]
+    assert list_runs(blobs, limit=5) == []
+    put_run(blobs, record())
+    assert (list_begun(blobs), [found.id for found in list_runs(blobs, limit=5)]) == ([killed], [record().id])
 
 
 def test_runs_are_listed_newest_first(blobs: BlobStore) -> None:

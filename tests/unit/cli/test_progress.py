@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from flowctl.cli import output, progress
-from flowctl.run.events import TableStarted
+from flowctl.errors import TableError
+from flowctl.run.events import Event, PhaseEntered, RunStarted, TableFailed, TableStarted
 from tests.unit.plan.worlds import cursor, head, observed, source, step, table
 
 
@@ -36,3 +39,45 @@ def test_a_line_goes_above_the_bars_and_not_into_them(monkeypatch: pytest.Monkey
     assert "orders" in shown
     before = shown.partition("above the bars")[0]
     assert before.endswith("\x1b[2K"), before[-40:]
+
+
+def shown_by(monkeypatch: pytest.MonkeyPatch, *happened: Event) -> str:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    console = Console(stderr=True, force_terminal=True, width=120)
+    with progress.bars(console, output.write_line, False) as listener:
+        for event in happened:
+            listener(event)
+    return terminal.written.getvalue().decode()
+
+
+def test_bars_tell_the_run_tables_done_rows_and_of_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (
+        replace(step(table(), observed(head(cursor("2026-11-20T06:15:33Z")), source(), None)), id=id)
+        for id in ("orders", "[red]odd[/red]")
+    )
+    error = TableError("no such [file]", hint="Check it")
+    shown = shown_by(
+        monkeypatch,
+        RunStarted("20261120T061533Z-1f0c9a", 2),
+        TableStarted(first),
+        TableStarted(second),
+        PhaseEntered("orders", "committing", 15_000),
+        TableFailed("[red]odd[/red]", error, 1.0),
+        PhaseEntered("orders", "recording"),
+    )
+    assert "run 20261120T061533Z-1f0c9a: 2 tables" in shown
+    assert "15,000 of ≈ 15,204 rows" in shown or "recording  ≈ 15,204 rows" in shown
+    assert "1/2 tables" in shown
+    assert "error: [red]odd[/red]: no such [file]. Check it" in shown
+
+
+def test_each_json_line_names_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = output.OutputSettings(log_format="json", run_id="20261120T061533Z-1f0c9a")
+    listener = progress.json_lines(lambda record: output.write_record(record, settings))
+    listener(RunStarted("20261120T061533Z-1f0c9a", 3))
+    output.write_error(TableError("no"), settings)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["run"] for line in lines] == ["20261120T061533Z-1f0c9a"] * 2
+    assert lines[0]["event"] == "run_started" and lines[1]["level"] == "error" and all(line["at"] for line in lines)
