@@ -12,7 +12,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -69,6 +69,7 @@ def tables(draw: st.DrawFn) -> tuple[list[list[tuple[int | None, str | None]]], 
     return files, hidden, keys, draw(st.integers(1, 12))
 
 
+@settings(deadline=None)
 @given(tables(), st.booleans())
 def test_exactly_the_live_rows_with_a_key(
     tmp_path_factory: pytest.TempPathFactory, made: tuple[Any, ...], both: bool
