@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from flowctl.connectors.landing import Scratch as Scratch
 from flowctl.connectors.landing import ScratchFolder as ScratchFolder
 from flowctl.connectors.landing import SegmentSink as SegmentSink
-from flowctl.errors import TableError
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.commit import Commit
 from flowctl.model.interval import Interval
 from flowctl.model.position import FileStamp, Position
@@ -366,6 +366,15 @@ class FileSource(Source, Protocol):
     def describe_files(self, relation: Relation, read: Mapping[str, FileStamp]) -> tuple[TableInfo | None, Head]:
         """As :meth:`Source.describe` and :meth:`Source.heads`. The columns are those of every file that is not in
         ``read`` (by path) as it is now, and of some that are."""
+
+
+@runtime_checkable
+class RestrictedSource(Protocol):
+    """Extra power: a source that cannot read each of its relations in every way says so while planning."""
+
+    def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
+        """Why what was described cannot be read so; None when it can. ``reads_twice``: the table takes several queries
+        of one moment. Pure."""
 
 
 @runtime_checkable

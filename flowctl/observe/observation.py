@@ -20,6 +20,7 @@ from flowctl.connectors.base import (
     LoggedTarget,
     Missing,
     Relation,
+    RestrictedSource,
     Source,
     Target,
 )
@@ -36,7 +37,7 @@ from flowctl.observe.world import Estimate, Observed, PositionKind, TargetDdl, W
 from flowctl.resolve.places import owner_name
 from flowctl.resolve.resolve import Resolved, resolve
 from flowctl.spec.names import is_pattern
-from flowctl.spec.spec import ObjectSource, Spec, SqlSource, TableSpec
+from flowctl.spec.spec import DetectMissingKeys, ObjectSource, ReadHints, Spec, SqlSource, TableSpec
 from flowctl.state.blobs import BlobStore
 from flowctl.state.document import StateDocument
 from flowctl.state.location import open_flow
@@ -204,6 +205,10 @@ class _Look:
             if isinstance(info := seen.sources[table.id], TableInfo)
         }
         seen.heads.update(self._each(lambda ids: source.heads({id: requests[id] for id in ids}), list(requests)))
+        if isinstance(source, RestrictedSource):
+            for table in tables:
+                if table.id in requests and (error := _refused(source, table, requests[table.id].info)):
+                    seen.heads[table.id] = error
         if isinstance(source, ExplainedSource):
             hints = {table.id: table.read for table in tables}
             seen.readings.update({id: source.explain_read(one, hints[id]) for id, one in requests.items()})
@@ -286,6 +291,15 @@ class _Look:
         self, ask: Callable[[Sequence[Key]], Mapping[Key, Answer]], keys: Sequence[Key]
     ) -> dict[Key, Answer | FlowctlError]:
         return each_answered(ask, keys, self.connections.mark(self.name))
+
+
+def _refused(source: RestrictedSource, table: TableSpec, info: TableInfo) -> FlowctlError | None:
+    """An append reads the rows at its upper bound by themselves, and keys are compared with those of all rows."""
+    is_append = table.mode == "append" and table.cursor is not None
+    error = source.refuse_read(info, table.read, reads_twice=is_append or isinstance(table.deletes, DetectMissingKeys))
+    if error is not None:
+        error.mark = table.mark_of("read" if table.read != ReadHints() else "from")
+    return error
 
 
 def _reads(table: TableSpec, connection: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from flowctl.connectors import waiting
 from flowctl.errors import ExitCode
 
 #: Seconds for what is under way to end by itself, well inside the 30 that a container gets.
@@ -16,9 +17,11 @@ GRACE_SECONDS = 12.0
 
 
 class Interruption:
-    """What a signal asks of a run: ``stopping`` at once, and after the grace whatever :meth:`of` was given."""
+    """What a signal asks of a run: ``stopping`` at once, and after the grace the end of every call into a database and
+    of whatever :meth:`of` was given."""
 
     def __init__(self) -> None:
+        waiting.begin()
         self.stopping = threading.Event()
         self._interrupt: Callable[[], None] = lambda: None
 
@@ -26,6 +29,7 @@ class Interruption:
         self._interrupt = interrupt
 
     def interrupt(self) -> None:
+        waiting.interrupt_all()
         self._interrupt()
 
 

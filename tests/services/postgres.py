@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -88,4 +90,34 @@ def _binary(name: str) -> str:
     found = str(installed[-1]) if installed else shutil.which(name)
     if found is None:
         raise FileNotFoundError(f"{name}: PostgreSQL is not installed here; run scripts/install-system.sh")
+    return found
+
+
+@contextmanager
+def paused_later(url: str) -> Iterator[Callable[[], None]]:
+    """A function that suspends all of a server's processes, whose kernel goes on to accept and acknowledge; they
+    resume with the context."""
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        (data,) = connection.execute("SHOW data_directory").fetchone() or ("",)
+    main = int(Path(data, "postmaster.pid").read_text().split()[0])
+
+    def send(number: int) -> None:
+        for pid in [main, *_children(main)]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    try:
+        yield lambda: send(signal.SIGSTOP)
+    finally:
+        send(signal.SIGCONT)
+
+
+def _children(parent: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(stat.parent.name))
     return found

@@ -46,5 +46,6 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
 
     database = client(connection.options)
     yield Connector(
-        source=PostgresSource(database, CAPABILITIES), target=PostgresTarget(database, context, CAPABILITIES)
+        source=PostgresSource(database, CAPABILITIES, context.scratch),
+        target=PostgresTarget(database, context, CAPABILITIES),
     )

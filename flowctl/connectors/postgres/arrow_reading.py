@@ -8,7 +8,7 @@ Python's lock, and stands still for good when whoever takes them needs Python to
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from flowctl.connectors.arrow import arrow_schema, arrow_type
 from flowctl.connectors.engine import most_at_once
@@ -23,18 +23,18 @@ from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
 from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
+    import psycopg
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
-def few_rows(client: Client, held: HeldSnapshot, parts: Parts, most_bytes: int) -> pa.Table | None:
-    """The same, read by this process; None as soon as it is more than ``most_bytes``."""
+def few_rows(connection: psycopg.Connection[Any], parts: Parts, most_bytes: int) -> pa.Table | None:
+    """The same, read by this process over ``connection``, which has joined the snapshot; None as soon as it is more
+    than ``most_bytes``."""
     import pyarrow as pa
 
-    queries = list(_queries(parts))
-    numbers = pa.record_batch([pa.array(range(len(queries)))], names=["number"])
     schema, size, found = arrow_schema([one.column for one in parts.transfers]), 0, []
-    for batch in _reader(client, held, parts, queries)(iter([numbers])):
+    for batch in read_here(connection, parts):
         size += batch.nbytes
         if size > most_bytes:
             return None
@@ -42,17 +42,32 @@ def few_rows(client: Client, held: HeldSnapshot, parts: Parts, most_bytes: int) 
     return pa.Table.from_batches(found, schema)
 
 
+def read_here(connection: psycopg.Connection[Any], parts: Parts) -> Iterator[pa.RecordBatch]:
+    """All parts, one after the other."""
+    import pyarrow as pa
+
+    queries = list(_queries(parts))
+    numbers = pa.record_batch([pa.array(range(len(queries)))], names=["number"])
+    return _reader(parts, "", "", queries, connection)(iter([numbers]))
+
+
 def arrow_frame(spark: SparkSession, client: Client, held: HeldSnapshot, parts: Parts) -> DataFrame:
     queries = list(_queries(parts))
     columns = [one.column for one in parts.transfers]
     numbers = spark.range(0, len(queries), 1, min(len(queries), most_at_once()))
-    return numbers.mapInArrow(_reader(client, held, parts, queries), schema_ddl(columns))
+    return numbers.mapInArrow(_reader(parts, client.conninfo(), held.join_statement(), queries), schema_ddl(columns))
 
 
-def _reader(client: Client, held: HeldSnapshot, parts: Parts, queries: Sequence[str]) -> PartReader:
+def _reader(
+    parts: Parts,
+    conninfo: str,
+    init_statement: str,
+    queries: Sequence[str],
+    opened: psycopg.Connection[Any] | None = None,
+) -> PartReader:
     own_texts = (PREFIX, SNAPSHOT_LOST)
     fields = [_field(one) for one in parts.transfers]
-    return part_reader(client.conninfo(), held.join_statement(), queries, fields, own_texts)
+    return part_reader(conninfo, init_statement, queries, fields, own_texts, opened)
 
 
 def _queries(parts: Parts) -> Iterator[str]:

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.postgres.planner import foreign_scans
 from flowctl.connectors.postgres.types import NativeType, data_type, is_plain_text
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
@@ -47,14 +48,32 @@ def describe(connection: psycopg.Connection[Any], objects: Sequence[ObjectName])
         },
     ).fetchall()
     found = {at: list(group) for at, group in itertools.groupby(rows, key=lambda row: row[0])}
+    has_foreign = any(row[9] for row in rows)
+    foreign = foreign_below(connection, [int(group[0][1]) for group in found.values()]) if has_foreign else {}
     return {
-        object: _table_info(object, system, found[at]) if at in found else None for at, object in enumerate(objects, 1)
+        object: _table_info(object, system, found[at], foreign) if at in found else None
+        for at, object in enumerate(objects, 1)
     }
+
+
+def foreign_below(connection: psycopg.Connection[Any], oids: Sequence[int]) -> dict[int, tuple[list[str], bool]]:
+    """The foreign tables that have rows of each relation: the relation, its partitions and children, what its views
+    read. And whether a second query in one transaction sees the same: postgres_fdw promises it. Others are left out."""
+    rows = connection.execute(_FOREIGN_BELOW, [list(oids)]).fetchall()
+    return {oid: (names, repeatable) for oid, names, repeatable in rows}
 
 
 def describe_query(connection: psycopg.Connection[Any], query: str) -> TableInfo:
     """The columns of a query, which is prepared but not run."""
-    described = connection.execute(f"SELECT * FROM ({query}\n) AS query LIMIT 0")
+    columns = columns_of_query(connection, query)
+    clock, has_foreign = _one(connection.execute("SELECT now(), EXISTS (SELECT FROM pg_foreign_table)"))
+    names, repeatable = _foreign_in_query(connection, query) if has_foreign else ([], True)
+    extra = {"foreign": names, "repeatable": repeatable} if names else {}
+    return TableInfo(ObjectName(("(query)",)), columns, system_identity(connection), clock=clock, extra=extra)
+
+
+def columns_of_query(connection: psycopg.Connection[Any], query: str) -> tuple[Column, ...]:
+    described = connection.execute(f"SELECT * FROM ({query}\n) AS query LIMIT 0".encode())
     result, names = described.pgresult, described.description
     assert result is not None and names is not None
     rows = connection.execute(
@@ -64,9 +83,21 @@ def describe_query(connection: psycopg.Connection[Any], query: str) -> TableInfo
             "typmods": [result.fmod(at) for at in range(result.nfields)],
         },
     ).fetchall()
-    columns = tuple(_column(name.name, False, facts) for name, (_, *facts) in zip(names, rows, strict=True))
-    (clock,) = _one(connection.execute("SELECT now()"))
-    return TableInfo(ObjectName(("(query)",)), columns, system_identity(connection), clock=clock)
+    return tuple(_column(name.name, False, facts) for name, (_, *facts) in zip(names, rows, strict=True))
+
+
+def _foreign_in_query(connection: psycopg.Connection[Any], query: str) -> tuple[list[str], bool]:
+    """As :func:`foreign_below`: which foreign tables a query reads, and
+    whether they may be read again; from its plan, as nothing depends on what is only text."""
+    asked = connection.execute(f"EXPLAIN (VERBOSE, FORMAT JSON) SELECT * FROM ({query}\n) AS query".encode())
+    scans = foreign_scans(asked)
+    if not scans:
+        return [], True
+    named = [(node["Schema"], node["Relation Name"]) for node in scans if "Relation Name" in node]
+    joined = [str(node.get("Relations", "a join on another server")) for node in scans if "Relation Name" not in node]
+    schemas, names = [schema for schema, _ in named], [name for _, name in named]
+    row = connection.execute(_REPEATABLE, [bool(joined), schemas, names]).fetchone()
+    return [*(f"{schema}.{name}" for schema, name in named), *joined], bool(row and row[0])
 
 
 def system_identity(connection: psycopg.Connection[Any]) -> str:
@@ -92,12 +123,20 @@ def _like(glob: str) -> str:
     return escaped.replace("*", "%").replace("?", "_")
 
 
-def _table_info(object: ObjectName, system: str, rows: list[tuple[Any, ...]]) -> TableInfo:
+def _table_info(
+    object: ObjectName,
+    system: str,
+    rows: list[tuple[Any, ...]],
+    foreign: Mapping[int, tuple[list[str], bool]],
+) -> TableInfo:
     """``rows`` is one row per column, the table's own facts repeated in each; a table may have no columns. ``heap`` is
     the size in bytes without what lies outside of the rows' pages, such as long texts; ``changes`` counts the rows that
-    statistics do not know of."""
-    _, oid, kind, key, estimate, size, heap, changes, clock, *_ = rows[0]
-    of_columns = [row[9:] for row in rows if row[9] is not None]
+    statistics do not know of; ``whole`` whether all columns may be read, which system columns need."""
+    _, oid, kind, key, estimate, size, heap, changes, clock, _, whole, *_ = rows[0]
+    of_columns = [row[11:] for row in rows if row[11] is not None]
+    extra = {"kind": kind, "heap": heap, "changes": changes, "whole": whole}
+    if int(oid) in foreign:
+        extra["foreign"], extra["repeatable"] = foreign[int(oid)]
     return TableInfo(
         object=object,
         columns=tuple(_column(name, not_null, facts) for name, not_null, *facts in of_columns),
@@ -106,7 +145,7 @@ def _table_info(object: ObjectName, system: str, rows: list[tuple[Any, ...]]) ->
         primary_key=tuple(key or ()),
         rows=RowEstimate(estimate, "stats" if estimate is not None else "unknown", size),
         clock=clock,
-        extra={"kind": kind, "heap": heap, "changes": changes},
+        extra=extra,
     )
 
 
@@ -172,7 +211,8 @@ _DESCRIBE = f"""
         ) stored(tuples, size, heap, changes) ON true
         WHERE CASE WHEN w.schema IS NULL THEN pg_table_is_visible(c.oid) ELSE s.nspname = w.schema END
     )
-    SELECT o.at, o.oid::text, o.relkind::text, o.key, o.tuples, o.size, o.heap, o.changes, now(), t.name, t.not_null,
+    SELECT o.at, o.oid::text, o.relkind::text, o.key, o.tuples, o.size, o.heap, o.changes, now(),
+        EXISTS (SELECT FROM pg_foreign_table), has_table_privilege(o.oid, 'SELECT'), t.name, t.not_null,
         {_FACTS}
     FROM tables o
     LEFT JOIN LATERAL (
@@ -181,6 +221,37 @@ _DESCRIBE = f"""
     ) t(name, not_null, type, typmod, dimensions, number) ON true
     {_FACTS_FROM}
     ORDER BY o.at, t.number
+"""
+_FOREIGN_BELOW = """
+    WITH RECURSIVE below(root, oid) AS (
+        SELECT o, o FROM unnest(%s::oid[]) AS o
+        UNION
+        SELECT b.root, next.oid FROM below b CROSS JOIN LATERAL (
+            SELECT inhrelid FROM pg_inherits WHERE inhparent = b.oid
+            UNION ALL
+            SELECT d.refobjid
+            FROM pg_class c JOIN pg_rewrite r ON r.ev_class = c.oid
+            JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+                AND d.refclassid = 'pg_class'::regclass
+            WHERE c.oid = b.oid AND c.relkind = 'v'
+        ) AS next(oid)
+    )
+    SELECT b.root::bigint, array_agg(n.nspname || '.' || c.relname ORDER BY n.nspname, c.relname),
+        coalesce(bool_and(p.probin LIKE '%%postgres_fdw'), false)
+    FROM below b
+    JOIN pg_foreign_table f ON f.ftrelid = b.oid
+    JOIN pg_class c ON c.oid = f.ftrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_foreign_server s ON s.oid = f.ftserver JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
+    LEFT JOIN pg_proc p ON p.oid = w.fdwhandler
+    GROUP BY b.root
+"""
+_REPEATABLE = """
+    SELECT bool_and(p.probin LIKE '%%postgres_fdw')
+    FROM pg_foreign_table f
+    JOIN pg_class c ON c.oid = f.ftrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_foreign_server s ON s.oid = f.ftserver JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
+    LEFT JOIN pg_proc p ON p.oid = w.fdwhandler
+    WHERE %s OR (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
 """
 _TYPES_OF_QUERY = f"""
     WITH RECURSIVE {_DOMAINS}

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
+from flowctl.connectors import bounds, waiting
+from flowctl.connectors.postgres.watch import watched
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 
 if TYPE_CHECKING:
@@ -25,12 +27,19 @@ SESSION_SETTINGS: Mapping[str, str] = {
     "extra_float_digits": "3",  # all digits; from PostgreSQL 12 on any number above 0 does
     "standard_conforming_strings": "on",
     "bytea_output": "hex",
-    "statement_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
+    "statement_timeout": bounds.milliseconds(bounds.STATEMENT),
+    "lock_timeout": bounds.milliseconds(bounds.LOCK),
+    "idle_in_transaction_session_timeout": "0",  # a snapshot's holder and its readers idle; a commit does not
 }
 #: What PostgreSQL calls a snapshot whose transaction has ended.
 NO_SUCH_SNAPSHOT = "invalid snapshot identifier"
-_CONNECT_SECONDS = "15"
+#: Of libpq, for what the network may do to a connection.
+_NETWORK = {
+    "keepalives_idle": bounds.KEEPALIVE_IDLE,
+    "keepalives_interval": bounds.KEEPALIVE_INTERVAL,
+    "keepalives_count": bounds.KEEPALIVE_COUNT,
+    "tcp_user_timeout": bounds.TCP_UNACKNOWLEDGED * 1000,
+}
 _OWN_OPTIONS = ("host", "port", "database", "user", "password", "sslmode")
 
 
@@ -52,8 +61,24 @@ class Client:
         block comes out as flowctl's."""
         import psycopg
 
-        with translated(self), psycopg.connect(self.conninfo(), autocommit=True) as connection:
-            yield connection
+        conninfo = self.conninfo()
+        with (
+            translated(self),
+            psycopg.connect(conninfo, autocommit=True) as connection,
+            watched(connection, conninfo) as watch,
+        ):
+            try:
+                yield connection
+            except Exception as error:
+                if not watch.given_up:
+                    raise
+                raise self._given_up(watch.given_up) from error
+
+    def _given_up(self, why: str) -> FlowctlError:
+        place = f"PostgreSQL {self.host}:{self.port}/{self.database}"
+        if waiting.is_interrupted():
+            return TableError(f"{place}: {why}", hint="Run again to finish it")
+        return TransientError(f"{place}: {why}", hint="Check that the server is up and can be reached")
 
     def own_time_zone(self) -> str:
         """What sessions get that set none, by the server's, the database's and the user's settings."""
@@ -66,17 +91,23 @@ class Client:
         return str(row[0])
 
     def jdbc_url(self) -> str:
+        """With what the driver knows by names that are not all lower case: Spark lowers those of its properties, and
+        the driver does without what it does not know."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"jdbc:postgresql://{host}:{self.port}/{quote(self.database, safe='')}"
+        settings = {
+            "ApplicationName": "flowctl",
+            "connectTimeout": round(bounds.CONNECT),
+            "loginTimeout": round(bounds.CONNECT),
+            "socketTimeout": round(bounds.EXECUTOR_SILENCE),
+            "tcpKeepAlive": "true",
+        }
+        return f"jdbc:postgresql://{host}:{self.port}/{quote(self.database, safe='')}?{urlencode(settings)}"
 
     def jdbc_properties(self) -> dict[str, str]:
         """Connection properties of the JDBC driver, credentials among them."""
         given = {"user": self.user, "password": self.password}
         return {
             "driver": "org.postgresql.Driver",
-            "ApplicationName": "flowctl",
-            "connectTimeout": _CONNECT_SECONDS,
-            "tcpKeepAlive": "true",
             **{name: value for name, value in given.items() if value is not None},
             **{name: value for name, value in self.parameters.items() if name.startswith("ssl")},
         }
@@ -84,8 +115,10 @@ class Client:
     def conninfo(self, settings: Mapping[str, str] = SESSION_SETTINGS) -> str:
         from psycopg.conninfo import make_conninfo
 
+        connect = bounds.CONNECT_INTERRUPTED if waiting.is_interrupted() else bounds.CONNECT
         given = {
-            "connect_timeout": _CONNECT_SECONDS,
+            "connect_timeout": str(round(connect)),
+            **{name: str(round(value)) for name, value in _NETWORK.items()},
             "application_name": "flowctl",
             **self.parameters,
             "host": self.host,

@@ -11,7 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from flowctl.connectors import bounds
+from flowctl.connectors.postgres.silence import guard_of, unguarded
+
 if TYPE_CHECKING:
+    import psycopg
     import pyarrow as pa
 
 #: In which text a column travels: the type's own, hexadecimal digits, or a JSON array of texts.
@@ -31,16 +35,23 @@ class Field:
 
 
 def part_reader(
-    conninfo: str, init_statement: str, queries: Sequence[str], fields: Sequence[Field], own_texts: Sequence[str]
+    conninfo: str,
+    init_statement: str,
+    queries: Sequence[str],
+    fields: Sequence[Field],
+    own_texts: Sequence[str],
+    opened: psycopg.Connection[Any] | None = None,
 ) -> PartReader:
     """The function for `mapInArrow` over the numbers of the ``queries``. Errors are ``RuntimeError`` with a SQLSTATE or
     a refusal, without values; one that holds any of ``own_texts`` says so in full.
 
     Executors have pyspark, psycopg and pyarrow but perhaps no flowctl: it is pickled by value because it is made here,
     and so must use nothing of this module. The credentials in ``conninfo`` travel inside it; no plan and no option
-    shows them."""
+    shows them. ``opened`` is for this process, which has connected and joined the snapshot by itself."""
     columns = [(field.name, field.type, field.form, field.refusal) for field in fields]
     own, block_bytes, wait_milliseconds = tuple(own_texts), 1 << 20, 1000
+    silent = f"SQLSTATE 08006: PostgreSQL has sent nothing for {bounds.EXECUTOR_SILENCE:.0f} seconds"
+    guard = guard_of(bounds.EXECUTOR_SILENCE) if opened is None else unguarded()
 
     def read(numbers: Iterator[Any]) -> Iterator[Any]:
         for batch in numbers:
@@ -48,21 +59,33 @@ def part_reader(
                 yield from rows(queries[number])
 
     def rows(query: str) -> Iterator[Any]:
-        from contextlib import closing
+        from contextlib import closing, nullcontext
 
         import psycopg
 
         statement = f"COPY ({query}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')"
+        was_cut = never
         try:
-            with closing(psycopg.connect(conninfo)) as connection:  # nothing to commit or roll back
-                connection.execute(init_statement)
+            # Nothing to commit or roll back.
+            with nullcontext(opened) if opened is not None else closing(psycopg.connect(conninfo)) as connection:
+                hear, was_cut = guard(connection)
+                if init_statement:
+                    connection.execute(init_statement)
                 with connection.cursor().copy(statement.encode(connection.info.encoding)):
-                    for block in blocks(connection.pgconn, connection.info.encoding):
+                    for block in blocks(connection.pgconn, connection.info.encoding, hear):
+                        hear(False)
                         yield from parsed(block)
+                        hear(True)
         except psycopg.Error as error:
-            raise RuntimeError(told(error)) from None  # the driver's own text may hold values
+            # The driver's own text may hold values.
+            raise RuntimeError(silent if was_cut() else told(error)) from None
+        finally:
+            was_cut()
 
-    def blocks(pgconn: Any, encoding: str) -> Iterator[bytearray]:
+    def never() -> bool:
+        return False
+
+    def blocks(pgconn: Any, encoding: str, hear: Any) -> Iterator[bytearray]:
         """Whole rows, about a MiB at a time. PostgreSQL sends a message a row; psycopg's own loop around each of them
         costs more than parsing it. While nothing is there, other threads of this process may run."""
         import select
@@ -81,7 +104,8 @@ def part_reader(
                 if len(block) >= block_bytes:
                     yield block
                     block = bytearray()
-                readable.poll(wait_milliseconds)
+                if readable.poll(wait_milliseconds):
+                    hear(True)
                 pgconn.consume_input()
             else:
                 break

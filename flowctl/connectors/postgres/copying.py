@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors import bounds
+from flowctl.connectors.postgres.silence import guard_of, unguarded
 from flowctl.connectors.refusal import PREFIX
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Struct
 
 if TYPE_CHECKING:
+    import psycopg
     import pyarrow as pa
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
@@ -36,14 +39,19 @@ class Accepted:
 
 
 def copy_frame(
-    frame: DataFrame, columns: Sequence[Column], conninfo: str, stage: str, *, few: bool = False
+    frame: DataFrame,
+    columns: Sequence[Column],
+    conninfo: str,
+    stage: str,
+    *,
+    opened: psycopg.Connection[Any] | None = None,
 ) -> list[Accepted]:
     """Copies ``frame`` into the table ``stage`` (SQL name); ``conninfo`` travels inside the function, so that no plan
-    and no log shows the credentials in it. ``few`` rows are copied by this process: executors would first start
-    Python."""
-    copy = _copier(conninfo, stage, [column.name for column in columns], PREFIX)
+    and no log shows the credentials in it. With ``opened`` (in autocommit mode) this process copies them over that
+    connection: executors would first start Python."""
+    copy = _copier(conninfo, stage, [column.name for column in columns], PREFIX, bounds.EXECUTOR_SILENCE, opened)
     text = _copyable(frame, columns)
-    if few:
+    if opened is not None:
         reports = [report for batch in copy(iter(text.toArrow().to_batches())) for report in batch.to_pylist()]
     else:
         reports = [report.asDict() for report in text.mapInArrow(copy, _REPORT).collect()]
@@ -88,10 +96,17 @@ def _element(value: SparkColumn, kind: DataType) -> SparkColumn:
 
 
 def _copier(
-    conninfo: str, stage: str, names: Sequence[str], prefix: str
+    conninfo: str,
+    stage: str,
+    names: Sequence[str],
+    prefix: str,
+    most_silent: float = bounds.EXECUTOR_SILENCE,
+    opened: psycopg.Connection[Any] | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that runs on executors, where there is psycopg and pyarrow but perhaps no flowctl: it is pickled
     by value because it is made here, and so must use nothing of this module."""
+    guard = guard_of(most_silent) if opened is None else unguarded()
+    silent = f"SQLSTATE 08006: PostgreSQL has taken nothing for {most_silent:.0f} seconds"
 
     def copy(batches: Iterator[Any]) -> Iterator[Any]:
         import psycopg
@@ -104,21 +119,33 @@ def _copier(
         first = next(filled, None)
         transaction = rows = 0
         if first is not None:
+            was_cut = never
             try:
-                with psycopg.connect(conninfo) as connection:
+                with opened.transaction() if opened is not None else psycopg.connect(conninfo) as scope:
+                    connection: Any = opened if opened is not None else scope
+                    hear, was_cut = guard(connection)
                     asked = connection.execute("SELECT txid_current() & 4294967295").fetchone()
                     transaction = asked[0] if asked else 0
                     with connection.cursor().copy(statement) as stream:
                         stream.write(as_csv(first))
                         rows += first.num_rows
+                        hear(False)
                         for batch in filled:
+                            hear(True)
                             stream.write(as_csv(batch))
                             rows += batch.num_rows
+                            hear(False)
+                        hear(True)
             except psycopg.Error as error:
-                raise RuntimeError(told(error)) from None  # the driver's own text holds the value
+                raise RuntimeError(silent if was_cut() else told(error)) from None  # its own text holds the value
+            finally:
+                was_cut()
         yield pa.RecordBatch.from_pydict(
             {"transaction": pa.array([transaction], pa.int64()), "rows": pa.array([rows], pa.int64())}
         )
+
+    def never() -> bool:
+        return False
 
     def as_csv(batch: Any) -> bytes:
         import pyarrow as pa

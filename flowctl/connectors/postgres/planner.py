@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,22 +21,33 @@ class Planned:
 
 
 def planned(connection: psycopg.Connection[Any], queries: Mapping[str, str]) -> dict[str, Planned]:
-    """All asked in one round trip. Empty when one of them fails: what it costs is not worth a run."""
+    """All asked in one round trip; raises psycopg's errors."""
     import psycopg
 
     together = connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
-    try:
-        with together:
-            asked = {
-                name: connection.execute(f"EXPLAIN (FORMAT JSON) {query}".encode()) for name, query in queries.items()
-            }
-            return {name: _read(cursor) for name, cursor in asked.items()}
-    except psycopg.Error:
-        return {}
+    with together:
+        asked = {name: connection.execute(f"EXPLAIN (FORMAT JSON) {query}".encode()) for name, query in queries.items()}
+        return {name: _read(cursor) for name, cursor in asked.items()}
+
+
+def foreign_scans(explained: psycopg.Cursor[Any]) -> list[Mapping[str, Any]]:
+    """The scans of other servers' tables in an ``EXPLAIN (FORMAT JSON)``."""
+    return [node for node in _nodes(_top(explained)) if node["Node Type"] == "Foreign Scan"]
+
+
+def _nodes(top: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield top
+    for below in top.get("Plans", ()):
+        yield from _nodes(below)
+
+
+def _top(cursor: psycopg.Cursor[Any]) -> Mapping[str, Any]:
+    row = cursor.fetchone()
+    assert row is not None
+    top: Mapping[str, Any] = row[0][0]["Plan"]
+    return top
 
 
 def _read(cursor: psycopg.Cursor[Any]) -> Planned:
-    row = cursor.fetchone()
-    assert row is not None
-    top = row[0][0]["Plan"]
+    top = _top(cursor)
     return Planned(float(top["Total Cost"]), int(top["Plan Rows"]), int(top["Plan Rows"]) * int(top["Plan Width"]))

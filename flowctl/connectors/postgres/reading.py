@@ -11,12 +11,13 @@ from flowctl.connectors.postgres.arrow_reading import arrow_frame, few_rows
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.columns import quoted, transfer
 from flowctl.connectors.postgres.conditions import between, from_clause
+from flowctl.connectors.postgres.foreign import ForeignReader
 from flowctl.connectors.postgres.jdbc_reading import jdbc_frame
 from flowctl.connectors.postgres.parts import Cut, Parts
 from flowctl.connectors.postgres.planner import Planned, planned
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
 from flowctl.connectors.postgres.splits import INTEGERS, LARGE_BYTES, SMALL_BYTES, number_ranges, page_ranges, splitting
-from flowctl.errors import TableError
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import ReadHints
 
@@ -29,7 +30,8 @@ Reader = Literal["jdbc", "arrow"]
 
 @dataclass(frozen=True)
 class PostgresSnapshot:
-    """A :class:`flowctl.connectors.base.Snapshot` while ``held`` lives."""
+    """A :class:`flowctl.connectors.base.Snapshot` while ``held`` lives. ``info`` is what was described for the plan,
+    ``native`` the types that the columns have in this moment."""
 
     spark: SparkSession
     client: Client
@@ -38,11 +40,15 @@ class PostgresSnapshot:
     info: TableInfo
     hints: ReadHints
     reader: Reader
+    native: Mapping[str, str]
+    foreign: ForeignReader | None = None
     _plans: dict[str, Mapping[str, Planned]] = field(default_factory=dict, repr=False, compare=False)
 
     def frame(self, request: ReadRequest) -> DataFrame:
         condition = between(request, self.info)
-        parts = self._parts(request, condition, self._cut(condition))
+        if self.foreign is not None:
+            return self.foreign.frame(self.spark, self.held, self._parts(request, condition, Cut(["true"])))
+        parts = self._parts(request, condition, self._cut(request, condition))
         match self.reader:
             case "jdbc":
                 return jdbc_frame(self.spark, self.client, self.held, parts, self.hints, self.info.rows)
@@ -54,9 +60,13 @@ class PostgresSnapshot:
     def few(self, request: ReadRequest) -> pa.Table | None:
         """Read in one part, as far as the statistics are right."""
         condition = between(request, self.info)
-        if not request.columns or self.hints != ReadHints() or not self._is_small(condition):
+        if self.foreign is not None or not request.columns or self.hints != ReadHints():
             return None
-        return few_rows(self.client, self.held, self._parts(request, condition, Cut(["true"])), FEW_BYTES)
+        if not self._is_small(request, condition):
+            return None
+        with self.client.connect() as connection:
+            self.held.join(connection)
+            return few_rows(connection, self._parts(request, condition, Cut(["true"])), FEW_BYTES)
 
     def _parts(self, request: ReadRequest, condition: str, cut: Cut) -> Parts:
         return Parts(
@@ -67,23 +77,33 @@ class PostgresSnapshot:
         )
 
     def is_empty(self, request: ReadRequest) -> bool:
-        rows = from_clause(self.relation, between(request, self.info))
+        query = f"SELECT FROM {from_clause(self.relation, between(request, self.info))} LIMIT 1"
+        if self.foreign is not None:
+            return self.foreign.connection.execute(query.encode()).fetchone() is None
         with self.client.connect() as connection:
             self.held.join(connection)
-            return connection.execute(f"SELECT FROM {rows} LIMIT 1").fetchone() is None
+            return connection.execute(query.encode()).fetchone() is None
 
     def _found(self, name: str) -> Column:
+        """As it was described. A column altered since would be read with the type that it had, and JDBC rounds what
+        does not fit that."""
         found = self.info.column(name)
-        if found is None:
-            raise TableError(f"{self.info.object} has no column {name} any more", hint="Plan again")
+        if found is None or name not in self.native:
+            raise StoppedByPolicy(f"{self.info.object} has no column {name} any more", hint="Plan again")
+        if self.native[name] != found.native:
+            raise StoppedByPolicy(
+                f"column {name} of {self.info.object} was altered since the plan was made: "
+                f"it is {self.native[name]}, it was {found.native}",
+                hint="Plan again",
+            )
         return found
 
-    def _is_small(self, condition: str) -> bool:
+    def _is_small(self, request: ReadRequest, condition: str) -> bool:
         """By the pages of this moment; part of a larger table only where an index finds it."""
         pages, is_all = self._pages()
         if is_all and sum(pages) * self.held.block_size <= SMALL_BYTES:
             return True
-        return bool(condition) and self._is_found_by_index(condition, SMALL_BYTES)
+        return bool(condition) and self._is_found_by_index(request, condition, SMALL_BYTES)
 
     def _pages(self) -> tuple[list[int], bool]:
         """Of each leaf that has some, and whether that is all of the relation."""
@@ -91,7 +111,7 @@ class PostgresSnapshot:
         pages = [leaf.pages for leaf in leaves if leaf.pages is not None]
         return pages, bool(leaves) and len(pages) == len(leaves)
 
-    def _cut(self, condition: str) -> Cut:
+    def _cut(self, request: ReadRequest, condition: str) -> Cut:
         leaves = self.held.leaves
         pages, has_pages = self._pages()
         size = sum(pages) * self.held.block_size or self.info.rows.bytes or 0
@@ -99,7 +119,7 @@ class PostgresSnapshot:
         match chosen.by:
             case "pages":
                 has_choice = condition and chosen.count > 1 and not self.hints.splits
-                if has_choice and self._is_found_by_index(condition, LARGE_BYTES):
+                if has_choice and self._is_found_by_index(request, condition, LARGE_BYTES):
                     return Cut(["true"])
                 oids = ",".join(str(leaf.oid) for leaf in leaves)
                 now = f"tableoid = ANY ('{{{oids}}}'::oid[])" if len(leaves) > 1 else ""
@@ -111,17 +131,23 @@ class PostgresSnapshot:
             case _:
                 assert_never(chosen.by)
 
-    def _is_found_by_index(self, condition: str, most_bytes: int) -> bool:
+    def _is_found_by_index(self, request: ReadRequest, condition: str, most_bytes: int) -> bool:
         """Whether PostgreSQL would not read all pages for these rows, and they are no more as far as it knows. Cut by
         pages, each part would read its own pages all the same, or go through the index once more."""
+        import psycopg
+
+        columns = ", ".join(quoted(column.name) for column in request.columns)
         queries = {
-            "all": f"SELECT * FROM {from_clause(self.relation)}",
-            "wanted": f"SELECT * FROM {from_clause(self.relation, condition)}",
+            "all": f"SELECT {columns} FROM {from_clause(self.relation)}",
+            "wanted": f"SELECT {columns} FROM {from_clause(self.relation, condition)}",
         }
-        if condition not in self._plans:
-            with self.client.connect() as connection:
-                self._plans[condition] = planned(connection, queries)
-        found = self._plans[condition]
+        if queries["wanted"] not in self._plans:
+            try:
+                with self.held.asking() as connection:
+                    self._plans[queries["wanted"]] = planned(connection, queries)
+            except psycopg.Error:  # what it costs is not worth a run
+                self._plans[queries["wanted"]] = {}
+        found = self._plans[queries["wanted"]]
         return bool(found) and found["wanted"].cost < found["all"].cost and found["wanted"].bytes <= most_bytes
 
     def _cut_by(self, column: Column, splits: int) -> Cut:
@@ -132,8 +158,9 @@ class PostgresSnapshot:
                 hint="Name an integer column, or remove read.split_by",
             )
         name = quoted(column.name)
-        with self.client.connect() as connection:
-            row = connection.execute(f"SELECT min({name}), max({name}) FROM {from_clause(self.relation)}").fetchone()
+        with self.held.asking() as connection:
+            asked = connection.execute(f"SELECT min({name}), max({name}) FROM {from_clause(self.relation)}".encode())
+            row = asked.fetchone()
         if row is None or row[0] is None:
             return Cut(["true"])
         return Cut(number_ranges("_flowctl_split", row[0], row[1], splits), (f"{name} AS _flowctl_split",))

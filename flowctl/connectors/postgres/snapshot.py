@@ -10,6 +10,10 @@ imports that snapshot before its first statement. The traps, each with a test:
   up after ``lock_timeout``, the whole read fails as transient and starts again (as in `pg_dump -j`).
 - Fetch size 0 would make the driver commit at once, without the snapshot and without an error. It is refused, and each
   part asserts inside its query that it sees this very snapshot.
+- What the driver asks meanwhile, it asks on the holder's own connection, which has the locks that it needs already. On
+  another one it would wait behind whoever waits for ours: for ever, and everybody else behind it.
+- An exported snapshot is one of this server alone: each query of a foreign table is of the other server's own moment.
+  What has one in it, also below a view or as a partition, is read over one connection, by :mod:`.foreign`.
 - Readers idle in their transaction while Spark writes, and so does the holder: no time-out may end them.
 - A partition attached meanwhile would be seen by some parts only: the leaves are those of the snapshot's moment.
 """
@@ -19,22 +23,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors import bounds
 from flowctl.connectors.base import Relation
 from flowctl.connectors.postgres.client import SESSION_SETTINGS, Client
 from flowctl.connectors.postgres.columns import quoted, text_literal
 from flowctl.connectors.postgres.conditions import from_clause
+from flowctl.connectors.postgres.planner import foreign_scans
 from flowctl.connectors.postgres.splits import PAGED_KINDS
 
 if TYPE_CHECKING:
     import psycopg
 
-_PING_SECONDS = 30.0
-#: The holder waits so long for DDL in progress; readers so long behind somebody who waits for the holder.
-_HOLDER_LOCK_TIMEOUT = "300s"
-READER_SETTINGS = {**SESSION_SETTINGS, "lock_timeout": "10s"}
+READER_SETTINGS = {**SESSION_SETTINGS, "lock_timeout": bounds.milliseconds(bounds.READER_LOCK)}
 #: TID range scans. Before it a condition on ctid reads the whole table each time.
 _TID_RANGES_SINCE = 140000
 _TRANSACTION_TIMEOUT_SINCE = 170000
@@ -52,13 +55,27 @@ class Leaf:
 @dataclass(frozen=True)
 class HeldSnapshot:
     """``id`` is for SET TRANSACTION SNAPSHOT, ``contents`` what `txid_current_snapshot()` answers inside it.
-    ``leaves`` is empty for views and queries, and where ctid ranges do not help."""
+    ``leaves`` is empty for views and queries, and where ctid ranges do not help. ``oid`` and ``columns`` (each with its
+    type as text) are those of the object at this moment. ``is_foreign``: other servers have rows of it."""
 
     id: str
     contents: str
     server_version: int
     leaves: tuple[Leaf, ...]
     block_size: int
+    oid: int | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    is_foreign: bool = False
+    _connection: psycopg.Connection[Any] | None = field(default=None, repr=False, compare=False)
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @contextmanager
+    def asking(self) -> Iterator[psycopg.Connection[Any]]:
+        """The holder's own connection, for a short query that need not be of the snapshot but must not wait for
+        anybody's lock. Its failure costs neither locks nor snapshot."""
+        assert self._connection is not None
+        with self._one_at_a_time, self._connection.transaction():
+            yield self._connection
 
     def join_statement(self) -> str:
         """What every reading connection runs first in its transaction. The JDBC driver has begun one by itself,
@@ -92,40 +109,70 @@ SNAPSHOT_LOST = "flowctl: not in the exported snapshot:"
 def hold_snapshot(client: Client, relation: Relation, kind: str | None) -> Iterator[HeldSnapshot]:
     """``kind`` is `pg_class.relkind`, None for a query. The snapshot lives until the block ends or the connection
     is lost; readers then fail, and the read starts again."""
+    import psycopg
+
     with client.connect() as connection:
-        version = connection.info.server_version
-        connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
-        connection.execute(f"SET LOCAL lock_timeout = '{_HOLDER_LOCK_TIMEOUT}'")
-        if version >= _TRANSACTION_TIMEOUT_SINCE:
-            connection.execute("SET LOCAL transaction_timeout = 0")
-        _lock(connection, relation, kind)
-        held = _export(connection, relation, kind)
-        with _kept_alive(connection):
+        try:
+            is_foreign = _lock(connection, relation, kind, whole=True)
+        except psycopg.errors.InsufficientPrivilege:  # maybe some columns only
+            connection.execute("ROLLBACK")
+            is_foreign = _lock(connection, relation, kind, whole=False)
+        held = _export(connection, relation, kind, is_foreign)
+        connection.execute(f"SET LOCAL lock_timeout = '{bounds.milliseconds(bounds.READER_LOCK)}'")
+        with _kept_alive(held):
             yield held
 
 
-def _lock(connection: psycopg.Connection[Any], relation: Relation, kind: str | None) -> None:
-    """ACCESS SHARE on everything that will be read, before any snapshot. Only tables and views take LOCK TABLE."""
-    if kind in ("r", "p", "v") and relation.object is not None:
+def _lock(connection: psycopg.Connection[Any], relation: Relation, kind: str | None, *, whole: bool) -> bool:
+    """Begins the transaction: ACCESS SHARE on everything that will be read, before any snapshot. Returns whether some
+    of it lies on other servers. Only tables and views take LOCK TABLE, and that, like ``*``, only from who may read the
+    ``whole``: with some columns granted, what the query itself locks must do."""
+    begin = [
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY",
+        f"SET LOCAL lock_timeout = '{bounds.milliseconds(bounds.SNAPSHOT_LOCK)}'",
+    ]
+    if connection.info.server_version >= _TRANSACTION_TIMEOUT_SINCE:
+        begin.append("SET LOCAL transaction_timeout = 0")
+    if whole and kind in ("r", "p", "v") and relation.object is not None:
         name = ".".join(quoted(part) for part in relation.object.parts)
-        connection.execute(f"LOCK TABLE {name} IN ACCESS SHARE MODE")
-    connection.execute(f"EXPLAIN SELECT * FROM {from_clause(relation)}")
+        begin.append(f"LOCK TABLE {name} IN ACCESS SHARE MODE")
+    connection.execute("; ".join(begin).encode())
+    everything = "*" if whole else ""
+    explained = connection.execute(f"EXPLAIN (FORMAT JSON) SELECT {everything} FROM {from_clause(relation)}".encode())
+    return bool(foreign_scans(explained))
 
 
-def _export(connection: psycopg.Connection[Any], relation: Relation, kind: str | None) -> HeldSnapshot:
-    """Snapshot and leaves in one statement: they are of one moment."""
+def _export(
+    connection: psycopg.Connection[Any], relation: Relation, kind: str | None, is_foreign: bool
+) -> HeldSnapshot:
+    """Snapshot, leaves and columns in one statement: they are of one moment."""
     version = connection.info.server_version
     ranged = relation.object is not None and kind in PAGED_KINDS and version >= _TID_RANGES_SINCE
-    name = ".".join(quoted(part) for part in relation.object.parts) if relation.object and ranged else ""
-    row = connection.execute(_EXPORT, {"name": name}).fetchone()
+    name = ".".join(quoted(part) for part in relation.object.parts) if relation.object else ""
+    row = connection.execute(_EXPORT, {"name": name, "ranged": ranged}).fetchone()
     assert row is not None
-    snapshot, contents, block_size, leaves = row
-    return HeldSnapshot(snapshot, contents, version, tuple(Leaf(*leaf) for leaf in leaves), block_size)
+    snapshot, contents, block_size, oid, columns, leaves = row
+    held = tuple(Leaf(*leaf) for leaf in leaves)
+    return HeldSnapshot(
+        snapshot,
+        contents,
+        version,
+        held,
+        block_size,
+        oid,
+        tuple((column, native) for column, native in columns),
+        is_foreign or any(leaf.pages is None for leaf in held),
+        connection,
+    )
 
 
+#: System columns (``ctid``, ``tableoid``) are for who may read the whole table: without that it has no leaves to cut.
 _EXPORT = """
-    WITH RECURSIVE tree(oid) AS (
-        SELECT nullif(%(name)s, '')::regclass::oid WHERE %(name)s <> ''
+    WITH RECURSIVE named(oid) AS (
+        SELECT nullif(%(name)s, '')::regclass::oid
+    ),
+    tree(oid) AS (
+        SELECT oid FROM named WHERE %(ranged)s AND has_table_privilege(oid, 'SELECT')
         UNION ALL
         SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid
     ),
@@ -134,25 +181,30 @@ _EXPORT = """
             CASE WHEN c.relkind <> 'f'
                  THEN pg_relation_size(c.oid) / current_setting('block_size')::bigint END AS pages
         FROM tree JOIN pg_class c ON c.oid = tree.oid WHERE c.relkind IN ('r', 'm', 'f')
+    ),
+    columns AS (
+        SELECT attname, format_type(atttypid, atttypmod) AS native, attnum
+        FROM named JOIN pg_attribute ON attrelid = named.oid WHERE attnum > 0 AND NOT attisdropped
     )
     SELECT pg_export_snapshot(), txid_current_snapshot()::text, current_setting('block_size')::int,
+        (SELECT oid::bigint FROM named),
+        coalesce((SELECT jsonb_agg(jsonb_build_array(attname, native) ORDER BY attnum) FROM columns), '[]'),
         coalesce((SELECT jsonb_agg(jsonb_build_array(oid, pages) ORDER BY oid) FROM leaves), '[]')
 """
 
 
 @contextmanager
-def _kept_alive(connection: psycopg.Connection[Any]) -> Iterator[None]:
+def _kept_alive(held: HeldSnapshot) -> Iterator[None]:
     """Asks the server something now and then, so that nothing between us takes the connection for dead."""
-    import psycopg
-
     done = threading.Event()
 
     def ping() -> None:
-        while not done.wait(_PING_SECONDS):
+        while not done.wait(bounds.PING):
             try:
-                connection.execute("SELECT 1")
-            except psycopg.Error:
-                return  # the readers find out by themselves: their snapshot is gone
+                with held.asking() as connection:
+                    connection.execute("SELECT 1")
+            except Exception:  # noqa: BLE001 - the readers find out by themselves: their snapshot is gone
+                return
 
     thread = threading.Thread(target=ping, name="flowctl-snapshot", daemon=True)
     thread.start()

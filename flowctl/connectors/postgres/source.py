@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import Capabilities, Head, HeadRequest, Missing, Relation
+from flowctl.connectors.base import Capabilities, Head, HeadRequest, Missing, Relation, Scratch
 from flowctl.connectors.engine import has_jvm
-from flowctl.connectors.postgres import catalog
+from flowctl.connectors.postgres import catalog, foreign
 from flowctl.connectors.postgres.client import Client, from_driver
 from flowctl.connectors.postgres.conditions import (
     bare_query,
@@ -21,12 +21,13 @@ from flowctl.connectors.postgres.conditions import (
     with_part,
 )
 from flowctl.connectors.postgres.failures import named
+from flowctl.connectors.postgres.foreign import ForeignReader
 from flowctl.connectors.postgres.planner import planned
 from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader
-from flowctl.connectors.postgres.snapshot import hold_snapshot
+from flowctl.connectors.postgres.snapshot import HeldSnapshot, hold_snapshot
 from flowctl.connectors.postgres.splits import explained
 from flowctl.connectors.postgres.writing_transactions import writers
-from flowctl.errors import TableError
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
 from flowctl.spec.suggest import nearest
@@ -45,6 +46,7 @@ class PostgresSource:
 
     client: Client
     capabilities: Capabilities
+    scratch: Scratch | None = None
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """Tables, partitioned tables, materialized views and foreign tables; views only by their name."""
@@ -124,7 +126,12 @@ class PostgresSource:
         return head(request, row)
 
     def explain_read(self, request: HeadRequest, hints: ReadHints) -> str:
-        return explained(request.info, hints, is_increment=request.lower is not None)
+        told = foreign.explained(request.info)
+        return told or explained(request.info, hints, is_increment=request.lower is not None)
+
+    def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
+        """See :class:`flowctl.connectors.base.RestrictedSource`."""
+        return foreign.refused(info, hints, reads_twice=reads_twice)
 
     @contextmanager
     def snapshot(
@@ -134,14 +141,47 @@ class PostgresSource:
         with (
             hold_snapshot(self.client, relation, info.extra.get("kind")) as held,
             named(self.client, held, relation, info),
+            self._foreign_reader(held, info, hints) as foreign_reader,
         ):
-            yield PostgresSnapshot(spark, self.client, held, relation, info, hints, reader)
+            _refuse_another(held, info)
+            native = _native_types(held, relation)
+            yield PostgresSnapshot(spark, self.client, held, relation, info, hints, reader, native, foreign_reader)
+
+    @contextmanager
+    def _foreign_reader(self, held: HeldSnapshot, info: TableInfo, hints: ReadHints) -> Iterator[ForeignReader | None]:
+        if not held.is_foreign and not info.extra.get("foreign"):
+            yield None
+            return
+        if error := foreign.refused(info, hints, reads_twice=False):
+            raise error
+        with self.client.connect() as connection:
+            held.join(connection)
+            yield ForeignReader(connection, self.scratch)
+
+
+def _refuse_another(held: HeldSnapshot, info: TableInfo) -> None:
+    """What was described for the plan is what lies under the snapshot's lock."""
+    if held.oid is not None and str(held.oid) != info.identity.rpartition("/")[2]:
+        raise StoppedByPolicy(f"{info.object} was dropped and made anew since the plan was made", hint="Plan again")
+
+
+def _native_types(held: HeldSnapshot, relation: Relation) -> Mapping[str, str]:
+    """Each column's type under the lock, as text."""
+    if relation.object is not None:
+        return dict(held.columns)
+    with held.asking() as connection:
+        return {column.name: column.native for column in catalog.columns_of_query(connection, bare_query(relation))}
 
 
 def _estimated(
     connection: psycopg.Connection[Any], requests: Mapping[str, HeadRequest], heads: Mapping[str, Head]
 ) -> dict[str, Head]:
     """The heads of tables with something new, with about how many rows that is."""
+    import psycopg
+
     queries = {name: part_query(requests[name]) for name, head in heads.items() if has_part(requests[name], head)}
-    found = planned(connection, queries) if queries else {}
+    try:
+        found = planned(connection, queries) if queries else {}
+    except psycopg.Error:  # an estimate is not worth a plan
+        found = {}
     return {name: with_part(requests[name], heads[name], one.rows) for name, one in found.items()}

@@ -46,7 +46,8 @@ def splitting(info: TableInfo, hints: ReadHints, size: int, *, has_pages: bool) 
 def explained(info: TableInfo, hints: ReadHints, *, is_increment: bool) -> str:
     """:func:`splitting` for people, from the size that was described: the read asks for it anew, in its snapshot."""
     size = info.extra.get("heap") or info.rows.bytes or 0
-    chosen = splitting(info, hints, size, has_pages=info.extra.get("kind") in PAGED_KINDS)
+    has_pages = info.extra.get("kind") in PAGED_KINDS and info.extra.get("whole", True)
+    chosen = splitting(info, hints, size, has_pages=has_pages)
     if chosen.by == "nothing":
         return "read in one part (read.split_by and read.splits would cut it)"
     if chosen.count == 1:

@@ -8,6 +8,7 @@ it; until then the intent has none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,7 @@ class PostgresTarget:
         from flowctl.connectors.postgres.source import PostgresSource
 
         relation = Relation(object)
-        source = PostgresSource(self.client, self.capabilities)
+        source = PostgresSource(self.client, self.capabilities, self._scratch())
         info = source.describe([relation])[relation]
         if info is None:
             raise TableError(f"there is no table {object}", hint="Run the table that makes it first")
@@ -127,8 +128,9 @@ class PostgresTarget:
             future_table(self.client, schema, job) if becomes else stage_table(self.client, schema, job, columns, there)
         )
         with made as stage:
-            with sql_commit.named_refusals():
-                accepted = copy_frame(frame, columns, self.client.conninfo(), ddl.table(stage), few=job.few)
+            with sql_commit.named_refusals(), ExitStack() as stack:
+                opened = stack.enter_context(self.client.connect()) if job.few else None
+                accepted = copy_frame(frame, columns, self.client.conninfo(), ddl.table(stage), opened=opened)
             sql_commit.verify_total(job, sum(report.rows for report in accepted))
             names = tuple(column.name for column in columns)
             return self._committed_or_asked(job, _Copied(stage, names, tuple(accepted), becomes))

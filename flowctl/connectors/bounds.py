@@ -1,0 +1,58 @@
+"""How long anything may wait for a database, in seconds: all of it is here, and nothing waits without one of these.
+
+Three kinds of waiting need three kinds of bound. A lock is bounded by the server (``lock_timeout``). A statement is
+bounded by the server too (``statement_timeout``), loosely: how long a merge of a billion rows takes is the user's
+business. A server that has stopped answering keeps no promise about either, and its kernel goes on to acknowledge
+packets, so neither keepalives nor TCP's own time-outs see it: there this process (:mod:`.postgres.watch`) and the
+executors themselves give up.
+
+Retries come on top: :class:`flowctl.run.retry.RetryPolicy` bounds how often.
+"""
+
+from __future__ import annotations
+
+#: To connect, TLS and login included.
+CONNECT = 10.0
+#: The same once the run was interrupted: what is asked then is a courtesy (has it landed? is there something to drop?).
+CONNECT_INTERRUPTED = 2.0
+
+#: For any lock that no other line of these is about: of the plan's queries, of executors that write.
+LOCK = 60.0
+#: For DDL in progress on what is about to be read; nothing is held while we wait.
+SNAPSHOT_LOCK = 300.0
+#: Of an executor behind somebody who waits for the snapshot's own lock. More would be in vain: it waits for us.
+READER_LOCK = 10.0
+#: In the final transaction, for whoever else writes the target.
+COMMIT_LOCK = 60.0
+#: For copies that do not count but are still under way, before their sessions are ended.
+STALE_COPY_LOCK = 2.0
+#: To drop what a try before has left behind; the next one does it otherwise.
+DROP_LOCK = 2.0
+
+#: Any single statement.
+STATEMENT = 24 * 3600.0
+#: The final transaction may be idle so long: about a lease's TTL. Its holder was suspended then, and whoever recovers
+#: must not wait for it to wake up.
+COMMIT_IDLE = 60.0
+#: No row arrives or is taken, in an executor: a view may sort for a long time before its first row.
+EXECUTOR_SILENCE = 1800.0
+#: A call has not returned for so long: the server is asked, over another connection, whether it is still there.
+SILENCE = 60.0
+#: So many times in a row without an answer, and the call is given up.
+UNANSWERED = 2
+#: What was sent and is not acknowledged, and dead peers: for the network between us.
+TCP_UNACKNOWLEDGED = 60.0
+KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_COUNT = 30.0, 10.0, 3
+#: The connection that holds a snapshot says something at least so often.
+PING = 30.0
+
+#: For the request that ends a statement of ours; then its socket is closed.
+CANCEL = 2.0
+
+#: For another process's lock on an SQLite file; a statement that waits for it cannot be interrupted.
+SQLITE_BUSY = 10.0
+
+
+def milliseconds(seconds: float) -> str:
+    """As PostgreSQL's settings take it."""
+    return f"{round(seconds * 1000)}ms"

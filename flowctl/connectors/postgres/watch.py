@@ -1,0 +1,144 @@
+"""Looks after the connections of this process: a call that does not return because the server has stopped answering
+is given up, and so is one that is interrupted.
+
+A server that was suspended (SIGSTOP, a frozen machine whose kernel still acknowledges packets) cannot be told from one
+that works on a long statement by anything that comes over that connection. So when a call has lasted for a while, the
+server is asked over another one; any answer, a refusal included, shows that it lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors import bounds
+from flowctl.connectors.waiting import interruptible
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+@dataclass
+class Watched:
+    """``given_up`` says why the connection was closed under its owner, in the words of an error."""
+
+    connection: psycopg.Connection[Any]
+    conninfo: str
+    given_up: str = ""
+    busy_since: float | None = None
+    unanswered: int = 0
+    seen_busy: int = 0
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    def interrupt(self) -> None:
+        """Cancels the statement under way, and cuts the connection where that does not help. One that was only seen
+        once may be a short one: what is asked after an interruption."""
+        self.seen_busy = self.seen_busy + 1 if self._is_busy() else 0
+        if self.seen_busy < 2:
+            return
+        self.given_up = "the run was asked to stop while it waited for an answer"
+        with contextlib.suppress(Exception):  # the server may not answer this either
+            self.connection.cancel_safe(timeout=bounds.CANCEL)
+        if not self._ended.wait(bounds.CANCEL):
+            self.cut()
+
+    def cut(self) -> None:
+        """Ends the call under way as a lost connection does. The descriptor is libpq's own to close."""
+        with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(self.connection.fileno())) as other:
+            other.shutdown(socket.SHUT_RDWR)
+
+    def look(self, now: float) -> bool:
+        """Whether the server should be asked now if it lives."""
+        if not self._is_busy():
+            self.busy_since, self.unanswered = None, 0
+            return False
+        self.busy_since = now if self.busy_since is None else self.busy_since
+        return now - self.busy_since >= bounds.SILENCE * (1 + self.unanswered / 4)
+
+    def answered(self, is_alive: bool) -> None:
+        if is_alive:
+            self.busy_since, self.unanswered = time.monotonic(), 0
+            return
+        self.unanswered += 1
+        if self.unanswered >= bounds.UNANSWERED:
+            self.given_up = "the server does not answer any more"
+            self.cut()
+
+    def _is_busy(self) -> bool:
+        from psycopg.pq import TransactionStatus
+
+        return not self.connection.closed and self.connection.pgconn.transaction_status == TransactionStatus.ACTIVE
+
+
+@contextmanager
+def watched(connection: psycopg.Connection[Any], conninfo: str) -> Iterator[Watched]:
+    one = Watched(connection, conninfo)
+    _WATCH.add(one)
+    try:
+        with interruptible(one.interrupt):
+            yield one
+    finally:
+        one._ended.set()
+        _WATCH.remove(one)
+
+
+class _Watch:
+    """One thread for all connections, there while any is open."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._watched: list[Watched] = []
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, one: Watched) -> None:
+        with self._lock:
+            self._watched.append(one)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="flowctl-watch", daemon=True)
+                self._thread.start()
+
+    def remove(self, one: Watched) -> None:
+        with self._lock:
+            self._watched.remove(one)
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(min(1.0, bounds.SILENCE / 4))
+            with self._lock:
+                if not self._watched:
+                    self._thread = None
+                    return
+                open_now = list(self._watched)
+            now = time.monotonic()
+            doubtful: dict[str, list[Watched]] = {}
+            for one in open_now:
+                if one.look(now):
+                    doubtful.setdefault(one.conninfo, []).append(one)
+            for conninfo, waiting in doubtful.items():
+                is_alive = _answers(conninfo)
+                for one in waiting:
+                    one.answered(is_alive)
+
+
+_WATCH = _Watch()
+
+
+def _answers(conninfo: str) -> bool:
+    """Whether the server says anything: "too many clients" and "starting up" are answers."""
+    import psycopg
+
+    try:
+        psycopg.connect(conninfo).close()
+    except psycopg.errors.ConnectionTimeout:
+        return False
+    except psycopg.Error as error:
+        return "FATAL" in str(error)
+    return True
