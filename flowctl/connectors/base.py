@@ -237,6 +237,8 @@ class WriteJob:
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     compared: tuple[str, ...] = ()
+    new_columns: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
     statements: tuple[str, ...] = ()
     replace: bool = False
     soft_deletes: bool = False

@@ -18,6 +18,7 @@ from typing import Any, Protocol, assert_never
 from flowctl import delays
 from flowctl.connectors import refusal
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, WriteJob
+from flowctl.connectors.history import Tables, kept_columns, versioning
 from flowctl.errors import FlowctlError, StateConflict, TableError
 from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts, commit_from_record
@@ -25,7 +26,6 @@ from flowctl.model.table_info import Column, ObjectName
 from flowctl.sql import dialects, scd2
 from flowctl.sql.dialects import Dialect
 from flowctl.sql.difference import Upsert, apply_statements, difference
-from flowctl.sql.scd2 import Versioning
 
 COMMITS = "_flowctl_commits"
 #: Records kept for each table; older numbers are refused by the newest one alone.
@@ -159,9 +159,12 @@ def staged_columns(present: Collection[str], job: WriteJob) -> list[Column]:
     return [column for column in (*job.columns, *own) if column.name in present]
 
 
-def observed_columns(job: WriteJob) -> Sequence[Column]:
-    """Columns of the sidecar that a history needs beside it; none for other modes."""
-    return scd2.observed_columns(job.columns, job.key) if job.mode == "scd2" else ()
+def observed_columns(job: WriteJob, present: Collection[str]) -> Sequence[Column]:
+    """Columns of the sidecar that a history of a batch with the columns ``present`` needs; none for other modes. One
+    that an older version made has not all of them."""
+    if job.mode != "scd2":
+        return ()
+    return scd2.observed_columns(job.columns, job.key, kept_columns(job, present))
 
 
 def observed_name(object: ObjectName) -> ObjectName:
@@ -235,21 +238,11 @@ def _merge(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
 def _versions(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
     """Observations and versions in one transaction, so the sidecar never knows more than the table."""
     observed = observed_name(job.object).parts
-    names = ", ".join(dialects.quoted(column.name, tx.dialect) for column in observed_columns(job))
+    names = ", ".join(dialects.quoted(column.name, tx.dialect) for column in observed_columns(job, staged.columns))
     ((arrival,),) = tx.fetch(scd2.next_arrival(observed, tx.dialect))
-    change = Versioning(
-        target=job.object.parts,
-        batch=staged.table,
-        observed=observed,
-        columns=tuple(column.name for column in job.columns),
-        batch_columns=staged.columns,
-        key=job.key,
-        arrival=arrival,
-        operation=OP_COLUMN,
-        detected=DETECTED_COLUMN,
-        now=dialects.moment(job.at, tx.dialect) if job.at else None,
-        first=arrival == 1 and not tx.fetch(f"SELECT 1 FROM {dialects.table(job.object.parts, tx.dialect)} LIMIT 1"),
-    )
+    is_first = arrival == 1 and not tx.fetch(f"SELECT 1 FROM {dialects.table(job.object.parts, tx.dialect)} LIMIT 1")
+    tables = Tables(target=job.object.parts, batch=staged.table, observed=observed)
+    change = versioning(job, tables, staged.columns, arrival, tx.dialect, first=is_first)
     added = scd2.observations(change, tx.dialect)
     tx.execute(f"INSERT INTO {dialects.table(observed, tx.dialect)} ({names}) {added}")
     tx.execute(f"CREATE TEMPORARY TABLE {_DIFFERENCE} AS {scd2.difference(change, tx.dialect)}")

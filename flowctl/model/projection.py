@@ -25,6 +25,11 @@ class ProjectedColumn:
     source: str | None = None
     compared: bool = False
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether the source has this column of the target no longer."""
+        return self.source is None and self.expression == "NULL"
+
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "column": self.column.to_json()}
 

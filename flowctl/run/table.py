@@ -244,6 +244,8 @@ def _job(run: RunContext, step: Step, intent: Intent, object: ObjectName, positi
         columns=step.target_columns,
         key=step.key,
         compared=tuple(part.column.name for part in step.projection if part.compared),
+        new_columns=tuple(change.column for change in step.schema or () if change.action in ("add", "text")),
+        absent=tuple(part.column.name for part in step.projection if part.is_absent),
         statements=step.statements,
         replace=step.write_full,
         soft_deletes=deletes is not None and deletes.action == "soft" and step.mode == "merge",

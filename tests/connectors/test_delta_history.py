@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from flowctl.model.position import NoPosition
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.run.session import Engine
 from flowctl.spec.spec import Connection, Layout
-from tests.history import Batch, Observation, Version, random_histories, versions
+from tests.history import Batch, Observation, Version, moment_of, plain, random_histories, versions
 from tests.unit.sql.test_scd2 import CASES, missing, row
 
 if TYPE_CHECKING:
@@ -29,12 +29,13 @@ COLUMNS = (
     Column("id", types.INT64),
     Column("part", types.STRING),
     Column("state", types.STRING),
+    Column("note", types.STRING),
     Column("valid_from", types.TIMESTAMP),
     Column("valid_to", types.TIMESTAMP),
     Column("is_current", types.BOOL),
     Column("row_hash", types.STRING),
 )
-BATCH = f"id BIGINT, part STRING, state STRING, second INT, {OP_COLUMN} STRING, {DETECTED_COLUMN} BOOLEAN"
+BATCH = f"id BIGINT, part STRING, state STRING, note STRING, second INT, {OP_COLUMN} STRING, {DETECTED_COLUMN} BOOLEAN"
 
 
 @dataclass
@@ -52,13 +53,17 @@ class History:
         rows: Sequence[tuple[int, Observation]],
         before_commit: Callable[[], None] = lambda: None,
         intent: str = "",
+        moment: int = 1001,
     ) -> Commit:
-        return self.target.write(self.spark, self.frame(rows), self.job(before_commit, intent))
+        job = replace(self.job(before_commit, intent), at=f"1970-01-01T00:{moment // 60:02}:{moment % 60:02}.000000Z")
+        return self.target.write(self.spark, self.frame(rows), job)
 
     def frame(self, rows: Sequence[tuple[int, Observation]]):
-        values = [(key, "x", seen.state, seen.at, "U" if seen.state else "D", seen.detected) for key, seen in rows]
+        values = [
+            (key, "x", seen.state, seen.note, seen.at, "U" if seen.state else "D", seen.detected) for key, seen in rows
+        ]
         return self.spark.createDataFrame(values, BATCH).selectExpr(
-            "id", "part", "state", "timestamp_seconds(second) AS valid_from",
+            "id", "part", "state", "note", "timestamp_seconds(second) AS valid_from",
             "sha2(state, 256) AS row_hash", OP_COLUMN, DETECTED_COLUMN,
         )  # fmt: skip
 
@@ -84,11 +89,13 @@ class History:
         found: dict[int, list[Version]] = {}
         table = self.target.scan(self.spark, self.object, COLUMNS)
         for line in table.selectExpr(
-            "id", "unix_seconds(valid_from) AS valid_from", "unix_seconds(valid_to) AS valid_to", "state", "is_current",
-            "row_hash = sha2(state, 256) AS own",
+            "id", "unix_seconds(valid_from) AS valid_from", "unix_seconds(valid_to) AS valid_to", "state", "note",
+            "is_current", "row_hash = sha2(state, 256) AS own",
         ).orderBy("id", "valid_from").collect():  # fmt: skip
             assert line["is_current"] == (line["valid_to"] is None) and line["own"]
-            found.setdefault(line["id"], []).append(Version(line["valid_from"], line["valid_to"], line["state"]))
+            found.setdefault(line["id"], []).append(
+                Version(line["valid_from"], line["valid_to"], line["state"], line["note"])
+            )
         return found
 
 
@@ -104,9 +111,9 @@ def history(spark: SparkSession, scratch: Scratch, tmp_path: Path):
 def write_in_step(history: History, histories: dict[int, list[Batch]]) -> None:
     """The first batches of all keys as one batch, then the second ones, …"""
     for number in range(max(map(len, histories.values()))):
-        history.write(
-            [(key, seen) for key, batches in histories.items() for seen in (batches[number : number + 1] or [()])[0]]
-        )
+        step = {key: batches[number] for key, batches in histories.items() if number < len(batches)}
+        rows = [(key, seen) for key, batch in step.items() for seen in batch.rows]
+        history.write(rows, moment=moment_of(number))
 
 
 def expected(histories: dict[int, list[Batch]]) -> dict[int, list[Version]]:
@@ -117,7 +124,7 @@ def expected(histories: dict[int, list[Batch]]) -> dict[int, list[Version]]:
 @pytest.mark.parametrize("length", [2, pytest.param(3, marks=pytest.mark.full)])
 def test_random_histories_and_every_named_case(history: History, length: int) -> None:
     made = random_histories(300, seed=4, length=length)
-    histories = dict(enumerate([*(batches for batches, _ in CASES.values()), *made]))
+    histories = dict(enumerate([*(plain(rows) for rows, _ in CASES.values()), *made]))
     write_in_step(history, histories)
     assert history.versions() == expected(histories)
 

@@ -7,17 +7,21 @@ import datetime as dt
 import psycopg
 import pytest
 
+from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.target import CHANGE_SETTINGS
+from flowctl.model import types
+from flowctl.model.table_info import Column
 from flowctl.sql import dialects, scd2
-from tests.history import Observation, Version, random_histories, versions
-from tests.unit.sql.test_scd2 import BATCH_COLUMNS, CASES, COLUMNS
+from tests.history import Observation, Version, moment_of, random_histories, versions
+from tests.unit.sql.test_scd2 import BATCH_COLUMNS, CASES, COLUMNS, COMPARED, KEY, TYPED, plain
 
-TABLES = """
-    CREATE TABLE versions (id bigint, part text, state text, valid_from timestamptz, valid_to timestamptz,
+OF_TIME = (*TYPED[:-1], Column("valid_from", types.TIMESTAMP))
+KEPT = scd2.kept_columns(OF_TIME, KEY, COMPARED, BATCH_COLUMNS)
+TABLES = f"""
+    CREATE TABLE versions (id bigint, part text, state text, note text, valid_from timestamptz, valid_to timestamptz,
                            is_current boolean, row_hash text);
-    CREATE TABLE observed (id bigint, part text, _event_at timestamptz, row_hash text, _deleted boolean,
-                           _detected boolean, _arrival bigint);
-    CREATE TABLE batch (id bigint, part text, state text, valid_from timestamptz, row_hash text, op text,
+    CREATE TABLE observed ({ddl.listed(scd2.observed_columns(OF_TIME, KEY, KEPT))});
+    CREATE TABLE batch (id bigint, part text, state text, note text, valid_from timestamptz, row_hash text, op text,
                         detected boolean);
 """
 
@@ -26,25 +30,33 @@ def day(number: int) -> dt.datetime:
     return dt.datetime(2026, 1, number, tzinfo=dt.UTC)
 
 
-def versioning(arrival: int, *, first: bool) -> scd2.Versioning:
+def versioning(arrival: int, now: int = 1, *, first: bool) -> scd2.Versioning:
     return scd2.Versioning(
-        ("public", "versions"), ("batch",), ("observed",), COLUMNS, BATCH_COLUMNS, ("id", "part"), arrival, "op",
-        "detected", dialects.moment("2027-01-01T00:00:00Z", "postgres"), first,
+        ("public", "versions"), ("batch",), ("observed",), COLUMNS, BATCH_COLUMNS, KEY, arrival, "op", "detected",
+        dialects.moment(day(now).isoformat(), "postgres"), first, KEPT, COMPARED,
     )  # fmt: skip
 
 
-def write(connection: psycopg.Connection, rows: list[tuple[int, Observation]], *, first: bool) -> None:
+def write(connection: psycopg.Connection, rows: list[tuple[int, Observation]], now: int, *, first: bool) -> None:
     run = connection.execute
     run("TRUNCATE batch")
     connection.cursor().executemany(
-        "INSERT INTO batch VALUES (%s, 'x', %s, %s, %s, %s, %s)",
+        "INSERT INTO batch VALUES (%s, 'x', %s, %s, %s, %s, %s, %s)",
         [
-            (key, seen.state, day(seen.at), seen.state and f"#{seen.state}", "U" if seen.state else "D", seen.detected)
+            (
+                key,
+                seen.state,
+                seen.note,
+                day(seen.at),
+                seen.state and f"#{seen.state}",
+                "U" if seen.state else "D",
+                seen.detected,
+            )
             for key, seen in rows
         ],
     )
     (arrival,) = run(scd2.next_arrival(("observed",), "postgres")).fetchone() or (0,)
-    change = versioning(arrival, first=first)
+    change = versioning(arrival, now, first=first)
     run(f"INSERT INTO observed {scd2.observations(change, 'postgres')}")
     run(f"CREATE TEMP TABLE changes AS {scd2.difference(change, 'postgres')}")
     run(scd2.removal(change, ("changes",), "postgres"))
@@ -54,22 +66,23 @@ def write(connection: psycopg.Connection, rows: list[tuple[int, Observation]], *
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_random_histories_and_every_named_case(postgres_database: str, quick: bool) -> None:
-    histories = dict(enumerate([*(batches for batches, _ in CASES.values()), *random_histories(600, seed=5)]))
+    cases = [plain(rows) for rows, _ in CASES.values()]
+    histories = dict(enumerate([*cases, *random_histories(600, seed=5)]))
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(TABLES)
         for number in range(max(map(len, histories.values()))):
             step = {key: batches[number] for key, batches in histories.items() if number < len(batches)}
-            rows = [(key, seen) for key, batch in step.items() for seen in batch]
-            write(connection, rows, first=quick and number == 0)
+            rows = [(key, seen) for key, batch in step.items() for seen in batch.rows]
+            write(connection, rows, moment_of(number), first=quick and number == 0)
         found_rows = connection.execute(
-            "SELECT id, extract(day FROM valid_from)::int, extract(day FROM valid_to)::int, state, is_current,"
+            "SELECT id, extract(day FROM valid_from)::int, extract(day FROM valid_to)::int, state, note, is_current,"
             " row_hash FROM versions ORDER BY id, valid_from"
         ).fetchall()
     found: dict[int, list[Version]] = {key: [] for key in histories}
-    for key, valid_from, valid_to, state, is_current, row_hash in found_rows:
+    for key, valid_from, valid_to, state, note, is_current, row_hash in found_rows:
         assert is_current == (valid_to is None) and row_hash == f"#{state}"
-        found[key].append(Version(valid_from, valid_to, state))
+        found[key].append(Version(valid_from, valid_to, state, note))
     assert found == {key: versions(batches) for key, batches in histories.items()}
 
 
@@ -79,8 +92,9 @@ def test_no_row_is_compared_with_each(postgres_database: str, known: bool) -> No
     with psycopg.connect(postgres_database) as connection:
         connection.execute(TABLES)
         connection.execute(
-            "INSERT INTO batch SELECT n, 'x', n::text, now(), md5(n::text), 'U', false FROM generate_series(1, 3000) n;"
-            "INSERT INTO observed SELECT id, part, valid_from, row_hash, false, false, 1 FROM batch"
+            "INSERT INTO batch SELECT n, 'x', n::text, 'y', now(), md5(n::text), 'U', false"
+            " FROM generate_series(1, 3000) n;"
+            "INSERT INTO observed SELECT id, part, valid_from, row_hash, false, false, 1, valid_from FROM batch"
         )
         for setting in CHANGE_SETTINGS:
             connection.execute(f"SET LOCAL {setting}")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+from typing import Any
 
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
 from flowctl.model import types
+from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
+from flowctl.sql import scd2
 from tests.connectors.writing import Row, Writer
 
 COLUMNS = (
@@ -29,6 +32,14 @@ def seen(name: str, at: int) -> Row:
     return {"id": 1, "name": name, "valid_from": day(at), "row_hash": row_hash, OP_COLUMN: "U", DETECTED_COLUMN: False}
 
 
+def touched(name: str, at: int, note: str) -> Row:
+    return {**seen(name, at), "note": note}
+
+
+def missing(at: int) -> Row:
+    return {**gone(at), DETECTED_COLUMN: True}
+
+
 def gone(at: int) -> Row:
     return {"id": 1, "name": None, "valid_from": day(at), "row_hash": None, OP_COLUMN: "D", DETECTED_COLUMN: False}
 
@@ -39,8 +50,24 @@ def versions(writer: Writer) -> list[tuple[object, ...]]:
     return [tuple(row) for row in text.orderBy("b").collect()]
 
 
-def write(writer: Writer, seq: int, *rows: Row) -> None:
-    writer.write(rows, seq, "scd2", columns=COLUMNS, compared=("name",))
+def write(writer: Writer, seq: int, *rows: Row, **job: Any) -> None:
+    writer.write(rows, seq, "scd2", **{"columns": COLUMNS, "compared": ("name",), **job})
+
+
+def moment(number: int) -> str:
+    return day(number).isoformat()
+
+
+def content(writer: Writer, *names: str) -> list[tuple[Any, ...]]:
+    """As an outside reader sees it."""
+    return sorted(writer.place.read(names), key=str)
+
+
+def of_columns(values: dict[str, str | None], at: int) -> Row:
+    """A row whose hash is over its values that are not null, as the frame's is."""
+    text = ";".join(f"{name}={value}" for name, value in sorted(values.items()) if value is not None)
+    row_hash = hashlib.sha256(text.encode()).hexdigest()
+    return {"id": 1, **values, "valid_from": day(at), "row_hash": row_hash, OP_COLUMN: "U", DETECTED_COLUMN: False}
 
 
 def test_late_rows_deletions_and_replays_give_the_history_of_all_observations(writer: Writer) -> None:
@@ -55,3 +82,104 @@ def test_late_rows_deletions_and_replays_give_the_history_of_all_observations(wr
     assert versions(writer) == [("A", 1, 3, False), ("B", 3, 5, False), ("A", 5, 8, False)]
     write(writer, 6, seen("C", 9))
     assert versions(writer)[-1] == ("C", 9, None, True)
+
+
+NOTED = (COLUMNS[0], COLUMNS[1], Column("note", types.STRING), *COLUMNS[2:])
+
+
+def test_a_version_has_the_row_that_it_begins_with(writer: Writer) -> None:
+    for seq, row in enumerate((touched("A", 1, "first"), touched("A", 5, "touched"), touched("B", 3, "late")), 1):
+        write(writer, seq, row, columns=NOTED)
+    assert content(writer, "name", "note") == [("A", "first"), ("A", "touched"), ("B", "late")]
+    found = dict(writer.place.read(["note", "valid_from"]))
+    assert [str(found[note])[:10] for note in ("first", "late", "touched")] == [
+        "2026-01-01",
+        "2026-01-03",
+        "2026-01-05",
+    ]
+
+
+def test_a_key_that_is_gone_is_closed_once_and_its_return_leaves_a_gap(writer: Writer) -> None:
+    """With its old event time, and with one that lies ahead of the detection."""
+    write(writer, 1, seen("A", 1), at=moment(2))
+    write(writer, 2, missing(7), at=moment(7))
+    write(writer, 3, seen("A", 1), at=moment(9))
+    assert versions(writer) == [("A", 1, 7, False), ("A", 9, None, True)]
+    write(writer, 4, seen("B", 20), at=moment(10))
+    write(writer, 5, missing(11), at=moment(11))
+    assert versions(writer) == [("A", 1, 7, False), ("A", 9, 20, False), ("B", 20, 20, False)]
+
+
+def test_a_flag_without_a_newer_event_time_closes_at_the_detection(writer: Writer) -> None:
+    write(writer, 1, seen("A", 1), at=moment(2))
+    write(writer, 2, gone(1), at=moment(7))
+    write(writer, 3, gone(1), at=moment(8))
+    assert versions(writer) == [("A", 1, 7, False)]
+
+
+def test_a_new_column_fills_no_old_version_and_a_dropped_one_empties_none(writer: Writer) -> None:
+    after = (*COLUMNS, Column("city", types.STRING))
+
+    def both(seq: int, *rows: Row, **job: Any) -> None:
+        write(writer, seq, *rows, **{"columns": after, "compared": ("name", "city"), **job})
+
+    write(writer, 1, of_columns({"name": "A"}, 1))
+    info = writer.place.target.describe([writer.place.object])[writer.place.object]
+    assert info is not None
+    new = SchemaChange("city", "new_column", None, types.STRING, "add", "on_schema_change.new_column: add")
+    (change,) = writer.place.target.alter_statements(info, [new])
+    both(2, of_columns({"name": "A", "city": "x"}, 1), statements=[change.statement], new_columns=("city",))
+    assert content(writer, "name", "city") == [("A", None)]
+    both(3, of_columns({"name": "A", "city": "x"}, 1))
+    assert content(writer, "name", "city") == [("A", None)]
+    both(4, of_columns({"name": "A", "city": "x"}, 3))
+    assert content(writer, "name", "city") == [("A", "x"), ("A", None)]
+
+    def without(seq: int, name: str, at: int) -> None:
+        row = {**of_columns({"name": name}, at), "city": None}
+        both(seq, row, compared=("name",), absent=("city",))
+
+    without(5, "A", 3)
+    without(6, "A", 5)
+    assert content(writer, "name", "city") == [("A", "x"), ("A", None)]
+    without(7, "B", 7)
+    without(8, "B", 7)
+    assert [(name, city, bool(current)) for name, city, current in content(writer, "name", "city", "is_current")] == [
+        ("A", "x", False),
+        ("A", None, False),
+        ("B", None, True),
+    ]
+
+
+#: What an older version's sidecar has beside the key.
+OLD_SIDECAR = ("_event_at", "row_hash", "_deleted", "_detected", "_arrival", "_lineage", "_seq", "_try")
+
+
+def make_old_sidecar(writer: Writer) -> None:
+    """Before the first write on Delta, whose columns cannot be dropped; after it elsewhere."""
+    place, (*_, name) = writer.place, writer.place.object.parts
+    if place.type == "delta":
+        import pyarrow as pa
+        from deltalake import DeltaTable
+
+        kinds = {"_event_at": pa.timestamp("us", "UTC"), "_deleted": pa.bool_(), "_detected": pa.bool_()}
+        kinds |= {"_arrival": pa.int64(), "_seq": pa.int64()}
+        schema = pa.schema([("id", pa.int64()), *((one, kinds.get(one, pa.string())) for one in OLD_SIDECAR)])
+        DeltaTable.create(f"{place.options['path']}/{name}__observed", schema)
+        return
+    parts = ".".join(f'"{part}"' for part in (*place.object.parts[:-1], f"{name}__observed"))
+    for column in scd2.observed_columns(NOTED, ("id",), scd2.kept_columns(NOTED, ("id",), ("name",), ("note",))):
+        if column.name not in ("id", *OLD_SIDECAR):
+            place.execute(f'ALTER TABLE {parts} DROP COLUMN "{column.name}"')
+
+
+def test_the_sidecar_of_an_older_version_gets_its_columns(writer: Writer) -> None:
+    is_delta = writer.place.type == "delta"
+    if is_delta:
+        make_old_sidecar(writer)
+    write(writer, 1, touched("A", 1, "first"), columns=NOTED, at=moment(2))
+    if not is_delta:
+        make_old_sidecar(writer)
+    write(writer, 2, touched("A", 9, "later"), columns=NOTED, at=moment(12))
+    write(writer, 3, touched("B", 8, "late"), columns=NOTED, at=moment(13))
+    assert content(writer, "name", "note") == [("A", "first"), ("A", "later"), ("B", "late")]

@@ -78,11 +78,8 @@ class Writer:
             mode=mode,
             columns=tuple(columns),
             statements=tuple(statements),
-            at=AT,
-            fence=seq,
-            run_id="run-1",
             before_commit=before_commit,
-            **({**keyed, **fields} if mode in ("merge", "scd2") else fields),
+            **{"at": AT, "fence": seq, "run_id": "run-1", **(keyed if mode in ("merge", "scd2") else {}), **fields},
         )
 
 

@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, Scratch, WriteJob
+from flowctl.connectors.base import Scratch, WriteJob
 from flowctl.connectors.buffered import buffered
 from flowctl.connectors.delta import batch, log, statements
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import OpenedTable, open_existing, open_newest
 from flowctl.connectors.delta.writers import Numbered, Writer, side_job
+from flowctl.connectors.history import Tables, kept_columns, versioning
 from flowctl.errors import StateConflict, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -53,7 +54,7 @@ def commit(
     table = open_existing(location)
     app = log.app_id(job.record.lineage, job.record.table)
     last = log.data_commit(table.newest(app))
-    this = _Try(spark, writer, location, job, scratch, last, uuid.uuid4().hex)
+    this = _Try(spark, writer, location, job, scratch, last, uuid.uuid4().hex, tuple(rows.columns))
     number = Numbered(app, {**job.record.record(), log.ATTEMPT: this.attempt})
 
     def before_commit() -> None:
@@ -78,7 +79,8 @@ def _begin(this: _Try, writer: Writer, rows: DataFrame, number: Numbered, job: W
 
 @dataclass(frozen=True)
 class _Try:
-    """One try of one number, after ``last``. ``attempt`` marks its observations."""
+    """One try of one number, after ``last``. ``attempt`` marks its observations; ``present`` are the columns of the
+    batch."""
 
     spark: SparkSession
     writer: Writer
@@ -87,6 +89,7 @@ class _Try:
     scratch: Scratch
     last: log.DataCommit
     attempt: str
+    present: tuple[str, ...]
 
     def kept(self, frame: DataFrame, name: str) -> DataFrame:
         return buffered(frame, f"{self.job.record.table}-{self.job.record.seq}-{name}", self.scratch)
@@ -102,8 +105,8 @@ class _Try:
     def later(self, rows: DataFrame, view: str) -> DataFrame:
         """The difference, kept, and the observations added."""
         keys = rows.select(*map(statements.quoted, self.job.key)).distinct()
-        there = _with_columns(_content(self.spark, self.location), self.job.columns)
-        versions = self.kept(_of_keys(there, keys, self.job), "versions")
+        content = _content(self.spark, self.location, self.job.columns)
+        versions = self.kept(_of_keys(content, keys, self.job), "versions")
         with batch.view_of(versions) as versions_view:
             seen, arrival = self._observe(keys, view, versions_view)
             with batch.view_of(seen) as seen_view:
@@ -118,9 +121,8 @@ class _Try:
         lost = f"{_NUMBER.name} = {last.number} AND {_ATTEMPT.name} <> '{last.attempt}'" if last.attempt else "FALSE"
         not_landed = f"{_LINEAGE.name} = {lineage} AND ({_NUMBER.name} > {last.number} OR {lost})"
         never_will = f"({lost}) OR ({_NUMBER.name} > {last.number} AND {_NUMBER.name} < {job.record.seq})"
-        before = _content(self.spark, self.observed).where(f"NOT ({not_landed})")
-        names = [statements.quoted(column.name) for column in scd2.observed_columns(job.columns, job.key)]
-        settled = self.kept(_of_keys(before, keys, job).select(*names), "observed")
+        before = _content(self.spark, self.observed, self._side.columns).where(f"NOT ({not_landed})")
+        settled = self.kept(_of_keys(before, keys, job).select(*_quoted(self._columns)), "observed")
         with batch.view_of(settled) as settled_view:
             change = self.versioning(rows, versions, settled_view, arrival)
             new = self.kept(self.spark.sql(scd2.observations(change, "spark")), "observations")
@@ -132,9 +134,12 @@ class _Try:
         return self.location.beside(scd2.OBSERVED_SUFFIX)
 
     @property
+    def _columns(self) -> tuple[Column, ...]:
+        return scd2.observed_columns(self.job.columns, self.job.key, kept_columns(self.job, self.present))
+
+    @property
     def _side(self) -> WriteJob:
-        columns = scd2.observed_columns(self.job.columns, self.job.key)
-        return side_job(self.job, (*columns, _LINEAGE, _NUMBER, _ATTEMPT))
+        return side_job(self.job, (*self._columns, _LINEAGE, _NUMBER, _ATTEMPT))
 
     def _arrival(self) -> int:
         """The number of what this try will add to the sidecar, which is there from now on."""
@@ -160,20 +165,8 @@ class _Try:
         _replace(self.writer, self.observed, condition, marked, arrival, self._side, "observed")
 
     def versioning(self, rows: str, versions: str, observed: str, arrival: int, *, first: bool = False) -> Versioning:
-        job = self.job
-        return Versioning(
-            target=(versions,),
-            batch=(rows,),
-            observed=(observed,),
-            columns=tuple(column.name for column in job.columns),
-            batch_columns=tuple(self.spark.table(rows).columns),
-            key=job.key,
-            arrival=arrival,
-            operation=OP_COLUMN,
-            detected=DETECTED_COLUMN,
-            now=dialects.moment(job.at, "postgres") if job.at else None,
-            first=first,
-        )
+        tables = Tables(target=(versions,), batch=(rows,), observed=(observed,))
+        return versioning(self.job, tables, self.present, arrival, "postgres", first=first)
 
 
 def put_aside(
@@ -207,17 +200,6 @@ def _replace(
         raise TransientError(f"another try wrote {location.url} at the same moment") from conflict
 
 
-def _with_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """``frame`` with those of ``columns`` that the commit itself will add: null until then."""
-    from pyspark.sql import functions as f
-
-    there = set(frame.columns)
-    added = {
-        column.name: f.lit(None).cast(types.spark_ddl(column.type)) for column in columns if column.name not in there
-    }
-    return frame.withColumns(added) if added else frame
-
-
 def _of_keys(frame: DataFrame, keys: DataFrame, job: WriteJob) -> DataFrame:
     return frame.join(keys, on=list(job.key), how="left_semi")
 
@@ -228,5 +210,21 @@ def _refuse_moved(table: OpenedTable) -> None:
         raise TransientError(f"another writer committed to {table.location.url} at the same moment")
 
 
-def _content(spark: SparkSession, location: TableLocation) -> DataFrame:
-    return spark.read.format("delta").load(location.spark_path)
+def _content(spark: SparkSession, location: TableLocation, columns: Sequence[Column]) -> DataFrame:
+    """The table's rows with ``columns``; those that it gets with this commit are null."""
+    from pyspark.sql import functions as f
+
+    frame = spark.read.format("delta").load(location.spark_path)
+    have = set(frame.columns)
+    return frame.select(
+        *(
+            f.col(statements.quoted(column.name))
+            if column.name in have
+            else f.lit(None).cast(types.spark_ddl(column.type)).alias(column.name)
+            for column in columns
+        )
+    )
+
+
+def _quoted(columns: Sequence[Column]) -> list[str]:
+    return [statements.quoted(column.name) for column in columns]

@@ -49,6 +49,17 @@ def create_statements(object: ObjectName, columns: Sequence[Column]) -> list[str
     return [f"CREATE TABLE {table(object.parts)} ({listed(columns)})"]
 
 
+def sidecar_statements(object: ObjectName, there: TableInfo | None, columns: Sequence[Column]) -> list[str]:
+    """What makes a table beside a target have at least ``columns``, with their types."""
+    if there is None:
+        return create_statements(object, columns)
+    have, alter = {column.name: column.type for column in there.columns}, f"ALTER TABLE {table(object.parts)}"
+    added = [f"{alter} ADD COLUMN {listed([column])}" for column in columns if column.name not in have]
+    other = [column for column in columns if column.name in have and types.is_wider(column.type, have[column.name])]
+    widened = [f"{alter} ALTER COLUMN {quoted(one.name)} TYPE {native.ddl(one.type)}" for one in other]
+    return [*added, *widened]
+
+
 def alter_statements(info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
     return [replace(change, statement=_statement(info, change)) for change in changes]
 

@@ -193,12 +193,12 @@ class PostgresTarget:
                     rows = accept(connection, copied.stage, copied.accepted, "ACCESS EXCLUSIVE")
                     _refuse_foreign(connection, job)
                     become(connection, copied.stage, job.object)
-                    sql_commit.name_target(tx, record_table, _prepared(connection, replace(job, statements=())))
+                    sql_commit.name_target(tx, record_table, _prepared(connection, replace(job, statements=()), ()))
                     counts = RowCounts(read=rows, inserted=rows, updated=0, deleted=0)
                 elif copied is not None:
                     _refuse_foreign(connection, job)
                     staged = Staged(copied.stage, copied.columns, accept(connection, copied.stage, copied.accepted))
-                    sql_commit.name_target(tx, record_table, _prepared(connection, job))
+                    sql_commit.name_target(tx, record_table, _prepared(connection, job, copied.columns))
                     for setting in CHANGE_SETTINGS:
                         connection.execute(f"SET LOCAL {setting}")
                     counts = sql_commit.apply_change(tx, job, staged)
@@ -240,19 +240,22 @@ def _refuse_foreign(connection: psycopg.Connection[Any], job: WriteJob) -> None:
         raise foreign_target(job.record, job.object)
 
 
-def _prepared(connection: psycopg.Connection[Any], job: WriteJob) -> Commit:
-    """Runs the DDL and keeps other writers out (readers go on); returns the record with the table's id in it."""
-    before = catalog.describe(connection, [job.object])[job.object]
-    if before is not None:
-        sql_commit.identified(job.record, before.identity)
+def _prepared(connection: psycopg.Connection[Any], job: WriteJob, present: Sequence[str]) -> Commit:
+    """Runs the DDL for a batch with the columns ``present`` and keeps other writers out (readers go on); returns the
+    record with the table's id in it."""
+    sidecar = [sql_commit.observed_name(job.object)] if job.mode == "scd2" else []
+    before = catalog.describe(connection, [job.object, *sidecar])
+    there = before[job.object]
+    if there is not None:
+        sql_commit.identified(job.record, there.identity)
     for statement in job.statements:
         connection.execute(statement)
-    if job.mode == "scd2":
-        observed = ddl.table(sql_commit.observed_name(job.object).parts)
-        listed = ddl.listed(sql_commit.observed_columns(job))
+    for object in sidecar:
         if job.replace:  # of another key, or of what was no history
-            connection.execute(f"DROP TABLE IF EXISTS {observed}")
-        connection.execute(f"CREATE TABLE IF NOT EXISTS {observed} ({listed})")
+            connection.execute(f"DROP TABLE IF EXISTS {ddl.table(object.parts)}")
+        have = None if job.replace else before[object]
+        for statement in ddl.sidecar_statements(object, have, sql_commit.observed_columns(job, present)):
+            connection.execute(statement)
     if job.mode != "append":
         connection.execute(f"LOCK TABLE {ddl.table(job.object.parts)} IN SHARE ROW EXCLUSIVE MODE")
     now = catalog.describe(connection, [job.object])[job.object]

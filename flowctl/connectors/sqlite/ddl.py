@@ -27,6 +27,14 @@ def create_statements(object: ObjectName, columns: Sequence[Column]) -> list[str
     return [f"CREATE TABLE {_quoted(object.parts[-1])} ({listed})"]
 
 
+def sidecar_statements(object: ObjectName, have: Sequence[str], columns: Sequence[Column]) -> list[str]:
+    """What makes a table beside a target, which has the columns ``have`` (none: it is not there), have ``columns``."""
+    if not have:
+        return create_statements(object, columns)
+    table, missing = _quoted(object.parts[-1]), [column for column in columns if column.name not in have]
+    return [f"ALTER TABLE {table} ADD COLUMN {_quoted(one.name)} {declared(one.type)}" for one in missing]
+
+
 def alter_statements(info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
     return [_with_statement(info, change) for change in changes]
 

@@ -161,7 +161,7 @@ class SqliteTarget:
             if staged is not None:
                 if not job.record.target_id and _has_table(connection, job.object.parts[-1]):
                     raise foreign_target(job.record, job.object)
-                _run(connection, [*job.statements, *_sidecar(connection, job)])
+                _run(connection, [*job.statements, *_sidecar(connection, job, staged.columns)])
                 counts = sql_commit.apply_change(tx, job, staged)
             job.before_commit()
             crashpoints.reached("in_commit", job.record.table)
@@ -231,15 +231,19 @@ def _run(connection: sqlite3.Connection, statements: Sequence[str]) -> None:
         connection.execute(statement)
 
 
-def _sidecar(connection: sqlite3.Connection, job: WriteJob) -> list[str]:
-    observed = sql_commit.observed_name(job.object)
+def _sidecar(connection: sqlite3.Connection, job: WriteJob, present: Sequence[str]) -> list[str]:
+    """What makes the sidecar of a history have the columns that a batch with the columns ``present`` needs."""
     if job.mode != "scd2":
         return []
-    if _has_table(connection, observed.parts[-1]):
-        if not job.replace:
-            return []
-        connection.execute(f"DROP TABLE {quoted(observed.parts[-1])}")  # of another key, or of what was no history
-    return ddl.create_statements(observed, sql_commit.observed_columns(job))
+    observed, columns = sql_commit.observed_name(job.object), sql_commit.observed_columns(job, present)
+    if job.replace:  # of another key, or of what was no history
+        connection.execute(f"DROP TABLE IF EXISTS {quoted(observed.parts[-1])}")
+    return ddl.sidecar_statements(observed, _column_names(connection, observed.parts[-1]), columns)
+
+
+def _column_names(connection: sqlite3.Connection, table: str) -> list[str]:
+    """None when there is no such table."""
+    return [name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", [table])]
 
 
 def _load(connection: sqlite3.Connection, batches: Iterator[Any], columns: Sequence[Column]) -> Staged:

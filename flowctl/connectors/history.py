@@ -1,0 +1,53 @@
+"""One batch of history as :mod:`flowctl.sql.scd2` takes it, from a job."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, WriteJob
+from flowctl.sql import dialects, scd2
+from flowctl.sql.dialects import Dialect
+from flowctl.sql.scd2 import KeptColumn, Versioning
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Where the versions, the batch and the observations are, as name parts."""
+
+    target: tuple[str, ...]
+    batch: tuple[str, ...]
+    observed: tuple[str, ...]
+
+
+def kept_columns(job: WriteJob, present: Collection[str]) -> tuple[KeptColumn, ...]:
+    """What the sidecar keeps of a batch with the columns ``present``."""
+    return scd2.kept_columns(job.columns, job.key, job.compared, _read(job, present))
+
+
+def versioning(
+    job: WriteJob, tables: Tables, present: Sequence[str], arrival: int, dialect: Dialect, *, first: bool = False
+) -> Versioning:
+    """``present`` are the columns of the batch; those that the source does not have are no part of what it says.
+    ``dialect`` is the one of the moment's literal."""
+    read = _read(job, present)
+    return Versioning(
+        target=tables.target,
+        batch=tables.batch,
+        observed=tables.observed,
+        columns=tuple(column.name for column in job.columns),
+        batch_columns=read,
+        key=job.key,
+        arrival=arrival,
+        operation=OP_COLUMN,
+        detected=DETECTED_COLUMN,
+        now=dialects.moment(job.at, dialect) if job.at else None,
+        first=first,
+        kept=kept_columns(job, present),
+        compared=tuple(name for name in job.compared if name in read),
+        new=tuple(name for name in job.new_columns if name in job.compared and name in read),
+    )
+
+
+def _read(job: WriteJob, present: Collection[str]) -> tuple[str, ...]:
+    return tuple(name for name in present if name not in job.absent)

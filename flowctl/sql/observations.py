@@ -1,0 +1,165 @@
+"""What a batch of a history adds to the sidecar, as one portable SELECT; :mod:`flowctl.sql.scd2` has the rules."""
+
+from __future__ import annotations
+
+from flowctl.sql import dialects
+from flowctl.sql.dialects import Dialect
+from flowctl.sql.versioning import (
+    ARRIVAL,
+    DELETED,
+    DETECTED,
+    EFFECTIVE_AT,
+    EVENT_AT,
+    IS_CURRENT,
+    READ_HASH,
+    ROW_HASH,
+    VALID_FROM,
+    VALUES,
+    Versioning,
+    equal,
+    is_deletion,
+    is_detected,
+    listed,
+    quoted,
+    ranked,
+    render,
+    table,
+)
+
+
+def observations(change: Versioning, dialect: Dialect) -> str:
+    """SELECT of what the batch adds to the sidecar, in the order of :func:`flowctl.sql.versioning.observed_columns`.
+
+    Rows that say nothing new are left out: those that were the last to be read for their event time already, with the
+    same effect; and of the rows of ``now`` those that equal the current version or delete what is not there. So
+    a batch read again adds nothing, and a table read in full every day does not grow its sidecar every day.
+
+    No correlated subqueries, here and below: SQLite, and now and then PostgreSQL, run them for every row. No DISTINCT:
+    without statistics PostgreSQL 15 takes quadratic time for a parallel one, not for GROUP BY. A CROSS JOIN with
+    a condition is any other engine's JOIN: SQLite then keeps the order, and looks the few keys up for each row.
+    """
+    if change.first:
+        row_hash = f"CASE WHEN {is_deletion(change)} THEN NULL ELSE s.{quoted(ROW_HASH)} END"
+        added = _added(change, row_hash, "CAST(NULL AS TEXT)", f"s.{quoted(VALID_FROM)}")
+        return render(f"{added} FROM {table(change.batch)} AS s", dialect)
+    read = f"CASE WHEN s._flowctl_hash <> s.{quoted(ROW_HASH)} THEN s.{quoted(ROW_HASH)} END"
+    news = _added(change, "s._flowctl_hash", read, "s._flowctl_at")
+    return render(f"{_read(change)} {news} {_of_news(change)}", dialect)
+
+
+def _added(change: Versioning, row_hash: str, read_hash: str, effective_at: str) -> str:
+    tokens = dialects.text(" ".join(one.token for one in change.kept), "postgres")
+    return f"""
+        SELECT {listed("s", change.key)}, s.{quoted(VALID_FROM)} AS {quoted(EVENT_AT)},
+               {row_hash} AS {quoted(ROW_HASH)}, {is_deletion(change)} AS {quoted(DELETED)},
+               {is_detected(change)} AS {quoted(DETECTED)}, {change.arrival} AS {quoted(ARRIVAL)},
+               {effective_at} AS {quoted(EFFECTIVE_AT)}, {read_hash} AS {quoted(READ_HASH)},
+               {tokens} AS {quoted(VALUES)}
+               {"".join(f", s.{quoted(one.name)} AS {quoted(one.place)}" for one in change.kept)}"""
+
+
+def _read(change: Versioning) -> str:
+    """The batch as ``_flowctl_read``: with the hash of the version that a row stands for (``_flowctl_hash``), when it
+    takes effect (``_flowctl_at``), whether the key is deleted now (``_flowctl_gone``, null for a new key), and the last
+    that was read for its event time (``_flowctl_before_…``).
+
+    ``> 0`` and ``< 2`` stand where ``= 1`` would do: from an equality SQLite concludes that so few rows are left that
+    it builds no index for the join, and compares each with each."""
+    k, event, alike = change.key, f"s.{quoted(VALID_FROM)}", _alike(change)
+    row_hash, alike_join = f"s.{quoted(ROW_HASH)}", ""
+    if alike:
+        row_hash = f"COALESCE(a.{quoted(ROW_HASH)}, s.{quoted(ROW_HASH)})"
+        alike_join = f"LEFT JOIN _flowctl_alike AS a ON {equal('a', 's', (*k, VALID_FROM))} AND a._flowctl_choice = 1"
+    return f"""
+        WITH _flowctl_touched AS (
+            SELECT {listed("", k)} FROM {table(change.batch)} GROUP BY {listed("", k)}
+        ), _flowctl_ranked AS ({ranked(change, "_flowctl_touched")}
+        ), _flowctl_last AS (
+            SELECT l.* FROM (
+                SELECT o.*, ROW_NUMBER() OVER (PARTITION BY {listed("o", k)} ORDER BY o._flowctl_at DESC,
+                           CASE WHEN o.{quoted(DELETED)} THEN 0 ELSE 1 END) AS _flowctl_newest
+                FROM _flowctl_ranked AS o WHERE o._flowctl_counts > 0
+            ) AS l WHERE l._flowctl_newest < 2
+        ), _flowctl_before AS (
+            SELECT o.* FROM _flowctl_ranked AS o WHERE o._flowctl_of_event = 1
+        ){alike}, _flowctl_rows AS (
+            SELECT s.*, MAX({event}) OVER (PARTITION BY {listed("s", k)}) AS _flowctl_newest
+            FROM {table(change.batch)} AS s
+        ), _flowctl_read AS (
+            SELECT {listed("s", change.batch_columns)},
+                   CASE WHEN {is_deletion(change)} THEN NULL ELSE {row_hash} END AS _flowctl_hash,
+                   CASE WHEN {_is_late(change)} THEN {_moment(change)}
+                        WHEN p.{quoted(DELETED)} = {is_deletion(change)} THEN p._flowctl_at
+                        ELSE {event} END AS _flowctl_at,
+                   l.{quoted(DELETED)} AS _flowctl_gone, p.{quoted(DELETED)} AS _flowctl_before_deleted,
+                   p.{quoted(DETECTED)} AS _flowctl_before_detected,
+                   COALESCE(p.{quoted(READ_HASH)}, p.{quoted(ROW_HASH)}, '') AS _flowctl_before_hash,
+                   CASE WHEN {_is_late(change)} THEN 1 ELSE 0 END AS _flowctl_is_late
+            FROM _flowctl_rows AS s
+            LEFT JOIN _flowctl_last AS l ON {equal("l", "s", k)}
+            LEFT JOIN _flowctl_before AS p ON {equal("p", "s", k)} AND p.{quoted(EVENT_AT)} = {event}
+            {alike_join}
+        )"""
+
+
+def _is_late(change: Versioning) -> str:
+    """Whether row ``s``, the key's newest in the batch, changes what its newest observation ``l`` says without a newer
+    event time."""
+    deleted, was_deleted = is_deletion(change), f"l.{quoted(DELETED)}"
+    event, newest = f"s.{quoted(VALID_FROM)}", f"l.{quoted(EVENT_AT)}"
+    return f"""{event} = s._flowctl_newest AND {event} <= l._flowctl_at AND (
+        NOT {deleted} AND {was_deleted} AND (l.{quoted(DETECTED)} OR {newest} <= {event})
+        OR NOT {deleted} AND NOT {was_deleted} AND {newest} < {event}
+        OR {deleted} AND NOT {was_deleted} AND ({is_detected(change)} OR {newest} <= {event}))"""
+
+
+def _moment(change: Versioning) -> str:
+    """When a late row takes effect."""
+    if change.now is None:
+        return "l._flowctl_at"
+    return f"CASE WHEN l._flowctl_at > {change.now} THEN l._flowctl_at ELSE {change.now} END"
+
+
+def _alike(change: Versioning) -> str:
+    """Which version a row stands for where the columns have changed, as a further CTE; empty where they have not.
+
+    A column that is gone was not observed, so a row that equals a version in all that is left is a row of that
+    version. A new column was not observed before, so a row of an event time that was read already, equal but for the
+    new columns, is the same row.
+    """
+    gone = set(change.business) - set(change.batch_columns)
+    if not (change.compared and (gone or change.new)):
+        return ""
+    k, event = change.key, f"s.{quoted(VALID_FROM)}"
+    same = {one: f"s.{quoted(one)} IS NOT DISTINCT FROM t.{quoted(one)}" for one in change.compared}
+    is_before = f"COALESCE(p.{quoted(ROW_HASH)} = t.{quoted(ROW_HASH)}, FALSE)"
+    with_new = " AND ".join(same[one] for one in change.compared if one in change.new) or "TRUE"
+    choices = [is_before, *([f"({with_new})"] if gone else [])]
+    earlier = f"t.{quoted(VALID_FROM)} <= {event}"
+    return f""", _flowctl_alike AS (
+            SELECT {listed("s", (*k, VALID_FROM))}, t.{quoted(ROW_HASH)},
+                   ROW_NUMBER() OVER (PARTITION BY {listed("s", (*k, VALID_FROM))}
+                       ORDER BY CASE WHEN {is_before} THEN 0 WHEN {earlier} THEN 1 ELSE 2 END,
+                                CASE WHEN {earlier} THEN t.{quoted(VALID_FROM)} END DESC,
+                                t.{quoted(VALID_FROM)}) AS _flowctl_choice
+            FROM {table(change.batch)} AS s CROSS JOIN {table(change.target)} AS t
+            LEFT JOIN _flowctl_before AS p ON {equal("p", "s", k)} AND p.{quoted(EVENT_AT)} = {event}
+            WHERE {equal("t", "s", k)} AND NOT {is_deletion(change)} AND ({" OR ".join(choices)})
+                  {"".join(f" AND {same[one]}" for one in change.compared if one not in change.new)}
+        )"""
+
+
+def _of_news(change: Versioning) -> str:
+    """FROM and WHERE of the rows ``s`` that say something new."""
+    deleted = is_deletion(change)
+    known = f"""s._flowctl_is_late = 0 AND s._flowctl_before_deleted IS NOT NULL
+                AND s._flowctl_before_deleted = {deleted} AND s._flowctl_before_detected = {is_detected(change)}
+                AND s._flowctl_before_hash = CASE WHEN {deleted} THEN '' ELSE s.{quoted(ROW_HASH)} END"""
+    if change.now is None:
+        return f"FROM _flowctl_read AS s WHERE NOT ({known})"
+    is_now = f"s.{quoted(VALID_FROM)} = {change.now}"
+    return f"""FROM _flowctl_read AS s LEFT JOIN {table(change.target)} AS t
+            ON {equal("t", "s", change.key)} AND t.{quoted(IS_CURRENT)} AND t.{quoted(ROW_HASH)} = s._flowctl_hash
+               AND {is_now} AND t.{quoted(VALID_FROM)} <= {change.now}
+        WHERE NOT ({known}) AND t.{quoted(VALID_FROM)} IS NULL
+              AND NOT ({deleted} AND {is_now} AND COALESCE(s._flowctl_gone, TRUE))"""

@@ -1,0 +1,165 @@
+"""The words of histories: names of columns, one batch as a value, and the SQL that observing and deriving share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import DataType
+from flowctl.sql import dialects
+from flowctl.sql.dialects import Dialect
+
+VALID_FROM, VALID_TO, IS_CURRENT, ROW_HASH = "valid_from", "valid_to", "is_current", "row_hash"
+OWN_COLUMNS = (VALID_FROM, VALID_TO, IS_CURRENT, ROW_HASH)
+#: Column of the difference: ``put`` (this version is so now, whether it was there or not) or ``delete``.
+CHANGE_COLUMN = "_flowctl_change"
+EVENT_AT, DELETED, DETECTED, ARRIVAL = "_event_at", "_deleted", "_detected", "_arrival"
+EFFECTIVE_AT, READ_HASH, VALUES = "_effective_at", "_read_hash", "_values"
+OBSERVED_SUFFIX = "__observed"
+#: A frame that takes in the rows of the same time.
+_UP_TO_HERE = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+
+
+@dataclass(frozen=True)
+class Versioning:
+    """One batch of history. ``target``, ``batch`` and ``observed`` are name parts; ``columns`` all columns of the
+    target in order; ``arrival`` the batch's arrival number. ``operation`` and ``detected`` name the batch's columns.
+    ``now`` is the moment of the batch, which rows of this event time cannot be followed by earlier ones; it is a
+    literal in PostgreSQL's dialect (:func:`dialects.moment`), or text where timestamps are text. ``first`` says that
+    neither target nor sidecar has a row before the batch's own: then the batch alone tells the history. ``kept`` are
+    the columns of the batch that are not compared, and where the sidecar keeps them (:func:`kept_columns`).
+    ``compared`` are the columns of the batch that are; ``new`` those of them that no earlier batch had."""
+
+    target: tuple[str, ...]
+    batch: tuple[str, ...]
+    observed: tuple[str, ...]
+    columns: tuple[str, ...]
+    batch_columns: tuple[str, ...]
+    key: tuple[str, ...]
+    arrival: int
+    operation: str
+    detected: str
+    now: str | None = None
+    first: bool = False
+    kept: tuple[KeptColumn, ...] = ()
+    compared: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+
+    @property
+    def business(self) -> tuple[str, ...]:
+        return tuple(name for name in self.columns if name not in (*self.key, *OWN_COLUMNS))
+
+
+@dataclass(frozen=True)
+class KeptColumn:
+    """Column ``name`` of the target, whose values the sidecar keeps in column ``place``. An observation's ``_values``
+    has the ``token`` of each of its values. Both follow from name and type: a column of another type is another."""
+
+    name: str
+    token: str
+    type: DataType
+
+    @property
+    def place(self) -> str:
+        return f"_value_{self.token}"
+
+
+def kept_columns(
+    columns: Sequence[Column], key: Sequence[str], compared: Sequence[str], present: Iterable[str]
+) -> tuple[KeptColumn, ...]:
+    """Of a batch with the columns ``present``: the target's ``columns`` that are not compared."""
+    others = {*key, *compared, *OWN_COLUMNS}
+    batch = set(present)
+    return tuple(
+        KeptColumn(column.name, hashlib.sha256(f"{column.name} {column.type}".encode()).hexdigest()[:12], column.type)
+        for column in columns
+        if column.name in batch and column.name not in others
+    )
+
+
+def observed_columns(columns: Sequence[Column], key: Sequence[str], kept: Sequence[KeptColumn]) -> tuple[Column, ...]:
+    """The sidecar's columns, for a target with ``columns``; a target may add its own.
+
+    ``_event_at`` is the event time as it was read, ``_effective_at`` when the observation takes effect. Sidecars of
+    older versions have no ``_effective_at`` (null: the event time), and in those a row cancels a detected deletion
+    that arrived before it. ``row_hash`` is the hash of the version's row (null when deleted); ``_read_hash`` the one
+    that the row had as it was read, where it is another one. ``_arrival`` is one number for all observations of
+    a batch, higher than any before; it is not the table's number in state, which starts again with a new lineage.
+    """
+    of = {column.name: column for column in columns}
+    return (
+        *(Column(name, of[name].type) for name in key),
+        Column(EVENT_AT, of[VALID_FROM].type),
+        Column(ROW_HASH, types.STRING),
+        Column(DELETED, types.BOOL),
+        Column(DETECTED, types.BOOL),
+        Column(ARRIVAL, types.INT64),
+        Column(EFFECTIVE_AT, of[VALID_FROM].type),
+        Column(READ_HASH, types.STRING),
+        Column(VALUES, types.STRING),
+        *(Column(one.place, one.type) for one in kept),
+    )
+
+
+def ranked(change: Versioning, keys: str) -> str:
+    """SELECT of the observations of ``keys`` and of which count (``_flowctl_counts``, 1 or 0): of those that take
+    effect at one time (``_flowctl_at``) the last row, and the last deletion if it arrived after that. In a sidecar of
+    older versions a row cancels the detected deletions that it follows. ``_flowctl_of_event`` is 1 for the last that
+    was read for its event time."""
+    k, at = listed("o", change.key), f"COALESCE(o.{quoted(EFFECTIVE_AT)}, o.{quoted(EVENT_AT)})"
+    deleted, arrival = f"o.{quoted(DELETED)}", f"o.{quoted(ARRIVAL)}"
+    is_cancelled = f"r.{quoted(DELETED)} AND r.{quoted(DETECTED)} AND r._flowctl_cancelled > r.{quoted(ARRIVAL)}"
+    return f"""
+            SELECT r.*, CASE WHEN r._flowctl_place = 1
+                              AND (NOT r.{quoted(DELETED)} OR r._flowctl_of_time = 1)
+                              AND NOT ({is_cancelled})
+                        THEN 1 ELSE 0 END AS _flowctl_counts
+            FROM (
+                SELECT o.*, {at} AS _flowctl_at,
+                       ROW_NUMBER() OVER (PARTITION BY {k}, {at}, {deleted}
+                           ORDER BY {arrival} DESC, o.{quoted(EVENT_AT)} DESC) AS _flowctl_place,
+                       ROW_NUMBER() OVER (PARTITION BY {k}, {at}
+                           ORDER BY {arrival} DESC, o.{quoted(EVENT_AT)} DESC) AS _flowctl_of_time,
+                       MAX(CASE WHEN {deleted} OR o.{quoted(EFFECTIVE_AT)} IS NOT NULL THEN 0 ELSE {arrival} END) OVER (
+                           PARTITION BY {k} ORDER BY {at} {_UP_TO_HERE}) AS _flowctl_cancelled,
+                       ROW_NUMBER() OVER (PARTITION BY {k}, o.{quoted(EVENT_AT)}
+                           ORDER BY {arrival} DESC) AS _flowctl_of_event
+                FROM {table(change.observed)} AS o CROSS JOIN {keys} AS a WHERE {equal("a", "o", change.key)}
+            ) AS r"""
+
+
+def is_deletion(change: Versioning) -> str:
+    """Of a row ``s`` of the batch."""
+    return f"(s.{quoted(change.operation)} = 'D')"
+
+
+def is_detected(change: Versioning) -> str:
+    """Of a row ``s`` of the batch."""
+    return f"COALESCE(s.{quoted(change.detected)}, FALSE)" if change.detected in change.batch_columns else "FALSE"
+
+
+def render(text: str, dialect: Dialect) -> str:
+    """The text is PostgreSQL's dialect; no types and no literals but short words stand in it."""
+    import sqlglot  # a plan renders nothing, and it takes long to import
+
+    return sqlglot.transpile(text, read="postgres", write=dialect)[0]
+
+
+def quoted(name: str) -> str:
+    return dialects.quoted(name, "postgres")
+
+
+def table(parts: tuple[str, ...]) -> str:
+    return dialects.table(parts, "postgres")
+
+
+def listed(of: str, names: Iterable[str]) -> str:
+    return ", ".join(f"{of}.{quoted(name)}" if of else quoted(name) for name in names)
+
+
+def equal(left: str, right: str, names: Iterable[str]) -> str:
+    """Plain equality: keys, event times and hashes of rows are never null here."""
+    return " AND ".join(f"{left}.{quoted(name)} = {right}.{quoted(name)}" for name in names)
