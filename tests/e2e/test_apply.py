@@ -136,6 +136,7 @@ def test_sigterm_ends_the_run_in_order(flow: Flow) -> None:
     flow.write(MERGED)
     process = flow.start("apply", "flow.yaml")
     assert process.stderr is not None
+    assert process.stderr.readline().startswith("run ")
     assert process.stderr.readline().startswith("orders: merge")
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
