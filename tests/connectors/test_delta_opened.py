@@ -101,6 +101,13 @@ def test_that_a_table_is_empty_holds_for_one_version(writer: Writer, mode: Mode,
     assert found == [(1, "a"), (2, "a"), *([(7, "theirs")] if mode == "merge" else [])]
 
 
+def test_a_new_table_without_deletion_vectors_takes_its_first_merge_at_once(writer: Writer) -> None:
+    """Nobody else wrote: nothing is to be tried again."""
+    layout = Layout(deletion_vectors=False)
+    writer.write(upserts(row(1)), 1, "merge", layout=layout, statements=create(writer, layout), rows=1)
+    assert writer.place.read(["id"]) == [(1,)]
+
+
 def test_a_failed_checkpoint_is_a_warning(writer: Writer) -> None:
     for seq in range(1, 10):
         writer.write([row(seq)], seq)

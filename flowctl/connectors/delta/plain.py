@@ -46,7 +46,9 @@ def is_plain(location: TableLocation, job: WriteJob) -> bool:
     if job.statements and not statements.only_creates(location, job):
         return False
     table = open_newest(location)
-    return is_plain_table(table, job) if table is not None else bool(job.statements)
+    if table is None:  # the table to be made must be one that the commit accepts
+        return bool(job.statements) and (job.layout.deletion_vectors or not _compares(job))
+    return is_plain_table(table, job)
 
 
 def is_plain_table(table: OpenedTable, job: WriteJob) -> bool:
