@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from flowctl.connectors.delta.statements import statistics_without
 from flowctl.connectors.delta.types import columns_of, schema_json
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -29,7 +30,13 @@ def with_columns(metadata: Mapping[str, Any], columns: Sequence[Column], *, repl
             hint="Run this table once with spark.url local[*], or with --full-refresh",
         )
     if other or (replaces and not {*have} <= {column.name for column in columns}):
-        return {**metadata, "schemaString": schema_json(tuple(columns))}
+        properties = metadata.get("configuration", {})
+        changed = statistics_without(properties, columns)
+        return {
+            **metadata,
+            "schemaString": schema_json(tuple(columns)),
+            **({"configuration": {**properties, **changed}} if changed else {}),
+        }
     schema = json.loads(metadata["schemaString"])
     added = json.loads(schema_json(tuple(column for column in columns if column.name not in have)))["fields"]
     ours = {column.name for column in columns}

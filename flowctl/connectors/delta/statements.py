@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -65,6 +65,19 @@ def _statistics(columns: Sequence[Column], layout: Layout) -> dict[str, str]:
 
 #: Other writers than Spark do not know quoted names in a property, so only those that need it are.
 _PLAIN_NAME = re.compile(r"\w+", re.ASCII)
+
+
+_LISTED_NAME = re.compile(r"`(?:[^`]|``)*`|[^,]+")
+_STATS_COLUMNS = "delta.dataSkippingStatsColumns"
+
+
+def statistics_without(properties: Mapping[str, str], columns: Sequence[Column]) -> dict[str, str]:
+    """What a table's ``properties`` must say instead once it has these ``columns`` only; empty where nothing must.
+    Delta refuses every write to a table whose list names a column that it has not."""
+    listed = _LISTED_NAME.findall(properties.get(_STATS_COLUMNS, ""))
+    have = {form for column in columns for form in (column.name, quoted(column.name))}
+    left = [name for name in listed if name.strip() in have]
+    return {} if left == listed else {_STATS_COLUMNS: ",".join(left)}
 
 
 def _placement(layout: Layout) -> str:

@@ -10,10 +10,14 @@ from flowctl.connectors.delta import log, transaction
 from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.opened import OpenedTable, open_newest
+from flowctl.connectors.delta.statements import quoted, statistics_without
+from flowctl.connectors.delta.types import columns_of
 from flowctl.connectors.engine import compiles, interpreted
 from flowctl.connectors.foreign import foreign_target
 from flowctl.errors import StateConflict, StoppedByPolicy, TableError
+from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo
+from flowctl.sql import dialects
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -96,20 +100,38 @@ def _missing(info: TableInfo, columns: Sequence[Column]) -> list[str]:
 
 def has_other_columns(table: DeltaTable, columns: Sequence[Column]) -> bool:
     """Whether replacing the content must replace the schema too (a full refresh after a changed type)."""
-    from flowctl.connectors.delta.types import columns_of
-
     have = {column.name: column.type for column in columns_of(table.schema().to_json())}
     return have != {column.name: column.type for column in columns}
 
 
 def overwrite_with_schema(location: TableLocation, frame: DataFrame, job: WriteJob) -> None:
     """Content and schema in one commit, which only the writer's options can say; properties and id stay."""
+    table = log.open_table(location)
+    kept = statistics_without(table.metadata().configuration, job.columns) if table is not None else {}
+    for name, value in kept.items():
+        text = dialects.text(value, "spark")
+        frame.sparkSession.sql(f"ALTER TABLE {location.identifier} SET TBLPROPERTIES ('{name}' = {text})").collect()
     writer = frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
     if job.layout.partition_by:
         writer = writer.partitionBy(*job.layout.partition_by)
     elif job.layout.cluster_by:
         writer = writer.clusterBy(*job.layout.cluster_by)
     writer.save(location.spark_path)
+
+
+def in_own_order(location: TableLocation, frame: DataFrame) -> DataFrame:
+    """``frame`` with exactly the table's columns in its order: a sidecar of a history of other keys has more."""
+    from pyspark.sql import functions as f
+
+    table, present = log.open_table(location), set(frame.columns)
+    return frame.select(
+        *(
+            f.col(quoted(column.name))
+            if column.name in present
+            else f.lit(None).cast(types.spark_ddl(column.type)).alias(column.name)
+            for column in (columns_of(table.schema().to_json()) if table is not None else ())
+        )
+    )
 
 
 def column_names(location: TableLocation) -> list[str]:

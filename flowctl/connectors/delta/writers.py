@@ -146,8 +146,7 @@ class SparkWriter:
         self, location: TableLocation, number: Numbered, condition: str, frame: DataFrame, side: WriteJob
     ) -> LoggedCommit:
         # REPLACE WHERE takes no column list, so the SELECT is in the table's own order.
-        names = [name for name in tables.column_names(location) if name in frame.columns]
-        with batch.view_of(frame.select(*map(statements.quoted, names))) as view:
+        with batch.view_of(tables.in_own_order(location, frame)) as view:
             sql = f"INSERT INTO {location.identifier} REPLACE WHERE {condition} SELECT * FROM {view}"
             return self._commit(location, number, lambda: self._run(sql), side)
 
