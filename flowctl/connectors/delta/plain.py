@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import WriteJob
@@ -10,7 +11,7 @@ from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.marking import are_told_apart
 from flowctl.connectors.delta.opened import OpenedTable, open_newest
 from flowctl.connectors.engine import demanding_features
-from flowctl.model.table_info import TableInfo
+from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.storage import scheme
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def is_plain(location: TableLocation, job: WriteJob) -> bool:
         return False
     table = open_newest(location)
     if table is None:  # the table to be made must be one that the commit accepts
-        return bool(job.statements) and (job.layout.deletion_vectors or not _compares(job))
+        marks = job.layout.deletion_vectors and not _hides_places(job.columns)
+        return bool(job.statements) and (marks or not _compares(job))
     return is_plain_table(table, job)
 
 
@@ -104,7 +106,12 @@ def _can_be_marked(table: DeltaTable, info: TableInfo) -> bool:
     return (
         info.extra["properties"].get(statements.DELETION_VECTORS) == "true"
         and "delta.typeChanges" not in table.schema().to_json()
-        and all(column.name.lower() != "_metadata" for column in info.columns)
+        and not _hides_places(info.columns)
         and (info.rows.value is not None or not paths)
         and are_told_apart(paths)
     )
+
+
+def _hides_places(columns: Sequence[Column]) -> bool:
+    """Whether a column has the name under which an engine gives a row's file and place."""
+    return any(column.name.lower() == "_metadata" for column in columns)
