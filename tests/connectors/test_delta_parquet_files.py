@@ -198,6 +198,8 @@ def test_modes_with_and_without_deltas_own_writer(
     writer.write(rows(7), 7, "truncate")
     writer.write(rows(8), 7, "truncate", intent="intent-7")
     assert content() == [7], "a number is committed once"
+    writer.write(rows(9), 8, "truncate")  # what replaces nothing is flowctl's own commit in any case
+    assert content() == [9]
     assert own_files == any(file["path"].startswith("flowctl-") for file in delta_tables.files(writer))
 
 
