@@ -1,4 +1,5 @@
-"""How long anything may wait for a database, in seconds: all of it is here, and nothing waits without one of these.
+"""How long anything may wait for a database, in seconds. The PostgreSQL target's and SQLite's own bounds are not
+here yet.
 
 Three kinds of waiting need three kinds of bound. A lock is bounded by the server (``lock_timeout``). A statement is
 bounded by the server too (``statement_timeout``), loosely: how long a merge of a billion rows takes is the user's
@@ -22,18 +23,9 @@ LOCK = 60.0
 SNAPSHOT_LOCK = 300.0
 #: Of an executor behind somebody who waits for the snapshot's own lock. More would be in vain: it waits for us.
 READER_LOCK = 10.0
-#: In the final transaction, for whoever else writes the target.
-COMMIT_LOCK = 60.0
-#: For copies that do not count but are still under way, before their sessions are ended.
-STALE_COPY_LOCK = 2.0
-#: To drop what a try before has left behind; the next one does it otherwise.
-DROP_LOCK = 2.0
 
 #: Any single statement.
 STATEMENT = 24 * 3600.0
-#: The final transaction may be idle so long: about a lease's TTL. Its holder was suspended then, and whoever recovers
-#: must not wait for it to wake up.
-COMMIT_IDLE = 60.0
 #: No row arrives or is taken, in an executor: a view may sort for a long time before its first row.
 EXECUTOR_SILENCE = 1800.0
 #: A call has not returned for so long: the server is asked, over another connection, whether it is still there.
@@ -48,9 +40,6 @@ PING = 30.0
 
 #: For the request that ends a statement of ours; then its socket is closed.
 CANCEL = 2.0
-
-#: For another process's lock on an SQLite file; a statement that waits for it cannot be interrupted.
-SQLITE_BUSY = 10.0
 
 
 def milliseconds(seconds: float) -> str:

@@ -46,10 +46,10 @@ def as_of_now(ties: Ties, table: TableSpec, info: TableInfo) -> Ties | str:
     for column in ties.columns:
         now = taken.get(column.name) or info.column(column.name)
         if now is None:
-            return f'the column "{column.name}" is gone, by which its rows were told apart'
+            return f'the column "{column.name}" is gone, which distinguished its rows'
         if now.as_text != column.as_text or not hashes_alike(column.type, now.type):
             was, is_now = types.short(column.type), types.short(now.type)
-            return f'the column "{column.name}" is {is_now}, was {was}, so its rows cannot be told apart any more'
+            return f'the column "{column.name}" is {is_now}, was {was}, so its rows can no longer be distinguished'
         found.append(Column(now.name, now.type, as_text=now.as_text))
     return replace(ties, columns=tuple(found))
 

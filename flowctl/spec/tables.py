@@ -119,7 +119,7 @@ class _Checking:
             self.node = without(self.node, path)
 
     def _check_appends_once(self, source: Source | None, roles: Mapping[str, str]) -> None:
-        """Without a cursor append writes the same rows in every run. Files are told apart by their names."""
+        """Without a cursor append writes the same rows in every run. Files are distinguished by their names."""
         mode, cursor = self.node.entries.get("mode"), self.node.entries.get("cursor")
         if source is None or mode is None or mode.text != "append" or (cursor is not None and _says_so(cursor, source)):
             return
