@@ -346,14 +346,14 @@ def test_names_that_are_taken_can_be_written(writer: Writer) -> None:
     assert tuple(found)[3:] == tuple(second.values())
 
 
-def test_a_table_on_s3(spark: SparkSession, s3_server: S3Server, s3_bucket: str) -> None:
+def test_a_table_on_s3(spark: SparkSession, s3_server: S3Server, s3_bucket: str, scratch: Scratch) -> None:
     """Schema and commits are read, voids are written, without Spark: with the credentials of the spec."""
     root, object = f"s3://{s3_bucket}/lake", ObjectName(("sales/orders",))
     keys = s3_server.storage()
     for name, value in hadoop_conf(root, {root: keys}).items():
         spark.conf.set(name.removeprefix("spark.hadoop."), value)
     connection = Connection("lake", "delta", {"path": root}, Mark("spec.yaml", 1))
-    with open_connection(connection, OpenContext(storage={root: keys})) as connector:
+    with open_connection(connection, OpenContext(storage={root: keys}, scratch=scratch)) as connector:
         assert connector.target is not None
         place = Place("delta", {"path": root}, connector.target, object, read=lambda _: [], execute=lambda _: None)
         writer = Writer(spark, place)

@@ -213,8 +213,16 @@ class LogWriter:
     def replace_where(
         self, location: TableLocation, number: Numbered, condition: str, frame: DataFrame, side: WriteJob
     ) -> LoggedCommit:
+        # `accepts` is about the target: a sidecar of an older version gets its columns in this very commit.
         rewriter = self.rewriter(self.spark, location, self.scratch, side)
-        return self._commit(location, number, side, lambda snapshot: rewriter.replace_where(condition, frame, snapshot))
+        return log_writer.commit(
+            location,
+            number.app,
+            side,
+            number.record,
+            lambda snapshot: rewriter.replace_where(condition, frame, snapshot),
+            self.write_files,
+        )
 
     def _commit(
         self,
