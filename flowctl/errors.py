@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from flowctl.diagnostics import Diagnostic, Mark
+from flowctl.redaction import REDACTOR
 
 
 class ExitCode:
@@ -48,14 +49,15 @@ class ExitCode:
 
 
 class FlowctlError(Exception):
-    """Base of everything flowctl raises on purpose. ``str()`` is the message alone."""
+    """Base of everything flowctl raises on purpose. ``str()`` is the message alone. Both texts are redacted here,
+    before anybody wraps, stores or prints them."""
 
     exit_code: ClassVar[int] = ExitCode.BROKEN
 
     def __init__(self, message: str, *, hint: str = "", mark: Mark | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = REDACTOR.redact(message)
+        self.hint = REDACTOR.redact(hint)
+        super().__init__(self.message)
         self.mark = mark
 
     def describe(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal, TextIO
 import click
 
 from flowctl.errors import FlowctlError, SpecError
-from flowctl.spec.secrets import REDACTOR
+from flowctl.redaction import REDACTOR
 
 Format = Literal["text", "json", "github"]
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flowctl.diagnostics import Diagnostic
-from flowctl.model.step import Plan
+from flowctl.model.step import Plan, Step
 from flowctl.observe.observation import Request as PlanOptions
 from flowctl.observe.observation import observe
 from flowctl.observe.world import World
 from flowctl.plan.build import build
+from flowctl.redaction import REDACTOR
 from flowctl.spec.spec import Spec, TableSpec
 
 __all__ = ["PlanOptions", "Planned", "make_plan"]
@@ -31,4 +32,19 @@ def make_plan(spec: Spec, options: PlanOptions) -> Planned:
     the tables do not fit together or a term matches nothing; what is wrong with one table is in its step."""
     world, resolved = observe(spec, options)
     plan = build(spec, resolved, world, options)
+    plan = replace(plan, steps=tuple(map(_without_secrets, plan.steps)))
     return Planned(plan, world, {table.id: table for table in resolved.tables}, resolved.warnings)
+
+
+def _without_secrets(step: Step) -> Step:
+    """What the step says to people, which may repeat what a driver has said. The values that a run needs are as they
+    are: connectors put no part of a connection's options into them."""
+    hide = REDACTOR.redact
+    return replace(
+        step,
+        reason=hide(step.reason),
+        hint=hide(step.hint),
+        notes=tuple(map(hide, step.notes)),
+        how=tuple(map(hide, step.how)),
+        checks=tuple(replace(check, detail=hide(check.detail)) for check in step.checks),
+    )

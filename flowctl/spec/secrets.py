@@ -1,21 +1,21 @@
-"""Secrets: references in the spec, values only when something is opened, and one redactor that knows every value.
+"""Secrets: references in the spec, and values only when something is opened.
 
 ``${secret:env:NAME}`` and ``${secret:file:PATH}`` stand for a whole value or a part of one. A provider is a function
 from the name to the value; Vault, AWS, GCP and Azure join :data:`PROVIDERS` the same way. Whatever is revealed is
-registered with :data:`REDACTOR` in the same step, so no value can be used before it can be hidden.
+registered with the redactor in the same step, so no value can be used before it can be hidden.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, quote_plus, unquote
+from urllib.parse import quote
 
 from flowctl.errors import TableError
+from flowctl.redaction import REDACTOR
 from flowctl.spec.spec import SecretRef, SecretText
 
 #: From a reference's name to the value, exactly as it is to be used. Raises :class:`TableError` when there is none.
@@ -23,10 +23,6 @@ Provider = Callable[[str], str]
 
 LATER_PROVIDERS = ("vault", "aws", "gcp", "azure")
 _REFERENCE = re.compile(r"\$\$\{|\$\{secret:([^:}]*):([^}]*)\}")
-#: The password of a URL, or of libpq's ``key=value`` form.
-_PASSWORD_IN = re.compile(r"://[^:/?#\s]*:([^/?#\s]*)@|\bpassword=([^&\s]+)")
-#: Shorter values would be found everywhere, inside numbers and words, and nothing readable would be left.
-_SHORTEST = 4
 
 
 def parse_secrets(text: str) -> str | SecretText:
@@ -54,13 +50,20 @@ def secret_references(text: str) -> list[SecretRef]:
     return [SecretRef(found[1], found[2]) for found in _REFERENCE.finditer(text) if found[0] != "$${"]
 
 
+class Revealed(str):
+    """A text with secrets in it, for who would put it into something that is kept."""
+
+
 def reveal(value: Any) -> Any:
-    """``value`` with its references resolved; lists and maps are walked, everything else is returned as it is. Inside
-    a URL each value is percent-encoded. Raises :class:`TableError` when a secret is not there."""
+    """``value`` with its references resolved, a text that had some as :class:`Revealed`; lists and maps are walked,
+    everything else is returned as it is. Inside a URL each value is percent-encoded. Raises :class:`TableError` when a
+    secret is not there."""
     match value:
         case SecretText(parts):
             in_url = isinstance(parts[0], str) and "://" in parts[0]
-            return "".join(part if isinstance(part, str) else _resolved(part, in_url=in_url) for part in parts)
+            return Revealed(
+                "".join(part if isinstance(part, str) else _resolved(part, in_url=in_url) for part in parts)
+            )
         case Mapping():
             return {key: reveal(item) for key, item in value.items()}
         case list() | tuple():
@@ -82,34 +85,6 @@ def password_in_clear(text: str) -> bool:
     return bool(re.search(r"[?&;](password|passwd|pwd|secret|token|sig)=[^&;]", shown, re.IGNORECASE))
 
 
-class Redactor:
-    """Replaces every registered secret by ``***``: as it is, percent-encoded, decoded, and as JSON writes it."""
-
-    def __init__(self) -> None:
-        self._forms: set[str] = set()
-        self._pattern: re.Pattern[str] | None = None
-
-    def register(self, secret: str) -> None:
-        """Values of fewer than four characters are not hidden. Of a URL that is a secret, the password alone is hidden
-        too: drivers take URLs apart."""
-        passwords = {found[1] or found[2] for found in _PASSWORD_IN.finditer(secret)} - {""}
-        plain = {form for text in (secret, *passwords) for form in (text, unquote(text), *text.splitlines())}
-        forms = {form for text in plain for form in (text, quote(text, safe=""), quote(text), quote_plus(text))}
-        forms |= {json.dumps(text, ensure_ascii=ascii_only)[1:-1] for text in plain for ascii_only in (True, False)}
-        new = {form for form in forms if len(form) >= _SHORTEST} - self._forms
-        if new:
-            self._forms |= new
-            longest_first = sorted(self._forms, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
-
-    def redact(self, text: str) -> str:
-        return self._pattern.sub("***", text) if self._pattern else text
-
-
-#: The one redactor; `flowctl.cli.output` puts all output through it.
-REDACTOR = Redactor()
-
-
 def _from_environment(name: str) -> str:
     value = os.environ.get(name)
     if value is None:
@@ -122,8 +97,8 @@ def _from_file(path: str) -> str:
     """The file's text without the line break at its end, which editors and Kubernetes disagree about."""
     try:
         return Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
         message = f"cannot read the secret file {path}: {reason}"
         raise TableError(message, hint="Check the path and its permissions") from error
 

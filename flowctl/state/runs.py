@@ -17,6 +17,7 @@ from flowctl.errors import AbortRun
 from flowctl.model import interval as intervals
 from flowctl.model.commit import RowCounts
 from flowctl.model.interval import Interval
+from flowctl.redaction import REDACTOR
 from flowctl.state.blobs import BlobStore
 
 FORMAT = 1
@@ -25,6 +26,10 @@ FOLDER = "runs/"
 KEPT_RUNS = 10_000
 _BEGUN = ".begun"
 _KEPT_BEGUN = 1_000
+#: What a record is read by, and values of the source's own rows: never a part of a connection's options.
+_KEPT_AS_THEY_ARE = (
+    "id", "flow", "lineage", "spec_digest", "started_at", "finished_at", "outcome", "mode", "interval",
+)  # fmt: skip
 TableOutcome = Literal["committed", "unchanged", "failed", "stopped", "skipped"]
 
 
@@ -128,7 +133,8 @@ def put_run(blobs: BlobStore, record: RunRecord) -> None:
     over in a second, and stay so."""
     for name in _names(blobs)[KEPT_RUNS - 1 :] if record.count("committed") else ():
         blobs.delete(name)
-    data = json.dumps(record.to_json(), indent=2, ensure_ascii=False) + "\n"
+    document = REDACTOR.redact_all(record.to_json(), _KEPT_AS_THEY_ARE)
+    data = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     blobs.create(_name(record.id), data.encode())
     if record.count("unchanged") < len(record.tables) or record.error:
         blobs.delete(f"{FOLDER}{record.id}{_BEGUN}")

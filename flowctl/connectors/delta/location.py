@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from flowctl.durable import make_folder, sync_folder, write_durably
 from flowctl.model.table_info import ObjectName
+from flowctl.redaction import REDACTOR
 from flowctl.spec import storage
 from flowctl.spec.storage import Storage
 from flowctl.sql import dialects
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
+
+#: The first of them is the table that a statement is about.
+_TABLE = re.compile(r"`?delta`?\.`(?:[^`]|``)*`")
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,15 @@ class TableLocation:
     def identifier(self) -> str:
         """The table in Spark SQL, without a catalog entry."""
         return dialects.table(self.parts, "spark")
+
+    @property
+    def shown_identifier(self) -> str:
+        """The same for a plan, which is printed and saved: without what is secret in the path."""
+        return dialects.table(("delta", REDACTOR.redact(self.spark_path)), "spark")
+
+    def executable(self, statement: str) -> str:
+        """A plan's statement about this table, as Spark runs it."""
+        return _TABLE.sub(lambda _: self.identifier, statement, count=1)
 
     @property
     def parts(self) -> tuple[str, str]:

@@ -65,14 +65,14 @@ class DeltaTarget:
         return _at_once(self._both, {lookup.table: lookup for lookup in lookups})
 
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
-        return [statements.create_table(self._location(object).identifier, columns, layout)]
+        return [statements.create_table(self._location(object).shown_identifier, columns, layout)]
 
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
         listed = statements.statistics_columns(columns, layout)
         return f"statistics for {', '.join(listed)}" if listed else ""
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
-        table = self._location(info.object).identifier
+        table = self._location(info.object).shown_identifier
         widening = info.extra.get("properties", {}).get(statements.TYPE_WIDENING) == "true"
         return [statements.altered(table, change, widening) for change in changes]
 
@@ -82,6 +82,7 @@ class DeltaTarget:
 
     def write(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Commit:
         location = self._location(job.object)
+        job = replace(job, statements=tuple(map(location.executable, job.statements)))
         app = log.app_id(job.record.lineage, job.record.table)
         done = find_standing(location, app, job.record.record())
         if done is None:

@@ -29,4 +29,4 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
     from flowctl.connectors.files.listing import file_root
     from flowctl.connectors.files.source import FilesSource
 
-    yield Connector(source=FilesSource(file_root(str(connection.options["path"]), context), CAPABILITIES))
+    yield Connector(source=FilesSource(file_root(connection.options["path"], context), CAPABILITIES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 import re
@@ -17,6 +18,7 @@ from flowctl.errors import AccessDenied, TableError, TransientError
 from flowctl.model.position import FileStamp
 from flowctl.spec import access
 from flowctl.spec import storage as storages
+from flowctl.spec.secrets import Revealed
 from flowctl.spec.suggest import nearest
 
 if TYPE_CHECKING:
@@ -25,10 +27,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileRoot:
-    """The connection's path as a URL (a plain path for local files), with the options of its fsspec file system."""
+    """The connection's path as a URL (a plain path for local files), with the options of its fsspec file system.
+    ``has_secret``: it is not to be repeated."""
 
     url: str
     options: Mapping[str, Any] = field(repr=False)
+    has_secret: bool = False
+
+    @property
+    def identity(self) -> str:
+        """What state records of the place."""
+        if not self.has_secret:
+            return f"files:{self.url}"
+        return f"files:{storages.scheme(self.url)}:{hashlib.sha256(self.url.encode()).hexdigest()[:16]}"
 
     def file_system(self) -> tuple[fsspec.AbstractFileSystem, str]:
         """A file system that caches no listings, and the root as it names it."""
@@ -52,10 +63,11 @@ class FileRoot:
 
 def file_root(path: str, context: OpenContext) -> FileRoot:
     """Local paths start from the spec file's folder."""
+    has_secret = isinstance(path, Revealed)
     if storages.scheme(path) != "file":
-        return FileRoot(path.rstrip("/"), storages.fsspec_options(path, context.storage))
+        return FileRoot(path.rstrip("/"), storages.fsspec_options(path, context.storage), has_secret)
     local = Path(context.base_dir, storages.local_path(path)).resolve()
-    return FileRoot(str(local), {})
+    return FileRoot(str(local), {}, has_secret)
 
 
 def pattern_of(relation: Relation) -> str:

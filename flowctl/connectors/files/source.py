@@ -56,7 +56,7 @@ class FilesSource:
         found = columns_of(self.root, format, (*looked_into, *stamps[-_READ_FILES:]))
         head = _head(stamps)
         info = TableInfo(
-            object=ObjectName((pattern,)), columns=merged(found), identity=f"files:{self.root.url}", rows=head.rows
+            object=ObjectName((pattern,)), columns=merged(found), identity=self.root.identity, rows=head.rows
         )
         return info, head
 

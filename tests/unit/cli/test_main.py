@@ -12,7 +12,7 @@ import pytest
 
 from flowctl.cli import main, output
 from flowctl.errors import ExitCode, LockedError, StoppedByPolicy
-from flowctl.spec.secrets import REDACTOR
+from flowctl.redaction import REDACTOR
 
 VALID = """\
 version: 1

@@ -1,0 +1,125 @@
+"""The one redactor: it knows every secret that was revealed, and whatever is shown or written passes it.
+
+Errors and the prose of a plan are redacted when they are made, so that no wrapping, escaping or storing comes before
+it; everything printed is redacted once more on its way out. Values that a run computes with (positions, statements,
+identities) are not: they are made without secrets.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import os
+import re
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+#: Shorter values would be found everywhere, inside numbers and words, and nothing readable would be left.
+_SHORTEST = 4
+#: Of base64, which says little in a few characters.
+_SHORTEST_BASE64 = 8
+_HIDDEN = "***"
+#: The password of a URL up to the last ``@`` that may end it, or of libpq's ``key=value`` form.
+_PASSWORD_IN = re.compile(r"://[^:/?#@\s]*:(\S*)@|\bpassword=([^&\s]+)")
+#: What takes a URL apart, also one whose password should have been percent-encoded.
+_DELIMITERS = re.compile(r"[/?#@:&]")
+#: What libraries read by themselves, without a reference in the spec.
+_VARIABLES = (
+    "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_SAS_TOKEN", "AZURE_CLIENT_SECRET", "PGPASSWORD", "SPARK_CONNECT_AUTHENTICATE_TOKEN",
+)  # fmt: skip
+
+
+class Redactor:
+    """Replaces every registered secret by ``***``: as it is, percent-encoded in whatever way, decoded, as JSON, SQL,
+    HTML and Python write it, and in base64. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._forms: dict[str, str] = {}
+        self._pattern: re.Pattern[str] | None = None
+        self._lock = threading.Lock()
+
+    def register(self, secret: str) -> None:
+        """Values of fewer than four characters are not hidden. Of a URL that is a secret, the password alone is hidden
+        too, and its parts: drivers take URLs apart, wherever they are malformed."""
+        plain = {form for text in (secret, *_passwords(secret)) for form in (text, unquote(text), *text.splitlines())}
+        forms = {text: _any_form(text) for text in plain if len(text) >= _SHORTEST}
+        forms |= {text: re.escape(text) for text in _base64_forms(plain)}
+        with self._lock:
+            if forms.keys() <= self._forms.keys():
+                return
+            self._forms |= forms
+            longest_first = sorted(self._forms, key=len, reverse=True)
+            self._pattern = re.compile("|".join(self._forms[text] for text in longest_first))
+
+    def redact(self, text: str) -> str:
+        pattern = self._pattern
+        return pattern.sub(_HIDDEN, text) if pattern else text
+
+    def redact_all(self, document: Any, keep: Collection[str] = ()) -> Any:
+        """A JSON document with each of its texts redacted, but those below the keys in ``keep``."""
+        match document:
+            case str():
+                return self.redact(document)
+            case Mapping():
+                return {key: value if key in keep else self.redact_all(value, keep) for key, value in document.items()}
+            case list() | tuple():
+                return [self.redact_all(item, keep) for item in document]
+            case _:
+                return document
+
+
+#: The one redactor.
+REDACTOR = Redactor()
+
+
+def register_environment() -> None:
+    """Secrets that libraries take from the environment without flowctl's help."""
+    for name in _VARIABLES:
+        REDACTOR.register(os.environ.get(name, ""))
+
+
+def _passwords(secret: str) -> Iterator[str]:
+    for found in _PASSWORD_IN.finditer(secret):
+        password = found[1] or found[2] or ""
+        yield password
+        yield from (part for part in _DELIMITERS.split(password) if part)
+
+
+def _any_form(text: str) -> str:
+    """A pattern for ``text`` with each of its characters in any encoding that leaves letters and digits alone."""
+    return "".join(re.escape(char) if char.isascii() and char.isalnum() else _any_of(char) for char in text)
+
+
+def _any_of(char: str) -> str:
+    encoded = "".join(f"%(?:25)?{_hex(f'{byte:02x}')}" for byte in char.encode("utf-8", "surrogatepass"))
+    escaped = json.dumps(char)[1:-1]
+    if escaped.startswith("\\u"):
+        escapes = "".join(rf"\\u{_hex(unit)}" for unit in escaped.split("\\u")[1:])
+    else:
+        escapes = re.escape(escaped)
+    others = {repr(char)[1:-1], html.escape(char), f"\\{char}", char, *(["+"] if char == " " else [])}
+    others |= {char * 2} if char in "'\"`$" else set()
+    longest_first = sorted(map(re.escape, others), key=len, reverse=True)
+    return f"(?:{'|'.join([encoded, escapes, *longest_first])})"
+
+
+def _hex(digits: str) -> str:
+    return "".join(f"[{digit.lower()}{digit.upper()}]" if digit.isalpha() else digit for digit in digits)
+
+
+def _base64_forms(texts: Collection[str]) -> Iterator[str]:
+    """What of a secret stands in base64 text wherever in it the secret begins, as in ``base64(user:password)``: the
+    characters that no neighbour changes."""
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        for before in range(3):
+            whole = base64.b64encode(b"\0" * before + data).decode()
+            first, bits = (before * 8 + 5) // 6, (before + len(data)) * 8
+            inner = whole[first : bits // 6]
+            if len(inner) >= _SHORTEST_BASE64:
+                yield inner
+                yield inner.translate(str.maketrans("+/", "-_"))
