@@ -300,12 +300,10 @@ class Target(Protocol):
 class QuarantineTarget(Protocol):
     """Extra power: keeps rejected rows beside the table, in ``<table>__quarantine``."""
 
-    def put_aside(
-        self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
-    ) -> None:
-        """Makes ``frame`` (columns as text, ``_seq``, ``_run_id``, ``_reason``) the only rows of ``object`` with
-        ``_seq`` of this job's number, creating the table when it is not there. Committed before the batch itself;
-        repeated for the same number it replaces."""
+    def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
+        """Makes ``frame`` (of ``job.columns``) the only rows of the sidecar ``job.object`` with this job's lineage and
+        ``_seq`` ``since`` or above; makes the table, and the columns that it lacks. Committed before the batch, after
+        ``before_commit``; repeated it replaces."""
 
 
 @runtime_checkable

@@ -171,6 +171,15 @@ def observed_name(object: ObjectName) -> ObjectName:
     return ObjectName((*object.parts[:-1], object.parts[-1] + scd2.OBSERVED_SUFFIX))
 
 
+def replace_quarantined(tx: Transaction, stage: tuple[str, ...], job: WriteJob, since: int) -> None:
+    """Puts the rows of ``stage`` in the place of those of the job's lineage with number ``since`` or above."""
+    names = ", ".join(dialects.quoted(column.name, tx.dialect) for column in job.columns)
+    table, staged = (dialects.table(parts, tx.dialect) for parts in (job.object.parts, stage))
+    of_number = f"_lineage = {tx.marker} AND _seq >= {tx.marker}"
+    tx.execute(f"DELETE FROM {table} WHERE {of_number}", [job.record.lineage, since])
+    tx.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {staged}")
+
+
 def apply_change(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
     """Makes the target's content what ``job`` says; readers see all of it or nothing, at the commit."""
     if job.mode == "scd2" and job.replace:

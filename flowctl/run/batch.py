@@ -63,12 +63,12 @@ def one_per_key(frame: DataFrame, step: Step) -> DataFrame:
     from pyspark.sql import functions as f
 
     identity = [*step.key, *(["valid_from"] if step.mode == "scd2" else [])]
-    aside = named(REASON_COLUMN).isNotNull()
-    window = Window.partitionBy(*[named(name) for name in identity], aside).orderBy(
+    is_rejected = named(REASON_COLUMN).isNotNull()
+    window = Window.partitionBy(*[named(name) for name in identity], is_rejected).orderBy(
         f.col(_ORDER).desc_nulls_last(), f.col(_TIE).desc()
     )
     ranked = frame.withColumn(_RANK, f.row_number().over(window))
-    return ranked.where((f.col(_RANK) == 1) | aside).drop(_RANK)
+    return ranked.where((f.col(_RANK) == 1) | is_rejected).drop(_RANK)
 
 
 def without_order(frame: DataFrame) -> DataFrame:

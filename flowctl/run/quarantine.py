@@ -1,20 +1,35 @@
-"""Rejected rows as they are kept beside the table: every column as text, with number, run and reason."""
+"""Rejected rows as they are kept beside the table: every column as text, with lineage, number, run and reason.
+
+They are written before the batch, so a number may be there whose batch never lands. What is there of such numbers is
+replaced by the next batch that is written, also when nothing of it is rejected any more.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
+from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, QuarantineTarget, Target, WriteJob
+from flowctl.errors import TableError
 from flowctl.model import types
+from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.run.checks import REASON_COLUMN
 from flowctl.run.spark_types import named
+from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
 
 SUFFIX = "__quarantine"
 _INTERNAL = (OP_COLUMN, DETECTED_COLUMN, REASON_COLUMN, "row_hash")
+_LINEAGE, _NUMBER, _RUN, _REASON = OWN_COLUMNS = (
+    Column("_lineage", types.STRING),
+    Column("_seq", types.INT64),
+    Column("_run_id", types.STRING),
+    Column("_reason", types.STRING),
+)
 
 
 def quarantine_object(object: ObjectName) -> ObjectName:
@@ -22,24 +37,81 @@ def quarantine_object(object: ObjectName) -> ObjectName:
     return ObjectName((*folders, name + SUFFIX))
 
 
-def quarantine_frame(aside: DataFrame, seq: int, run_id: str) -> tuple[DataFrame, tuple[Column, ...]]:
+def quarantine(
+    spark: SparkSession,
+    target: Target,
+    job: WriteJob,
+    rejected: DataFrame | None,
+    newest: Commit | None,
+    *,
+    repeats: bool,
+) -> None:
+    """Keeps the ``rejected`` rows of the job's batch (None: it has none). ``newest`` is the target's newest commit;
+    ``repeats``: an earlier try of this number may have kept some."""
+    gave_up = newest is not None and newest.void
+    if rejected is None and not (repeats or gave_up):
+        return
+    if not isinstance(target, QuarantineTarget):
+        if rejected is not None:
+            raise TableError(f"{job.object} cannot keep quarantined rows", hint="Set on_fail: fail or warn")
+        return
+    since = newest.seq if newest is not None and newest.void else job.record.seq
+    side = replace(job, object=quarantine_object(job.object), columns=OWN_COLUMNS)
+    there = target.describe([side.object])[side.object]
+    if rejected is not None:
+        frame, columns = quarantine_frame(rejected, job)
+        side = replace(side, columns=columns)
+        if there is not None and _reads_again(job):
+            frame = _not_kept_yet(frame, target.scan(spark, side.object, there.columns), side, since)
+        target.quarantine(spark, frame, side, since)
+    elif there is not None:
+        target.quarantine(spark, spark.createDataFrame([], schema_ddl(OWN_COLUMNS)), side, since)
+
+
+def quarantine_frame(rejected: DataFrame, job: WriteJob) -> tuple[DataFrame, tuple[Column, ...]]:
     """The frame and its columns, in order."""
     from pyspark.sql import functions as f
 
-    kept = [name for name in aside.columns if name not in _INTERNAL]
-    text = [_as_text(aside, name) for name in kept]
-    frame = aside.select(
-        *text,
-        f.lit(seq).cast("bigint").alias("_seq"),
-        f.lit(run_id).alias("_run_id"),
-        named(REASON_COLUMN).alias("_reason"),
-    )
-    columns = [Column(name, types.STRING) for name in kept]
-    own = (Column("_seq", types.INT64), Column("_run_id", types.STRING), Column("_reason", types.STRING))
-    return frame, (*columns, *own)
+    kept = [name for name in rejected.columns if name not in _INTERNAL]
+    own = {
+        _LINEAGE: f.lit(job.record.lineage),
+        _NUMBER: f.lit(job.record.seq).cast("bigint"),
+        _RUN: f.lit(job.run_id),
+        _REASON: named(REASON_COLUMN),
+    }
+    text = [_as_text(rejected, name) for name in kept]
+    frame = rejected.select(*text, *(value.alias(column.name) for column, value in own.items()))
+    return frame, (*(Column(name, types.STRING) for name in kept), *own)
 
 
-def _as_text(frame: DataFrame, name: str) -> object:
+def _reads_again(job: WriteJob) -> bool:
+    """Whether a row may be read in several runs. What append reads is new, however equal it is."""
+    return job.mode != "append" or job.replaces_content
+
+
+def _not_kept_yet(frame: DataFrame, stored: DataFrame, side: WriteJob, since: int) -> DataFrame:
+    """Without the rows that are in quarantine already, for the same reason, and stay there."""
+    from pyspark.sql import functions as f
+
+    present = set(stored.columns)
+    if _LINEAGE.name in present:
+        replaced = (f.col(_LINEAGE.name) == side.record.lineage) & (f.col(_NUMBER.name) >= since)
+        stored = stored.where(~f.coalesce(replaced, f.lit(False)))
+    told = [column.name for column in side.columns if column not in (_LINEAGE, _NUMBER, _RUN)]
+    known = stored.select(*(_stored(name, present).alias(f"k{n}") for n, name in enumerate(told)))
+    is_same = f.lit(True)
+    for n, name in enumerate(told):
+        is_same = is_same & named(name).eqNullSafe(f.col(f"k{n}"))
+    return frame.join(known, is_same, "left_anti")
+
+
+def _stored(name: str, present: set[str]) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    return (named(name) if name in present else f.lit(None)).cast("string")
+
+
+def _as_text(frame: DataFrame, name: str) -> SparkColumn:
     from pyspark.sql import functions as f
 
     kind = frame.schema[name].dataType.typeName()

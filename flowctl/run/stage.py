@@ -38,12 +38,12 @@ _FEW_MORE = 1_000
 @dataclass(frozen=True)
 class StagedBatch:
     """``frame`` is the batch as the target takes it; ``folder`` where its rows lie, with those for quarantine, if they
-    are all in one; ``are_few``: this process may hold them; ``aside`` the rows for quarantine, None when there are
-    none."""
+    are all in one; ``are_few``: this process may hold them; ``rejected`` the rows for quarantine, None when
+    there are none."""
 
     frame: DataFrame
     folder: ScratchFolder | None
-    aside: DataFrame | None
+    rejected: DataFrame | None
     observed: Observed
     warnings: tuple[str, ...]
     are_few: bool = False
@@ -79,11 +79,11 @@ def stage(work: Staging) -> StagedBatch:
     observed = observed or _observe(work, rows)
     _refuse_null_keys(work, rows, observed.null_keys)
     warnings = checks.decide(work.table, observed, dt.datetime.now(dt.UTC), work.step.write_full)
-    aside = rows.where(named(REASON_COLUMN).isNotNull()) if observed.quarantined else None
+    rejected = rows.where(named(REASON_COLUMN).isNotNull()) if observed.quarantined else None
     good = rows.where(named(REASON_COLUMN).isNull()) if observed.quarantined else rows
     is_whole, batch_rows = rows is staged, good.drop(REASON_COLUMN)
     are_few = read.are_few and (is_whole or observed.rows + observed.deletes <= folder.rows() + _FEW_MORE)
-    return StagedBatch(batch_rows, folder if is_whole else None, aside, observed, warnings, are_few)
+    return StagedBatch(batch_rows, folder if is_whole else None, rejected, observed, warnings, are_few)
 
 
 def _shaped(work: Staging, rows: DataFrame) -> DataFrame:

@@ -21,7 +21,6 @@ from flowctl.connectors.base import (
     LeasedTarget,
     OpenContext,
     PerishableSnapshot,
-    QuarantineTarget,
     ReadRequest,
     Scratch,
     Snapshot,
@@ -38,7 +37,7 @@ from flowctl.observe.relations import relation
 from flowctl.run import batch, checks, events
 from flowctl.run.appending import read_interval
 from flowctl.run.late_schema import completed
-from flowctl.run.quarantine import quarantine_frame, quarantine_object
+from flowctl.run.quarantine import quarantine
 from flowctl.run.reading import Rows, SqlSnapshot, open_snapshot
 from flowctl.run.sizing import batch_rows
 from flowctl.run.spark_types import columns_of, named, same_types
@@ -102,7 +101,8 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
     with ExitStack() as stack:
         target = _target(stack, run, table)
         object = ObjectName(table.target.parts)
-        if found := landed(target, run.lineage, step.id, object, intent):
+        newest = target.committed([CommitLookup(run.lineage, step.id, object)])[step.id]
+        if found := _of_intent(newest, step.id, intent):
             return TableResult(found, step, recovered=True)
         if step.record_only:
             raise StateConflict(f"{step.id}: the plan found number {intent.seq} committed, it is gone now")
@@ -115,7 +115,7 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
         if step.schema is None:
             read = columns_of(snapshot.whole().schema) if isinstance(snapshot, SqlSnapshot) else step.source_columns
             step = attempt.step = completed(spark, step, table, read, target)
-        commit, warnings = _write(attempt, run, spark, snapshot, target, object)
+        commit, warnings = _write(attempt, run, spark, snapshot, target, newest)
     crashpoints.reached("after_commit", step.id)
     return TableResult(commit, step, warnings=(*warnings, *commit.warnings))
 
@@ -140,15 +140,13 @@ def find_landed(attempt: Attempt, run: RunContext) -> Commit | None:
     table = run.tables[attempt.step.id]
     with ExitStack() as stack:
         target = _target(stack, run, table)
-        return landed(target, run.lineage, table.id, ObjectName(table.target.parts), attempt.intent)
-
-
-def landed(target: Target, lineage: str, table_id: str, object: ObjectName, intent: Intent) -> Commit | None:
-    """The target's record of exactly this intent, None when its number is still free; conflicts otherwise."""
-    return _of_intent(target.committed([CommitLookup(lineage, table_id, object)])[table_id], table_id, intent)
+        newest = target.committed([CommitLookup(run.lineage, table.id, ObjectName(table.target.parts))])[table.id]
+        return _of_intent(newest, table.id, attempt.intent)
 
 
 def _of_intent(found: Commit | None, table_id: str, intent: Intent) -> Commit | None:
+    """``found``, the target's newest commit, if it is of exactly this intent; None when its number is still free;
+    conflicts otherwise."""
     if found is None or found.seq < intent.seq:
         return None
     if (found.seq, found.intent_id) != (intent.seq, intent.id):
@@ -160,10 +158,13 @@ def _of_intent(found: Commit | None, table_id: str, intent: Intent) -> Commit | 
 
 
 def _write(
-    attempt: Attempt, run: RunContext, spark: SparkSession, snapshot: Snapshot, target: Target, object: ObjectName
+    attempt: Attempt, run: RunContext, spark: SparkSession, snapshot: Snapshot, target: Target, newest: Commit | None
 ) -> tuple[Commit, tuple[str, ...]]:
+    """``newest`` is the target's newest commit."""
     step, intent = attempt.step, attempt.intent
     table = run.tables[step.id]
+    object = ObjectName(table.target.parts)
+    repeats = attempt.writing or step.action == "recover"
     is_direct = step.via == "direct"
     run.listener(events.PhaseEntered(step.id, "reading" if is_direct else "staging"))
     if not is_direct:
@@ -173,6 +174,7 @@ def _write(
     if is_direct:
         rows = _direct_rows(read.rows, snapshot, step, table, intent.interval)
         attempt.writing = True
+        quarantine(spark, target, job, None, newest, repeats=repeats)
         job = _confirming(replace(job, few=rows.are_few), snapshot, intent.interval)
         return target.write(spark, rows.frame, job), ()
     staged = stage(Staging(spark, snapshot, read.rows, step, table, intent, target, object, run.scratch(step.id)))
@@ -180,11 +182,7 @@ def _write(
     _confirm(snapshot, intent.interval)
     _check_stop(run)
     attempt.writing = True
-    if staged.aside is not None:
-        if not isinstance(target, QuarantineTarget):
-            raise TableError(f"{table.target} cannot keep quarantined rows", hint="Set on_fail: fail or warn")
-        frame, columns = quarantine_frame(staged.aside, intent.seq, run.run_id)
-        target.put_aside(spark, frame, quarantine_object(object), columns, job)
+    quarantine(spark, target, job, staged.rejected, newest, repeats=repeats)
     run.listener(events.PhaseEntered(step.id, "committing", staged.observed.rows))
     seen = staged.observed
     known = replace(job, rows=seen.rows + seen.deletes, key_bounds=seen.key_bounds)

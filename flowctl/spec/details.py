@@ -42,7 +42,7 @@ def _check_expectation(entry: Node, findings: Findings) -> None:
         findings.error(column.place, f"the expectation `{check}` takes no `column`", "Remove it", "unusable-key")
     on_fail = entry.entries.get("on_fail")
     if check in _TABLE_CHECKS and on_fail and on_fail.value == "quarantine":
-        what = f"`{check}` looks at the whole table: there is no row to set aside"
+        what = f"`{check}` looks at the whole table: there is no row to quarantine"
         findings.error(on_fail, what, "Use on_fail: fail or warn", "expectation")
     bounds = entry.entries.get("between")
     if bounds and not _ordered([bound.value for bound in bounds.items]):

@@ -310,23 +310,6 @@ def test_a_folder_of_something_else_is_an_error(writer: Writer) -> None:
         writer.committed()
 
 
-def test_quarantined_rows_of_a_number_replace_each_other(writer: Writer) -> None:
-    place, spark = writer.place, writer.spark
-    aside = ObjectName((place.object.parts[0] + "__quarantine",))
-    columns = (Column("id", types.STRING), Column("_seq", types.INT64), Column("_reason", types.STRING))
-    wider = (Column("name", types.STRING), *columns)
-
-    def put(seq: int, names: tuple[Column, ...], *rows: tuple[object, ...]) -> None:
-        ddl = ", ".join(f"{column.name} {types.spark_ddl(column.type)}" for column in names)
-        place.target.put_aside(spark, spark.createDataFrame(list(rows), ddl), aside, names, writer.job(seq, "append"))
-
-    put(1, columns, ("1", 1, "null"), ("2", 1, "null"))
-    put(2, columns, ("3", 2, "null"))
-    put(1, wider, ("n", "9", 1, "range"))
-    found = place.target.scan(spark, aside, wider).orderBy("_seq").collect()
-    assert [tuple(line) for line in found] == [("n", "9", 1, "range"), (None, "3", 2, "null")]
-
-
 @pytest.mark.parametrize("name", ["a b", "a,b", "a;b", "a{b", "a(b", "a\tb", "a=b"])
 def test_names_that_need_column_mapping_are_refused(writer: Writer, name: str) -> None:
     refuses = writer.place.capabilities.target.refuses_names

@@ -10,7 +10,7 @@ from flowctl.errors import StateConflict
 from flowctl.model import types
 from flowctl.model.position import VersionPosition
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.table_info import Column
 from tests.connectors.writing import AT, COLUMNS, SOFT, Row, Writer, gone, upserts
 
 SOFT_COLUMNS = (*COLUMNS, SOFT)
@@ -206,19 +206,3 @@ def test_a_row_count_that_is_not_the_staged_one_stops_the_commit(writer: Writer)
     with pytest.raises(Exception, match="expected"):
         writer.write([row(1)], 1, rows=2)
     assert writer.committed() is None
-
-
-def test_rows_put_aside_are_the_only_ones_of_their_number(writer: Writer) -> None:
-    target, name = writer.place.target, writer.place.object.parts
-    aside = ObjectName((*name[:-1], name[-1] + "__quarantine"))
-    columns = [Column("id", types.STRING), Column("_seq", types.INT64), Column("_run_id", types.STRING)]
-
-    def put(seq: int, *ids: str) -> None:
-        rows = [{"id": id, "_seq": seq, "_run_id": "run-1"} for id in ids]
-        target.put_aside(writer.spark, writer.frame(rows, columns), aside, columns, writer.job(seq, "append"))
-
-    put(1, "a")
-    put(2, "b", "c")
-    put(2, "d")
-    kept = target.scan(writer.spark, aside, columns).select("_seq", "id").collect()
-    assert sorted(tuple(row) for row in kept) == [(1, "a"), (2, "d")]

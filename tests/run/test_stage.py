@@ -184,8 +184,8 @@ def test_a_null_key_may_go_to_quarantine(bench: Bench) -> None:
     check = Expectation("not_null", "id", None, "quarantine", MARK)
     staged = bench.stage(replace(TABLE, expect=(check,)), [(None, "a", False, day(1)), (1, "b", False, day(1))])
     assert rows_of(staged, "id") == [(1,)]
-    assert staged.aside is not None
-    assert [row["_flowctl_reason"] for row in staged.aside.collect()] == ["id: not_null"]
+    assert staged.rejected is not None
+    assert [row["_flowctl_reason"] for row in staged.rejected.collect()] == ["id: not_null"]
     assert staged.observed.quarantined == 1
 
 

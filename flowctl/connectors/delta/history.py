@@ -169,14 +169,13 @@ class _Try:
         return versioning(self.job, tables, self.present, arrival, "postgres", first=first)
 
 
-def put_aside(
-    writer: Writer, location: TableLocation, frame: DataFrame, columns: Sequence[Column], job: WriteJob
-) -> None:
-    """Makes ``frame`` the only rows of its table with ``_seq`` of this job's number."""
-    side = side_job(job, columns)
+def quarantine(writer: Writer, location: TableLocation, frame: DataFrame, job: WriteJob, since: int) -> None:
+    """As :meth:`flowctl.connectors.base.QuarantineTarget.quarantine`."""
+    side = side_job(job, job.columns)
     writer.ensure(location, side)
     number = open_existing(location).version + 1
-    _replace(writer, location, f"_seq = {job.record.seq}", frame, number, side, "quarantine")
+    condition = f"{_LINEAGE.name} = {dialects.text(job.record.lineage, 'spark')} AND {_NUMBER.name} >= {since}"
+    _replace(writer, location, condition, frame, number, side, "quarantine")
 
 
 def _replace(

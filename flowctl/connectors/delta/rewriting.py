@@ -134,10 +134,11 @@ class Rewriter:
 
         rows = in_table_order(frame, snapshot)
         target, _ = rows_of(self.spark, self.location, snapshot, snapshot.files)
+        target = in_table_order(target, snapshot)  # with the columns that come with this commit
         meets = f.coalesce(f.expr(condition), f.lit(False))
         if not snapshot.files or target.where(meets).isEmpty():
             return Change("WRITE", rows)
-        return Change("WRITE", in_table_order(target.where(~meets), snapshot).unionAll(rows), snapshot.files)
+        return Change("WRITE", target.where(~meets).unionAll(rows), snapshot.files)
 
     def _replaced(
         self,

@@ -98,10 +98,8 @@ class DeltaTarget:
         done = void.commit(location, app, replace(job, record=replace(job.record, void=True)))
         return _as_commit(log.keep_copy(location, app, done), job)
 
-    def put_aside(
-        self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
-    ) -> None:
-        history.put_aside(writer_for(spark, self._scratch), self._location(object), frame, columns, job)
+    def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
+        history.quarantine(writer_for(spark, self._scratch), self._location(job.object), frame, job, since)
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
         """On a disk. An object store says so at the first write only."""

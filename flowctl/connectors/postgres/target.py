@@ -139,22 +139,21 @@ class PostgresTarget:
         """Waits for a transaction of the same number that is still open: what it did stands, or is undone."""
         return self._committed_or_asked(replace(job, record=replace(job.record, void=True)), None)
 
-    def put_aside(
-        self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
-    ) -> None:
+    def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
         """See :class:`flowctl.connectors.base.QuarantineTarget`."""
         with self.client.connect() as connection:
-            schema = commits.ensure_schema(connection, object)
-        aside = replace(job, record=replace(job.record, table=f"{job.record.table}/quarantine"))
-        with stage_table(self.client, schema, aside, columns, None) as stage:
-            accepted = copy_frame(frame, columns, self.client.conninfo(), ddl.table(stage))
-            names = ", ".join(ddl.quoted(column.name) for column in columns)
-            table = ddl.table(object.parts)
+            schema = commits.ensure_schema(connection, job.object)
+        side = replace(job, record=replace(job.record, table=f"{job.record.table}/quarantine"))
+        with stage_table(self.client, schema, side, job.columns, None) as stage:
+            accepted = copy_frame(frame, job.columns, self.client.conninfo(), ddl.table(stage))
             with self.client.connect() as connection, connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
                 accept(connection, stage, accepted)
-                connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({ddl.listed(columns)})")
-                connection.execute(f"DELETE FROM {table} WHERE _seq = %s", [job.record.seq])
-                connection.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {ddl.table(stage)}")
+                there = catalog.describe(connection, [job.object])[job.object]
+                for statement in ddl.sidecar_statements(job.object, there, job.columns):
+                    connection.execute(statement)
+                sql_commit.replace_quarantined(PostgresTransaction(connection), stage, job, since)
+                job.before_commit()
 
     def _committed_or_asked(self, job: WriteJob, copied: _Copied | None) -> Commit:
         """After an error the commit may have happened all the same, so the target is asked before anybody retries.

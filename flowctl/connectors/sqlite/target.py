@@ -129,24 +129,20 @@ class SqliteTarget:
         with self._open("rwc") as connection:
             return self._commit(connection, replace(job, record=replace(job.record, void=True)), None)
 
-    def put_aside(
-        self, spark: SparkSession, frame: DataFrame, object: ObjectName, columns: Sequence[Column], job: WriteJob
-    ) -> None:
+    def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
         """See :class:`flowctl.connectors.base.QuarantineTarget`."""
         from flowctl.connectors.sqlite.storable import storable
 
-        folder = self._scratch().folder(f"aside-{job.record.table}-{job.record.seq}")
+        folder = self._scratch().folder(f"quarantine-{job.record.table}-{job.record.seq}")
         with sql_commit.named_refusals():
-            storable(frame, columns).write.mode("overwrite").parquet(folder.url)
-        names = ", ".join(quoted(column.name) for column in columns)
-        table = quoted(object.parts[-1])
+            storable(frame, job.columns).write.mode("overwrite").parquet(folder.url)
         with self._open("rwc") as connection:
-            _load(connection, folder.batches(), columns)
+            staged = _load(connection, folder.batches(), job.columns)
             with _immediate(connection):
-                if not _has_table(connection, object.parts[-1]):
-                    _run(connection, ddl.create_statements(object, columns))
-                connection.execute(f"DELETE FROM {table} WHERE _seq = ?", [job.record.seq])
-                connection.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM temp.{_STAGE}")
+                have = _column_names(connection, job.object.parts[-1])
+                _run(connection, ddl.sidecar_statements(job.object, have, job.columns))
+                sql_commit.replace_quarantined(SqliteTransaction(connection), staged.table, job, since)
+                job.before_commit()
 
     def _commit(self, connection: sqlite3.Connection, job: WriteJob, staged: Staged | None) -> Commit:
         """The final transaction; without ``staged`` it commits the number empty."""
