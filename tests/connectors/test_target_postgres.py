@@ -144,7 +144,7 @@ def test_credentials_are_in_no_plan(writer: Writer, capsys: pytest.CaptureFixtur
     from flowctl.connectors.postgres import copying
 
     secret = writer.place.target.client.password
-    copy = copying._copier(writer.place.target.client.conninfo(), "stage", ["id"], "")
+    copy = copying._copier(writer.place.target.client.conninfo(), "stage", [("id", "bigint")], "")
     writer.frame([ROW], COLUMNS).select("id").mapInArrow(copy, "rows BIGINT").explain(extended=True)
     assert secret
     assert secret not in capsys.readouterr().out

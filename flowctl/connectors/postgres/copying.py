@@ -9,11 +9,12 @@ nothing else reaches the driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors import bounds
+from flowctl.connectors.postgres.modifiers import CONSTRAINT
 from flowctl.connectors.postgres.silence import guard_of, unguarded
 from flowctl.connectors.refusal import PREFIX
 from flowctl.model import types
@@ -45,11 +46,13 @@ def copy_frame(
     stage: str,
     *,
     opened: psycopg.Connection[Any] | None = None,
+    natives: Mapping[str, str] | None = None,
 ) -> list[Accepted]:
     """Copies ``frame`` into the table ``stage`` (SQL name); ``conninfo`` travels inside the function, so that no plan
     and no log shows the credentials in it. With ``opened`` (in autocommit mode) this process copies them over that
-    connection: executors would first start Python."""
-    copy = _copier(conninfo, stage, [column.name for column in columns], PREFIX, bounds.EXECUTOR_SILENCE, opened)
+    connection: executors would first start Python. ``natives`` are types that the target has already, for errors."""
+    names = [(column.name, (natives or {}).get(column.name, "its type")) for column in columns]
+    copy = _copier(conninfo, stage, names, PREFIX, bounds.EXECUTOR_SILENCE, opened)
     text = _copyable(frame, columns)
     if opened is not None:
         reports = [report for batch in copy(iter(text.toArrow().to_batches())) for report in batch.to_pylist()]
@@ -98,13 +101,14 @@ def _element(value: SparkColumn, kind: DataType) -> SparkColumn:
 def _copier(
     conninfo: str,
     stage: str,
-    names: Sequence[str],
+    typed: Sequence[tuple[str, str]],
     prefix: str,
     most_silent: float = bounds.EXECUTOR_SILENCE,
     opened: psycopg.Connection[Any] | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that runs on executors, where there is psycopg and pyarrow but perhaps no flowctl: it is pickled
     by value because it is made here, and so must use nothing of this module."""
+    names, exact = [name for name, _ in typed], CONSTRAINT
     guard = guard_of(most_silent) if opened is None else unguarded()
     silent = f"SQLSTATE 08006: PostgreSQL has taken nothing for {most_silent:.0f} seconds"
 
@@ -167,7 +171,14 @@ def _copier(
         return found[0] if found else "?"
 
     def told(error: Any) -> str:
-        context = error.diag.context or ""
+        context, constraint = error.diag.context or "", error.diag.constraint_name or ""
+        if constraint.startswith(exact):
+            name, native = typed[int(constraint.removeprefix(exact))]
+            return refusal(name, f"a value of it is not exactly {native}: it would be rounded, cut or padded")
+        if domain := error.diag.datatype_name:
+            named = [name for name, native in typed if native.split(".")[-1].strip('"[]') == domain]
+            if named:
+                return refusal(named[0], f"the domain {domain} does not take a value of it")
         column = next((name for name in names if f", column {name}:" in context or context.endswith(f" {name}")), None)
         if error.sqlstate is None:  # the connection was lost or never made: libpq's text, which holds no row
             return str(error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres import types as native
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.copying import Accepted
+from flowctl.connectors.postgres.modifiers import CONSTRAINT, Modified, modified_columns
 from flowctl.errors import FlowctlError, TransientError
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 
@@ -33,8 +34,12 @@ def stage_table(
     client: Client, schema: str, job: WriteJob, columns: Sequence[Column], there: TableInfo | None
 ) -> Iterator[tuple[str, str]]:
     """A new staging table (schema, name) for ``columns``, dropped at the end; leftovers of older fences go first."""
-    listed = ", ".join(f"{ddl.quoted(column.name)} {_type(column, there)}" for column in columns)
-    with _made(client, schema, job, "UNLOGGED TABLE", listed) as stage:
+    modified: Mapping[str, Modified] = {}
+    if there is not None:
+        with client.connect() as connection:
+            modified = modified_columns(connection, there, [column.name for column in columns])
+    listed = [_column(number, column, there, modified) for number, column in enumerate(columns)]
+    with _made(client, schema, job, "UNLOGGED TABLE", ", ".join(listed)) as stage:
         yield stage
 
 
@@ -86,11 +91,15 @@ def become(connection: psycopg.Connection[Any], stage: tuple[str, str], object: 
     connection.execute(f"ALTER TABLE {ddl.table(stage)} RENAME TO {ddl.quoted(object.parts[-1])}")
 
 
-def _type(column: Column, there: TableInfo | None) -> str:
-    """The target's own type where the column is there already with the type to write: a ``uuid`` or ``varchar(20)``
-    then refuses what it cannot hold while rows are copied, which names the column."""
-    now = there.column(column.name) if there else None
-    return now.native if now is not None and now.native and now.type == column.type else native.ddl(column.type)
+def _column(number: int, column: Column, there: TableInfo | None, modified: Mapping[str, Modified]) -> str:
+    """The target's own type where the column is there already with the type to write: a ``uuid`` then refuses what it
+    cannot hold while rows are copied, which names the column. See :mod:`.modifiers` for what would not refuse."""
+    now, name = there.column(column.name) if there else None, ddl.quoted(column.name)
+    if now is None or not now.native or now.type != column.type:
+        return f"{name} {native.ddl(column.type)}"
+    if one := modified.get(column.name):
+        return f"{name} {one.base} CONSTRAINT {CONSTRAINT}{number} CHECK ({one.test})"
+    return f"{name} {now.native}"
 
 
 def _leftovers(connection: psycopg.Connection[Any], schema: str, family: str, fence: int) -> list[str]:

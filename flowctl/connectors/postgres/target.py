@@ -7,7 +7,7 @@ it; until then the intent has none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from flowctl.connectors.postgres import catalog, commits, ddl
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.commits import PostgresTransaction
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
+from flowctl.connectors.postgres.modifiers import is_limited
 from flowctl.connectors.postgres.staging import accept, become, future_table, stage_table
 from flowctl.connectors.sql_commit import COMMITS, Staged
 from flowctl.errors import FlowctlError, StateConflict, TableError, TransientError
@@ -92,6 +93,10 @@ class PostgresTarget:
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         return ddl.alter_statements(info, changes)
 
+    def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
+        """See :class:`flowctl.connectors.limits.LimitingTarget`."""
+        return [column for column in there.columns if column.name in written and is_limited(column)]
+
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         """Read through the buffer: the rows are of one moment, however often and however late they are used."""
         from flowctl.connectors.postgres.source import PostgresSource
@@ -130,7 +135,9 @@ class PostgresTarget:
         with made as stage:
             with sql_commit.named_refusals(), ExitStack() as stack:
                 opened = stack.enter_context(self.client.connect()) if job.few else None
-                accepted = copy_frame(frame, columns, self.client.conninfo(), ddl.table(stage), opened=opened)
+                natives = {column.name: column.native for column in there.columns} if there else {}
+                conninfo = self.client.conninfo()
+                accepted = copy_frame(frame, columns, conninfo, ddl.table(stage), opened=opened, natives=natives)
             sql_commit.verify_total(job, sum(report.rows for report in accepted))
             names = tuple(column.name for column in columns)
             return self._committed_or_asked(job, _Copied(stage, names, tuple(accepted), becomes))

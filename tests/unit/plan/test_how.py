@@ -13,7 +13,19 @@ from flowctl.model.position import NoPosition
 from flowctl.model.step import Step
 from flowctl.model.table_info import TableInfo
 from flowctl.spec.spec import Expectation, Guard, Layout
-from tests.unit.plan.worlds import NEW, OLD, committed, head, intent, observed, recorded, step, table, target
+from tests.unit.plan.worlds import (
+    NEW,
+    OLD,
+    UPDATED_AT,
+    committed,
+    head,
+    intent,
+    observed,
+    recorded,
+    step,
+    table,
+    target,
+)
 
 PARTS = "read in ≈ 4 parts of one snapshot (34 MB)"
 
@@ -59,6 +71,12 @@ def test_what_the_target_chooses_is_said_of_new_tables() -> None:
     layout = Layout(statistics=("id",))
     assert planned(mode="append", layout=layout).how == ("direct, in one pass", "statistics for id")
     assert planned(PARTS, target(), layout=layout).how == ("staged, keys are checked first", PARTS)
+
+
+def test_columns_of_the_target_that_may_round_are_named() -> None:
+    """Unless the source's are of the same type."""
+    rounding = replace(target(), columns=(*target().columns[:2], replace(UPDATED_AT, native="timestamptz(0)")))
+    assert planned("", rounding).how == ("staged, keys are checked first", "values must fit updated_at timestamptz(0)")
 
 
 def test_steps_that_move_no_rows_say_nothing() -> None:

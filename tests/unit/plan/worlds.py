@@ -7,7 +7,7 @@ text of a connector.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,6 +66,9 @@ class LakeDdl:
 
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
         return f"statistics for {', '.join(layout.statistics)}" if columns and layout.statistics else ""
+
+    def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
+        return [column for column in there.columns if column.name in written and column.native.endswith("(0)")]
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         return [replace(change, statement=_statement(str(info.object), change)) for change in changes]
