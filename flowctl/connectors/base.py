@@ -63,12 +63,14 @@ class TargetCapabilities:
     """``widens``: column type changes done in place, as (old, new) tests. ``position_of_columns`` is where new
     columns go. ``refuses_names`` says why a column name cannot be one, or returns None. ``stores`` is the type that
     ``describe`` gives for a column made with a type, where it is not the same (an int8 that becomes a smallint):
-    such a column is no drift."""
+    such a column is no drift. ``replaces_types``: a commit that replaces all content replaces types with it, so that no
+    column has to widen in place."""
 
     modes: frozenset[Mode]
     widens: Callable[[DataType, DataType], bool]
     refuses_names: Callable[[str], str | None] = lambda name: None
     stores: Callable[[DataType], DataType] = lambda kind: kind
+    replaces_types: bool = False
 
 
 @dataclass(frozen=True)
@@ -283,7 +285,8 @@ class Target(Protocol):
         """The DDL that makes the table, for the plan to show and `write` to run. Pure."""
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
-        """The same changes, each with the statement that makes it (empty for those that need none). Pure."""
+        """The same changes, each with the statement that makes it (empty for those that need none); before them what
+        they need of the table beside its columns, as changes of its features. Pure."""
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         """The committed content, for SQL tables, key comparison and guards."""

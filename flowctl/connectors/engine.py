@@ -90,3 +90,12 @@ def demanding_features(features: Sequence[str], properties: Mapping[str, str]) -
     only that where the engine cannot commit under its number."""
     switched_on = [name for name in _DEMANDING if properties.get(name) == "true"]
     return sorted({*features} - _PLAIN_FEATURES) + switched_on
+
+
+#: From this writer version of a Delta table's protocol on its features are named; up to the other all are known.
+WRITER_WITH_NAMES, _WRITER_OF_ALL = 7, 2
+
+
+def is_unnamed(writer_version: int) -> bool:
+    """Whether it stands for features of which a table may use some: to name a new one, all of these must be named."""
+    return _WRITER_OF_ALL < writer_version < WRITER_WITH_NAMES

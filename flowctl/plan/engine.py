@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowctl.connectors.engine import SAIL, demanding_features
+from flowctl.connectors.engine import SAIL, demanding_features, is_unnamed
 from flowctl.model.step import Step
 from flowctl.plan.case import Case, Stop
 from flowctl.resolve import sail
@@ -21,6 +21,9 @@ def refusal(case: Case, step: Step) -> Stop | None:
         found = demanding_features(target.extra["features"], target.extra["properties"])
         if found:
             return _stop(f"a table with {', '.join(found)}", "features", "to")
+        needed = [change.column for change in step.schema or () if change.action == "enable"]
+        if needed and is_unnamed(target.extra.get("writer_version", 0)):
+            return _stop(f"{', '.join(needed)} in a table of an old writer version", "protocol", "to")
     return None
 
 

@@ -63,12 +63,10 @@ def compare(
     that columns which it leaves out go."""
     there = {column.name: column for column in target}
     own = own_columns(table)
+    fate = _Fate(replaces=replaces, rebuilds=rebuilds, redefined=rebuilds and redefined)
     drift = list(_drift(wanted, there, recorded, own, can, replaces=replaces))
     lost = {change.column for change in drift if change.action == "fail" and change.new is None}
-    decided = [
-        _decide(table, made, there, recorded, can, rebuilds=rebuilds) for made in wanted if made.column.name not in lost
-    ]
-    fate = _Fate(replaces=replaces, redefined=rebuilds and redefined)
+    decided = [_decide(table, made, there, recorded, can, fate) for made in wanted if made.column.name not in lost]
     kept = _kept(table, [outcome.made for outcome in decided], there, recorded, own, fate)
     changes = [
         *drift,
@@ -94,9 +92,11 @@ class _Outcome:
 
 @dataclass(frozen=True)
 class _Fate:
-    """What becomes of the stored rows: ``replaces`` all of them; ``redefined``: in the shape of another definition."""
+    """What becomes of the stored rows: ``replaces`` all of them; ``rebuilds``: in a full refresh; ``redefined``: in the
+    shape of another definition."""
 
     replaces: bool
+    rebuilds: bool
     redefined: bool
 
 
@@ -106,8 +106,7 @@ def _decide(
     there: Mapping[str, Column],
     recorded: Recorded,
     can: TargetCapabilities,
-    *,
-    rebuilds: bool,
+    fate: _Fate,
 ) -> _Outcome:
     now = there.get(made.column.name)
     if now is None:
@@ -121,8 +120,8 @@ def _decide(
     if recorded.wanted.get(made.column.name) == made.column and recorded.target.get(now.name) == now:
         return _nullable(table, made, now)  # this target has its own way to keep the type
     if is_wider(made.column.type, now.type) and can.widens(now.type, made.column.type):
-        return _wider(table, made, now)
-    return _retyped(made, now) if rebuilds else _other(table, made, now)
+        return _wider(table, made, now) if not (fate.replaces and can.replaces_types) else _anew(table, made, now, fate)
+    return _retyped(made, now) if fate.rebuilds else _other(table, made, now)
 
 
 def _new(table: TableSpec, made: ProjectedColumn, recorded: Recorded) -> _Outcome:
@@ -143,6 +142,16 @@ def _wider(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
     )
     relaxed = _nullable(table, made, now)
     return _Outcome(relaxed.made, (change, *relaxed.changes))
+
+
+def _anew(table: TableSpec, made: ProjectedColumn, now: Column, fate: _Fate) -> _Outcome:
+    """A wider type that comes with the content that replaces what is there."""
+    outcome = _wider(table, made, now)
+    change, *relaxed = outcome.changes
+    if change.action == "fail" and not fate.rebuilds:
+        return outcome
+    policy = change.policy if change.action != "fail" else "--full-refresh"
+    return replace(outcome, changes=(replace(change, action="retype", policy=policy), *relaxed))
 
 
 def _retyped(made: ProjectedColumn, now: Column) -> _Outcome:

@@ -128,16 +128,9 @@ def _capabilities(case: Case) -> TargetCapabilities:
 
 
 def _with_statements(case: Case, changes: Sequence[SchemaChange]) -> tuple[SchemaChange, ...]:
-    """Every change with the target's own statement. A text column is an added one to the target."""
+    """Every change with the target's own statement, and what they need of the table beside its columns."""
     target = case.observed.target
-    if target is None:
-        return tuple(changes)
-    asked = [replace(change, action="add") if change.action == "text" else change for change in changes]
-    answered = _ddl(case).alter_statements(target, asked)
-    return tuple(
-        replace(answer, action=change.action) if change.action == "text" and answer.action == "add" else answer
-        for change, answer in zip(changes, answered, strict=True)
-    )
+    return tuple(changes) if target is None else tuple(_ddl(case).alter_statements(target, changes))
 
 
 def _statements(case: Case, planned: SchemaPlan, changes: Sequence[SchemaChange]) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ GAPS: Mapping[str, str] = {
     "storage": "it takes one set of credentials for all object storage",
     "widen": "files of the narrower type would have to be read as the wider one",
     "float": "it writes floating-point numbers as other text than Spark, so row hashes would not match",
+    "protocol": "the version stands for features of which the table may use some, and only Spark names these",
     "features": "the commits there are flowctl's own, and these features ask more of a commit",
 }
 

@@ -65,7 +65,7 @@ def test_what_a_new_table_says_of_itself(writer: Writer) -> None:
     writer.write([], 1, columns=everything, statements=create(writer, everything))
     found = info(writer)
     assert [(column.name, column.type) for column in found.columns] == [(c.name, c.type) for c in everything]
-    assert {"deletionVectors", "typeWidening", "timestampNtz"} <= set(found.extra["features"])
+    assert set(found.extra["features"]) == {"deletionVectors", "timestampNtz", "appendOnly", "invariants"}
     assert (found.version, found.rows.value) == (1, 0)
 
 
@@ -144,25 +144,6 @@ def test_the_try_that_was_given_up_learns_it(writer: Writer) -> None:
     writer.void(2)
     with pytest.raises(StateConflict, match="given up"):
         writer.write([row(2)], 2)
-
-
-@pytest.mark.parametrize(
-    "old, new",
-    [
-        (types.INT8, types.INT16), (types.INT16, types.INT32), (types.INT8, types.INT64), (types.INT32, types.INT64),
-        (types.FLOAT, types.DOUBLE), (types.Decimal(10, 2), types.Decimal(14, 4)), (types.DATE, types.TIMESTAMP_NTZ),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_columns_widen_in_place(writer: Writer, old: types.DataType, new: types.DataType) -> None:
-    before, after = (*COLUMNS, Column("c", old)), (*COLUMNS, Column("c", new))
-    assert writer.place.capabilities.target is not None and writer.place.capabilities.target.widens(old, new)
-    writer.write([], 1, columns=before, statements=create(writer, before))
-    change = SchemaChange("c", "wider_type", old, new, "widen", "on_schema_change.wider_type: widen")
-    (made,) = writer.place.target.alter_statements(info(writer), [change])
-    writer.write([], 2, columns=after, statements=[made.statement, made.statement])
-    assert info(writer).column("c").type == new
-    assert writer.committed().seq == 2
 
 
 def test_a_column_added_by_a_try_that_died_is_no_error(writer: Writer) -> None:

@@ -17,7 +17,10 @@ from flowctl.spec.storage import path_place
 CAPABILITIES = Capabilities(
     source=None,
     target=TargetCapabilities(
-        modes=frozenset({"append", "truncate", "merge", "scd2"}), widens=widens, refuses_names=refused_name
+        modes=frozenset({"append", "truncate", "merge", "scd2"}),
+        widens=widens,
+        refuses_names=refused_name,
+        replaces_types=True,
     ),
     extra="delta",
     drivers=("deltalake",),

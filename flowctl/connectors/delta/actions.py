@@ -18,8 +18,9 @@ from typing import Any
 
 from flowctl import __version__, delays
 from flowctl.connectors.base import WriteJob
+from flowctl.connectors.delta import features
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.statements import DELETION_VECTORS, FEATURE, table_properties
+from flowctl.connectors.delta.statements import DELETION_VECTORS, table_properties
 from flowctl.connectors.delta.types import schema_json
 from flowctl.durable import make_folder, sync_folder, write_durably
 from flowctl.errors import TransientError
@@ -59,19 +60,10 @@ def transaction(app: str, seq: int) -> Action:
 
 def protocol(job: WriteJob) -> Action:
     """Of a table that flowctl makes; the same features that Spark gives it."""
-    properties = table_properties(job.columns, job.layout)
-    features = ["typeWidening", "timestampNtz"]
-    if properties[DELETION_VECTORS] == "true":
-        features.append("deletionVectors")
-    clustered = ["clustering", "domainMetadata"] if job.layout.cluster_by else []
-    return {
-        "protocol": {
-            "minReaderVersion": 3,
-            "minWriterVersion": 7,
-            "readerFeatures": features,
-            "writerFeatures": [*features, *clustered, "appendOnly", "invariants"],
-        }
-    }
+    needed = features.of_columns(job.columns)
+    if table_properties(job.columns, job.layout)[DELETION_VECTORS] == "true":
+        needed.append(features.DELETION_VECTORS)
+    return {"protocol": features.protocol(needed, ["clustering", "domainMetadata"] if job.layout.cluster_by else [])}
 
 
 def clustering(job: WriteJob) -> list[Action]:
@@ -90,11 +82,7 @@ def metadata(job: WriteJob, target_id: str) -> Action:
             "format": {"provider": "parquet", "options": {}},
             "schemaString": schema_json(job.columns),
             "partitionColumns": list(job.layout.partition_by),
-            "configuration": {
-                name: value
-                for name, value in table_properties(job.columns, job.layout).items()
-                if not name.startswith(FEATURE)
-            },
+            "configuration": table_properties(job.columns, job.layout),
             "createdTime": now(),
         }
     }

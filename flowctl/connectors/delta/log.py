@@ -87,7 +87,7 @@ def _foreign_names(location: TableLocation) -> set[str]:
 
 def table_info(object: ObjectName, table: DeltaTable) -> TableInfo:
     """``identity`` is Delta's own table id: kept by RESTORE and ALTER, new for a copy. ``extra`` has ``partition_by``,
-    ``properties`` and ``features``."""
+    ``properties``, ``features``, ``reader_version`` and ``writer_version``."""
     metadata = table.metadata()
     return TableInfo(
         object=object,
@@ -99,6 +99,8 @@ def table_info(object: ObjectName, table: DeltaTable) -> TableInfo:
             "partition_by": list(metadata.partition_columns),
             "properties": dict(metadata.configuration),
             "features": sorted(_features(table)),
+            "reader_version": table.protocol().min_reader_version,
+            "writer_version": table.protocol().min_writer_version,
         },
     )
 

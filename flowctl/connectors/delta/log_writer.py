@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl import crashpoints
 from flowctl.connectors.base import WriteJob
-from flowctl.connectors.delta import actions, replay, small_files, tables
+from flowctl.connectors.delta import actions, features, replay, small_files, tables
 from flowctl.connectors.delta.creation import marker
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import OpenedTable, find_standing, open_existing, open_newest
 from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.schemas import with_columns
+from flowctl.connectors.delta.types import columns_of
 from flowctl.connectors.engine import demanding_features
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model.table_info import TableInfo
@@ -137,13 +138,15 @@ def commit(
     if not accepts(table):
         raise TransientError(f"{location.url} was changed by another writer at the same moment")
     metadata = with_columns(snapshot.metadata, job.columns, replaces=job.replaces_content)
-    change = work_out(replace(snapshot, metadata=metadata))
+    protocol = features.raised(snapshot.protocol, columns_of(metadata["schemaString"]))
+    change = work_out(replace(snapshot, metadata=metadata, protocol=protocol))
     added = _written(location, metadata, change, write_files)
     job.before_commit()
     crashpoints.reached("in_commit", job.record.table)
     told = actions.commit_info(record, change.operation, _parameters(change), _metrics(change, added))
-    changed = [{"metaData": metadata}] if metadata != snapshot.metadata else []
-    content = [told, actions.transaction(app, record["seq"]), *changed]
+    content = [told, actions.transaction(app, record["seq"])]
+    content += [{"protocol": protocol}] if protocol != snapshot.protocol else []
+    content += [{"metaData": metadata}] if metadata != snapshot.metadata else []
     content += [actions.removed(file) for file in change.removed]
     content += [{"add": file} for file in (*change.shrunk, *added)]
     return land(table, app, record, content, is_blind=change.is_blind)

@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import assert_never
 
 from flowctl.connectors.base import OP_COLUMN, WriteJob
+from flowctl.connectors.delta import features
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.types import widens
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.table_info import Column
+from flowctl.model.table_info import Column, TableInfo
 from flowctl.model.types import Array, Struct
 from flowctl.spec.spec import Layout
 from flowctl.sql import dialects
@@ -20,8 +22,11 @@ from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
 
 TYPE_WIDENING = "delta.enableTypeWidening"
 DELETION_VECTORS = "delta.enableDeletionVectors"
-#: Prefix of properties that turn on a feature in the protocol; they are not kept as properties.
-FEATURE = "delta.feature."
+#: What turns on a feature that columns need.
+_FEATURES = {
+    features.TYPE_WIDENING: f"'{TYPE_WIDENING}' = 'true'",
+    features.TIMESTAMP_NTZ: "'delta.feature.timestampNtz' = 'supported'",
+}
 #: Rows of a batch that are rows: a full refresh of a merge may hold deletions too.
 ALIVE = f"{OP_COLUMN} = 'U'"
 
@@ -35,13 +40,9 @@ def create_table(table: str, columns: Sequence[Column], layout: Layout) -> str:
 
 
 def table_properties(columns: Sequence[Column], layout: Layout) -> dict[str, str]:
-    """``timestampNtz`` from the start: without it no such column can be added later, and no date widened to one."""
-    return {
-        DELETION_VECTORS: str(layout.deletion_vectors).lower(),
-        TYPE_WIDENING: "true",
-        f"{FEATURE}timestampNtz": "supported",
-        **_statistics(columns, layout),
-    }
+    """Those that a new table is made with: nothing that costs readers without need
+    (:mod:`flowctl.connectors.delta.features`)."""
+    return {DELETION_VECTORS: str(layout.deletion_vectors).lower(), **_statistics(columns, layout)}
 
 
 def statistics_columns(columns: Sequence[Column], layout: Layout) -> list[str]:
@@ -92,20 +93,27 @@ def add_column(table: str, column: Column) -> str:
     return f"ALTER TABLE {table} ADD COLUMNS ({quoted(column.name)} {types.spark_ddl(column.type)})"
 
 
-def altered(table: str, change: SchemaChange, has_type_widening: bool) -> SchemaChange:
+def widen_column(table: str, column: Column) -> str:
+    return f"ALTER TABLE {table} ALTER COLUMN {quoted(column.name)} TYPE {types.spark_ddl(column.type)}"
+
+
+def turn_on(table: str, feature: str) -> str:
+    """``feature`` is one of :mod:`flowctl.connectors.delta.features`."""
+    return f"ALTER TABLE {table} SET TBLPROPERTIES ({_FEATURES[feature]})"
+
+
+def altered(table: str, change: SchemaChange) -> SchemaChange:
     """The change with the statement that makes it; unchanged when Delta needs none."""
-    column, new = quoted(change.column), change.new
+    new = change.new
     match change.action:
         case "add" | "text" if new is not None:
             statement = add_column(table, Column(change.column, new))
         case "widen" if new is not None:
-            statement = f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {types.spark_ddl(new)}"
-            if not has_type_widening:
-                return replace(change, note=f"needs {TYPE_WIDENING}", statement=statement)
+            statement = widen_column(table, Column(change.column, new))
         case "relax":
-            statement = f"ALTER TABLE {table} ALTER COLUMN {column} DROP NOT NULL"
+            statement = f"ALTER TABLE {table} ALTER COLUMN {quoted(change.column)} DROP NOT NULL"
         case "enable":
-            statement = f"ALTER TABLE {table} SET TBLPROPERTIES ('{change.column}' = 'true')"
+            statement = turn_on(table, change.column)
         case "retype" | "drop":
             return replace(change, note="by the commit that replaces the content")
         case "add" | "text" | "widen" | "ignore" | "keep" | "null" | "show" | "fail":
@@ -113,6 +121,23 @@ def altered(table: str, change: SchemaChange, has_type_widening: bool) -> Schema
         case _:
             assert_never(change.action)
     return replace(change, statement=statement)
+
+
+def completing(table: str, info: TableInfo, side: WriteJob) -> list[str]:
+    """What makes a table beside a target have at least the columns of ``side``, with their types."""
+    have = {column.name: column.type for column in info.columns}
+    added = [
+        SchemaChange(column.name, "new_column", None, column.type, "add", "")
+        for column in side.columns
+        if column.name not in have
+    ]
+    widened = [
+        SchemaChange(column.name, "wider_type", have[column.name], column.type, "widen", "")
+        for column in side.columns
+        if column.name in have and widens(have[column.name], column.type)
+    ]
+    changes = (*added, *widened)
+    return [altered(table, change).statement for change in (*features.turned_on(info, changes), *changes)]
 
 
 def only_creates(table: TableLocation, job: WriteJob) -> bool:

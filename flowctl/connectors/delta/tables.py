@@ -132,9 +132,3 @@ def in_own_order(location: TableLocation, frame: DataFrame) -> DataFrame:
             for column in (columns_of(table.schema().to_json()) if table is not None else ())
         )
     )
-
-
-def column_names(location: TableLocation) -> list[str]:
-    """In the table's order; none when it is not there."""
-    table = log.open_table(location)
-    return [field.name for field in table.schema().fields] if table is not None else []

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from flowctl.connectors.base import Capabilities, CommitLookup, Scratch, WriteJob
-from flowctl.connectors.delta import history, log, statements, void
+from flowctl.connectors.delta import features, history, log, statements, void
 from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
@@ -73,8 +73,7 @@ class DeltaTarget:
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         table = self._location(info.object).shown_identifier
-        widening = info.extra.get("properties", {}).get(statements.TYPE_WIDENING) == "true"
-        return [statements.altered(table, change, widening) for change in changes]
+        return [statements.altered(table, change) for change in (*features.turned_on(info, changes), *changes)]
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         names = [statements.quoted(column.name) for column in columns]

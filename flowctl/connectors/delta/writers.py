@@ -25,7 +25,7 @@ from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.log_writer import WriteFiles
 from flowctl.connectors.delta.marking import Marker
 from flowctl.connectors.delta.marking_on_spark import SparkMarker
-from flowctl.connectors.delta.opened import OpenedTable, open_newest
+from flowctl.connectors.delta.opened import OpenedTable, open_existing, open_newest
 from flowctl.connectors.delta.replay import LogSnapshot
 from flowctl.connectors.delta.rewriting import Rewriter
 from flowctl.connectors.engine import has_jvm, reachable
@@ -126,10 +126,8 @@ class SparkWriter:
 
     def ensure(self, location: TableLocation, side: WriteJob) -> None:
         self._run(statements.create_table(location.identifier, side.columns, side.layout))
-        have = tables.column_names(location)
-        for column in side.columns:
-            if column.name not in have:
-                self._run(statements.add_column(location.identifier, column))
+        for statement in statements.completing(location.identifier, open_existing(location).info(side.object), side):
+            self._run(statement)
 
     def put(self, location: TableLocation, number: Numbered, frame: DataFrame, job: WriteJob) -> LoggedCommit:
         with batch.view_of(batch.with_operations(frame)) as view:

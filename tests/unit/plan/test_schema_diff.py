@@ -98,6 +98,23 @@ def test_wider_type(policy, action):
         assert columns(made)["vat"] == "bigint"
 
 
+@pytest.mark.parametrize("mode", ["truncate", "merge"])
+def test_where_all_content_is_replaced_no_column_widens_in_place(mode):
+    """It would cost readers for nothing: type widening is a feature that some do not know."""
+    request = Request() if mode == "truncate" else REFRESH
+    made = differing((*ORDERS, replace(VAT, type=types.INT64)), before=(*ORDERS, VAT), mode=mode, request=request)
+    assert told(made) == [("vat", "wider_type", "retype")]
+    assert [(change.change_class, change.statement) for change in made.schema] == [("safe", "")]
+    assert columns(made)["vat"] == "bigint"
+
+
+def test_a_full_refresh_takes_a_wider_type_that_is_refused_in_place():
+    wider, fails = (*ORDERS, replace(VAT, type=types.INT64)), SchemaPolicies(wider_type="fail")
+    assert told(differing(wider, before=(*ORDERS, VAT), on_schema_change=fails, mode="truncate"))[0][2] == "fail"
+    made = differing(wider, before=(*ORDERS, VAT), on_schema_change=fails, request=REFRESH)
+    assert [(change.action, change.policy) for change in made.schema] == [("retype", "--full-refresh")]
+
+
 def test_a_wider_type_that_the_target_cannot_take_is_another_type():
     spec = table()
     wanted = projection(spec, (*ORDERS, replace(VAT, type=types.INT64)))

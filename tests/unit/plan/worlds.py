@@ -77,7 +77,7 @@ class LakeDdl:
 def _statement(name: str, change: SchemaChange) -> str:
     kind = types.spark_ddl(change.new) if change.new else ""
     match change.action:
-        case "add":
+        case "add" | "text":
             return f"ALTER TABLE {name} ADD COLUMNS ({change.column} {kind})"
         case "widen":
             return f"ALTER TABLE {name} ALTER COLUMN {change.column} TYPE {kind}"
@@ -129,7 +129,7 @@ def source(columns: Sequence[Column] = ORDERS, identity: str = "postgres:7/16384
 
 
 def target(columns: Sequence[Column] = ORDERS, identity: str = "delta-1", version: int = 7) -> TableInfo:
-    extra = {"properties": {"delta.enableTypeWidening": "true"}}
+    extra: dict[str, Any] = {"properties": {}}
     columns = tuple(Column(column.name, column.type) for column in columns)
     rows = RowEstimate(1000, "count")
     return TableInfo(ObjectName(("orders",)), columns, identity, version=version, rows=rows, extra=extra)

@@ -9,6 +9,7 @@ import pytest
 
 from flowctl.connectors.engine import demanding_features
 from flowctl.model import types
+from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.resolve.sail import GAPS, check
 from flowctl.spec.spec import (
@@ -28,6 +29,7 @@ from tests.unit.plan.worlds import (
     AMOUNT,
     ID,
     MARK,
+    LakeDdl,
     flow,
     head,
     observed,
@@ -127,8 +129,22 @@ def test_features_that_ask_more_of_a_commit() -> None:
     assert (found.action, "icebergCompatV2" in found.reason, GAPS["features"] in found.reason) == ("stop", True, True)
 
 
+@pytest.mark.parametrize("writer_version, stops", [(2, False), (4, True), (7, False)])
+def test_a_feature_that_is_turned_on_in_a_table_of_an_old_protocol(writer_version: int, stops: bool) -> None:
+    """Version 2 has nothing that flowctl does not know, 7 names what the table has."""
+    spec = table()
+    new = source((*source().columns, Column("at", types.TIMESTAMP_NTZ)))
+    extra = {"properties": {}, "features": [], "reader_version": 1, "writer_version": writer_version}
+    feature = SchemaChange("timestampNtz", "feature", None, None, "enable", "on_schema_change.new_column: add")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LakeDdl, "alter_statements", lambda self, info, changes: [feature, *changes])
+        info = replace(target(), extra=extra)
+        found = sail_step(spec, observed(head(), new, info), recorded(spec, None, seq=0, intent_id="", highest=0))
+    assert (found.action == "stop", GAPS["protocol"] in found.reason) == (stops, stops)
+
+
 def test_every_gap_is_tested() -> None:
-    assert set(GAPS) == {*BY_SPEC, "storage", "float", "widen", "features"}
+    assert set(GAPS) == {*BY_SPEC, "storage", "float", "widen", "features", "protocol"}
 
 
 def test_the_page_for_users_has_every_reason() -> None:

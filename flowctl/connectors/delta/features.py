@@ -1,0 +1,106 @@
+"""Table features: those that a table's columns need (Delta protocol, *Table Features*), and what turning one on costs.
+
+A reader that does not know one feature of a table reads none of it, so a table has a feature only once something in it
+needs one. Deletion vectors are the exception: ``layout.deletion_vectors`` says whether a table is made with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from flowctl.connectors.engine import WRITER_WITH_NAMES, is_unnamed
+from flowctl.errors import TableError
+from flowctl.model import types
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import Column, TableInfo
+from flowctl.model.types import Array, DataType, Struct
+
+Action = dict[str, Any]
+
+DELETION_VECTORS = "deletionVectors"
+TIMESTAMP_NTZ = "timestampNtz"
+TYPE_WIDENING = "typeWidening"
+
+#: Who cannot read a table with it, as far as tests/connectors/test_delta_readers.py has tried.
+_COST = {
+    TIMESTAMP_NTZ: "readers that do not know it refuse the table from then on",
+    TYPE_WIDENING: "deltalake, Polars and all that read through deltalake refuse the table from then on",
+}
+#: From this version on a protocol names its features, and a reader must know each.
+_READER, _WRITER = 3, WRITER_WITH_NAMES
+#: Features that the writer version below has without naming them.
+_IMPLIED, _IMPLIED_BY = ("appendOnly", "invariants"), 2
+
+
+def of_columns(columns: Iterable[Column]) -> list[str]:
+    return [TIMESTAMP_NTZ] if any(_holds_local_time(column.type) for column in columns) else []
+
+
+def protocol(features: Sequence[str], writer_features: Sequence[str] = ()) -> Action:
+    """Of a new table: the lowest that allows ``features``, which readers must know, and ``writer_features``; as Spark
+    makes it."""
+    if features:
+        named = [*features, *writer_features, *_IMPLIED]
+        versions = {"minReaderVersion": _READER, "minWriterVersion": _WRITER}
+        return {**versions, "readerFeatures": [*features], "writerFeatures": named}
+    if writer_features:
+        named = [*writer_features, *_IMPLIED]
+        return {"minReaderVersion": 1, "minWriterVersion": _WRITER, "writerFeatures": named}
+    return {"minReaderVersion": 1, "minWriterVersion": _IMPLIED_BY}
+
+
+def raised(before: Mapping[str, Any], columns: Iterable[Column]) -> Action:
+    """The protocol ``before`` with what ``columns`` need; the same where it has that. :class:`TableError` where it
+    cannot be told which features the table uses already."""
+    known = [*(before.get("readerFeatures") or ())]
+    missing = [name for name in of_columns(columns) if name not in known]
+    if not missing:
+        return dict(before)
+    if is_unnamed(before["minWriterVersion"]):
+        version = before["minWriterVersion"]
+        raise TableError(
+            f"the table needs the Delta feature {', '.join(missing)}, and its writer version {version} does not name "
+            "its features",
+            hint="Run this flow with spark.url local[*]",
+        )
+    writers = [*(before.get("writerFeatures") or _IMPLIED)]
+    versions = {"minReaderVersion": _READER, "minWriterVersion": _WRITER}
+    return {**before, **versions, "readerFeatures": [*known, *missing], "writerFeatures": [*writers, *missing]}
+
+
+def turned_on(info: TableInfo, changes: Sequence[SchemaChange]) -> Iterator[SchemaChange]:
+    """What ``changes`` need of the table's protocol beside its columns, each with its price; without statements."""
+    for name, change in _needed(changes).items():
+        if name in info.extra.get("features", ()) and not _is_off(name, info):
+            continue
+        version = int(info.extra.get("reader_version", 1))
+        rises = f"raises the reader version from {version} to {_READER}" if version < _READER else "a reader feature"
+        yield SchemaChange(name, "feature", None, None, "enable", change.policy, note=f"{rises}: {_COST[name]}")
+
+
+def _needed(changes: Sequence[SchemaChange]) -> dict[str, SchemaChange]:
+    """Each with the first change that needs it."""
+    found: dict[str, SchemaChange] = {}
+    for change in changes:
+        if change.action == "widen":
+            found.setdefault(TYPE_WIDENING, change)
+        if change.action in ("add", "text", "widen", "retype") and change.new and _holds_local_time(change.new):
+            found.setdefault(TIMESTAMP_NTZ, change)
+    return found
+
+
+def _is_off(name: str, info: TableInfo) -> bool:
+    """A protocol may allow what the table's properties do not."""
+    properties = info.extra.get("properties", {})
+    return name == TYPE_WIDENING and properties.get("delta.enableTypeWidening") != "true"
+
+
+def _holds_local_time(kind: DataType) -> bool:
+    match kind:
+        case Array(item):
+            return _holds_local_time(item)
+        case Struct(fields):
+            return any(_holds_local_time(of) for _, of in fields)
+        case _:
+            return kind == types.TIMESTAMP_NTZ
