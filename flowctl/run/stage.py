@@ -70,11 +70,11 @@ def stage(work: Staging) -> StagedBatch:
     folder = _folder(work, "rows")
     read = work.read
     rows = staged = buffered_in(folder, _shaped(work, read.frame), few=read.are_few)
-    if _is_keyed(work) and work.table.dedupe == "fail":
-        _refuse_duplicates(work, rows.where(named(REASON_COLUMN).isNull()))
     if work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys) and work.step.target_exists:
         _refuse_null_keys(work, rows, _null_keys(work, rows))
         rows = _with_missing_keys(work, rows)
+    if _is_keyed(work) and work.table.dedupe == "fail":
+        _refuse_duplicates(work, rows.where(named(REASON_COLUMN).isNull() & ~_null_key(work)))
     observed = _counted(work, folder, rows) if rows is staged else None
     observed = observed or _observe(work, rows)
     _refuse_null_keys(work, rows, observed.null_keys)
@@ -146,10 +146,18 @@ def _refuse_duplicates(work: Staging, rows: DataFrame) -> None:
     counted = grouped.agg(f.count(f.lit(1)).alias("n")).first()
     if counted is not None and counted["n"]:
         raise TableError(
-            f"dedupe: fail: {counted['n']:,} keys come more than once (key {_sample(grouped, work.step.key)})",
-            hint="Mend the source, choose a key that is unique, or set dedupe: latest",
-            mark=work.table.mark_of("dedupe"),
+            f"dedupe: fail: {counted['n']:,} keys come more than once{_at_one_time(work)}"
+            f" (key {_sample(grouped, work.step.key)})",
+            hint="Fix the source, choose a key that is unique, or set dedupe: latest",
+            mark=work.table.mark_of("dedupe" if "dedupe" in work.table.marks else "key"),
         )
+
+
+def _at_one_time(work: Staging) -> str:
+    if work.step.mode != "scd2":
+        return ""
+    event = work.table.valid_from
+    return ", and nothing says when (valid_from: now)" if event in (None, "now") else f" with one {event}"
 
 
 def _sample(rows: DataFrame, key: Sequence[str]) -> str:

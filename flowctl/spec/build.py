@@ -41,6 +41,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
     expect = node.entries.get("expect")
     guard = {key: _guard_value(value) for key, value in get("guard", {}).items()}
     cursor, deletes = get("cursor", None), get("deletes", None)
+    valid_from = get("scd2", {}).get("valid_from")
     built = TableSpec(
         id=id,
         source=source,
@@ -49,7 +50,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         mark=node.place,
         key=tuple(get("key", ())),
         cursor=_cursor(cursor) if isinstance(cursor, dict) else None,
-        dedupe=get("dedupe", "latest"),
+        dedupe=get("dedupe", "fail" if valid_from == "now" else "latest"),
         deletes=_deletes(deletes) if deletes else None,
         compare_ignore=tuple(get("compare", {}).get("ignore", ())),
         columns=_columns(get("columns", {})),
@@ -58,7 +59,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         layout=Layout(**{key: _frozen(value) for key, value in get("layout", {}).items()}),
         expect=tuple(map(_expectation, expect.items)) if expect else (),
         guard=Guard(**guard),
-        valid_from=get("scd2", {}).get("valid_from"),
+        valid_from=valid_from,
         format=get("format", {}),
         exclude=tuple(get("exclude", ())),
         allow_none=get("allow_none", False),

@@ -166,6 +166,16 @@ def test_dedupe_fail_names_the_keys(bench: Bench) -> None:
         bench.stage(replace(TABLE, dedupe="fail"), rows)
 
 
+def test_keys_of_a_history_without_an_event_time_are_unique_or_the_table_stops(bench: Bench) -> None:
+    rows = [(7, "a", False, day(1)), (7, "b", False, day(2)), (8, "c", False, day(1))]
+    table = replace(TABLE, mode="scd2", valid_from="now", dedupe="fail")
+    with pytest.raises(TableError, match=r"1 keys come more than once, and nothing says when.*id=7") as stopped:
+        bench.stage(table, rows)
+    assert "dedupe: latest" in stopped.value.hint
+    assert rows_of(bench.stage(replace(table, dedupe="latest"), rows), "note") == [("b",), ("c",)]
+    assert len(rows_of(bench.stage(replace(table, valid_from="at"), rows), "note")) == 3  # of different times
+
+
 def test_a_null_key_stops_the_table(bench: Bench) -> None:
     with pytest.raises(TableError, match="1 rows have a null in id"):
         bench.stage(TABLE, [(None, "a", False, day(1)), (1, "b", False, day(1))])

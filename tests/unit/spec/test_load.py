@@ -188,7 +188,7 @@ def test_other_modes(load) -> None:
   versions: {from: pg:public.v, mode: scd2, key: [id], scd2: {valid_from: now}}
   flagged: {from: pg:public.f, mode: merge, key: [id], deletes: {detect: flag, column: gone}}
 """).tables
-    assert versions.valid_from == "now"
+    assert (versions.valid_from, versions.dedupe) == ("now", "fail")
     assert flagged.deletes == DetectFlag("gone", (True,), "soft")
 
 
