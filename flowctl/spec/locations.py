@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from flowctl.spec import urls
 from flowctl.spec.findings import Findings
 from flowctl.spec.node import Node
-from flowctl.spec.secrets import secret_references
+from flowctl.spec.secrets import is_one_reference, secret_references, without_references
 from flowctl.spec.storage import scheme
 from flowctl.spec.suggest import did_you_mean
 
@@ -24,10 +25,19 @@ def check_location(node: Node, label: str, findings: Findings) -> None:
     if name in _BUCKETS:
         if not url.partition("://")[2].partition("/")[0]:
             hint = f"Write {name}://bucket/path"
-            findings.error(node, f"`{label}` names no bucket: {url}", hint, "no-bucket")
+            findings.error(node, f"`{label}` names no bucket", hint, "no-bucket")
     elif name not in _OTHERS and name not in _protocols():
         hint = did_you_mean(name, (*_BUCKETS, *_OTHERS), "There are: ")
         findings.error(node, f"`{label}`: there is no storage `{name}://`", hint, "unknown-storage")
+
+
+def check_url(node: Node, label: str, flaw_of: Callable[[str], str], hint: str, findings: Findings) -> None:
+    """A URL with a user, a host and a port, secret references apart: it is taken apart when it is used, by libraries
+    that repeat what they cannot read."""
+    if not isinstance(node.value, str) or is_one_reference(node.value):
+        return
+    if flaw := flaw_of(without_references(node.value, urls.PLACEHOLDER)):
+        findings.error(node, f"`{label}` cannot be read: {flaw}", hint, "bad-url")
 
 
 def check_credentials(prefix: str, node: Node, findings: Findings) -> None:

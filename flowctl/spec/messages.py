@@ -110,7 +110,8 @@ def _wrong_form(error: ValidationError, node: Node, schema: dict[str, Any], name
     written = str(error.instance)
     if written in schema.get("x-later", ()):
         return Diagnostic(f"{name}: {written} is not in this version", LATER_HINT, node.mark, "not-in-this-version")
-    shown = "this" if "@" in written or schema.get("writeOnly") else _shown(written)
+    may_be_secret = schema.get("writeOnly") or any(sign in written for sign in ("@", "://"))
+    shown = "this" if may_be_secret else _shown(written)
     what = f"{name}: {shown} is no {schema.get('title', 'text of this form')}"
     return Diagnostic(what, schema.get("x-expected", ""), node.mark, "wrong-form")
 

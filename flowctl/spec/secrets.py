@@ -50,6 +50,16 @@ def secret_references(text: str) -> list[SecretRef]:
     return [SecretRef(found[1], found[2]) for found in _REFERENCE.finditer(text) if found[0] != "$${"]
 
 
+def without_references(text: str, instead: str) -> str:
+    """``text`` with ``instead`` for each reference in it."""
+    return _REFERENCE.sub(lambda found: found[0] if found[0] == "$${" else instead, text)
+
+
+def is_one_reference(text: str) -> bool:
+    """Whether all of ``text`` is one reference, of which nothing is known."""
+    return _REFERENCE.fullmatch(text) is not None and text != "$${"
+
+
 class Revealed(str):
     """A text with secrets in it, for who would put it into something that is kept."""
 
@@ -77,11 +87,14 @@ def password_in_clear(text: str) -> bool:
     if "://" not in text:
         return False
     shown = _REFERENCE.sub("", text)
-    authority = re.sub(r"^[^:]*://", "", shown).partition("/")[0]
+    rest = shown.partition("://")[2]
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     if "@" in authority:
         userinfo = authority.rpartition("@")[0]
         if userinfo.partition(":")[2]:
             return True
+    elif "@" in rest and re.search(r":\d*[^\d]", authority):  # no port, but a password up to its / or ? or #
+        return True
     return bool(re.search(r"[?&;](password|passwd|pwd|secret|token|sig)=[^&;]", shown, re.IGNORECASE))
 
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flowctl.errors import TableError
+from flowctl.spec import urls
 from flowctl.spec.secrets import reveal
 
 Storage = Mapping[str, Mapping[str, Any]]
@@ -123,7 +125,13 @@ _PROVIDER = {
 
 
 def _revealed(url: str, storage: Storage) -> dict[str, str]:
-    return {key: str(reveal(value)) for key, value in credentials(url, storage).items()}
+    given = {key: str(reveal(value)) for key, value in credentials(url, storage).items()}
+    if "endpoint" in given and (flaw := urls.flaw_of_endpoint(given["endpoint"])):
+        raise TableError(
+            f"the endpoint of the storage for {scheme(url)}:// cannot be read: {flaw}",
+            hint="Write https://host:port in `storage`, or where its secret is kept",
+        )
+    return given
 
 
 def _normal(url: str) -> str:

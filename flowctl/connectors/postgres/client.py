@@ -6,6 +6,7 @@ Credentials go to JDBC as options, never into its URL: URLs are logged. Every se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from urllib.parse import quote, urlencode
 from flowctl.connectors import bounds, waiting
 from flowctl.connectors.postgres.watch import watched
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
+from flowctl.spec import urls
 
 if TYPE_CHECKING:
     import psycopg
@@ -142,8 +144,11 @@ def client(options: Mapping[str, Any]) -> Client:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
+    url = str(options.get("url", ""))
+    if url and (flaw := urls.flaw(url)):
+        raise TableError(f"the connection's url cannot be read: {flaw}", hint=_URL_HINT)
     try:
-        parts = {name: str(value) for name, value in conninfo_to_dict(str(options.get("url", ""))).items()}
+        parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
     except psycopg.ProgrammingError:  # whose words repeat what may be a password
         raise TableError("the connection's url is not a PostgreSQL URL", hint=_URL_HINT) from None
     parts["database"] = parts.pop("dbname", "")
@@ -152,10 +157,13 @@ def client(options: Mapping[str, Any]) -> Client:
     host = parts.pop("host", "localhost")
     if host.startswith("/") or "," in host:
         raise FlowctlError("host must be one host reached by TCP: Spark's JDBC driver knows no other", hint=_URL_HINT)
+    port = parts.pop("port", "5432")
+    if not re.fullmatch(r"[0-9]{1,5}", port):
+        raise TableError("the connection's port is not a number from 1 to 65535", hint=_URL_HINT)
     user = parts.pop("user", "postgres")
     return Client(
         host=host,
-        port=int(parts.pop("port", "5432")),
+        port=int(port),
         database=parts.pop("database") or user,
         user=user,
         password=parts.pop("password", None),

@@ -71,6 +71,9 @@ def test_what_is_revealed_is_redacted(monkeypatch: pytest.MonkeyPatch) -> None:
         ("postgresql://h/d?user=u&password=pw", True),
         ("postgresql://h/d?user=u&password=${secret:env:A}", False),
         ("s3://lake/a:b@c", False),
+        ("http://host:9000/a@b", False),
+        ("postgresql://etl:part/x@h/d", True),
+        ("postgresql://etl:part?x@h/d", True),
         ("plain text: no url @ all", False),
     ],
 )
