@@ -14,19 +14,21 @@ from flowctl.spec.spec import DetectFlag, DetectMissingKeys, TableSpec
 #: Expectations that need the whole batch, and so a staged one.
 _AGGREGATES = ("unique", "rows", "freshness")
 DEFAULT_MAX_DELETED = 0.1
+#: What to do where missing keys are all keys of the target.
+DELETES_ALL = "Look at the source; if all rows are to be deleted, write guard: {max_deleted: 100%, allow_empty: true}"
 
 
 def checks(case: Case, *, check_deletes: bool) -> tuple[Check, ...]:
     """In the order in which people write them; failed ones stop the table (:func:`failed`)."""
     guard, empty = case.table.guard, is_empty(case.observed.head)
     found: list[Check] = []
-    if case.replaces and not guard.allow_empty:
+    if case.replaces and guard.allow_empty is False:
         found.append(_decided("allow_empty", empty, "the source has no rows"))
     if case.replaces and guard.max_shrink is not None:
         found.append(Check(f"max_shrink {_percent(guard.max_shrink)}", "commit", "pending"))
     if case.table.deletes is not None:
         limit = DEFAULT_MAX_DELETED if guard.max_deleted is None else guard.max_deleted
-        trips = check_deletes and empty and case.observed.target is not None
+        trips = check_deletes and empty and case.observed.target is not None and not guard.allows_deleting_all
         found.append(_decided(f"max_deleted {_percent(limit)}", trips, "the source has no rows"))
     if guard.max_quarantined is not None:
         found.append(Check(f"max_quarantined {_percent(guard.max_quarantined)}", "commit", "pending"))
@@ -38,7 +40,9 @@ def failed(found: tuple[Check, ...]) -> Stop | None:
     for check in found:
         if check.result == "failed":
             name = check.name.partition(" ")[0]
-            hint = f"Look at the source; if it is right so, change guard.{name}"
+            hint = (
+                DELETES_ALL if name == "max_deleted" else f"Look at the source; if it is right so, change guard.{name}"
+            )
             return Stop(f"guard {check.name}: {check.detail}", hint, f"guard.{name}", checks=found)
     return None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl.errors import StoppedByPolicy, TableError
-from flowctl.plan.checks import DEFAULT_MAX_DELETED
+from flowctl.plan.checks import DEFAULT_MAX_DELETED, DELETES_ALL
 from flowctl.run.failure import CHECK_PREFIX
 from flowctl.run.spark_types import named
 from flowctl.spec.spec import DetectMissingKeys, Expectation, TableSpec
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Staged column: why the row goes to quarantine; null for rows of the batch.
 REASON_COLUMN = "_flowctl_reason"
 ROW_KINDS = ("not_null", "between", "in", "matches", "sql")
-MEND = "Mend the rows in the source, or set on_fail: quarantine or warn"
+MEND = "Fix the rows in the source, or set on_fail: quarantine or warn"
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _broken(check: Expectation, observed: Observed, now: dt.datetime) -> str | N
 
 
 def _guard_empty(table: TableSpec, observed: Observed, replaces: bool) -> None:
-    if replaces and not table.guard.allow_empty and observed.rows == 0:
+    if replaces and table.guard.allow_empty is False and observed.rows == 0:
         raise empty_source(table)
 
 
@@ -163,12 +163,12 @@ def _guard_deleted(table: TableSpec, observed: Observed) -> None:
     if table.deletes is None or not observed.deletes or not observed.target_rows:
         return
     limit = table.guard.max_deleted if table.guard.max_deleted is not None else DEFAULT_MAX_DELETED
-    whole = observed.deletes >= observed.target_rows and isinstance(table.deletes, DetectMissingKeys)
+    is_whole = observed.deletes >= observed.target_rows and isinstance(table.deletes, DetectMissingKeys)
     share = observed.deletes / observed.target_rows
-    if whole or share > limit:
+    if share > limit or (is_whole and not table.guard.allows_deleting_all):
         raise StoppedByPolicy(
             f"guard.max_deleted {limit:.0%}: {observed.deletes:,} of {observed.target_rows:,} rows would be deleted",
-            hint="Check the source; raise guard.max_deleted if the deletions are right",
+            hint=DELETES_ALL if is_whole else "Look at the source; if the deletions are right, raise guard.max_deleted",
             mark=table.mark_of("guard.max_deleted"),
         )
 

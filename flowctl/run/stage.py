@@ -134,7 +134,7 @@ def _refuse_null_keys(work: Staging, rows: DataFrame, count: int) -> None:
         sample = _sample(rows.where(_null_key(work)), work.step.key)
         raise TableError(
             f"{count:,} rows have a null in {' or '.join(_identity(work))} (key {sample})",
-            hint="Mend them in the source, or send them to quarantine with expect: {column, not_null, on_fail}",
+            hint="Fix them in the source, or send them to quarantine with expect: {column, not_null, on_fail}",
             mark=work.table.mark_of("key"),
         )
 

@@ -217,7 +217,7 @@ def _direct_rows(rows: Rows, snapshot: Snapshot, step: Step, table: TableSpec, i
     request = ReadRequest(step.source_columns, interval)
     frame = batch.projected(rows.frame, step.projection)
     same_types(columns_of(frame.schema), [part.column for part in step.projection])
-    if step.write_full and not table.guard.allow_empty and _is_empty(rows, snapshot, request):
+    if step.write_full and table.guard.allow_empty is False and _is_empty(rows, snapshot, request):
         raise checks.empty_source(table)
     return replace(rows, frame=checks.enforced(frame, table.expect))
 

@@ -169,12 +169,18 @@ class Expectation:
 
 @dataclass(frozen=True)
 class Guard:
-    """Fractions of 1, None where not set (``max_deleted`` then falls back to 0.1 when deletes are detected)."""
+    """Fractions of 1, None where not set (``max_deleted`` then falls back to 0.1 when deletes are detected).
+    ``allow_empty`` None: where all content is replaced, but not by missing keys."""
 
-    allow_empty: bool = True
+    allow_empty: bool | None = None
     max_shrink: float | None = None
     max_deleted: float | None = None
     max_quarantined: float | None = None
+
+    @property
+    def allows_deleting_all(self) -> bool:
+        """Whether missing keys may be all that the target has."""
+        return self.allow_empty is True and self.max_deleted is not None and self.max_deleted >= 1
 
 
 @dataclass(frozen=True)

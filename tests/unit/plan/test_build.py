@@ -338,6 +338,10 @@ def test_an_empty_source_trips_max_deleted_before_anything_is_read():
     spec = table(deletes=DetectMissingKeys(action="hard"))
     made = step(spec, observed(head(None, rows=0), **unchanged_target()), recorded(spec, OLD))
     assert (made.action, made.reason) == ("stop", "guard max_deleted 10%: the source has no rows")
+    assert "guard: {max_deleted: 100%, allow_empty: true}" in made.hint
+    spec = replace(spec, guard=Guard(max_deleted=1.0, allow_empty=True))
+    made = step(spec, observed(head(None, rows=0), **unchanged_target()), recorded(spec, OLD))
+    assert (made.action, made.check_deletes) == ("change", True)
 
 
 @pytest.mark.parametrize(("rows", "action"), [(RowEstimate(0, "count"), "stop"), (RowEstimate(0, "stats"), "change")])

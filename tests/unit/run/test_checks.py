@@ -87,8 +87,12 @@ def test_deletes_are_guarded_without_being_asked() -> None:
 
 def test_an_empty_source_always_trips_the_guard_of_missing_keys() -> None:
     table = replace(TABLE, deletes=DetectMissingKeys(), guard=Guard(max_deleted=1.0))
-    with pytest.raises(StoppedByPolicy, match="max_deleted"):
-        decide(table, replace(SEEN, rows=0, deletes=100), NOW, replaces=False)
+    emptied = replace(SEEN, rows=0, deletes=100)
+    with pytest.raises(StoppedByPolicy, match="max_deleted") as stopped:
+        decide(table, emptied, NOW, replaces=False)
+    assert "guard: {max_deleted: 100%, allow_empty: true}" in stopped.value.hint
+    as_hinted = replace(table, guard=Guard(max_deleted=1.0, allow_empty=True))
+    assert decide(as_hinted, emptied, NOW, replaces=False) == ()
 
 
 def test_flagged_rows_may_be_all_when_the_guard_says_so() -> None:
