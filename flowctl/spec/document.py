@@ -15,6 +15,7 @@ import yaml
 from yaml.cyaml import CParser  # type: ignore[attr-defined]
 
 from flowctl.diagnostics import Diagnostic, Mark
+from flowctl.spec import limits
 from flowctl.spec.node import Node, Scalar
 
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
@@ -31,7 +32,8 @@ def read_document(path: Path, shown: str) -> tuple[Node | None, list[Diagnostic]
     """The file's root, and what is wrong with it. ``shown`` is the name that places carry. No root: it cannot be
     read at all."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(limits.FILE_SIZE + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         missing = Diagnostic(f"cannot read {shown}: {reason}", "Check the path", Mark(shown, 1), "unreadable-file")
@@ -41,7 +43,11 @@ def read_document(path: Path, shown: str) -> tuple[Node | None, list[Diagnostic]
 
 def parse_document(text: str, shown: str) -> tuple[Node | None, list[Diagnostic]]:
     """As :func:`read_document`, of text that is already read."""
+    if refusal := _too_large(text, shown):
+        return None, [refusal]
     try:
+        if limits.may_be_deep(text) and (deep := _too_deep(text)):
+            return None, [_nested(Mark(shown, deep.line + 1, deep.column + 1))]
         root = _Composer(text).get_single_node()
     except yaml.MarkedYAMLError as error:
         return None, [_syntax_error(error, text, shown)]
@@ -53,14 +59,17 @@ def parse_document(text: str, shown: str) -> tuple[Node | None, list[Diagnostic]
     if root is None:
         return None, [Diagnostic("the file is empty", "Start with `version: 1`", Mark(shown, 1), "empty-file")]
     reading = _Reading(shown)
-    return reading.node(root), reading.diagnostics
+    try:
+        return reading.node(root), reading.diagnostics
+    except _Refused as refused:
+        return None, [*reading.diagnostics, refused.finding]
 
 
 def plain_value(text: str) -> Scalar:
     """YAML 1.2, core schema (section 10.3.2)."""
     if text in _WORDS:
         return _WORDS[text]
-    if text[0] not in "-+.0123456789":
+    if len(text) > limits.NUMBER_SIZE or text[0] not in "-+.0123456789":
         return text
     if _INT.fullmatch(text):
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
@@ -94,6 +103,7 @@ class _Reading:
         self.shown = shown
         self.diagnostics: list[Diagnostic] = []
         self._open: set[int] = set()
+        self._count = 0
 
     def node(self, found: yaml.Node, key_mark: Mark | None = None) -> Node:
         mark = self._mark(found)
@@ -102,11 +112,25 @@ class _Reading:
         if id(found) in self._open:
             self._error("an alias contains itself", "Write the value out", mark, "yaml-alias")
             return Node(None, mark, key_mark)
+        self._count += 1
+        if self._count > limits.VALUES:
+            raise _Refused(_values(mark))
+        if len(self._open) > limits.DEPTH:
+            raise _Refused(_nested(mark))
         match found:
             case yaml.ScalarNode():
                 value = str(found.value)
+                if len(value) > limits.VALUE_SIZE:
+                    self._error(
+                        f"a value has more than {limits.VALUE_SIZE:,} characters", "Shorten it", mark, "too-large"
+                    )
+                    return Node(None, mark, key_mark)
                 return Node(plain_value(value) if _is_plain(found) else value, mark, key_mark)
             case yaml.SequenceNode():
+                if len(found.value) > limits.LIST_ITEMS and not all(map(_is_text, found.value)):
+                    what = f"a list has more than {limits.LIST_ITEMS:,} entries that are not all texts"
+                    self._error(what, "Shorten it", mark, "too-large")
+                    return Node([], mark, key_mark)
                 self._open.add(id(found))
                 items = [self.node(item) for item in found.value]
                 self._open.discard(id(found))
@@ -127,7 +151,9 @@ class _Reading:
         for key, value in found.value:
             mark = self._mark(key)
             name = str(key.value)
-            if name == "<<" and _is_plain(key):
+            if len(name) > _LONGEST_KEY:
+                self._error(f"a key has more than {_LONGEST_KEY} characters", "Shorten it", mark, "too-large")
+            elif name == "<<" and _is_plain(key):
                 self._error(
                     "merge keys (`<<`) are not part of YAML 1.2",
                     "Put what tables share into `defaults`",
@@ -156,6 +182,48 @@ class _Reading:
         self.diagnostics.append(Diagnostic(message, hint, mark, code))
 
 
+class _Refused(Exception):
+    """The walk ends: what follows is not looked at."""
+
+    def __init__(self, finding: Diagnostic) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+
+
+def _is_text(item: yaml.Node) -> bool:
+    return isinstance(item, yaml.ScalarNode) and (not _is_plain(item) or isinstance(plain_value(str(item.value)), str))
+
+
+def _too_large(text: str, shown: str) -> Diagnostic | None:
+    if len(text) > limits.FILE_SIZE:
+        what = f"the file has more than {limits.FILE_SIZE:,} characters"
+        return Diagnostic(what, "Make patterns and `defaults` of what repeats", Mark(shown, 1), "too-large")
+    return _values(Mark(shown, 1)) if limits.too_many_values(text) else None
+
+
+def _too_deep(text: str) -> yaml.Mark | None:
+    """Where YAML is nested too deeply, asked of the parser alone: composing goes down by the machine's stack."""
+    depth = 0
+    parser = CParser(text)
+    while parser.check_event():
+        event = parser.get_event()
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > limits.DEPTH:
+            return event.start_mark
+    return None
+
+
+def _nested(mark: Mark) -> Diagnostic:
+    what = f"maps and lists are nested more than {limits.DEPTH} deep"
+    return Diagnostic(what, "A spec needs no more than ten levels", mark, "too-deep")
+
+
+def _values(mark: Mark) -> Diagnostic:
+    what = f"the file has more than {limits.VALUES:,} values, those that aliases repeat included"
+    return Diagnostic(what, "Make patterns and `defaults` of what repeats", mark, "too-large")
+
+
+_LONGEST_KEY = 300
 _QUOTE_BRACES = 'YAML reads { as the start of a map: put the value in quotes, as in "{{ vars.name }}"'
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
+from flowctl.spec import limits
 from flowctl.spec.document import read_document
 from flowctl.spec.findings import Findings
 from flowctl.spec.node import Node
@@ -19,7 +21,13 @@ def gather(paths: Sequence[Path], findings: Findings) -> Node | None:
     root = _read(paths[0], findings)
     if root is None:
         return None
+    size = _size(paths[0])
     for path in [*_included(root, paths[0], findings), *paths[1:]]:
+        size += _size(path)
+        if size > limits.FLOW_SIZE:
+            what = f"the files of this flow have more than {limits.FLOW_SIZE:,} bytes"
+            findings.error(root, what, "Make patterns and `defaults` of what repeats", "too-large")
+            return root
         part = _read(path, findings)
         if part is not None:
             root = _joined(root, part, findings)
@@ -45,13 +53,28 @@ def _included(root: Node, path: Path, findings: Findings) -> list[Path]:
             findings.error(entry, "`include` takes no {{ }}", "Write the path out", "template-in-include")
             continue
         is_glob = any(char in pattern for char in "*?[")
-        matches = sorted(path.parent.glob(pattern)) if is_glob else [path.parent / pattern]
+        if is_glob and (Path(pattern).is_absolute() or ("**" in pattern and ".." in Path(pattern).parts)):
+            hint = f"Name a folder below {path.parent}, or the files themselves"
+            findings.error(
+                entry, f"`{limits.shown(pattern)}` looks for files outside of the spec's folder", hint, "include-glob"
+            )
+            continue
+        matches = sorted(islice(path.parent.glob(pattern), limits.FILES)) if is_glob else [path.parent / pattern]
         if not matches or not matches[0].is_file():
             hint = f"Paths are relative to {path.parent}"
             findings.error(entry, f"`{pattern}` includes no file", hint, "include-without-file")
             continue
         found.update(dict.fromkeys(matches))
-    return list(found)
+    if len(found) > limits.FILES:
+        findings.error(root, f"`include` names more than {limits.FILES:,} files", "Join some of them", "too-large")
+    return list(found)[: limits.FILES]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # reading it says so
+        return 0
 
 
 def _joined(root: Node, part: Node, findings: Findings) -> Node:

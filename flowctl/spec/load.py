@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flowctl.diagnostics import Diagnostic
+from flowctl.diagnostics import Diagnostic, Mark
 from flowctl.errors import SpecError
-from flowctl.spec import build
+from flowctl.spec import build, limits
 from flowctl.spec.connections import check_connections
 from flowctl.spec.findings import Findings
 from flowctl.spec.include import gather
-from flowctl.spec.merge import effective_tables
+from flowctl.spec.merge import effective_tables, inherited_values
 from flowctl.spec.node import Node, plain, scalar_text
 from flowctl.spec.schema import check
 from flowctl.spec.semantics import check_flow
@@ -47,7 +47,11 @@ def load_spec(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Spec
 def read_spec(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
     """As :func:`load_spec`, without raising."""
     with _no_garbage_collection():
-        return _read(paths, variables)
+        try:
+            return _read(paths, variables)
+        except RecursionError:  # SQL, a type or an expression: what is nested in a value
+            what = "a value is nested too deeply to be read"
+            return Reading(None, None, (Diagnostic(what, "Shorten it", Mark(str(paths[0]), 1), "too-deep"),))
 
 
 @contextmanager
@@ -74,6 +78,10 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
     findings.extend(check(root, "flow"))
     types = check_connections(root, findings)
     findings.next_pass()
+    if (inherited := inherited_values(root)) > limits.INHERITED:
+        what = f"the tables inherit {inherited:,} values from `defaults` and patterns, more than {limits.INHERITED:,}"
+        findings.error(root.entries["tables"].place, what, "Make several flows of them", "too-large")
+        return Reading(None, None, findings.sorted)
     entries, tables = check_tables(effective_tables(root), types, findings)
     check_flow(entries, tables, findings)
     resolved = _resolved(root, entries)

@@ -27,6 +27,18 @@ def effective_tables(root: Node) -> dict[str, Node]:
     return {id: _effective(id, node, base, patterns) for id, node in entries.items()}
 
 
+def inherited_values(root: Node) -> int:
+    """How many values :func:`effective_tables` would merge into entries, at most."""
+    written, defaults = root.get("tables"), root.get("defaults")
+    entries = written.entries if written else {}
+    patterns = sum(_count(node) for id, node in entries.items() if is_pattern(id))
+    return ((_count(defaults) if defaults else 0) + patterns) * len(entries)
+
+
+def _count(node: Node) -> int:
+    return 1 + sum(map(_count, (*node.entries.values(), *node.items)))
+
+
 @dataclass(frozen=True)
 class _Pattern:
     id: str

@@ -10,6 +10,18 @@ from flowctl.spec.schema import connector_schema, connector_types, definition, f
 
 _TABLE_HEAD = ("| key | what | default |", "|---|---|---|")
 
+_EXPRESSIONS = (
+    "",
+    "## Expressions and limits",
+    "",
+    "A value may hold Jinja2 expressions, `{{ … }}`, over `vars` and, in `from.sql`, `ref('id')`. Statements (`{% %}`) are",
+    "not supported, and filters and methods of texts are a closed set (`upper`, `lower`, `replace`, `join`, `split`,",
+    "`default`, `int`, `format`, `round` and their like). An expression whose result would be large is an error.",
+    "",
+    "`validate` is safe to run on specs of strangers: it opens nothing, and each file may have 4 MiB, 200,000 values (those",
+    "that aliases repeat included) and 50 levels.",
+)
+
 
 def reference() -> str:
     """The whole page as Markdown."""
@@ -23,6 +35,7 @@ def _lines() -> Iterator[str]:
     yield "Made of the JSON Schemas in `schemas/` by `python -m flowctl.spec.reference`; change them, not this page."
     yield "A key marked * is required."
     yield from _section("The file", flow["description"], flow)
+    yield from _EXPRESSIONS
     yield from _section("storage entries", "One entry per URL prefix.", definition("storage"))
     yield from _section("Tables", flow["properties"]["tables"]["description"], definition("table"), modes=True)
     yield from _section("Expectations", "One entry of `expect`: one check each.", definition("expectation"))

@@ -22,7 +22,7 @@ from flowctl.spec.spec import SecretRef, SecretText
 Provider = Callable[[str], str]
 
 LATER_PROVIDERS = ("vault", "aws", "gcp", "azure")
-_REFERENCE = re.compile(r"\$\$\{|\$\{secret:([^:}]*):([^}]*)\}")
+_REFERENCE = re.compile(r"\$\$\{|\$\{secret:([^:}]{0,100}):([^}]{0,1000})\}")
 
 
 def parse_secrets(text: str) -> str | SecretText:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from flowctl.diagnostics import Mark
+from flowctl.spec import limits
 from flowctl.spec.findings import Findings
 from flowctl.spec.names import is_pattern, pattern_ids, placeholder_values
 from flowctl.spec.node import Node
@@ -75,6 +76,11 @@ def _walk(id: str, by_id: Mapping[str, TableSpec], path: list[str], done: set[st
         findings.error(_sql_place(by_id[id]), f"tables read each other: {' → '.join(cycle)}", hint, "cycle")
         return
     if id in done or id not in by_id:
+        return
+    if len(path) >= limits.CHAIN:
+        what = f"more than {limits.CHAIN} tables read one another in a row"
+        findings.error(_sql_place(by_id[id]), what, "Let some of them read more directly", "too-deep")
+        done.add(id)
         return
     path.append(id)
     for reference in _references(by_id[id]):

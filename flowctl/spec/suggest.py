@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+
+#: Names that a list in a hint has.
+_LISTED = 100
 
 
 def did_you_mean(written: str, known: Iterable[str], otherwise: str = "") -> str:
@@ -10,9 +13,9 @@ def did_you_mean(written: str, known: Iterable[str], otherwise: str = "") -> str
     from difflib import get_close_matches
 
     names = sorted(known)
-    if close := get_close_matches(written, names, n=1, cutoff=0.6):
+    if _is_short(written, names) and (close := get_close_matches(written, names, n=1, cutoff=0.6)):
         return f"Did you mean `{close[0]}`?"
-    listing = ", ".join(names) if names else "none"
+    listing = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "") if names else "none"
     return f"{otherwise}{listing}" if otherwise else f"Known: {listing}"
 
 
@@ -21,5 +24,10 @@ def nearest(written: str, known: Iterable[str], otherwise: str) -> str:
     from difflib import get_close_matches
 
     names = {name.lower(): name for name in known}
-    close = get_close_matches(written.lower(), names, n=1, cutoff=0.6)
+    close = get_close_matches(written.lower(), names, n=1, cutoff=0.6) if _is_short(written, names) else []
     return f"Did you mean `{names[close[0]]}`?" if close else otherwise
+
+
+def _is_short(written: str, names: Collection[str]) -> bool:
+    """Names are compared in time by the square of their lengths, for each mistake anew."""
+    return len(written) <= 100 and len(names) <= 2_000

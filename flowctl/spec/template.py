@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from flowctl.spec import limits
 from flowctl.spec.findings import Findings
 from flowctl.spec.node import Node, Scalar
 from flowctl.spec.suggest import did_you_mean
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 
 #: What ``ref('id')`` leaves in ``from.sql`` for the resolver to replace.
 REF_MARKER = re.compile(r"\{\{ref:([^}]*)\}\}")
-_EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _STATEMENT = re.compile(r"\{[%#]")
 #: What nearly all expressions are; filled without Jinja2, whose import and compiling a small spec would feel.
 _SIMPLE = re.compile(r"\{\{ *(?:vars\.([A-Za-z_]\w*)|ref\('([^'{}]*)'\)) *\}\}")
+#: Of a value with an expression that is more than a variable: reading it takes time by the square of it.
+_LONGEST_TEMPLATE = 20_000
 _LONE = re.compile(r"\s*\{\{-?(.*?)-?\}\}\s*", re.DOTALL)
 
 
@@ -39,6 +41,7 @@ class _Rendering:
     variables: Mapping[str, Scalar]
     findings: Findings
     _filled: dict[tuple[str, bool], Scalar] = field(default_factory=dict)
+    _size: int = 0
     _environment: SandboxedEnvironment | None = None
 
     def map(self, node: Node, *, skip: tuple[str, ...] = ()) -> Node:
@@ -59,13 +62,13 @@ class _Rendering:
                 return node
 
     def _fill(self, text: str, node: Node, *, in_sql: bool) -> Scalar:
-        if _STATEMENT.search(_EXPRESSION.sub("", text)):
+        if _STATEMENT.search(_outside(text)):
             hint = "Only {{ expressions }} work, inside one value; write other text as {{ '{%' }}"
             self.findings.error(node, "{% %} and {# #} are not supported", hint, "template-statement")
             return text
         if (text, in_sql) not in self._filled:
             try:
-                self._filled[text, in_sql] = self._evaluated(text, in_sql=in_sql)
+                self._filled[text, in_sql] = self._checked(self._evaluated(text, in_sql=in_sql))
             except Exception as error:  # noqa: BLE001 - an expression may raise anything; all of it is the author's
                 message, hint = self._explained(error)
                 self.findings.error(node, message, hint, "template")
@@ -75,6 +78,8 @@ class _Rendering:
     def _evaluated(self, text: str, *, in_sql: bool) -> Scalar:
         if not "".join(_SIMPLE.split(text)[::3]).count("{{") and self._knows_all(text, in_sql=in_sql):
             return self._substituted(text)
+        if len(text) > _LONGEST_TEMPLATE:
+            raise ValueError(f"the value has more than {_LONGEST_TEMPLATE:,} characters")
         environment = self._environment or self._start()
         names = {"vars": self.variables, "ref": _reference if in_sql else _no_reference}
         if (lone := _LONE.fullmatch(text)) and "{{" not in lone[1] and "}}" not in lone[1]:
@@ -88,17 +93,24 @@ class _Rendering:
     def _substituted(self, text: str) -> Scalar:
         if (lone := _SIMPLE.fullmatch(text.strip())) and lone[1]:
             return self.variables[lone[1]]
+        named = [self.variables[name] for name, _ in _SIMPLE.findall(text) if name]
+        if sum(len(value) for value in named if isinstance(value, str)) > limits.VALUE_SIZE:
+            raise ValueError("its result would be too large")
         return _SIMPLE.sub(lambda one: _text(self.variables[one[1]]) if one[1] else _reference(one[2]), text)
+
+    def _checked(self, value: Scalar) -> Scalar:
+        if isinstance(value, str):
+            self._size += len(value)
+            if len(value) > limits.VALUE_SIZE or self._size > limits.FLOW_SIZE:
+                raise ValueError("its result would be too large")
+        return value
 
     def _start(self) -> SandboxedEnvironment:
         """Jinja2 is imported when the first expression needs it: it costs a small spec a tenth of its time."""
-        from jinja2 import StrictUndefined
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
+        from flowctl.spec.sandbox import Sandbox
 
-        environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)
-        environment.globals.clear()
-        self._environment = environment
-        return environment
+        self._environment = Sandbox()
+        return self._environment
 
     def _explained(self, error: Exception) -> tuple[str, str]:
         from jinja2 import TemplateSyntaxError, UndefinedError
@@ -116,7 +128,17 @@ class _Rendering:
                 hint = f"Write `vars.{name[1]}`" if known else "The names are `vars` and, in SQL, `ref`"
                 return f"`{name[1]}` is not defined", hint
             case _:
-                return f"the expression fails: {error}", "Check what stands between {{ and }}"
+                what = limits.shown(str(error)) or type(error).__name__
+                return f"the expression fails: {what}", "Check what stands between {{ and }}"
+
+
+def _outside(text: str) -> str:
+    """What is in no ``{{ }}``."""
+    parts, at = [], 0
+    while (start := text.find("{{", at)) >= 0 and (end := text.find("}}", start)) >= 0:
+        parts.append(text[at:start])
+        at = end + 2
+    return "".join([*parts, text[at:]])
 
 
 def _text(value: Scalar) -> str:
@@ -172,4 +194,4 @@ def placeholders(text: str) -> list[str]:
     return [name for name in _PLACEHOLDER.findall(text) if name]
 
 
-_PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+_PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^}]{0,300})\}")

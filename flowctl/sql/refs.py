@@ -28,7 +28,7 @@ def output_names(sql: str) -> tuple[str, ...] | None:
 
     try:
         tree = sqlglot.parse_one(with_names(sql, {table: table for table in referenced(sql)}), dialect="spark")
-    except SqlglotError:
+    except (SqlglotError, RecursionError):
         return None
     names = tuple(getattr(tree, "named_selects", ()))
     return names if names and all(name and name != "*" for name in names) else None
