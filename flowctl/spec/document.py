@@ -201,8 +201,8 @@ def _too_large(text: str, shown: str) -> Diagnostic | None:
     return _values(Mark(shown, 1)) if limits.too_many_values(text) else None
 
 
-def _too_deep(text: str) -> yaml.Mark | None:
-    """Where YAML is nested too deeply, asked of the parser alone: composing goes down by the machine's stack."""
+def _too_deep(text: str) -> Any:
+    """The mark where YAML is nested too deeply, or None; asked of the parser alone: composing goes down by the machine's stack."""
     depth = 0
     parser = CParser(text)
     while parser.check_event():

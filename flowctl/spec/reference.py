@@ -14,12 +14,12 @@ _EXPRESSIONS = (
     "",
     "## Expressions and limits",
     "",
-    "A value may hold Jinja2 expressions, `{{ … }}`, over `vars` and, in `from.sql`, `ref('id')`. Statements (`{% %}`) are",
-    "not supported, and filters and methods of texts are a closed set (`upper`, `lower`, `replace`, `join`, `split`,",
+    "A value may hold Jinja2 expressions, `{{ … }}`, over `vars` and, in `from.sql`, `ref('id')`. Statements (`{% %}`)",
+    "are not supported, and filters and methods of texts are a closed set (`upper`, `lower`, `replace`, `join`, `split`,",
     "`default`, `int`, `format`, `round` and their like). An expression whose result would be large is an error.",
     "",
-    "`validate` is safe to run on specs of strangers: it opens nothing, and each file may have 4 MiB, 200,000 values (those",
-    "that aliases repeat included) and 50 levels.",
+    "`validate` is safe to run on specs of strangers: it opens nothing, and each file may have 4 MiB, 200,000 values",
+    "(those that aliases repeat included) and 50 levels.",
 )
 
 

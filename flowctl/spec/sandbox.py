@@ -122,7 +122,8 @@ def _small(items: Any) -> list[Any]:
 
 def _formatted(text: str, values: Any) -> str:
     _require_short_format(text)
-    return text % values
+    formatted: str = text % values
+    return formatted
 
 
 def _require_short_format(text: str) -> None:
