@@ -202,11 +202,12 @@ def _too_large(text: str, shown: str) -> Diagnostic | None:
 
 
 def _too_deep(text: str) -> Any:
-    """The mark where YAML is nested too deeply, or None; asked of the parser alone: composing goes down by the machine's stack."""
+    """The mark where YAML is nested too deeply, or None. Asked of the parser alone: composing goes down by the
+    machine's stack."""
     depth = 0
     parser = CParser(text)
     while parser.check_event():
-        event = parser.get_event()
+        event: Any = parser.get_event()
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > limits.DEPTH:
             return event.start_mark
