@@ -16,7 +16,7 @@ _EXPRESSIONS = (
     "",
     "A value may hold Jinja2 expressions, `{{ … }}`, over `vars` and, in `from.sql`, `ref('id')`. Statements (`{% %}`)",
     "are not supported, and filters and methods of texts are a closed set (`upper`, `lower`, `replace`, `join`,",
-    "`split`, `default`, `int`, `format`, `round` and their like). An expression whose result would be large is an error.",
+    "`split`, `default`, `int`, `format`, `round` and their like). A large result is an error.",
     "",
     "`validate` is safe to run on specs of strangers: it opens nothing, and each file may have 4 MiB, 200,000 values",
     "(those that aliases repeat included) and 50 levels.",
