@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 #: `test_delta_history.py` covers too.
 ON_SAIL = (
     "tests/connectors/test_delta_log_writer.py",
+    "tests/connectors/test_delta_readers.py",
     "tests/connectors/test_quarantine.py",
     "tests/connectors/test_source_postgres_sail.py",
     "tests/connectors/test_target_history.py::test_late_rows_deletions_and_replays_give_the_history_of_all_observations[delta",
