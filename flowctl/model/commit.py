@@ -17,8 +17,9 @@ class Intent:
     """Written to state before anything is written to a target: number ``seq`` of this table belongs to this interval
     for ever. ``id`` is unique for each try that gets a number. ``at`` (RFC 3339) is the moment that fixes
     ``valid_from: now`` and detected deletions for every redo of this number. ``kind`` ``void`` is a number given up:
-    committed empty, so that a zombie of the old try cannot land. ``replaces``: the whole content is replaced, by every
-    redo too."""
+    committed empty, so that a stale writer of the old try cannot land. ``replaces``: the whole content is replaced, by
+    every redo too. ``refresh``: somebody asked for a full refresh, which is owed until this number, or one after it,
+    does it."""
 
     id: str
     seq: int
@@ -29,8 +30,10 @@ class Intent:
     fence: int
     at: str
     replaces: bool = False
+    refresh: bool = False
 
     def to_json(self) -> dict[str, Any]:
+        refresh = {"refresh": True} if self.refresh else {}
         return {
             "id": self.id,
             "seq": self.seq,
@@ -41,6 +44,7 @@ class Intent:
             "fence": self.fence,
             "at": self.at,
             "replaces": self.replaces,
+            **refresh,
         }
 
 

@@ -45,7 +45,8 @@ class Step:
     (flowctl's own columns such as ``valid_from`` included). ``definition`` is what state records to notice that the
     spec says something else. ``state_before`` and ``state_after`` are ``{"seq", "position"}`` for people.
     ``target_version`` is the version the plan was made against: a saved plan is refused when it moved.
-    ``write_full`` says the whole content is replaced (truncate, full refresh of append and merge).
+    ``write_full`` says the whole content is replaced (truncate, full refresh of append and merge). ``refresh``: a full
+    refresh, asked for now or by the run whose number is finished.
     ``projection`` is the frame to write, in target order and without flowctl's own columns. ``statements`` is the
     DDL to run before the write, in order: it makes the table, or makes the changes in ``schema``.
     ``record_only``: the target already carries the pending intent's commit, only state is mended. A pending intent
@@ -79,6 +80,7 @@ class Step:
     state_before: Mapping[str, Any] | None = None
     state_after: Mapping[str, Any] | None = None
     write_full: bool = False
+    refresh: bool = False
     check_deletes: bool = False
     notes: tuple[str, ...] = ()
     hint: str = ""

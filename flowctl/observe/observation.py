@@ -39,7 +39,7 @@ from flowctl.resolve.resolve import Resolved, resolve
 from flowctl.spec.names import is_pattern
 from flowctl.spec.spec import DetectMissingKeys, ObjectSource, ReadHints, Spec, SqlSource, TableSpec
 from flowctl.state.blobs import BlobStore
-from flowctl.state.document import StateDocument
+from flowctl.state.document import StateDocument, TableState
 from flowctl.state.location import open_flow
 from flowctl.state.store import StateStore
 
@@ -229,8 +229,8 @@ class _Look:
     def _files_of(self, source: FileSource, table: TableSpec) -> _Files:
         state = self.state.table(table.id)
         anew = table.id in self.full_refresh
-        log = files_read(self.blobs, table.id, state.position, read_anew=anew)
-        known = {} if anew or table.mode == "truncate" else log.files
+        log = files_read(self.blobs, table.id, state.position, read_anew=anew or _begun_refresh(state))
+        known = {} if anew or table.mode == "truncate" or _begun_refresh(state) else log.files
         info, head = source.describe_files(relation(table), known)
         return _Files(info, head, log, None if anew else pending_files(self.blobs, state))
 
@@ -300,6 +300,11 @@ def _refused(source: RestrictedSource, table: TableSpec, info: TableInfo) -> Flo
     if error is not None:
         error.mark = table.mark_of("read" if table.read != ReadHints() else "from")
     return error
+
+
+def _begun_refresh(state: TableState) -> bool:
+    """Whether everything is read again by the begun number, or by the one after it."""
+    return state.intent is not None and not state.given_up and (state.intent.refresh or state.intent.replaces)
 
 
 def _reads(table: TableSpec, connection: str) -> bool:

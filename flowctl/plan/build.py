@@ -94,11 +94,11 @@ def _decided(case: Case, now: dt.datetime, estimate: Estimate) -> Step:
         return replace(step, reason="nothing matches (allow_none)")
     if stop := first_stop(case):
         return _stopped(step, case, stop)
-    if case.pending and (intent := case.state.intent):
-        intent = replace(intent, interval=_pending_interval(case, intent))
-        if not _is_out_of_reach(case, intent):
+    if case.begun is not None:
+        intent = replace(case.begun, interval=_pending_interval(case, case.begun))
+        if case.has_landed or intervals.can_be_read_again(intent.interval, case.observed.head):
             return _recover(step, case, intent, rfc3339(now))
-        case = replace(case, state=replace(case.state, given_up=True))
+        case = _giving_up_begun(case)
     step = _with_columns(step, case)
     if stop := refusal(step.schema or ()) or engine.refusal(case, step):
         return _stopped(step, case, stop)
@@ -160,11 +160,12 @@ def _recover(step: Step, case: Case, intent: Intent, now: str) -> Step:
         step,
         action="recover",
         seq=intent.seq,
+        refresh=case.begun_refresh is not None,
         interval=intent.interval,
         definition=intent.definition,
         state_after=_state(intent.seq, intent.interval.upper),
     )
-    if _has_landed(case, intent):
+    if case.has_landed:
         return replace(
             step,
             record_only=True,
@@ -172,8 +173,6 @@ def _recover(step: Step, case: Case, intent: Intent, now: str) -> Step:
             source_columns=read_columns(case.table, known_columns(case) or ()),
             target_columns=case.observed.target.columns if case.observed.target else (),
         )
-    if refused := intervals.same_again(intent.interval, case.observed.head):
-        return _stopped(step, case, _as_stop(refused))  # a full refresh: what is there now may be less than it was
     interval = _with_written_rows(case, intent.interval)
     if isinstance(interval, Refused):
         return _stopped(step, case, _as_stop(interval))
@@ -183,10 +182,12 @@ def _recover(step: Step, case: Case, intent: Intent, now: str) -> Step:
     due = _compares_keys(case, step) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
     return replace(
         step,
-        reason=f"finishes number {intent.seq} of the interrupted run {intent.run_id}",
+        reason=f"finishes number {intent.seq} of the interrupted run {intent.run_id}"
+        + (", a full refresh" if step.refresh else ""),
         checks=checks.checks(case, check_deletes=due),
         check_deletes=due,
-        write_full=case.table.mode == "truncate" or intent.replaces,
+        write_full=case.replaces,
+        notes=tuple(_taking_over(case)),
     )
 
 
@@ -205,17 +206,11 @@ def _pending_interval(case: Case, intent: Intent) -> Interval:
     return replace(intent.interval, files=case.observed.pending_files)
 
 
-def _has_landed(case: Case, intent: Intent) -> bool:
-    commit = case.observed.commit
-    return commit is not None and (commit.seq, commit.intent_id) == (intent.seq, intent.id)
-
-
-def _is_out_of_reach(case: Case, intent: Intent) -> bool:
-    """Whether a begun interval can never be read as it was: somebody mended a file, say. Nothing of it is in the
-    target, so it is given up, and what is there now is read under the next number."""
-    gone = intervals.same_again(intent.interval, case.observed.head) is not None
-    refreshes = intent.replaces and case.table.mode != "truncate"  # the next number would not replace what is there
-    return gone and not _has_landed(case, intent) and not refreshes
+def _giving_up_begun(case: Case) -> Case:
+    """A begun interval that can never be read as it was: somebody fixed a file, say. Nothing of it is in the target, so
+    it is given up, and what is there now is read under the next number; by a full refresh, where it was one."""
+    is_refresh = case.begun_refresh is not None
+    return replace(case, state=replace(case.state, given_up=True), full_refresh=is_refresh)
 
 
 def _read(step: Step, case: Case, now: str, estimate: Estimate) -> Step:
@@ -243,6 +238,7 @@ def _working(step: Step, case: Case, work: Work, estimate: Estimate, *, check_de
         step,
         action="change" if step.target_exists else "create",
         reason="full refresh" if case.full_refresh else work.reason,
+        refresh=case.full_refresh,
         seq=seq,
         interval=work.interval,
         rows=_rows(case, work, estimate),
@@ -306,16 +302,19 @@ def _giving_up(case: Case) -> Iterator[str]:
 
 
 def _taking_over(case: Case) -> Iterator[str]:
-    target = case.observed.target
-    if case.full_refresh and case.replaces and target is not None:
+    target, begun = case.observed.target, case.begun_refresh
+    if case.rebuilds and target is not None:
         known = target.rows.value
         rows = f" ({known:,} rows)" if known is not None else ""
         yield f"destructive: replaces all that {case.table.target} holds now{rows}"
     if case.state.append_again and case.table.mode == "append" and not case.full_refresh:
         since = position.describe(case.state.position)
         yield f"appends all above {since}, also what {case.table.target} has already (state set --append-again)"
-    if case.full_refresh and case.table.mode == "scd2" and not case.replaces:
+    if (case.full_refresh or begun) and case.table.mode == "scd2" and not case.replaces:
         yield "reads all again; the history that is there stays"
+    if begun is not None:
+        way = case.command("state set {spec} {id} --position …")
+        yield f"the full refresh was begun by run {begun.run_id}; {way} gives it up and continues from there"
 
 
 def _as_stop(refused: Refused) -> Stop:

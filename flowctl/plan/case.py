@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flowctl.diagnostics import Mark
+from flowctl.model.commit import Intent
 from flowctl.model.step import Check, Step, StoppedBy
 from flowctl.observe.world import Observed, TargetDdl
 from flowctl.plan.definition import definition
@@ -54,16 +55,35 @@ class Case:
         return self.state.intent is not None and not self.state.given_up and not self.full_refresh
 
     @property
+    def begun(self) -> Intent | None:
+        """The begun number that is finished before anything new."""
+        return self.state.intent if self.pending else None
+
+    @property
+    def begun_refresh(self) -> Intent | None:
+        """The same, where it is that of a full refresh. An older flowctl recorded only what is replaced."""
+        begun = self.begun
+        if begun is None or not (begun.refresh or (begun.replaces and self.table.mode != "truncate")):
+            return None
+        return begun
+
+    @property
+    def has_landed(self) -> bool:
+        """Whether the target carries the begun number, and only state does not know yet."""
+        commit, intent = self.observed.commit, self.state.intent
+        return intent is not None and commit is not None and (commit.seq, commit.intent_id) == (intent.seq, intent.id)
+
+    @property
     def rebuilds(self) -> bool:
         """Whether a full refresh replaces all content, so that no old value stands in the way of a new type."""
-        intent = self.state.intent if self.pending else None
-        begun = intent is not None and intent.replaces and self.table.mode != "truncate"
-        return begun or (self.full_refresh and self.replaces)
+        return self.replaces and (self.full_refresh or self.begun_refresh is not None)
 
     @property
     def replaces(self) -> bool:
         """Whether the target's whole content is replaced; scd2 keeps its history even in a full refresh, if it is one
         of these keys."""
+        if self.begun is not None:
+            return self.begun.replaces or self.table.mode == "truncate"
         if self.table.mode == "scd2":
             return self.full_refresh and self.lacks_history
         return self.table.mode == "truncate" or self.full_refresh

@@ -83,6 +83,7 @@ def _step_to_json(step: Step) -> dict[str, Any]:
         "via": step.via,
         "how": list(step.how),
         "write_full": step.write_full,
+        "refresh": step.refresh,
         "check_deletes": step.check_deletes,
         "record_only": step.record_only,
         "target_exists": step.target_exists,
@@ -122,6 +123,7 @@ def _step_from_json(document: Mapping[str, Any]) -> Step:
         via=document["via"],
         how=tuple(document.get("how", ())),  # plans of format 1 did not always have it
         write_full=document["write_full"],
+        refresh=document.get("refresh", False),
         check_deletes=document["check_deletes"],
         record_only=document["record_only"],
         target_exists=document["target_exists"],

@@ -15,7 +15,17 @@ from flowctl.plan.cursors import cursor_interval, new_rows, with_written_rows
 from flowctl.plan.finding import Finding, Idle, Refused, Work
 from flowctl.spec.spec import TableSpec
 
-__all__ = ["Finding", "Idle", "Refused", "Work", "find", "find_upstream", "new_rows", "same_again", "with_written_rows"]
+__all__ = [
+    "Finding",
+    "Idle",
+    "Refused",
+    "Work",
+    "can_be_read_again",
+    "find",
+    "find_upstream",
+    "new_rows",
+    "with_written_rows",
+]
 
 
 def find(
@@ -50,20 +60,12 @@ def find_upstream(sequences: Mapping[str, int], recorded: Position | None) -> Fi
     return Work(Interval(recorded, upper), reason)
 
 
-def same_again(interval: Interval, head: Head | None) -> Refused | None:
-    """Whether a pending interval can still be read: every file in it must be there, unchanged."""
+def can_be_read_again(interval: Interval, head: Head | None) -> bool:
+    """Whether a begun interval is still there: every file in it must be, unchanged."""
     if interval.files_read is None or head is None:
-        return None
+        return True
     there = set(head.position.files) if isinstance(head.position, FilesPosition) else set()
-    gone = sorted(stamp.path for stamp in set(interval.files_read) - there)
-    if not gone:
-        return None
-    return Refused(
-        "interrupted interval",
-        f"the interrupted run read {_some(gone)}, gone or changed since",
-        "Put the files back, or give the interval up with `flowctl state set`",
-        "from",
-    )
+    return set(interval.files_read) <= there
 
 
 def _files(table: TableSpec, now: FilesPosition, recorded: Position | None, log: FileLog) -> Finding:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from flowctl.connectors.base import Missing
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
-from flowctl.model.commit import Commit
+from flowctl.model.commit import Commit, Intent
 from flowctl.model.position import CursorPosition, FileLogPosition, FilesPosition, Position, describe
 from flowctl.model.step import StoppedBy
 from flowctl.model.table_info import TableInfo
@@ -96,10 +96,14 @@ def _target_moved(case: Case) -> Stop | None:
     state, target, commit = case.state, case.observed.target, case.observed.commit
     intent = None if state.given_up else state.intent
     expected = state.target_id or (intent.target_id if intent else "")
-    if case.full_refresh or _moved(case):
+    if case.full_refresh:
         return None
     adopt = case.command("state adopt {spec} {id}")
     ways = f"{adopt} takes number and position from the target; --full-refresh {case.table.id} reads all again"
+    if case.begun_refresh is not None:
+        return _moved_since_refresh(case, case.begun_refresh, ways)
+    if _moved(case):
+        return None
     if target is None:
         gone = not state.forgotten and expected != ""
         hint = f"Restore it, or --full-refresh {case.table.id} to make it anew"
@@ -113,9 +117,23 @@ def _target_moved(case: Case) -> Stop | None:
     return Stop(f"the target carries {found}, {relation} the recorded number {state.seq}", ways, "to")
 
 
+def _moved_since_refresh(case: Case, begun: Intent, ways: str) -> Stop | None:
+    """A full refresh replaces what was there when it began, whatever state says of that: its own intent names it."""
+    target, commit = case.observed.target, case.observed.commit
+    if target is None:
+        hint = f"Restore it, or --full-refresh {case.table.id} to make it anew"
+        return Stop(f"{case.table.target} is gone", hint, "to") if begun.target_id else None
+    if not (case.has_landed or _is_what_begun_writes(target, begun)):
+        reason = f"{case.table.target} is another table than the one that the interrupted full refresh replaces"
+        return Stop(reason, f"--full-refresh {case.table.id} replaces this one", "to")
+    if commit is not None and commit.seq >= begun.seq and not case.has_landed:
+        reason = f"the target carries number {commit.seq}, which is not that of the interrupted full refresh"
+        return Stop(reason, ways, "to")
+    return None
+
+
 def _definition_changed(case: Case) -> Stop | None:
-    pending = case.state.intent if case.pending else None
-    recorded = pending.definition if pending else case.state.definition
+    recorded = case.begun.definition if case.begun else case.state.definition
     if case.full_refresh or not recorded or not (what := "; ".join(differences(recorded, case.definition))):
         return None
     accept = case.command("state set {spec} {id} --accept-definition")
@@ -224,7 +242,11 @@ def _no_history(case: Case) -> Stop | None:
 def _is_ours(case: Case, target: TableInfo) -> bool:
     """Whether this flow has written, adopted or made the table. Neither a number nor an intent tells that on its own:
     one that was given up, or that an interrupted run has left, may be older than somebody else's table."""
-    state, commit, intent = case.state, case.observed.commit, case.state.intent
+    state, commit, intent, refresh = case.state, case.observed.commit, case.state.intent, case.begun_refresh
+    if case.has_landed:
+        return True
+    if refresh is not None and _is_what_begun_writes(target, refresh):
+        return True
     if _moved(case):
         return target.identity == state.target_id
     if state.target_id or (commit is not None and commit.target_id):
@@ -232,6 +254,10 @@ def _is_ours(case: Case, target: TableInfo) -> bool:
     if intent is None:
         return False
     return target.created_by == intent.id or (intent.target_id != "" and not state.given_up)
+
+
+def _is_what_begun_writes(target: TableInfo, begun: Intent) -> bool:
+    return target.created_by == begun.id or (begun.target_id != "" and target.identity == begun.target_id)
 
 
 def _agrees(case: Case, commit: Commit | None) -> bool:

@@ -37,6 +37,7 @@ from flowctl.state.document import Recorded, StateDocument
 from flowctl.state.writer import StateWriter
 
 ASKED_TO_STOP = "the run was asked to stop"
+REFRESH_NOT_BEGUN = "the run was asked to stop before its full refresh was begun: give --full-refresh again"
 
 
 @dataclass(frozen=True)
@@ -85,21 +86,22 @@ def execute(plan: Plan, document: StateDocument, run: RunContext, writer: StateW
         writer.begin({table: attempt.intent for table, attempt in attempts.items()})
     crashpoints.reached("after_intent")
     ended = _Schedule(plan, attempts, run, writer, how).finish()
-    untouched = [
-        outcome.step.id for outcome in ended.outcomes if not outcome.ok and _is_untouched(attempts.get(outcome.step.id))
-    ]
-    if untouched:
+    withdrawn = [outcome.step.id for outcome in ended.outcomes if _is_withdrawn(attempts.get(outcome.step.id), outcome)]
+    if withdrawn:
         try:
-            writer.change(lambda document: documents.without_intents(document, untouched)).result()
+            writer.change(lambda document: documents.without_intents(document, withdrawn)).result()
         except AbortRun as error:  # the next run finishes or withdraws them; what ended this one matters more
             return replace(ended, error=ended.error or error)
     return ended
 
 
-def _is_untouched(attempt: Attempt | None) -> bool:
-    """No write has begun under its intent, so that nothing can land any more: the number may be withdrawn. A number
+def _is_withdrawn(attempt: Attempt | None, outcome: TableOutcome) -> bool:
+    """No write has begun under its intent, so that nothing can land any more, and the next run finds by itself what it
+    has to do. It does not where somebody asked for a full refresh: that stays begun unless a guard refused it. A number
     that an earlier run began is not ours to withdraw."""
-    return attempt is not None and not attempt.writing and attempt.step.action != "recover"
+    if attempt is None or outcome.ok or attempt.writing or attempt.step.action == "recover":
+        return False
+    return not attempt.step.refresh or isinstance(outcome.error, StoppedByPolicy)
 
 
 def _give_up(todo: Sequence[Step], document: StateDocument, run: RunContext, writer: StateWriter) -> StateDocument:
@@ -134,6 +136,7 @@ def _intent(step: Step, document: StateDocument, run: RunContext) -> Intent:
         fence=run.lease.fence,
         at=rfc3339(dt.datetime.now(dt.UTC)),
         replaces=step.write_full,
+        refresh=step.refresh,
     )
 
 
@@ -185,7 +188,7 @@ class _Schedule:
 
     def _blocked(self, step: Step) -> str | None:
         if self._run.stopping.is_set():
-            return ASKED_TO_STOP
+            return ASKED_TO_STOP if step.id in self._attempts or not step.refresh else REFRESH_NOT_BEGUN
         if self._closed_by is not None:
             return self._closed_by
         failed = next((need for need in step.needs if need in self._ended and not self._ended[need].ok), None)

@@ -190,12 +190,6 @@ def test_a_table_that_never_was_is_created_although_its_first_number_was_given_u
     assert made.action == "create"
 
 
-def test_a_begun_full_refresh_replaces_when_it_is_finished():
-    begun = intent(table(), Interval(None, NEW, "updated_at"), replaces=True)
-    made = step(table(), observed(head(NEW), **unchanged_target()), recorded(table(), OLD, intent=begun, highest=4))
-    assert (made.action, made.write_full) == ("recover", True)
-
-
 def test_a_begun_number_of_another_definition_stops():
     begun = intent(table(mode="append"), Interval(OLD, NEW, "updated_at"))
     made = step(table(), observed(head(NEW), **unchanged_target()), recorded(table(), OLD, intent=begun, highest=4))

@@ -72,5 +72,16 @@ def test_one_that_landed_is_recorded_whatever_became_of_its_files():
     assert (made.action, made.seq, made.record_only) == ("recover", 4, True)
 
 
-def test_a_begun_full_refresh_whose_files_are_gone_stops():
-    assert _files_changed(replaces=True).reason == "the interrupted run read b.csv, gone or changed since"
+def test_a_begun_full_refresh_whose_files_are_gone_is_one_under_the_next_number():
+    made = _files_changed(replaces=True)
+    assert (made.action, made.seq, made.reason, made.write_full, made.refresh) == (
+        "change",
+        5,
+        "full refresh",
+        True,
+        True,
+    )
+    assert made.interval == Interval(
+        None, FileLog().with_read("orders", [FILE_A, FIXED_B]).position, files=(FILE_A, FIXED_B)
+    )
+    assert made.notes[0].startswith("number 4, begun by run 20261119T221004-1, is given up")

@@ -1,4 +1,5 @@
-"""A begun number that the plan gives up: void, unless it landed in the time between plan and run."""
+"""A begun number that the plan gives up: void, unless it landed in the time between plan and run. One that the run
+itself withdraws because nothing was written under it, unless a full refresh is owed."""
 
 from __future__ import annotations
 
@@ -9,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from flowctl.errors import StalePlan
+from flowctl.errors import EngineFailed, FlowctlError, StalePlan, StoppedByPolicy, TableError, TransientError
 from flowctl.model.commit import Commit
 from flowctl.model.interval import Interval
 from flowctl.run import runner
+from flowctl.run.runner import ASKED_TO_STOP, TableOutcome
+from flowctl.run.table import Attempt
 from flowctl.state.document import StateDocument
 from tests.unit.plan.worlds import LINEAGE, committed, head, intent, observed, recorded, step, table, target
 
@@ -64,3 +67,28 @@ def test_what_landed_after_the_plan_is_not_read_again(
     else:
         giving_up([planned], writer.document, run, writer)
         assert writer.recorded == [found]
+
+
+@pytest.mark.parametrize(
+    ("error", "of_refresh"),
+    [
+        (StoppedByPolicy("guard"), True),
+        (TableError("stopped before its commit"), False),
+        (TransientError("connection lost"), False),
+        (EngineFailed("Spark has ended"), False),
+        (None, False),  # never started
+    ],
+)
+def test_an_intent_without_a_write_is_withdrawn_unless_a_full_refresh_is_owed(
+    error: FlowctlError | None, of_refresh: bool
+) -> None:
+    spec = table()
+    planned = step(spec, observed(head(), target=target(), commit=committed()), recorded(spec, None))
+    outcome = TableOutcome(planned, error=error, skipped_for=None if error else ASKED_TO_STOP)
+    begun = Attempt(planned, intent(spec, WORK))
+    assert runner._is_withdrawn(begun, outcome)
+    refresh = replace(planned, refresh=True)
+    assert runner._is_withdrawn(Attempt(refresh, begun.intent), replace(outcome, step=refresh)) == of_refresh
+    assert not runner._is_withdrawn(Attempt(planned, begun.intent, writing=True), outcome)
+    assert not runner._is_withdrawn(begun, TableOutcome(planned))
+    assert not runner._is_withdrawn(None, outcome)
