@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import sqlite3
@@ -10,12 +11,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flowctl.connectors.engine import has_jvm
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+import pyarrow as pa
 
 Row = tuple[Any, ...]
 
@@ -98,9 +96,15 @@ def postgres_rows(url: str, query: str) -> list[Row]:
         return sorted(connection.execute(query).fetchall(), key=repr)
 
 
-def delta_rows(spark: SparkSession, path: Path, columns: Sequence[str]) -> list[Row]:
-    """The committed content, read by the tests' own engine."""
-    if has_jvm(spark):
-        spark.catalog.clearCache()
-    frame = spark.read.format("delta").load(str(path)).select(*columns)
-    return sorted((tuple(row) for row in frame.collect()), key=repr)
+def delta_rows(path: Path, columns: Sequence[str]) -> list[Row]:
+    """The committed content, as another reader of Delta sees it; moments without their zone, which is UTC."""
+    from deltalake import DeltaTable, QueryBuilder
+
+    listed = ", ".join(f'"{name}"' for name in columns)
+    query = QueryBuilder().register("t", DeltaTable(str(path))).execute(f"SELECT {listed} FROM t")
+    rows = pa.table(query.read_all()).to_pylist()
+    return sorted((tuple(_without_zone(value) for value in row.values()) for row in rows), key=repr)
+
+
+def _without_zone(value: object) -> object:
+    return value.astimezone(dt.UTC).replace(tzinfo=None) if isinstance(value, dt.datetime) and value.tzinfo else value

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from deltalake import DeltaTable
 
 from tests.e2e.flows import Row, delta_rows, postgres_rows, sqlite_rows
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Kind = Literal["delta", "sqlite", "postgres"]
 KINDS: tuple[Kind, ...] = ("delta", "sqlite", "postgres")
@@ -24,14 +23,13 @@ class TargetPlace:
     connection: str
     object: str
     location: str
-    spark: SparkSession
 
     def rows(self, columns: Sequence[str]) -> list[Row]:
         """The table's rows, as text where the three systems show one value differently."""
         names = ", ".join(f'"{name}"' for name in columns)
         match self.kind:
             case "delta":
-                found = delta_rows(self.spark, Path(self.location) / self.object, columns)
+                found = delta_rows(Path(self.location) / self.object, columns)
             case "sqlite":
                 found = sqlite_rows(Path(self.location), f'SELECT {names} FROM "{self.object}"')
             case "postgres":
@@ -41,8 +39,7 @@ class TargetPlace:
     def columns(self) -> list[str]:
         match self.kind:
             case "delta":
-                frame = self.spark.read.format("delta").load(str(Path(self.location) / self.object))
-                return list(frame.columns)
+                return [field.name for field in DeltaTable(str(Path(self.location) / self.object)).schema().fields]
             case "sqlite":
                 query = f"SELECT name FROM pragma_table_info('{self.object}')"
                 return [str(name) for (name,) in sqlite_rows(Path(self.location), query)]
@@ -52,15 +49,15 @@ class TargetPlace:
                 return [str(name) for (name,) in found]
 
 
-def place(kind: Kind, folder: Path, postgres_url: str, spark: SparkSession) -> TargetPlace:
+def place(kind: Kind, folder: Path, postgres_url: str) -> TargetPlace:
     match kind:
         case "delta":
-            return TargetPlace(kind, "{type: delta, path: lake}", "orders", str(folder / "lake"), spark)
+            return TargetPlace(kind, "{type: delta, path: lake}", "orders", str(folder / "lake"))
         case "sqlite":
-            return TargetPlace(kind, "{type: sqlite, path: target.db}", "orders", str(folder / "target.db"), spark)
+            return TargetPlace(kind, "{type: sqlite, path: target.db}", "orders", str(folder / "target.db"))
         case "postgres":
             secret = postgres_url.replace("etl-secret", "${secret:env:PG_PASSWORD}")
-            return TargetPlace(kind, f'{{type: postgres, url: "{secret}"}}', "public.orders", postgres_url, spark)
+            return TargetPlace(kind, f'{{type: postgres, url: "{secret}"}}', "public.orders", postgres_url)
 
 
 def _plain(value: object) -> object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +10,6 @@ from flowctl.crashpoints import POINTS
 from tests.e2e.flows import Flow
 from tests.e2e.orders import MODES, must_be_right, write_flow
 from tests.e2e.targets import KINDS, Kind, TargetPlace, place
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 KILLED = -9
 #: On Sail: what commits in another way than with Spark.
@@ -43,20 +39,20 @@ def walk_the_protocol(flow: Flow, mode: str, target: TargetPlace, spark: str) ->
     ],
 )
 def test_a_killed_client_of_a_connect_server_loses_and_doubles_nothing(
-    kind: Kind, mode: str, tmp_path: Path, postgres_database: str, connect_server: str, spark: SparkSession
+    kind: Kind, mode: str, tmp_path: Path, postgres_database: str, connect_server: str
 ) -> None:
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database, spark), connect_server)
+    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database), connect_server)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_apply_loses_and_doubles_nothing(
-    kind: Kind, mode: str, tmp_path: Path, postgres_database: str, spark: SparkSession
+    kind: Kind, mode: str, tmp_path: Path, postgres_database: str
 ) -> None:
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database, spark), "local[2]")
+    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database), "local[2]")
 
 
 @pytest.mark.parametrize(
@@ -68,8 +64,8 @@ def test_a_killed_apply_loses_and_doubles_nothing(
     ],
 )
 def test_an_apply_killed_on_sail_loses_and_doubles_nothing(
-    kind: Kind, mode: str, tmp_path: Path, postgres_database: str, spark: SparkSession
+    kind: Kind, mode: str, tmp_path: Path, postgres_database: str
 ) -> None:
     """The engine dies with the process; what it has written is read by Spark."""
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database, spark), "sail")
+    walk_the_protocol(flow, mode, place(kind, tmp_path, postgres_database), "sail")

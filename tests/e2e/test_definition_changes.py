@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,9 +12,6 @@ from flowctl.cli.main import run
 from tests.e2e.definition_changes import CHANGES, SAMPLE, Change, Definition, Model, Row
 from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
 from tests.e2e.targets import KINDS, Kind, TargetPlace, place
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 STOPPED = 6
 REMEDIES = ("full refresh", "accept")
@@ -70,7 +66,7 @@ class Changes:
 
     def must_be_right(self, change: Change, definition: Definition, *, shape: bool) -> None:
         model, name = self.models[change.name], f"{self.prefix}{change.name}{definition.target}"
-        table = TargetPlace(self.target.kind, "", name, self.target.location, self.target.spark)
+        table = TargetPlace(self.target.kind, "", name, self.target.location)
         own = definition.own
         found = table.rows(["id", definition.value, *own])
         rows = [row[:2] for row in found]
@@ -150,11 +146,11 @@ def _keeps_history(change: Change) -> bool:
 @pytest.mark.parametrize("kind", ["sqlite", "delta"])
 @pytest.mark.parametrize("remedy", REMEDIES)
 def test_a_changed_definition_and_its_remedies(
-    remedy: str, kind: Kind, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    remedy: str, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flow = Flow(tmp_path)
     sample = [change for change in CHANGES if change.name in SAMPLE]
-    show(flow, place(kind, tmp_path, "", spark), "sail", remedy, sample, monkeypatch)
+    show(flow, place(kind, tmp_path, ""), "sail", remedy, sample, monkeypatch)
 
 
 @pytest.mark.full
@@ -167,8 +163,7 @@ def test_every_change_of_a_definition_and_its_remedies(
     kind: Kind,
     tmp_path: Path,
     postgres_database: str,
-    spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    show(flow, place(kind, tmp_path, postgres_database, spark), runs_on, remedy, CHANGES, monkeypatch)
+    show(flow, place(kind, tmp_path, postgres_database), runs_on, remedy, CHANGES, monkeypatch)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e.flows import Flow, sqlite_script
 from tests.e2e.orders import MODES
 from tests.e2e.targets import KINDS, Kind, TargetPlace, place
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 KILLED, STOPPED = -9, 6
 SPEC = """
@@ -58,10 +54,10 @@ def must_stop(flow: Flow) -> None:
     ],
 )
 def test_a_table_that_came_after_an_interrupted_first_run_is_not_taken_for_ours(
-    kind: Kind, mode: str, tmp_path: Path, postgres_database: str, spark: SparkSession
+    kind: Kind, mode: str, tmp_path: Path, postgres_database: str
 ) -> None:
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    target = place(kind, tmp_path, postgres_database, spark)
+    target = place(kind, tmp_path, postgres_database)
     write(flow, "ours", target, mode)
     # Delta's table is there, empty, once its commit begins; the others' come with the commit.
     flow.apply(env={"FLOWCTL_CRASH_AT": "after_intent" if kind == "delta" else "before_commit"}, expect=KILLED)
@@ -80,10 +76,10 @@ def test_a_table_that_came_after_an_interrupted_first_run_is_not_taken_for_ours(
 
 
 def test_a_delta_table_that_an_interrupted_run_has_made_is_finished_by_us_and_foreign_to_others(
-    tmp_path: Path, postgres_database: str, spark: SparkSession
+    tmp_path: Path, postgres_database: str
 ) -> None:
     flow = Flow(tmp_path)
-    target = place("delta", tmp_path, postgres_database, spark)
+    target = place("delta", tmp_path, postgres_database)
     write(flow, "ours", target, "append")
     flow.apply(env={"FLOWCTL_CRASH_AT": "before_commit"}, expect=KILLED)
     assert target.rows(COLUMNS) == []
@@ -94,11 +90,9 @@ def test_a_delta_table_that_an_interrupted_run_has_made_is_finished_by_us_and_fo
     assert target.rows(COLUMNS) == [(1, "of ours")]
 
 
-def test_a_delta_table_that_another_flow_took_over_is_its_own(
-    tmp_path: Path, postgres_database: str, spark: SparkSession
-) -> None:
+def test_a_delta_table_that_another_flow_took_over_is_its_own(tmp_path: Path, postgres_database: str) -> None:
     flow = Flow(tmp_path)
-    target = place("delta", tmp_path, postgres_database, spark)
+    target = place("delta", tmp_path, postgres_database)
     write(flow, "ours", target, "append")
     flow.apply(env={"FLOWCTL_CRASH_AT": "before_commit"}, expect=KILLED)
     write(flow, "other", target, "append")

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from flowctl.errors import ExitCode
 from flowctl.run.spark_server import TOKEN_VARIABLE
@@ -18,17 +17,14 @@ from tests.e2e.orders import must_be_right, write_flow
 from tests.e2e.targets import place
 from tests.services.processes import children_of
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 SMALL = ("--url", "local[2]", "--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=2")
 
 
-def test_runs_share_it_until_it_is_ended(tmp_path: Path, spark: SparkSession) -> None:
+def test_runs_share_it_until_it_is_ended(tmp_path: Path) -> None:
     token = {TOKEN_VARIABLE: "only-for-us-4711"}
     with spark_server(token) as (server, port):
         flow = Flow(tmp_path, token)
-        target = place("delta", tmp_path, "", spark)
+        target = place("delta", tmp_path, "")
         # The name, not the number: to any other address pyspark sends a password only over TLS.
         source = write_flow(flow, "merge", target, f"sc://localhost:{port}")
         flow.apply()

@@ -6,16 +6,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e.flows import Flow
 from tests.e2e.orders import MODES, Source, must_be_right, write_flow
 from tests.e2e.targets import KINDS, Kind, TargetPlace, place
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 STOPPED = 6
 Accident = Callable[[Flow], None]
@@ -94,10 +90,9 @@ def test_after_an_accident_the_target_is_right(
     tmp_path: Path,
     postgres_database: str,
     connect_server: str,
-    spark: SparkSession,
 ) -> None:
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    suffer(flow, accident, mode, place(kind, tmp_path, postgres_database, spark), connect_server)
+    suffer(flow, accident, mode, place(kind, tmp_path, postgres_database), connect_server)
 
 
 @pytest.mark.full
@@ -111,7 +106,6 @@ def test_after_every_accident_every_target_is_right(
     tmp_path: Path,
     postgres_database: str,
     connect_server: str,
-    spark: SparkSession,
 ) -> None:
     flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
-    suffer(flow, accident, mode, place(kind, tmp_path, postgres_database, spark), connect_server)
+    suffer(flow, accident, mode, place(kind, tmp_path, postgres_database), connect_server)
