@@ -4,7 +4,7 @@ VENV   := $(CURDIR)/.venv
 BIN    := $(VENV)/bin
 export PYTHON
 
-.PHONY: venv demo lint test test-connectors test-others test-full bench clean
+.PHONY: venv demo lint test test-spark test-sail test-others test-full bench clean
 
 venv: $(VENV)/.ready
 
@@ -26,12 +26,15 @@ lint: venv
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_lines.py flowctl tests scripts bench
 
-# Two halves side by side, each with servers of its own: a Spark session with small tests leaves half of two cores idle.
+# Three parts side by side, each with servers of its own: small tests wait for processes, servers and disks most of the
+# time. The longest is the first to start.
 test: lint
-	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-connectors test-others
+	$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-spark test-others test-sail
 
-test-connectors: venv
+test-spark: venv
 	$(BIN)/python -m pytest -m "not full" tests/connectors
+
+test-sail: venv
 	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "not full" tests/connectors
 
 test-others: venv

@@ -30,14 +30,8 @@ def walk_the_protocol(flow: Flow, mode: str, target: TargetPlace, spark: str) ->
     must_be_right(mode, target, source)
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode"),
-    [
-        pytest.param("delta", "merge", marks=pytest.mark.full),
-        ("postgres", "append"),
-        pytest.param("sqlite", "scd2", marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("kind", "mode"), [("delta", "merge"), ("postgres", "append"), ("sqlite", "scd2")])
 def test_a_killed_client_of_a_connect_server_loses_and_doubles_nothing(
     kind: Kind, mode: str, tmp_path: Path, postgres_database: str, connect_server: str
 ) -> None:

@@ -143,7 +143,7 @@ def _keeps_history(change: Change) -> bool:
     return change.before.mode == change.after.mode == "scd2" and change.before.key == change.after.key
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "delta"])
+@pytest.mark.parametrize("kind", [pytest.param("sqlite", marks=pytest.mark.full), "delta"])
 @pytest.mark.parametrize("remedy", REMEDIES)
 def test_a_changed_definition_and_its_remedies(
     remedy: str, kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

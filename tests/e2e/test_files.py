@@ -31,7 +31,7 @@ def flow(tmp_path: Path) -> Flow:
     return Flow(tmp_path)
 
 
-@pytest.mark.parametrize("url", ["local[2]", "sail"])
+@pytest.mark.parametrize("url", [pytest.param("local[2]", marks=pytest.mark.full), "sail"])
 def test_a_wrong_file_stops_its_table_until_it_is_mended(flow: Flow, url: str) -> None:
     flow.write(FLOW.format(url=url))
     inbox = flow.folder / "inbox"

@@ -27,7 +27,7 @@ PARTS = (
     ("disturbed", "disturbed", "disturbed"), ("disturbed", "disturbed", "write"), ("write", "write", "write"),
     ("void", "disturbed", "disturbed"), ("void", "write", "disturbed"), ("void", "void", "write"),
 )  # fmt: skip
-LONG = 160
+SHORT, LONG = 12, 160
 Row = tuple[int, str]
 
 
@@ -95,7 +95,7 @@ def rows_of_files(location: TableLocation, files: Sequence[Mapping[str, Any]]) -
 
 
 @pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
-@pytest.mark.parametrize("numbers", [25, pytest.param(LONG, marks=pytest.mark.full)])
+@pytest.mark.parametrize("numbers", [SHORT, pytest.param(LONG, marks=pytest.mark.full)])
 def test_delta_with_flowctls_own_commits(on_sail: Racers, tmp_path: Path, mode: str, numbers: int) -> None:
     track = delta_track(str(tmp_path / "lake"))
     raced(on_sail, track, mode, numbers, lambda: read_delta(track))
@@ -113,7 +113,7 @@ def test_delta_with_spark(tmp_path_factory: pytest.TempPathFactory, mode: str, p
 
 
 @pytest.mark.parametrize("mode", ["append", pytest.param("truncate", marks=pytest.mark.full)])
-@pytest.mark.parametrize("numbers", [25, pytest.param(LONG, marks=pytest.mark.full)])
+@pytest.mark.parametrize("numbers", [SHORT, pytest.param(LONG, marks=pytest.mark.full)])
 def test_delta_on_an_object_store(
     tmp_path_factory: pytest.TempPathFactory, s3_server: S3Server, s3_bucket: str, mode: str, numbers: int
 ) -> None:
@@ -124,7 +124,7 @@ def test_delta_on_an_object_store(
 
 
 @pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
-@pytest.mark.parametrize("numbers", [25, pytest.param(LONG, marks=pytest.mark.full)])
+@pytest.mark.parametrize("numbers", [SHORT, pytest.param(LONG, marks=pytest.mark.full)])
 def test_sqlite(on_sail: Racers, tmp_path: Path, mode: str, numbers: int) -> None:
     path = tmp_path / "target.db"
 
@@ -139,7 +139,7 @@ def test_sqlite(on_sail: Racers, tmp_path: Path, mode: str, numbers: int) -> Non
 
 
 @pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
-@pytest.mark.parametrize("numbers", [25, pytest.param(LONG, marks=pytest.mark.full)])
+@pytest.mark.parametrize("numbers", [SHORT, pytest.param(LONG, marks=pytest.mark.full)])
 def test_postgres(on_sail: Racers, postgres_database: str, mode: str, numbers: int) -> None:
     import psycopg
 

@@ -78,8 +78,8 @@ def suffer(flow: Flow, accident: str, mode: str, target: TargetPlace, spark: str
     [
         ("rolled back", "delta", "append"),
         ("reset", "postgres", "merge"),
-        ("restored", "sqlite", "append"),
-        ("lost", "sqlite", "append"),
+        pytest.param("restored", "sqlite", "append", marks=pytest.mark.full),
+        pytest.param("lost", "sqlite", "append", marks=pytest.mark.full),
         ("lost", "sqlite", "scd2"),
     ],
 )
