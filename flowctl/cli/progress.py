@@ -84,7 +84,7 @@ class _Bars:
         self._lines = lines
         self._run: TaskID | None = None
         self._tables = 0
-        self._done = 0
+        self._done: set[str] = set()
         self._tasks: dict[str, TaskID] = {}
         self._expected: dict[str, int | None] = {}
         self._lock = threading.Lock()
@@ -122,7 +122,7 @@ class _Bars:
     def _end(self, table: str) -> None:
         if (task := self._tasks.pop(table, None)) is not None:
             self._progress.remove_task(task)
-        self._done += 1
+        self._done.add(table)
         if self._run is not None:
-            detail = f"{self._done}/{self._tables} tables"
-            self._progress.update(self._run, completed=self._done, detail=detail)
+            detail = f"{len(self._done)}/{self._tables} tables"
+            self._progress.update(self._run, completed=len(self._done), detail=detail)

@@ -46,7 +46,8 @@ class Step:
     spec says something else. ``state_before`` and ``state_after`` are ``{"seq", "position"}`` for people.
     ``target_version`` is the version the plan was made against: a saved plan is refused when it moved.
     ``write_full`` says the whole content is replaced (truncate, full refresh of append and merge). ``refresh``: a full
-    refresh, asked for now or by the run whose number is finished.
+    refresh, asked for now or by the run whose number is finished. ``follows`` is the begun number of the same table
+    that the step before this one finishes: this one begins once that is recorded.
     ``projection`` is the frame to write, in target order and without flowctl's own columns. ``statements`` is the
     DDL to run before the write, in order: it makes the table, or makes the changes in ``schema``.
     ``record_only``: the target already carries the pending intent's commit, only state is mended. A pending intent
@@ -81,6 +82,7 @@ class Step:
     state_after: Mapping[str, Any] | None = None
     write_full: bool = False
     refresh: bool = False
+    follows: int | None = None
     check_deletes: bool = False
     notes: tuple[str, ...] = ()
     hint: str = ""

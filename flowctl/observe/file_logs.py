@@ -5,7 +5,7 @@ from __future__ import annotations
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.commit import Commit
 from flowctl.model.file_log import FileLog, log_of
-from flowctl.model.position import FileLogPosition, FileStamp, Position
+from flowctl.model.position import FileLogPosition, Position
 from flowctl.state import file_log
 from flowctl.state.blobs import BlobStore
 from flowctl.state.document import TableState
@@ -23,12 +23,10 @@ def files_read(blobs: BlobStore, table: str, position: Position | None, *, read_
         raise
 
 
-def pending_files(blobs: BlobStore, state: TableState) -> tuple[FileStamp, ...] | None:
-    """The files of the begun interval, where only their log has them."""
-    interval = state.intent.interval if state.intent and not state.given_up else None
-    if interval is None or interval.files_read is not None or not isinstance(interval.upper, FileLogPosition):
-        return None
-    return file_log.read_entry(blobs, interval.upper.entry).read
+def pending_log(blobs: BlobStore, table: str, state: TableState) -> FileLog | None:
+    """The log once the begun interval is read; its newest entry has the files of that."""
+    begun = state.pending
+    return files_read(blobs, table, begun.interval.upper) if begun is not None else None
 
 
 def files_written(blobs: BlobStore, table: str, state: TableState, commit: Commit | None) -> FileLog | None:

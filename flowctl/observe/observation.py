@@ -27,11 +27,11 @@ from flowctl.connectors.base import (
 from flowctl.errors import FlowctlError, StoppedByPolicy, UsageError
 from flowctl.model.commit import Commit
 from flowctl.model.file_log import FileLog
-from flowctl.model.position import CursorPosition, FileStamp
+from flowctl.model.position import CursorPosition, Position
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.observe.asking import Answer, Connections, Key, each_answered, in_parallel
 from flowctl.observe.bounds import read_from, retyped
-from flowctl.observe.file_logs import files_read, files_written, pending_files
+from flowctl.observe.file_logs import files_read, files_written, pending_log
 from flowctl.observe.relations import relation
 from flowctl.observe.world import Estimate, Observed, PositionKind, TargetDdl, World
 from flowctl.resolve.places import owner_name
@@ -157,12 +157,13 @@ class _Seen:
 
 @dataclass(frozen=True)
 class _Files:
-    """One table's files: those that are there (nothing of them where there are none), and those that were read."""
+    """One table's files: those that are there (nothing of them where there are none), those that were read, and those
+    once the begun interval is."""
 
     info: TableInfo | None
     head: Head
     log: FileLog
-    pending: tuple[FileStamp, ...] | None
+    pending: FileLog | None
 
 
 @dataclass(frozen=True)
@@ -232,14 +233,14 @@ class _Look:
         log = files_read(self.blobs, table.id, state.position, read_anew=anew or _begun_refresh(state))
         known = {} if anew or table.mode == "truncate" or _begun_refresh(state) else log.files
         info, head = source.describe_files(relation(table), known)
-        return _Files(info, head, log, None if anew else pending_files(self.blobs, state))
+        return _Files(info, head, log, None if anew else pending_log(self.blobs, table.id, state))
 
     def _head_request(self, table: TableSpec, read: Relation, info: TableInfo) -> HeadRequest:
         cursor = table.cursor
         column = info.column(cursor.column) if cursor else None
         if cursor is None or column is None:
             return HeadRequest(read, info, column, delay=cursor.delay if cursor else None, estimate=self.estimate)
-        recorded = None if table.id in self.full_refresh else self.state.table(table.id).position
+        recorded = None if table.id in self.full_refresh else _continues_from(self.state.table(table.id))
         lower = position = None
         appends = table.mode == "append"
         try:
@@ -302,9 +303,14 @@ def _refused(source: RestrictedSource, table: TableSpec, info: TableInfo) -> Flo
     return error
 
 
+def _continues_from(state: TableState) -> Position | None:
+    """Where new rows begin: what a begun number reads is not new."""
+    return state.pending.interval.upper if state.pending is not None else state.position
+
+
 def _begun_refresh(state: TableState) -> bool:
     """Whether everything is read again by the begun number, or by the one after it."""
-    return state.intent is not None and not state.given_up and (state.intent.refresh or state.intent.replaces)
+    return state.pending is not None and (state.pending.refresh or state.pending.replaces)
 
 
 def _reads(table: TableSpec, connection: str) -> bool:
@@ -338,7 +344,7 @@ def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
         positions=read.positions,
         reading=read.readings.get(table.id, ""),
         file_log=files.log if isinstance(files, _Files) else None,
-        pending_files=files.pending if isinstance(files, _Files) else None,
+        pending_log=files.pending if isinstance(files, _Files) else None,
     )
 
 

@@ -11,7 +11,6 @@ from flowctl.connectors.base import Capabilities, Head, Missing
 from flowctl.errors import FlowctlError
 from flowctl.model.commit import Commit
 from flowctl.model.file_log import FileLog
-from flowctl.model.position import FileStamp
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
@@ -37,9 +36,8 @@ class Observed:
     """One table. ``source`` and ``target`` are None where there is no such object, ``missing`` says why there is no
     source; SQL tables have none, and no ``head``. ``positions`` is what the source's type offers. ``error`` is why the
     rest is missing. ``reading`` is what the source says of how it will be read, for people. Of a source of files:
-    ``file_log`` holds those that
-    were read, ``pending_files`` those of the begun interval, ``written_log`` those that the target's own record names,
-    where that is another position than state's."""
+    ``file_log`` holds those that were read, ``pending_log`` those once the begun interval is read too, ``written_log``
+    those that the target's own record names, where that is another position than state's."""
 
     source: TableInfo | None = None
     target: TableInfo | None = None
@@ -49,7 +47,7 @@ class Observed:
     error: FlowctlError | None = None
     reading: str = ""
     file_log: FileLog | None = None
-    pending_files: tuple[FileStamp, ...] | None = None
+    pending_log: FileLog | None = None
     written_log: FileLog | None = None
     missing: Missing | None = None
 

@@ -84,6 +84,7 @@ def _step_to_json(step: Step) -> dict[str, Any]:
         "how": list(step.how),
         "write_full": step.write_full,
         "refresh": step.refresh,
+        "follows": step.follows,
         "check_deletes": step.check_deletes,
         "record_only": step.record_only,
         "target_exists": step.target_exists,
@@ -124,6 +125,7 @@ def _step_from_json(document: Mapping[str, Any]) -> Step:
         how=tuple(document.get("how", ())),  # plans of format 1 did not always have it
         write_full=document["write_full"],
         refresh=document.get("refresh", False),
+        follows=document.get("follows"),
         check_deletes=document["check_deletes"],
         record_only=document["record_only"],
         target_exists=document["target_exists"],

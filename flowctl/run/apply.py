@@ -12,10 +12,10 @@ from pathlib import Path
 from flowctl import __version__
 from flowctl.errors import AbortRun, ExitCode, FlowctlError
 from flowctl.model.step import RUNNABLE, Plan, Step
-from flowctl.plan.build import rfc3339
 from flowctl.plan.document import to_json as plan_json
 from flowctl.plan.planfile import check_fresh, load
 from flowctl.plan.planning import Planned, PlanOptions, make_plan
+from flowctl.plan.reading import rfc3339
 from flowctl.run import events, file_logs, sail
 from flowctl.run.failure import translate
 from flowctl.run.lazy_engine import engine_for
@@ -135,13 +135,14 @@ class _Run:
         todo = [step for step in plan.steps if step.action in RUNNABLE]
         if not todo:
             return Ended(tuple(unmoved(step) for step in plan.steps if step.action != "removed")), document.serial
-        self.audience.listener(events.RunStarted(self.run_id, len(todo)))
-        put_begun(self.blobs, BegunRun(self.run_id, plan.flow, rfc3339(started), tuple(step.id for step in todo)))
+        ids = tuple(dict.fromkeys(step.id for step in todo))
+        self.audience.listener(events.RunStarted(self.run_id, len(ids)))
+        put_begun(self.blobs, BegunRun(self.run_id, plan.flow, rfc3339(started), ids))
         with ExitStack() as stack:
             buffer = Buffer(flow_url(self.spec), self.run_id, self.spec.storage)
             stack.callback(self._remove, buffer)
             buffer.sweep()
-            tables = [self.planned.tables[step.id] for step in todo]
+            tables = [self.planned.tables[id] for id in ids]
             loads = load_of_run(todo, self.planned.world.tables)
             engine = stack.enter_context(engine_for(self.spec, tables, loads, self.request.verbose, self.audience.say))
             self.interruption.of(engine.interrupt)

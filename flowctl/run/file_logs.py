@@ -28,16 +28,17 @@ def put(blobs: BlobStore, steps: Iterable[Step], world: World) -> None:
 def retire(blobs: BlobStore, steps: Iterable[Step], world: World, serial: int) -> None:
     """Of committed ``steps``: what their old position led to and the new one, in the document ``serial``, does not."""
     for step in steps:
-        grown, known = _grown(step, world), world.tables[step.id].file_log
-        if grown is not None and known is not None:
-            left = {entry.digest for entry in known.entries} - {entry.digest for entry in grown.entries}
+        grown, known = _grown(step, world), [*_entries(world, step.id), *_base(step, world).entries]
+        if grown is not None:
+            left = {entry.digest for entry in known} - {entry.digest for entry in grown.entries}
             file_log.retire(blobs, sorted(left), serial)
 
 
 def _carried_over(step: Step, world: World) -> Iterable[FileEntry]:
     """What an older flowctl listed in its state is in no log yet."""
-    log = world.tables[step.id].file_log
-    return log.entries if log and isinstance(world.state.table(step.id).position, FilesPosition) else ()
+    state = world.state.table(step.id)
+    begun = state.intent.interval.upper if state.intent is not None and step.follows is not None else state.position
+    return _base(step, world).entries if isinstance(begun, FilesPosition) else ()
 
 
 def _grown(step: Step, world: World) -> FileLog | None:
@@ -47,5 +48,16 @@ def _grown(step: Step, world: World) -> FileLog | None:
         return None
     if not interval.files or interval.upper == interval.lower:
         return None
-    older = world.tables[step.id].file_log if interval.lower is not None else None
-    return (older or FileLog()).with_read(step.id, interval.files)
+    older = _base(step, world) if interval.lower is not None else FileLog()
+    return older.with_read(step.id, interval.files)
+
+
+def _base(step: Step, world: World) -> FileLog:
+    """The log that ``step`` continues."""
+    seen = world.tables[step.id]
+    return (seen.pending_log if step.follows is not None else seen.file_log) or FileLog()
+
+
+def _entries(world: World, table: str) -> Iterable[FileEntry]:
+    log = world.tables[table].file_log
+    return log.entries if log is not None else ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
@@ -25,9 +25,10 @@ from flowctl.errors import (
 )
 from flowctl.model.commit import Intent, RowCounts
 from flowctl.model.step import RUNNABLE, Plan, Step
-from flowctl.plan.build import rfc3339
+from flowctl.plan.reading import rfc3339
 from flowctl.run import events
 from flowctl.run.blame import at_fault
+from flowctl.run.chains import Chain, Key, chains_of, continued, key_of
 from flowctl.run.failure import translate, whole_text
 from flowctl.run.retry import CircuitBreaker, RetryPolicy, retrying
 from flowctl.run.table import Attempt, RunContext, TableResult, find_landed, run_table, void
@@ -78,15 +79,18 @@ class Ended:
 def execute(plan: Plan, document: StateDocument, run: RunContext, writer: StateWriter, how: Execution) -> Ended:
     """Runs every step of ``plan``. An :class:`AbortRun` of a table ends the run after the others under way have ended;
     one from before the first table is raised."""
-    todo = [] if run.stopping.is_set() else [step for step in plan.steps if step.action in RUNNABLE]
+    runnable = (step for step in plan.steps if step.action in RUNNABLE and step.follows is None)
+    todo = [] if run.stopping.is_set() else list(runnable)
     document = _give_up(todo, document, run, writer)
-    attempts = {step.id: Attempt(step, _intent(step, document, run)) for step in todo}
+    attempts = {key_of(step): Attempt(step, _intent(step, document, run)) for step in todo}
     crashpoints.reached("before_intent")
     if attempts:
-        writer.begin({table: attempt.intent for table, attempt in attempts.items()})
+        writer.begin({attempt.step.id: attempt.intent for attempt in attempts.values()})
     crashpoints.reached("after_intent")
     ended = _Schedule(plan, attempts, run, writer, how).finish()
-    withdrawn = [outcome.step.id for outcome in ended.outcomes if _is_withdrawn(attempts.get(outcome.step.id), outcome)]
+    withdrawn = [
+        outcome.step.id for outcome in ended.outcomes if _is_withdrawn(attempts.get(key_of(outcome.step)), outcome)
+    ]
     if withdrawn:
         try:
             writer.change(lambda document: documents.without_intents(document, withdrawn)).result()
@@ -141,80 +145,117 @@ def _intent(step: Step, document: StateDocument, run: RunContext) -> Intent:
 
 
 class _Schedule:
-    """Who may start, who must wait, who is skipped. Lives in the calling thread; tables run in a pool."""
+    """Who may start, who must wait, who is skipped. Lives in the calling thread; tables run in a pool, the steps of
+    each one after the other."""
 
     def __init__(
-        self, plan: Plan, attempts: Mapping[str, Attempt], run: RunContext, writer: StateWriter, how: Execution
+        self, plan: Plan, attempts: dict[Key, Attempt], run: RunContext, writer: StateWriter, how: Execution
     ) -> None:
-        self._plan = plan
+        self._chains = chains_of(plan)
         self._attempts = attempts
         self._run = run
         self._writer = writer
         self._how = how
-        self._ended: dict[str, TableOutcome] = {}
+        self._ended: dict[str, tuple[TableOutcome, ...]] = {}
         self._closed_by: str | None = None
         self._abort: AbortRun | None = None
 
     def finish(self) -> Ended:
-        waiting = [step for step in self._plan.steps if step.action != "removed"]
-        under_way: dict[Future[TableOutcome], Step] = {}
+        waiting = list(self._chains)
+        under_way: dict[Future[tuple[TableOutcome, ...]], Chain] = {}
         with ThreadPoolExecutor(self._how.parallel, thread_name_prefix="table") as pool:
             while waiting or under_way:
                 waiting = self._start(waiting, under_way, pool)
                 done, _ = wait(under_way, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
                     self._end(under_way.pop(future), future)
-        outcomes = tuple(self._ended[step.id] for step in self._plan.steps if step.action != "removed")
-        return Ended(outcomes, self._abort)
+        return Ended(tuple(outcome for chain in self._chains for outcome in self._ended[chain[0].id]), self._abort)
 
     def _start(
-        self, waiting: list[Step], under_way: dict[Future[TableOutcome], Step], pool: ThreadPoolExecutor
-    ) -> list[Step]:
+        self,
+        waiting: list[Chain],
+        under_way: dict[Future[tuple[TableOutcome, ...]], Chain],
+        pool: ThreadPoolExecutor,
+    ) -> list[Chain]:
         """Starts what can start and ends what cannot; returns what still waits."""
         still = []
-        for step in waiting:
+        for chain in waiting:
+            step = chain[0]
             if step.action not in RUNNABLE:
-                self._ended[step.id] = unmoved(step)
+                self._ended[step.id] = (unmoved(step),)
             elif because := self._blocked(step):
-                self._skip(step, because)
+                self._ended[step.id] = tuple(self._skipped(step, because) for step in chain)
             elif len(under_way) >= self._how.parallel or self._waits(step):
-                still.append(step)
+                still.append(chain)
             else:
-                under_way[pool.submit(self._table, step)] = step
+                under_way[pool.submit(self._table, chain)] = chain
         return still
 
     def _waits(self, step: Step) -> bool:
-        return any(need in self._attempts and need not in self._ended for need in step.needs)
+        return any((need, None) in self._attempts and need not in self._ended for need in step.needs)
 
     def _blocked(self, step: Step) -> str | None:
         if self._run.stopping.is_set():
-            return ASKED_TO_STOP if step.id in self._attempts or not step.refresh else REFRESH_NOT_BEGUN
+            return ASKED_TO_STOP if key_of(step) in self._attempts or not step.refresh else REFRESH_NOT_BEGUN
         if self._closed_by is not None:
             return self._closed_by
-        failed = next((need for need in step.needs if need in self._ended and not self._ended[need].ok), None)
+        failed = next((need for need in step.needs if not all(one.ok for one in self._ended.get(need, ()))), None)
         return f"{failed} was not brought up to date" if failed else None
 
-    def _skip(self, step: Step, because: str) -> None:
-        self._ended[step.id] = TableOutcome(step, skipped_for=because)
+    def _skipped(self, step: Step, because: str) -> TableOutcome:
         self._run.listener(events.TableSkipped(step.id, because))
+        return TableOutcome(step, skipped_for=because)
 
-    def _end(self, step: Step, future: Future[TableOutcome]) -> None:
-        outcome = future.result()
-        self._ended[step.id] = outcome
-        if isinstance(outcome.error, AbortRun):
-            self._abort = self._abort or outcome.error
+    def _end(self, chain: Chain, future: Future[tuple[TableOutcome, ...]]) -> None:
+        table = chain[0].id
+        self._ended[table] = future.result()
+        error = next((outcome.error for outcome in self._ended[table] if outcome.error), None)
+        if isinstance(error, AbortRun):
+            self._abort = self._abort or error
             self._closed_by = "the run was ended"
-        elif outcome.error is not None and self._run.tables[step.id].on_error == "stop":
-            self._closed_by = f"{step.id} failed (on_error: stop)"
+        elif error is not None and self._run.tables[table].on_error == "stop":
+            self._closed_by = f"{table} failed (on_error: stop)"
 
-    def _table(self, step: Step) -> TableOutcome:
-        """One table from start to record; never raises."""
+    def _table(self, chain: Chain) -> tuple[TableOutcome, ...]:
+        """One table from start to record, a begun number first; never raises."""
+        outcomes: list[TableOutcome] = []
+        for step in chain:
+            if outcomes and not outcomes[-1].ok:
+                outcomes.append(self._skipped(step, f"number {step.follows} was not finished"))
+            elif outcomes and step.action not in RUNNABLE:
+                outcomes.append(self._stopped(step))
+            elif outcomes and (because := self._blocked(step)):
+                outcomes.append(self._skipped(step, because))
+            else:
+                outcomes.append(self._step(step))
+        return tuple(outcomes)
+
+    def _stopped(self, step: Step) -> TableOutcome:
+        """What the plan stops behind a begun number is news: the rest of the table has moved."""
+        outcome = unmoved(step)
+        if outcome.error is not None:
+            self._run.listener(events.TableFailed(step.id, outcome.error, 0.0))
+        return outcome
+
+    def _attempt(self, step: Step) -> Attempt:
+        """Intents are written for all tables at once; that of a step behind a begun number once that is recorded."""
+        if step.follows is None:
+            return self._attempts[key_of(step)]
+        step = continued(step, self._writer.document)
+        attempt = Attempt(step, _intent(step, self._writer.document, self._run))
+        crashpoints.reached("before_intent", step.id)
+        self._writer.begin({step.id: attempt.intent})
+        crashpoints.reached("after_intent", step.id)
+        self._attempts[key_of(step)] = attempt
+        return attempt
+
+    def _step(self, step: Step) -> TableOutcome:
         started = time.monotonic()
-        attempt = self._attempts[step.id]
         self._run.listener(events.TableStarted(step))
         try:
+            attempt = self._attempt(step)
             result = self._tried(attempt)
-            self._record(result)
+            self._record(result, attempt.intent)
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables go on
             error = translate(cause, step.mark, self._store(step))
             seconds = time.monotonic() - started
@@ -286,7 +327,7 @@ class _Schedule:
         if self._run.stopping.wait(seconds):
             raise TableError("stopped while waiting to try again", hint="Run again to finish it")
 
-    def _record(self, result: TableResult) -> None:
+    def _record(self, result: TableResult, intent: Intent) -> None:
         step = result.step
         table = step.id
         crashpoints.reached("before_record", table)
@@ -296,7 +337,7 @@ class _Schedule:
             schema=step.source_columns,
             target_columns=step.target_columns,
             run_id=self._run.run_id,
-            deletes_checked_at=self._attempts[table].intent.at if step.check_deletes else None,
+            deletes_checked_at=intent.at if step.check_deletes else None,
         )
         self._writer.committed(result.commit, recorded).result()
         crashpoints.reached("after_record", table)

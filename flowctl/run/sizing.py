@@ -27,12 +27,21 @@ _TARGET_SHARE = {"merge": 50, "scd2": 10}
 
 def rows_of_run(todo: Iterable[Step], tables: Mapping[str, Observed]) -> dict[str, int | None]:
     """The rows in play of each table that runs."""
-    return {step.id: rows_in_play(step, tables[step.id]) for step in todo}
+    return _by_table((step.id, rows_in_play(step, tables[step.id])) for step in todo)
 
 
 def load_of_run(todo: Iterable[Step], tables: Mapping[str, Observed]) -> dict[str, int | None]:
     """The load of each table that runs: what the size of the run, and of each table in it, follows from."""
-    return {step.id: _load(step, tables[step.id]) for step in todo}
+    return _by_table((step.id, _load(step, tables[step.id])) for step in todo)
+
+
+def _by_table(sizes: Iterable[tuple[str, int | None]]) -> dict[str, int | None]:
+    """The larger of a table's steps, which run one after the other; None where one is not known."""
+    found: dict[str, int | None] = {}
+    for id, size in sizes:
+        other = found.get(id, 0)
+        found[id] = None if size is None or other is None else max(size, other)
+    return found
 
 
 def _load(step: Step, observed: Observed) -> int | None:

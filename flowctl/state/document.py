@@ -54,6 +54,11 @@ class TableState:
         return max(self.seq, self.highest, self.intent.seq if self.intent else 0) + 1
 
     @property
+    def pending(self) -> Intent | None:
+        """The begun intent, unless it was given up."""
+        return None if self.given_up else self.intent
+
+    @property
     def forgotten(self) -> bool:
         """Reset: nothing is known of the table but its number."""
         return self.position is None and not self.definition and self.intent is None

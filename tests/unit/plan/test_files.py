@@ -27,7 +27,7 @@ def _files_changed(*, mode="append", replaces=False, landed=False):
     seen = observed(there, target=target(), commit=commit, positions="files")
     return step(
         spec,
-        replace(seen, file_log=READ, pending_files=(FILE_B,)),
+        replace(seen, file_log=READ, pending_log=READ.with_read("orders", [FILE_B])),
         recorded(spec, READ.position, intent=begun, highest=4),
     )
 

@@ -228,7 +228,12 @@ def plan(seen: World, *tables: TableSpec, request: Request = EVERYTHING) -> Plan
     return build(spec, resolved, seen, request)
 
 
+def steps(spec: TableSpec, seen: Observed, state: TableState) -> tuple[Step, ...]:
+    """All of a plan over one table: a begun number has a step of its own."""
+    return plan(world({spec.id: seen}, {spec.id: state}), spec).steps
+
+
 def step(spec: TableSpec, seen: Observed, state: TableState | None = None, request: Request = EVERYTHING) -> Step:
-    """The one step of a plan over one table."""
+    """The first step of a plan over one table."""
     states = {spec.id: state} if state else None
     return plan(world({spec.id: seen}, states), spec, request=request).steps[0]
