@@ -41,7 +41,7 @@ def build(spec: Spec, resolved: Resolved, world: World, request: Request) -> Pla
     others = [*_unexpanded(spec, world), *(_of_the_whole_flow(spec, resolved, world) if whole else ())]
     return Plan(
         flow=spec.flow,
-        lineage=world.state.lineage,
+        lineage=world.state.recorded_lineage,
         serial=world.state.serial,
         spec_digest=spec.digest,
         created_at=reading.rfc3339(world.at),

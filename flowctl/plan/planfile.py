@@ -45,7 +45,7 @@ def check_fresh(plan: Plan, spec: Spec, world: World) -> None:
         raise _stale("the spec (or a variable) has changed since the plan was made")
     if plan.serial != world.state.serial:
         raise _stale(f"state is at serial {world.state.serial}, the plan was made at {plan.serial}")
-    if plan.serial and plan.lineage != world.state.lineage:  # a flow that never ran has no lineage yet
+    if plan.serial and plan.lineage != world.state.lineage:
         raise _stale("the state is another one: it was lost and begun anew")
     for step in plan.steps:
         if step.action in RUNNABLE:

@@ -192,7 +192,7 @@ class _Run:
         record = RunRecord(
             id=self.run_id,
             flow=plan.flow,
-            lineage=plan.lineage,
+            lineage=self.planned.world.state.lineage if serial else "",
             spec_digest=plan.spec_digest,
             started_at=rfc3339(started),
             finished_at=rfc3339(dt.datetime.now(dt.UTC)),

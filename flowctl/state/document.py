@@ -75,6 +75,11 @@ class StateDocument:
     tables: Mapping[str, TableState] = field(default_factory=dict)
     format: int = FORMAT
 
+    @property
+    def recorded_lineage(self) -> str:
+        """Empty before the first write: each reader of a flow that never ran makes up another."""
+        return self.lineage if self.serial else ""
+
     def table(self, table_id: str) -> TableState:
         """The table's state; an empty one when it never ran."""
         return self.tables.get(table_id, TableState())

@@ -43,6 +43,7 @@ def target(flow: Flow, query: str) -> list[tuple[object, ...]]:
 
 def test_a_second_run_finds_nothing_to_do_and_starts_no_jvm(flow: Flow) -> None:
     flow.write(MERGED)
+    assert flow.plan()["lineage"] == ""  # nobody has one yet
     flow.apply(expect=0)
     again = flow.apply(expect=0, env={"JAVA_HOME": "/nonexistent", "PATH": "/nonexistent"})
     assert "up to date" in again.out
@@ -50,6 +51,9 @@ def test_a_second_run_finds_nothing_to_do_and_starts_no_jvm(flow: Flow) -> None:
 
     history = flow.run("runs", "flow.yaml", "--format", "json", expect=0).json()
     assert len(history["runs"]) == 2
+    [(recorded,)] = target(flow, "SELECT DISTINCT lineage FROM _flowctl_commits")
+    state = flow.run("state", "list", "flow.yaml", "--format", "json", expect=0).json()
+    assert {run["lineage"] for run in history["runs"]} == {state["lineage"]} == {recorded}
 
 
 def test_two_at_once_one_runs_and_one_says_who_holds_the_lease(flow: Flow) -> None:
