@@ -320,7 +320,13 @@ def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed]:
 
 
 def _document(spec: Spec, document: StateDocument, **more: Any) -> dict[str, Any]:
-    return {"format": FORMAT, "flow": spec.flow, "lineage": document.recorded_lineage, "serial": document.serial, **more}
+    return {
+        "format": FORMAT,
+        "flow": spec.flow,
+        "lineage": document.recorded_lineage,
+        "serial": document.serial,
+        **more,
+    }
 
 
 def _remark(table: TableState) -> str:

@@ -88,6 +88,11 @@ class Commit:
     counts: RowCounts = RowCounts()
     warnings: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """Number and intent: no other commit of this lineage has both."""
+        return f"{self.seq}/{self.intent_id}"
+
     def record(self) -> dict[str, Any]:
         """The JSON that targets store beside the data (Delta ``userMetadata``, ``_flowctl_commits``)."""
         return {

@@ -44,7 +44,9 @@ class Step:
     they will be read, ``target_columns`` what the target will have once ``schema`` is applied, in the target's order
     (flowctl's own columns such as ``valid_from`` included). ``definition`` is what state records to notice that the
     spec says something else. ``state_before`` and ``state_after`` are ``{"seq", "position"}`` for people.
-    ``target_version`` is the version the plan was made against: a saved plan is refused when it moved.
+    ``target_version`` is the version the plan was made against, ``target_shape`` the digest of its columns, and
+    ``target_commit`` names the commit that it carried (empty: none): a saved plan is refused when one of them moved.
+    A plan that an older flowctl saved does not say the latter two.
     ``write_full`` says the whole content is replaced (truncate, full refresh of append and merge). ``refresh``: a full
     refresh, asked for now or by the run whose number is finished. ``follows`` is the begun number of the same table
     that the step before this one finishes: this one begins once that is recorded.
@@ -77,6 +79,8 @@ class Step:
     target_exists: bool = False
     target_id: str = ""
     target_version: int | None = None
+    target_shape: str | None = ""
+    target_commit: str | None = ""
     definition: Mapping[str, Any] = field(default_factory=dict)
     state_before: Mapping[str, Any] | None = None
     state_after: Mapping[str, Any] | None = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -88,6 +90,13 @@ class TableInfo:
     extra: Mapping[str, Any] = field(default_factory=dict)
     system: str = ""
     created_by: str = ""
+
+    @property
+    def shape(self) -> str:
+        """A digest of the columns and the key: other columns, another digest."""
+        listed = [[column.name, str(column.type), column.nullable, column.native] for column in self.columns]
+        document = json.dumps([listed, list(self.primary_key)], ensure_ascii=False)
+        return hashlib.sha256(document.encode("utf-8", "surrogatepass")).hexdigest()
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)

@@ -58,10 +58,16 @@ def _check_target(step: Step, seen: Observed | None) -> None:
     if seen.error is not None:
         raise seen.error
     target = seen.target
-    found = (target.identity, target.version) if target else ("", None)
-    if found == (step.target_id, step.target_version):
-        return
-    if target is None:
+    identity, version, shape = (target.identity, target.version, target.shape) if target else ("", None, "")
+    commit = seen.commit.name if seen.commit else ""
+    if (identity, version) == (step.target_id, step.target_version):
+        if step.target_shape not in (None, shape):
+            what = "has other columns now"
+        elif step.target_commit not in (None, commit):
+            what = f"carries {_commit(commit)} now, the plan was made at {_commit(step.target_commit or '')}"
+        else:
+            return
+    elif target is None:
         what = "is gone"
     elif not step.target_exists:
         what = "exists now"
@@ -70,6 +76,10 @@ def _check_target(step: Step, seen: Observed | None) -> None:
     else:
         what = f"is at version {target.version}, the plan was made at {step.target_version}"
     raise _stale(f"{step.id}: the target {step.target} {what}")
+
+
+def _commit(name: str) -> str:
+    return f"number {name.partition('/')[0]}" if name else "no number"
 
 
 def _stale(reason: str) -> StalePlan:

@@ -40,6 +40,8 @@ def blank(case: Case) -> Step:
         target_exists=target is not None,
         target_id=target.identity if target else "",
         target_version=target.version if target else None,
+        target_shape=target.shape if target else "",
+        target_commit=case.observed.commit.name if case.observed.commit else "",
         definition=case.definition,
         state_before=state_for_people(case.state.seq, case.state.position),
         state_after=state_for_people(case.state.seq, case.state.position),

@@ -96,7 +96,7 @@ def read_since(case: Case, begun: Intent, finished: Step, now: str, estimate: Es
     if step.action == "none":
         return None
     reason = f"{step.reason}, once number {begun.seq} is recorded" if step.action == "change" else step.reason
-    return replace(step, follows=begun.seq, reason=reason)
+    return replace(step, follows=begun.seq, reason=reason, target_commit=finished.target_commit)
 
 
 def _above(after: Case, begun: Intent, finished: Step, estimate: Estimate) -> Step:

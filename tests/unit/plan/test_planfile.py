@@ -8,13 +8,27 @@ import pytest
 
 from flowctl.errors import StalePlan, UsageError
 from flowctl.plan.planfile import check_fresh, load, save
-from tests.unit.plan.worlds import NEW, OLD, committed, flow, head, observed, plan, recorded, table, target, world
+from tests.unit.plan.worlds import (
+    NEW,
+    OLD,
+    ORDERS,
+    committed,
+    flow,
+    head,
+    observed,
+    plan,
+    recorded,
+    table,
+    target,
+    world,
+)
 
 THERE = target()
+COMMIT = committed(position=OLD)
 
 
-def seen(there=THERE):
-    return observed(head(NEW), target=there, commit=committed(position=OLD))
+def seen(there=THERE, commit=COMMIT):
+    return observed(head(NEW), target=there, commit=commit)
 
 
 def first_and_later():
@@ -39,9 +53,9 @@ def moved_state(**keys):
     return replace(before, state=replace(before.state, **keys))
 
 
-def moved_target(id, there):
+def moved_target(id, there, commit=COMMIT):
     before = first_and_later()
-    return replace(before, tables={**before.tables, id: seen(there)})
+    return replace(before, tables={**before.tables, id: seen(there, commit)})
 
 
 @pytest.mark.parametrize(
@@ -52,12 +66,22 @@ def moved_target(id, there):
         (moved_target("orders", target(version=8)), "is at version 8, the plan was made at 7"),
         (moved_target("orders", target(identity="delta-2")), "orders: the target lake:orders is another table now"),
         (moved_target("orders", None), "orders: the target lake:orders is gone"),
+        (moved_target("orders", target(ORDERS[:2])), "orders: the target lake:orders has other columns now"),
+        (moved_target("orders", THERE, committed(4, "i4")), "carries number 4 now, the plan was made at number 3"),
+        (moved_target("orders", THERE, None), "carries no number now, the plan was made at number 3"),
         (moved_target("new", target()), "new: the target lake:new exists now"),
     ],
 )
 def test_a_world_that_moved_makes_it_stale(saved, now, reason):
     with pytest.raises(StalePlan, match=reason):
         check_fresh(saved, flow(), now)
+
+
+def test_a_plan_that_an_older_flowctl_saved_says_less_and_is_compared_by_that(saved):
+    older = replace(saved, steps=tuple(replace(one, target_shape=None, target_commit=None) for one in saved.steps))
+    check_fresh(older, flow(), moved_target("orders", target(ORDERS[:2]), None))
+    with pytest.raises(StalePlan):
+        check_fresh(older, flow(), moved_target("orders", target(version=8)))
 
 
 def test_a_changed_spec_makes_it_stale(saved):
