@@ -158,9 +158,9 @@ def describe(position: Position | None) -> str:
         case CursorPosition(at):
             return at.text()
         case FilesPosition(files):
-            return f"{len(files):,} files"
+            return f"{len(files):,} file{'' if len(files) == 1 else 's'}"
         case FileLogPosition(_, count):
-            return f"{count:,} files"
+            return f"{count:,} file{'' if count == 1 else 's'}"
         case VersionPosition(version):
             return f"version {version}"
         case UpstreamPosition(sequences):

@@ -153,12 +153,22 @@ def _appending_twice(case: Case) -> Stop | None:
         return None
     adopt = case.command("state adopt {spec} {id}")
     return Stop(
-        f"state says {describe(state.position)}, the target has rows up to {describe(commit.position)}: "
-        "appending again would double them",
+        f"{_written_beyond(case, commit.position)}: appending again would double them",
         f"{adopt} takes the target's position; --full-refresh {case.table.id} replaces the content; "
         "`flowctl state set` with --append-again appends them all the same",
         "mode",
     )
+
+
+def _written_beyond(case: Case, written: Position | None) -> str:
+    """What the target has that state does not know of, for people."""
+    if case.observed.written_log is None:
+        return f"state says {describe(case.state.position)}, the target has rows up to {describe(written)}"
+    known = set(case.observed.file_log.files.values()) if case.observed.file_log else set()
+    unknown = sorted(stamp.path for stamp in set(case.observed.written_log.files.values()) - known)
+    first = unknown[0] if len(unknown) == 1 else f"{unknown[0]} and {len(unknown) - 1:,} more"
+    files = f"{len(unknown):,} file{'' if len(unknown) == 1 else 's'}"
+    return f"the target has rows of {files} that state does not count as read ({first})"
 
 
 def _unknown_columns(case: Case) -> Stop | None:
