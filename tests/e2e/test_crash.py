@@ -23,7 +23,8 @@ def walk_the_protocol(flow: Flow, mode: str, target: TargetPlace, spark: str) ->
     source = write_flow(flow, mode, target, spark)
     staged = mode in ("merge", "scd2")
     for round, point in enumerate(point for point in POINTS if staged or point != "after_stage"):
-        source.change(mode, 2 * round)
+        if round:
+            source.change(mode, 2 * round)
         killed = flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None)
         assert killed.code == KILLED, f"{point} was not reached: {killed.code}\n{killed.out}{killed.err}"
         source.change(mode, 2 * round + 1)
