@@ -103,7 +103,7 @@ class HeadRequest:
     a row count, when ``estimate`` is ``count``); ``delay`` bounds the answer by the source's clock, in ``zone`` where
     the cursor has none (None: the source's own). ``appends``: the read stops at the answer, and of the rows at
     ``position``, the recorded one, some are written. ``null_rows``: rows without a cursor are read too.
-    ``minds_writers``: nothing else protects from rows that are committed late."""
+    ``minds_writers``: nothing else protects from late commits. ``minds_older``: is any from ``first`` to there left?"""
 
     relation: Relation
     info: TableInfo
@@ -115,6 +115,8 @@ class HeadRequest:
     null_rows: bool = False
     zone: str | None = None
     minds_writers: bool = False
+    minds_older: bool = False
+    first: TypedValue | None = None
     estimate: Literal["none", "stats", "count"] = "stats"
 
 
@@ -126,7 +128,7 @@ class Head:
     the others of the same call can: it stops this table only. ``most_rows`` bounds ``rows`` where that is a guess.
     ``rows_at_position`` is how many rows the request's ``position`` has; ``has_younger`` whether ``delay`` has kept
     rows out of an answer without a position; ``zone`` the source's own, where ``delay`` was counted in it; ``writers``
-    how many open transactions have written to it."""
+    how many open transactions have written to it; ``has_older`` what ``minds_older`` asks for."""
 
     position: Position | None
     rows: RowEstimate
@@ -138,6 +140,7 @@ class Head:
     has_younger: bool = False
     zone: str = ""
     writers: int = 0
+    has_older: bool = True
 
 
 @dataclass(frozen=True)

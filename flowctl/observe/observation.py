@@ -241,10 +241,10 @@ class _Look:
         if cursor is None or column is None:
             return HeadRequest(read, info, column, delay=cursor.delay if cursor else None, estimate=self.estimate)
         recorded = None if table.id in self.full_refresh else _continues_from(self.state.table(table.id))
-        lower = position = None
+        lower = position = first = None
         appends = table.mode == "append"
         try:
-            lower = read_from(cursor, column.type, recorded)
+            lower, first = read_from(cursor, column.type, recorded), read_from(cursor, column.type, None)
             if appends and isinstance(recorded, CursorPosition):
                 position = retyped(recorded.at, column.type)
         except (ValueError, ArithmeticError):
@@ -260,6 +260,8 @@ class _Look:
             null_rows=cursor.nulls == "always",
             zone=cursor.zone,
             minds_writers=cursor.delay is None and not cursor.lag,
+            minds_older=table.guard.allow_purged,
+            first=first,
             estimate=self.estimate,
         )
 

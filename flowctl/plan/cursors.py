@@ -187,7 +187,8 @@ def _no_newest(bounds: _Bounds) -> Finding:
 
 def _between(bounds: _Bounds, since: CursorPosition, newest: TypedValue) -> Finding:
     if since.at < newest:
-        return Work(bounds.to(newest), "new rows")
+        purged = f"the source has deleted all rows up to {since.at.text()} (allow_purged)"
+        return Work(bounds.to(newest), "new rows", (purged,) if _is_purged(bounds, since) else ())
     notes: tuple[str, ...] = ()
     if newest < since.at and bounds.table.mode != "append":
         notes = (f"the newest row, at {since.at.text()}, is gone; the newest now is {newest.text()}",)
@@ -219,9 +220,9 @@ def _written_rows_are_gone(bounds: _Bounds, since: CursorPosition) -> Refused | 
     """Whether the source holds none of the rows at append's position. The rows below it are unlikely to be the written
     ones then, and new ones may lie among them."""
     newest, name, at = bounds.newest, bounds.cursor.column, since.at
-    if bounds.head.rows_at_position:
+    if bounds.head.rows_at_position or _is_purged(bounds, since):
         return None
-    steps = ties.starting_over(bounds.table.id, at, newest, bounds.spec_path)
+    steps = ties.starting_over(bounds.table, at, newest, bounds.spec_path)
     if newest is not None and newest < at:
         reason = f'the newest "{name}" is {newest.text()}, below the recorded {at.text()}, where no row is any more'
         return Refused("position moved back", f"{reason}: {ties.CAUSES}", steps)
@@ -229,6 +230,13 @@ def _written_rows_are_gone(bounds: _Bounds, since: CursorPosition) -> Refused | 
     if expected and bounds.head.rows_at_position == 0:
         return Refused("written rows", ties.rows_are_gone(name, at), steps)
     return None
+
+
+def _is_purged(bounds: _Bounds, since: CursorPosition) -> bool:
+    """Whether all that is left lies above the position, in a source that deletes what is old: nothing that is there can
+    have been written or left out."""
+    is_above = bounds.newest is None or since.at < bounds.newest
+    return bounds.table.guard.allow_purged and not bounds.head.has_older and is_above
 
 
 def _moved_back(cursor: Cursor, recorded: TypedValue, head: TypedValue) -> Refused | None:

@@ -70,13 +70,15 @@ def taking_all_for_written(table_id: str, at: TypedValue, spec_path: str) -> str
     )
 
 
-def starting_over(table_id: str, at: TypedValue, newest: TypedValue | None, spec_path: str) -> str:
+def starting_over(table: TableSpec, at: TypedValue, newest: TypedValue | None, spec_path: str) -> str:
     """The next steps where the rows are not those that were written. ``newest`` is the source's newest row now."""
-    set_position = f"`flowctl state set {spec_path} {table_id} --position"
+    table_id, set_position = table.id, f"`flowctl state set {spec_path} {table.id} --position"
     is_back = newest is not None and newest < at
     above = f"{newest.text()} --append-again" if newest is not None and is_back else at.text()
+    regularly = "; if the source deletes old rows regularly, write guard: {allow_purged: true}"
     return (
         f"{set_position} {above}` if rows were only deleted or changed: it continues above that; "
         f"{set_position} beginning --append-again` appends all that is there now; "
         f"--full-refresh {table_id} replaces the target's content with it"
+        + ("" if table.guard.allow_purged else regularly)
     )

@@ -17,9 +17,11 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position, Ties
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column
+from flowctl.observe.bounds import read_from
 from flowctl.plan.ties import rows_are_gone, starting_over
 from flowctl.run.reading import Rows, rows_of
 from flowctl.run.spark_types import named
+from flowctl.spec.spec import TableSpec
 from flowctl.sql.row_hash import row_hash_sql
 
 if TYPE_CHECKING:
@@ -43,13 +45,19 @@ class IntervalRead:
 
 
 def read_interval(
-    spark: SparkSession, snapshot: Snapshot, step: Step, interval: Interval, scratch: Scratch, spec_path: str
+    spark: SparkSession,
+    snapshot: Snapshot,
+    step: Step,
+    table: TableSpec,
+    interval: Interval,
+    scratch: Scratch,
+    spec_path: str,
 ) -> IntervalRead:
     """:class:`StoppedByPolicy` when none of the rows written at the lower bound is in the source any more."""
     upper = interval.upper
     if step.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
         return IntervalRead(rows_of(spark, snapshot, ReadRequest(step.source_columns, interval), scratch), upper)
-    return _Append(spark, snapshot, step, interval, upper, scratch, spec_path).read()
+    return _Append(spark, snapshot, step, table, interval, upper, scratch, spec_path).read()
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,7 @@ class _Append:
     spark: SparkSession
     snapshot: Snapshot
     step: Step
+    table: TableSpec
     interval: Interval
     upper: CursorPosition
     scratch: Scratch
@@ -95,10 +104,10 @@ class _Append:
         there = self._at(lower, columns)
         found = _counted(there.frame, columns, known)
         late = found.pop(_UNKNOWN, 0)
-        if known and not found and not written.may_be_gone:
+        if known and not found and not written.may_be_gone and (late or not self._is_purged(lower)):
             raise StoppedByPolicy(
                 rows_are_gone(str(self.interval.cursor_column), lower.at),
-                hint=starting_over(self.step.id, lower.at, self.upper.at, self.spec_path),
+                hint=starting_over(self.table, lower.at, self.upper.at, self.spec_path),
             )
         late += sum(max(0, number - known[row_hash]) for row_hash, number in found.items())
         if not late:
@@ -106,6 +115,15 @@ class _Append:
         frame = _late(there.frame, columns, known, self.step.source_columns)
         count = None if above.count is None or there.count is None else above.count + late
         return Rows(above.frame.unionByName(frame), count)
+
+    def _is_purged(self, lower: CursorPosition) -> bool:
+        """Whether no row up to ``lower`` is left, in a source that deletes what is old."""
+        cursor = self.table.cursor
+        if not self.table.guard.allow_purged or cursor is None:
+            return False
+        first = read_from(cursor, lower.at.type, None)
+        older = replace(self.interval, read_from=first, read_to=lower.at, include_null=False)
+        return self.snapshot.is_empty(self._request(older))
 
     def _at(self, position: CursorPosition, columns: Sequence[Column]) -> Rows:
         """The rows whose cursor is ``position``, with ``columns`` beside those of the step."""

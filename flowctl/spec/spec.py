@@ -176,6 +176,7 @@ class Guard:
     max_shrink: float | None = None
     max_deleted: float | None = None
     max_quarantined: float | None = None
+    allow_purged: bool = False
 
     @property
     def allows_deleting_all(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -338,9 +339,13 @@ def test_a_head_counts_what_append_has_still_to_write(
     relation = table("public", "t")
     info = described(postgres, relation)
     position = from_text(info.columns[0].type, first)
+    asked = HeadRequest(relation, info, info.columns[0], position, position=position, estimate="count")
+    above = from_text(info.columns[0].type, second)
     heads = postgres.source.heads(
         {
-            "asked": HeadRequest(relation, info, info.columns[0], position, position=position, estimate="count"),
+            "asked": asked,
+            "older": replace(asked, minds_older=True),
+            "none": replace(asked, minds_older=True, first=above),
             "whole": HeadRequest(relation, info, info.columns[0], estimate="count"),
             "nulls": HeadRequest(relation, info, info.columns[0], position, null_rows=True, estimate="count"),
         }
@@ -348,6 +353,7 @@ def test_a_head_counts_what_append_has_still_to_write(
     assert (heads["asked"].rows.value, heads["asked"].rows_at_position) == (3, 2)
     assert (heads["whole"].rows.value, heads["whole"].rows_at_position) == (3, None)
     assert heads["nulls"].rows.value == 4
+    assert (heads["older"].has_older, heads["none"].has_older) == (True, False)
 
 
 def test_what_delay_keeps_out_is_not_counted_for_append_and_is_no_empty_table(

@@ -45,6 +45,13 @@ def test_a_head_counts_what_append_has_still_to_write(
     assert (heads["asked"].rows.value, heads["asked"].rows_at_position) == (3, 2)
     assert (heads["whole"].rows.value, heads["whole"].rows_at_position) == (4, None)
     assert heads["nulls"].rows.value == 4
+    first = from_text(info.columns[0].type, str(values[0]))
+    older = {
+        "all": replace(asked, position=first, minds_older=True),
+        "from its start": replace(asked, position=first, first=position, minds_older=True),
+    }
+    found = source.heads(older)
+    assert (found["all"].has_older, found["from its start"].has_older) == (True, False)
     interval = Interval(CursorPosition(position), CursorPosition(position), "at", position)
     above = rows_of(source, table("t"), interval=interval, above=True)
     assert len(above) == 1

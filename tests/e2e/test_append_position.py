@@ -74,15 +74,18 @@ def test_changed_columns_and_late_equal_rows_neither_double_nor_lose_rows(flow: 
 
 
 def test_a_source_that_was_emptied_refilled_or_made_anew_stops_append_and_each_next_step_works(flow: Flow) -> None:
-    start(flow, again="", refilled="", emptied="", anew="", purged="")
+    start(flow, again="", refilled="", emptied="", anew="", purged="", old="")
     remade = "CREATE TABLE {0} (at INTEGER, line TEXT, host TEXT); INSERT INTO {0} VALUES (1, 'x', 'h')"
     for table in ("again", "refilled"):
         change(flow, f"DROP TABLE {table}; {remade.format(table)}")
     change(flow, "DELETE FROM emptied")
     change(flow, f"DROP TABLE anew; {remade.format('anew')}, (2, 'y', 'h'), (3, 'z', 'h')")
-    change(flow, "DELETE FROM purged; INSERT INTO purged VALUES (3, 'd', 'h')")
+    for table in ("purged", "old"):
+        change(flow, f"DELETE FROM {table}; INSERT INTO {table} VALUES (3, 'd', 'h')")
     flow.apply(expect=6)
-    assert {lines(flow, table) for table in ("again", "refilled", "emptied", "anew", "purged")} == {"abc"}
+    assert {lines(flow, table) for table in ("again", "refilled", "emptied", "anew", "purged", "old")} == {"abc"}
+    assert "guard: {allow_purged: true}" in hint(flow, "old")
+    flow.write(flow.spec.read_text().replace("src:old", "src:old, guard: {allow_purged: true}"))
     assert "--position beginning --append-again`" in hint(flow, "again")
     set_position(flow, "again", "beginning", "--append-again")
     assert "--position 1 --append-again`" in hint(flow, "refilled")
@@ -93,8 +96,8 @@ def test_a_source_that_was_emptied_refilled_or_made_anew_stops_append_and_each_n
     for table, line in (("again", "n"), ("refilled", "n"), ("emptied", "n")):
         change(flow, f"INSERT INTO {table} VALUES (3, '{line}', 'h')")
     flow.apply("--full-refresh", "anew")
-    assert [lines(flow, table) for table in ("again", "refilled", "emptied", "anew", "purged")] == [
-        "abcnx", "abcn", "abcn", "xyz", "abcd"
+    assert [lines(flow, table) for table in ("again", "refilled", "emptied", "anew", "purged", "old")] == [
+        "abcnx", "abcn", "abcn", "xyz", "abcd", "abcd"
     ]  # fmt: skip
     assert set(flow.actions().values()) == {"none"}
 

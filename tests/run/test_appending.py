@@ -26,7 +26,7 @@ from flowctl.plan.intervals import Finding, Refused, Work, find
 from flowctl.plan.projection import read_columns
 from flowctl.run.appending import read_interval
 from flowctl.run.reading import open_snapshot
-from flowctl.spec.spec import ColumnRules, Cursor, ObjectSource, ReadHints, TableSpec, TargetRef
+from flowctl.spec.spec import ColumnRules, Cursor, Guard, ObjectSource, ReadHints, TableSpec, TargetRef
 from flowctl.state.buffer import Buffer
 from tests.connectors.reading import opened, table
 
@@ -50,6 +50,7 @@ class Log:
     hints: ReadHints = ReadHints()
     position: CursorPosition | None = None
     spec: TableSpec = SPEC
+    has_older: bool = True
 
     def do(self, script: str) -> None:
         for statement in script.split(";"):
@@ -57,7 +58,7 @@ class Log:
 
     def plan(self, info: TableInfo) -> Finding:
         ((newest,),) = self.execute("SELECT max(at) FROM log")
-        head = Head(CursorPosition(TypedValue(info.columns[0].type, newest)), RowEstimate())
+        head = Head(CursorPosition(TypedValue(info.columns[0].type, newest)), RowEstimate(), has_older=self.has_older)
         return find(self.spec, info, head, self.position, "cursor", "flow.yaml")
 
     @contextmanager
@@ -81,7 +82,7 @@ class Log:
             read = read_columns(self.spec, info.columns)
             step = Step("log", "change", "", MARK, "", "", "append", source_columns=read)
             with open_snapshot(source, self.spark, RELATION, info, self.hints, self.buffer) as snapshot:
-                found = read_interval(self.spark, snapshot, step, made.interval, self.buffer, "flow.yaml")
+                found = read_interval(self.spark, snapshot, step, self.spec, made.interval, self.buffer, "flow.yaml")
                 rows = [row.asDict() for row in found.rows.frame.collect()]
         assert found.rows.count == (None if self.hints.splits else len(rows))
         self.position = from_json(to_json(found.position))
@@ -187,6 +188,21 @@ def test_a_table_made_anew_whose_row_at_the_position_is_another_stops(log: Log) 
     assert "--full-refresh log" in stopped.value.hint and "--position 2" in stopped.value.hint
     log.position = replace(log.position, ties=replace(log.position.ties, may_be_gone=True))  # --accept-definition
     assert lines(log.run()) == ["here", "rows"]
+
+
+def test_a_log_that_deletes_old_rows_goes_on_above_them_unless_one_is_left(log: Log) -> None:
+    log.spec = replace(SPEC, guard=Guard(allow_purged=True))
+    log.do("INSERT INTO log VALUES (1, 'a'), (2, 'b')")
+    log.run()
+    log.do("DELETE FROM log WHERE at = 2; INSERT INTO log VALUES (3, 'c')")
+    with pytest.raises(StoppedByPolicy, match='at "at" 2 is there any more'):
+        log.run()
+    log.do("DELETE FROM log WHERE at = 1")
+    log.has_older = False
+    assert lines(log.run()) == ["c"]
+    log.do("DELETE FROM log; INSERT INTO log VALUES (3, 'other'), (4, 'd')")
+    with pytest.raises(StoppedByPolicy, match='at "at" 3 is there any more'):
+        log.run()
 
 
 def test_positions_of_an_older_flowctl_leave_out_all_rows_of_each_hash(log: Log) -> None:

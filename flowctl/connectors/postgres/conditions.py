@@ -48,10 +48,11 @@ def between(request: ReadRequest, info: TableInfo) -> str:
 
 def head_query(request: HeadRequest) -> str:
     """One row: the greatest cursor as exact text, whether any is null, the row count, the clock, how many rows are at
-    the position, whether there are any that the delay keeps out; nulls where the request does not ask. ``TableError``
-    for a cursor that has no order of its own."""
+    the position, whether there are any that the delay keeps out, whether there are any up to the position; nulls where
+    the request does not ask. ``TableError`` for a cursor that has no order of its own."""
     cursor, relation = request.cursor, request.relation
     newest, has_null, counted, there, any_row = "NULL::text", "false", "NULL::bigint", "NULL::bigint", "false"
+    older = "true"
     if cursor is not None:
         found = _found(request.info, cursor.name)
         ordered, name = _ordered(found, cursor.type), quoted(cursor.name)
@@ -59,11 +60,15 @@ def head_query(request: HeadRequest) -> str:
         has_null = f"EXISTS (SELECT FROM {from_clause(relation, f'{name} IS NULL')})"
         if request.position is not None:
             there = f"(SELECT count(*) FROM {from_clause(relation, _bound(found, '=', request.position))})"
+        if request.position is not None and request.minds_older:
+            bounds = [_bound(found, "<=", request.position)]
+            bounds += [_bound(found, ">=", request.first)] if request.first is not None else []
+            older = f"EXISTS (SELECT FROM {from_clause(relation, ' AND '.join(bounds))})"
         if request.delay is not None:
             any_row = f"EXISTS (SELECT FROM {from_clause(relation, f'{name} IS NOT NULL')})"
     if request.estimate == "count":
         counted = f"(SELECT count(*) FROM {from_clause(relation, _read(request))})"
-    return f"SELECT {newest}, {has_null}, {counted}, now(), {there}, {any_row}"
+    return f"SELECT {newest}, {has_null}, {counted}, now(), {there}, {any_row}, {older}"
 
 
 def _read(request: HeadRequest) -> str:
@@ -81,11 +86,11 @@ def _read(request: HeadRequest) -> str:
 
 def head(request: HeadRequest, row: Sequence[Any]) -> Head:
     """What a row of :func:`head_query` says."""
-    newest, has_null, counted, clock, there, any_row = row
+    newest, has_null, counted, clock, there, any_row, older = row
     rows = _estimate(request, counted)
     if request.cursor is None:
         return Head(NoPosition(), rows, clock)
-    found = Head(None, rows, clock, has_null, rows_at_position=there)
+    found = Head(None, rows, clock, has_null, rows_at_position=there, has_older=older)
     if newest is None:
         return replace(found, has_younger=any_row)
     try:

@@ -82,6 +82,12 @@ def at_position(column: Column, value: TypedValue) -> Condition:
     return Condition(" AND ".join(sql for sql, _ in bounds), tuple(one for _, values in bounds for one in values))
 
 
+def up_to_position(column: Column, value: TypedValue, first: TypedValue | None) -> Condition:
+    """From ``first`` to there, both included."""
+    bounds = [_bound(column, "<=", value), *([_bound(column, ">=", first)] if first is not None else [])]
+    return Condition(" AND ".join(sql for sql, _ in bounds), tuple(one for _, values in bounds for one in values))
+
+
 def not_null(column: Column) -> Condition:
     return Condition(f"{quoted(column.name)} IS NOT NULL")
 

@@ -29,6 +29,7 @@ from flowctl.connectors.sqlite.conditions import (
     newest,
     not_null,
     prepare,
+    up_to_position,
     wanted,
 )
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
@@ -116,6 +117,7 @@ class SqliteSource:
             there = (
                 _count(connection, request, at_position(request.cursor, request.position)) if request.position else None
             )
+            has_older = _has_older(connection, request, request.cursor)
             at = to_arrow([found], request.cursor.type)[0].as_py()
         except (sqlite3.OperationalError, Misfit) as error:
             raise _misfit(connection, request.relation, request.cursor) from error
@@ -124,10 +126,20 @@ class SqliteSource:
         if at is None:
             some = f"SELECT EXISTS (SELECT 1 FROM {from_clause(request.relation, not_null(request.cursor))})"
             has_younger = request.delay is not None and bool(connection.execute(some).fetchone()[0])
-            return Head(None, rows, now, bool(has_null), rows_at_position=there, has_younger=has_younger)
+            return Head(
+                None, rows, now, bool(has_null), rows_at_position=there, has_younger=has_younger, has_older=has_older
+            )
         position = CursorPosition(TypedValue(request.cursor.type, at))
         zone = OWN_ZONE if counts_in_zone(request) and request.zone is None else ""
-        return Head(position, rows, now, bool(has_null), rows_at_position=there, zone=zone)
+        return Head(position, rows, now, bool(has_null), rows_at_position=there, zone=zone, has_older=has_older)
+
+
+def _has_older(connection: sqlite3.Connection, request: HeadRequest, cursor: Column) -> bool:
+    if request.position is None or not request.minds_older:
+        return True
+    older = up_to_position(cursor, request.position, request.first)
+    some = f"SELECT EXISTS (SELECT 1 FROM {from_clause(request.relation, older)})"
+    return bool(connection.execute(some, older.parameters).fetchone()[0])
 
 
 @dataclass(frozen=True)
