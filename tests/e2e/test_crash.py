@@ -38,9 +38,9 @@ def walk_the_protocol(flow: Flow, mode: str, target: TargetPlace, spark: str) ->
 @pytest.mark.parametrize("mode", ["append", "merge", "scd2"])
 @pytest.mark.parametrize("kind", ["delta", "sqlite"])
 def test_a_recovery_killed_before_what_has_come_since_loses_and_doubles_nothing(
-    kind: Kind, mode: str, tmp_path: Path, spark: SparkSession
+    kind: Kind, mode: str, tmp_path: Path
 ) -> None:
-    flow, target = Flow(tmp_path), place(kind, tmp_path, "", spark)
+    flow, target = Flow(tmp_path), place(kind, tmp_path, "")
     source = write_flow(flow, mode, target, "sail")
     for round, point in enumerate(("before_intent:orders", "after_intent:orders")):
         assert flow.apply(env={"FLOWCTL_CRASH_AT": "before_commit"}, expect=None).code == KILLED

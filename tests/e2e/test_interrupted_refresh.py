@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +10,6 @@ from flowctl.crashpoints import POINTS
 from tests.e2e.flows import Flow, sqlite_script
 from tests.e2e.orders import MODES, must_be_right, write_flow
 from tests.e2e.targets import Kind, TargetPlace, place
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: Exit codes of a run that was killed, or asked to stop.
 KILLED, FAILED = -9, 4
@@ -49,19 +45,16 @@ def interrupt(flow: Flow, mode: str, target: TargetPlace, points: list[tuple[str
     ],
 )
 def test_a_full_refresh_that_is_asked_to_stop_is_finished_by_the_next_run(
-    kind: Kind, mode: str, tmp_path: Path, request: pytest.FixtureRequest
+    kind: Kind, mode: str, tmp_path: Path
 ) -> None:
     flow = Flow(tmp_path)
-    spark = request.getfixturevalue("spark") if kind == "delta" else None
-    interrupt(flow, mode, place(kind, tmp_path, "", spark), [("during_stage", "SIGINT")])
+    interrupt(flow, mode, place(kind, tmp_path, ""), [("during_stage", "SIGINT")])
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["delta", "sqlite"])
-def test_a_full_refresh_that_is_killed_is_finished_by_the_next_run(
-    kind: Kind, mode: str, tmp_path: Path, spark: SparkSession
-) -> None:
+def test_a_full_refresh_that_is_killed_is_finished_by_the_next_run(kind: Kind, mode: str, tmp_path: Path) -> None:
     flow = Flow(tmp_path)
     points = [(point, "SIGKILL") for point in BEGUN if mode in ("merge", "scd2") or point != "after_stage"]
-    interrupt(flow, mode, place(kind, tmp_path, "", spark), points)
+    interrupt(flow, mode, place(kind, tmp_path, ""), points)
