@@ -248,10 +248,11 @@ def _versions(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
     """Observations and versions in one transaction, so the sidecar never knows more than the table."""
     observed = observed_name(job.object).parts
     names = ", ".join(dialects.quoted(column.name, tx.dialect) for column in observed_columns(job, staged.columns))
-    ((arrival,),) = tx.fetch(scd2.next_arrival(observed, tx.dialect))
+    ((arrival, *hashed),) = tx.fetch(scd2.next_arrival(observed, tx.dialect))
     is_first = arrival == 1 and not tx.fetch(f"SELECT 1 FROM {dialects.table(job.object.parts, tx.dialect)} LIMIT 1")
     tables = Tables(target=job.object.parts, batch=staged.table, observed=observed)
     change = versioning(job, tables, staged.columns, arrival, tx.dialect, first=is_first)
+    change = scd2.after(change, hashed)
     added = scd2.observations(change, tx.dialect)
     tx.execute(f"INSERT INTO {dialects.table(observed, tx.dialect)} ({names}) {added}")
     tx.execute(f"CREATE TEMPORARY TABLE {_DIFFERENCE} AS {scd2.difference(change, tx.dialect)}")

@@ -10,6 +10,7 @@ from flowctl.sql.versioning import (
     DETECTED,
     EFFECTIVE_AT,
     EVENT_AT,
+    HASHED,
     IS_CURRENT,
     READ_HASH,
     ROW_HASH,
@@ -24,6 +25,7 @@ from flowctl.sql.versioning import (
     ranked,
     render,
     table,
+    token_of,
 )
 
 
@@ -54,7 +56,7 @@ def _added(change: Versioning, row_hash: str, read_hash: str, effective_at: str)
                {row_hash} AS {quoted(ROW_HASH)}, {is_deletion(change)} AS {quoted(DELETED)},
                {is_detected(change)} AS {quoted(DETECTED)}, {change.arrival} AS {quoted(ARRIVAL)},
                {effective_at} AS {quoted(EFFECTIVE_AT)}, {read_hash} AS {quoted(READ_HASH)},
-               {tokens} AS {quoted(VALUES)}
+               {tokens} AS {quoted(VALUES)}, {dialects.text(change.hashed, "postgres")} AS {quoted(HASHED)}
                {"".join(f", s.{quoted(one.name)} AS {quoted(one.place)}" for one in change.kept)}"""
 
 
@@ -124,17 +126,19 @@ def _alike(change: Versioning) -> str:
     """Which version a row stands for where the columns have changed, as a further CTE; empty where they have not.
 
     A column that is gone was not observed, so a row that equals a version in all that is left is a row of that
-    version. A new column was not observed before, so a row of an event time that was read already, equal but for the
-    new columns, is the same row.
+    version. A column that is new, or back, was not observed before, so a row of an event time that was read already,
+    equal but for such columns, is the same row.
     """
     gone = set(change.business) - set(change.batch_columns)
-    if not (change.compared and (gone or change.new)):
+    if not (change.compared and (gone or change.new or change.has_other_columns)):
         return ""
     k, event = change.key, f"s.{quoted(VALID_FROM)}"
-    same = {one: f"s.{quoted(one)} IS NOT DISTINCT FROM t.{quoted(one)}" for one in change.compared}
     is_before = f"COALESCE(p.{quoted(ROW_HASH)} = t.{quoted(ROW_HASH)}, FALSE)"
-    with_new = " AND ".join(same[one] for one in change.compared if one in change.new) or "TRUE"
-    choices = [is_before, *([f"({with_new})"] if gone else [])]
+    chosen = [] if gone else [is_before]
+    for name in change.compared:
+        old, was_absent = f"t.{quoted(name)}", "TRUE" if name in change.new else "FALSE"
+        unseen = f"COALESCE(p.{quoted(HASHED)} NOT LIKE '%{token_of(name)}%', {was_absent})"
+        chosen.append(f"(s.{quoted(name)} IS NOT DISTINCT FROM {old} OR {old} IS NULL AND {is_before} AND {unseen})")
     earlier = f"t.{quoted(VALID_FROM)} <= {event}"
     return f""", _flowctl_alike AS (
             SELECT {listed("s", (*k, VALID_FROM))}, t.{quoted(ROW_HASH)},
@@ -144,8 +148,7 @@ def _alike(change: Versioning) -> str:
                                 t.{quoted(VALID_FROM)}) AS _flowctl_choice
             FROM {table(change.batch)} AS s CROSS JOIN {table(change.target)} AS t
             LEFT JOIN _flowctl_before AS p ON {equal("p", "s", k)} AND p.{quoted(EVENT_AT)} = {event}
-            WHERE {equal("t", "s", k)} AND NOT {is_deletion(change)} AND ({" OR ".join(choices)})
-                  {"".join(f" AND {same[one]}" for one in change.compared if one not in change.new)}
+            WHERE {equal("t", "s", k)} AND NOT {is_deletion(change)} AND {" AND ".join(chosen)}
         )"""
 
 

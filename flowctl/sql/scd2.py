@@ -27,12 +27,16 @@ every run of equal observations starts with a version), those that are not are k
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from flowctl.sql.dialects import Dialect
 from flowctl.sql.observations import observations
 from flowctl.sql.versioning import (
     ARRIVAL,
     CHANGE_COLUMN,
     DELETED,
+    HASHED,
     IS_CURRENT,
     OBSERVED_SUFFIX,
     READ_HASH,
@@ -55,11 +59,13 @@ from flowctl.sql.versioning import (
 
 __all__ = [
     "CHANGE_COLUMN",
+    "HASHED",
     "OBSERVED_SUFFIX",
     "VALID_FROM",
     "KeptColumn",
     "Versioning",
     "addition",
+    "after",
     "difference",
     "kept_columns",
     "next_arrival",
@@ -70,8 +76,15 @@ __all__ = [
 
 
 def next_arrival(observed: tuple[str, ...], dialect: Dialect) -> str:
-    """SELECT of the next arrival number, for targets that insert observations in the same transaction."""
-    return render(f"SELECT COALESCE(MAX({quoted(ARRIVAL)}), 0) + 1 AS arrival FROM {table(observed)}", dialect)
+    """SELECT of the next arrival number, for targets that insert observations in the same transaction, and of the least
+    and the greatest of what observations say of their columns (:attr:`Versioning.hashed`)."""
+    arrival, hashed = f"COALESCE(MAX({quoted(ARRIVAL)}), 0) + 1", quoted(HASHED)
+    return render(f"SELECT {arrival} AS arrival, MIN({hashed}), MAX({hashed}) FROM {table(observed)}", dialect)
+
+
+def after(change: Versioning, hashed: Iterable[str | None]) -> Versioning:
+    """``change`` after observations that say ``hashed`` of their columns."""
+    return replace(change, has_other_columns=not {*hashed} <= {None, change.hashed})
 
 
 def difference(change: Versioning, dialect: Dialect) -> str:

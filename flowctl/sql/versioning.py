@@ -17,7 +17,7 @@ OWN_COLUMNS = (VALID_FROM, VALID_TO, IS_CURRENT, ROW_HASH)
 #: Column of the difference: ``put`` (this version is so now, whether it was there or not) or ``delete``.
 CHANGE_COLUMN = "_flowctl_change"
 EVENT_AT, DELETED, DETECTED, ARRIVAL = "_event_at", "_deleted", "_detected", "_arrival"
-EFFECTIVE_AT, READ_HASH, VALUES = "_effective_at", "_read_hash", "_values"
+EFFECTIVE_AT, READ_HASH, VALUES, HASHED = "_effective_at", "_read_hash", "_values", "_hashed"
 OBSERVED_SUFFIX = "__observed"
 #: A frame that takes in the rows of the same time.
 _UP_TO_HERE = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
@@ -31,7 +31,8 @@ class Versioning:
     literal in PostgreSQL's dialect (:func:`dialects.moment`), or text where timestamps are text. ``first`` says that
     neither target nor sidecar has a row before the batch's own: then the batch alone tells the history. ``kept`` are
     the columns of the batch that are not compared, and where the sidecar keeps them (:func:`kept_columns`).
-    ``compared`` are the columns of the batch that are; ``new`` those of them that no earlier batch had."""
+    ``compared`` are the columns of the batch that are; ``new`` those of them that no earlier batch had.
+    ``has_other_columns`` says that earlier observations may be over other columns."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]
@@ -47,6 +48,12 @@ class Versioning:
     kept: tuple[KeptColumn, ...] = ()
     compared: tuple[str, ...] = ()
     new: tuple[str, ...] = ()
+    has_other_columns: bool = False
+
+    @property
+    def hashed(self) -> str:
+        """What an observation says of the columns that its row's hash is over: a token for each."""
+        return " ".join(sorted(map(token_of, self.compared)))
 
     @property
     def business(self) -> tuple[str, ...]:
@@ -80,14 +87,21 @@ def kept_columns(
     )
 
 
+def token_of(column: str) -> str:
+    """By name only: a column made wider keeps its hashes."""
+    return hashlib.sha256(column.encode()).hexdigest()[:8]
+
+
 def observed_columns(columns: Sequence[Column], key: Sequence[str], kept: Sequence[KeptColumn]) -> tuple[Column, ...]:
     """The sidecar's columns, for a target with ``columns``; a target may add its own.
 
     ``_event_at`` is the event time as it was read, ``_effective_at`` when the observation takes effect. Sidecars of
     older versions have no ``_effective_at`` (null: the event time), and in those a row cancels a detected deletion
     that arrived before it. ``row_hash`` is the hash of the version's row (null when deleted); ``_read_hash`` the one
-    that the row had as it was read, where it is another one. ``_arrival`` is one number for all observations of
-    a batch, higher than any before; it is not the table's number in state, which starts again with a new lineage.
+    that the row had as it was read, where it is another one. ``_hashed`` has a token for each column that this one is
+    over: other columns were not observed, which is not null (null in older sidecars: not known). ``_arrival`` is one
+    number for all observations of a batch, higher than any before; it is not the table's number in state, which starts
+    again with a new lineage.
     """
     of = {column.name: column for column in columns}
     return (
@@ -100,6 +114,7 @@ def observed_columns(columns: Sequence[Column], key: Sequence[str], kept: Sequen
         Column(EFFECTIVE_AT, of[VALID_FROM].type),
         Column(READ_HASH, types.STRING),
         Column(VALUES, types.STRING),
+        Column(HASHED, types.STRING),
         *(Column(one.place, one.type) for one in kept),
     )
 

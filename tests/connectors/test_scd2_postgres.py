@@ -55,8 +55,8 @@ def write(connection: psycopg.Connection, rows: list[tuple[int, Observation]], n
             for key, seen in rows
         ],
     )
-    (arrival,) = run(scd2.next_arrival(("observed",), "postgres")).fetchone() or (0,)
-    change = versioning(arrival, now, first=first)
+    (arrival, *hashed) = run(scd2.next_arrival(("observed",), "postgres")).fetchone() or (0,)
+    change = scd2.after(versioning(arrival, now, first=first), hashed)
     run(f"INSERT INTO observed {scd2.observations(change, 'postgres')}")
     run(f"CREATE TEMP TABLE changes AS {scd2.difference(change, 'postgres')}")
     run(scd2.removal(change, ("changes",), "postgres"))

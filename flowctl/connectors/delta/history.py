@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import Scratch, WriteJob
-from flowctl.connectors.buffered import buffered
+from flowctl.connectors.base import Scratch, ScratchFolder, WriteJob
+from flowctl.connectors.buffered import buffered_in
 from flowctl.connectors.delta import batch, log, statements
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
@@ -92,7 +92,10 @@ class _Try:
     present: tuple[str, ...]
 
     def kept(self, frame: DataFrame, name: str) -> DataFrame:
-        return buffered(frame, f"{self.job.record.table}-{self.job.record.seq}-{name}", self.scratch)
+        return buffered_in(self._folder(name), frame)
+
+    def _folder(self, name: str) -> ScratchFolder:
+        return self.scratch.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
 
     def first(self, rows: str, *, replaces: bool = False) -> DataFrame:
         """The difference where nothing was before, and the observations added: all of the batch, which is read for each
@@ -122,9 +125,10 @@ class _Try:
         not_landed = f"{_LINEAGE.name} = {lineage} AND ({_NUMBER.name} > {last.number} OR {lost})"
         never_will = f"({lost}) OR ({_NUMBER.name} > {last.number} AND {_NUMBER.name} < {job.record.seq})"
         before = _content(self.spark, self.observed, self._side.columns).where(f"NOT ({not_landed})")
-        settled = self.kept(_of_keys(before, keys, job).select(*_quoted(self._columns)), "observed")
+        folder = self._folder("observed")
+        settled = buffered_in(folder, _of_keys(before, keys, job).select(*_quoted(self._columns)))
         with batch.view_of(settled) as settled_view:
-            change = self.versioning(rows, versions, settled_view, arrival)
+            change = scd2.after(self.versioning(rows, versions, settled_view, arrival), _different(folder, scd2.HASHED))
             new = self.kept(self.spark.sql(scd2.observations(change, "spark")), "observations")
         self._add(new, arrival, never_will)
         return settled.unionByName(new), arrival
@@ -223,6 +227,11 @@ def _content(spark: SparkSession, location: TableLocation, columns: Sequence[Col
             for column in columns
         )
     )
+
+
+def _different(folder: ScratchFolder, column: str) -> set[str | None]:
+    """The values of ``column`` in a folder's rows."""
+    return {value for rows in folder.batches([column]) for value in rows[column].unique().to_pylist()}
 
 
 def _quoted(columns: Sequence[Column]) -> list[str]:

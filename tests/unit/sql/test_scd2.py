@@ -6,7 +6,7 @@ import functools
 import itertools
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -71,8 +71,9 @@ class Table:
                 for key, seen in rows
             ],
         )
-        arrival = run(NEXT_ARRIVAL).fetchone()[0]
-        observe, differ, remove, add = statements(versioning(arrival, now, first=self.quick and arrival == 1))
+        arrival, *hashed = run(NEXT_ARRIVAL).fetchone()
+        change = scd2.after(versioning(arrival, now, first=self.quick and arrival == 1), hashed)
+        observe, differ, remove, add = statements(change)
         run("BEGIN")
         run(observe)
         run(differ)
@@ -286,38 +287,52 @@ def test_observations_of_an_older_version_count_as_they_did(table: Table) -> Non
     detected deletions that it follows."""
     write_all(table, [Batch(2, (row(1, "A", "first"),)), Batch(7, (missing(7),))])
     table.database.execute(
-        "INSERT INTO observed SELECT id, part, _event_at, row_hash, _deleted, _detected, 3, NULL, NULL, NULL, NULL"
-        " FROM observed WHERE NOT _deleted"
+        "INSERT INTO observed SELECT id, part, _event_at, row_hash, _deleted, _detected, 3, NULL, NULL, NULL, NULL,"
+        " NULL FROM observed WHERE NOT _deleted"
     )
-    table.database.execute(f"UPDATE observed SET _effective_at = NULL, _values = NULL, {KEPT[0].place} = NULL")
+    table.database.execute(
+        f"UPDATE observed SET _effective_at = NULL, _values = NULL, _hashed = NULL, {KEPT[0].place} = NULL"
+    )
     write_all(table, [Batch(11, (row(10, "B", "new"),)), Batch(12, (row(5, "A", "touched"),))])
     assert table.versions() == [Version(1, 10, "A", "first"), Version(10, None, "B", "new")]
     write_all(table, [Batch(14, (missing(14),)), Batch(16, (row(10, "B", "back"),))])
     assert table.versions()[1:] == [Version(10, 14, "B", "new"), Version(16, None, "B", "back")]
 
 
-def test_columns_that_come_and_go_change_no_version(table: Table) -> None:
-    """A column that is gone is no observation of null, one that is new was not observed before."""
-    database = table.database
-    database.executescript("ALTER TABLE versions ADD COLUMN city TEXT; ALTER TABLE batch ADD COLUMN city TEXT")
-    columns = (*COLUMNS, "city")
+@dataclass
+class Columned:
+    """A table with a further compared column, which batches may lack."""
 
-    def write(at: int, state: str, city: str | None, **fields: Any) -> list[tuple[Any, ...]]:
-        arrival = database.execute(NEXT_ARRIVAL).fetchone()[0]
+    database: sqlite3.Connection
+
+    def write(self, at: int, state: str, city: str | None, **fields: Any) -> list[tuple[Any, ...]]:
+        """One row; returns the versions. ``fields`` are those of the change."""
+        run = self.database.execute
+        arrival, *hashed = run(NEXT_ARRIVAL).fetchone()
         change = replace(
             versioning(arrival, 100 + arrival, first=arrival == 1),
-            columns=columns,
+            columns=(*COLUMNS, "city"),
             batch_columns=(*BATCH_COLUMNS, "city"),
             compared=("state", "city"),
         )
-        database.execute("DELETE FROM batch")
+        run("DELETE FROM batch")
         row_hash = f"#{state}" + (f"+{city}" if city else "")
-        database.execute("INSERT INTO batch VALUES (1, 'x', ?, NULL, ?, ?, 'U', FALSE, ?)", (state, at, row_hash, city))
-        for statement in statements(replace(change, **fields)):
-            database.execute(statement)
-        database.execute("DROP TABLE changes")
-        return database.execute("SELECT valid_from, valid_to, state, city FROM versions ORDER BY valid_from").fetchall()
+        run("INSERT INTO batch VALUES (1, 'x', ?, NULL, ?, ?, 'U', FALSE, ?)", (state, at, row_hash, city))
+        for statement in statements(scd2.after(replace(change, **fields), hashed)):
+            run(statement)
+        run("DROP TABLE changes")
+        return run("SELECT valid_from, valid_to, state, city FROM versions ORDER BY valid_from").fetchall()
 
+
+@pytest.fixture
+def columned(table: Table) -> Columned:
+    table.database.executescript("ALTER TABLE versions ADD COLUMN city TEXT; ALTER TABLE batch ADD COLUMN city TEXT")
+    return Columned(table.database)
+
+
+def test_columns_that_come_and_go_change_no_version(columned: Columned) -> None:
+    """A column that is gone is no observation of null, one that is new was not observed before."""
+    write, database = columned.write, columned.database
     gone = {"batch_columns": BATCH_COLUMNS, "compared": ("state",)}
     assert write(1, "A", None, **gone) == [(1, None, "A", None)]
     assert write(1, "A", "x", new=("city",)) == [(1, None, "A", None)]  # a default
@@ -332,6 +347,23 @@ def test_columns_that_come_and_go_change_no_version(table: Table) -> None:
     assert database.execute("SELECT * FROM versions ORDER BY valid_from").fetchall() == before
     assert write(9, "C", None, **gone)[1:] == [(3, 9, "A", "y"), (9, None, "C", None)]
     assert write(11, "A", None, **gone)[-1] == (11, None, "A", "y")  # as a version of it had it last
+
+
+def test_what_was_absent_is_not_taken_for_null_in_later_runs(columned: Columned) -> None:
+    """Also where no run knows any more that the column was new, or that it was gone."""
+    write = columned.write
+    gone = {"batch_columns": BATCH_COLUMNS, "compared": ("state",)}
+    write(1, "A", None, **gone)
+    write(3, "B", "x")  # the first run with the column reads only what is newer
+    assert write(1, "A", "x") == [(1, 3, "A", None), (3, None, "B", "x")]  # a full refresh, much later
+    write(5, "C", None, **gone)
+    assert write(5, "C", "x")[-1] == (5, None, "C", None)  # back
+    assert write(5, "C", "x")[-1] == (5, None, "C", None)
+    assert write(5, "C", "y")[-1] == (5, None, "C", "y")  # it was x
+    write(7, "D", None)
+    assert write(7, "D", "z")[-1] == (7, None, "D", "z")  # it was null
+    write(7, "D", None, **gone)
+    assert write(7, "D", "y")[-1] == (7, None, "D", "y")  # absent in between, and z before
 
 
 def test_only_what_changes_is_touched(table: Table) -> None:
