@@ -34,7 +34,7 @@ from flowctl.observe.bounds import read_from, retyped
 from flowctl.observe.file_logs import files_read, files_written, pending_log
 from flowctl.observe.relations import relation
 from flowctl.observe.world import Estimate, Observed, PositionKind, TargetDdl, World
-from flowctl.resolve.places import owner_name
+from flowctl.resolve.places import owner_name, sidecars_of
 from flowctl.resolve.resolve import Resolved, resolve
 from flowctl.spec.names import is_pattern
 from flowctl.spec.spec import DetectMissingKeys, ObjectSource, ReadHints, Spec, SqlSource, TableSpec
@@ -150,6 +150,7 @@ class _Seen:
     files: dict[str, _Files | FlowctlError] = field(default_factory=dict)
     targets: dict[str, TableInfo | FlowctlError | None] = field(default_factory=dict)
     commits: dict[str, Commit | FlowctlError | None] = field(default_factory=dict)
+    sidecars: dict[tuple[str, str], TableInfo | FlowctlError | None] = field(default_factory=dict)
     positions: PositionKind = "none"
     ddl: TargetDdl | None = None
     error: FlowctlError | None = None
@@ -193,6 +194,7 @@ class _Look:
             self._sources(source, read, seen)
         if written and connector.target:
             self._targets(connector.target, written, seen)
+            self._sidecars(connector.target, written, seen)
         return seen
 
     def _sources(self, source: Source, tables: Sequence[TableSpec], seen: _Seen) -> None:
@@ -281,6 +283,17 @@ class _Look:
         }
         seen.commits.update(self._each(lambda ids: target.committed([lookups[id] for id in ids]), list(lookups)))
 
+    def _sidecars(self, target: Target, tables: Sequence[TableSpec], seen: _Seen) -> None:
+        """Only where the table has not kept any yet: later its own is there, and nobody else's can be."""
+        objects = {
+            (table.id, suffix): ObjectName((*table.target.parts[:-1], table.target.parts[-1] + suffix))
+            for table in tables
+            for suffix in sidecars_of(table)
+            if self.state.table(table.id).definition.get("mode") != table.mode
+        }
+        infos = self._each(target.describe, list(objects.values()))
+        seen.sidecars.update({name: infos[object] for name, object in objects.items()})
+
     def _logged(self, target: LoggedTarget, objects: Mapping[str, ObjectName], seen: _Seen) -> None:
         lookups = {id: CommitLookup(self.state.lineage, id, object) for id, object in objects.items()}
         found = self._each(lambda ids: target.described_and_committed([lookups[id] for id in ids]), list(lookups))
@@ -332,6 +345,7 @@ def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
         head.failure if isinstance(head, Head) else None,
         target := written.targets.get(table.id),
         commit := written.commits.get(table.id),
+        *(sidecars := {suffix: info for (id, suffix), info in written.sidecars.items() if id == table.id}).values(),
     )
     error = next((answer for answer in answers if isinstance(answer, FlowctlError)), None)
     if error is not None:
@@ -344,6 +358,7 @@ def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
         target=target if isinstance(target, TableInfo) else None,
         commit=commit if isinstance(commit, Commit) else None,
         positions=read.positions,
+        sidecars={suffix: info for suffix, info in sidecars.items() if isinstance(info, TableInfo)},
         reading=read.readings.get(table.id, ""),
         file_log=files.log if isinstance(files, _Files) else None,
         pending_log=files.pending if isinstance(files, _Files) else None,

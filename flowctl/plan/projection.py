@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from flowctl.model import types
+from flowctl.model import reserved, types
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
@@ -87,6 +87,27 @@ def own_columns(table: TableSpec) -> Mapping[str, Column]:
     if table.mode == "merge" and table.deletes is not None and table.deletes.action == "soft":
         return {_DELETED_AT.name: _DELETED_AT}
     return {}
+
+
+def reserved_names(table: TableSpec) -> frozenset[str]:
+    """Names of flowctl's own columns in this table's target and in its quarantine, in lower case."""
+    quarantines = any(check.on_fail == "quarantine" for check in table.expect)
+    return frozenset(own_columns(table)) | (reserved.QUARANTINE if quarantines else frozenset())
+
+
+def taken_name(table: TableSpec, columns: Iterable[Column]) -> tuple[str, str] | None:
+    """What is wrong with the first of the source's ``columns``, or of those that are added, whose name in the target is
+    one of flowctl's own, and what to do."""
+    own = reserved_names(table)
+    for column in columns:
+        name = column.name
+        if is_taken(table, name) and reserved.is_taken(table.columns.rename.get(name, name), own):
+            hint = f"Rename it: columns: {{rename: {{{name}: source_{name.lstrip('_')}}}}}"
+            return f'the source has a column "{name}", a name that flowctl needs itself', hint
+    for name in table.columns.add:
+        if reserved.is_taken(name, own):
+            return f'columns.add makes a column "{name}", a name that flowctl needs itself', "Give it another name"
+    return None
 
 
 def compared_columns(table: TableSpec, columns: Iterable[Column]) -> tuple[str, ...]:

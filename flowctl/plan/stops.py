@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from flowctl.connectors.base import Missing
 from flowctl.errors import StoppedByPolicy
-from flowctl.model import types
+from flowctl.model import reserved, types
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.position import CursorPosition, FileLogPosition, FilesPosition, Position, describe
 from flowctl.model.step import StoppedBy
@@ -15,7 +15,9 @@ from flowctl.model.table_info import TableInfo
 from flowctl.plan.acceptance import refusal
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.definition import differences
-from flowctl.plan.projection import is_taken, own_columns
+from flowctl.plan.projection import is_taken, taken_name
+from flowctl.plan.shape import known_columns
+from flowctl.resolve.places import SIDECARS
 from flowctl.spec.spec import SqlSource
 
 Reason = Callable[[Case], Stop | None]
@@ -89,6 +91,19 @@ def _foreign_target(case: Case) -> Stop | None:
     ways += [refresh] if case.table.mode != "scd2" or case.lacks_history else []
     hint = ", or ".join(ways)
     return Stop(f"{case.table.target} exists and was not made by this flow", hint, "to")
+
+
+def _foreign_sidecar(case: Case) -> Stop | None:
+    """A table of somebody else's where this one is about to keep something: it would be changed, or replaced."""
+    for suffix, info in case.observed.sidecars.items():
+        is_history = suffix == "__observed"
+        own = reserved.FIRST_OBSERVED if is_history else reserved.FIRST_QUARANTINE
+        is_alone = is_history and case.observed.target is None and not case.state.target_id
+        if is_alone or not own <= {column.name.lower() for column in info.columns}:
+            what = f"{case.table.target}{suffix}, where {case.table.id} would keep its {SIDECARS[suffix]}, exists"
+            hint = f"Rename or drop it, or give {case.table.id} another `to`"
+            return Stop(f"{what} and was not made by this flow", hint, "to")
+    return None
 
 
 def _target_moved(case: Case) -> Stop | None:
@@ -223,13 +238,8 @@ def _key_is_not_read(case: Case) -> Stop | None:
 
 def _own_names_are_taken(case: Case) -> Stop | None:
     source = case.observed.source
-    own = own_columns(case.table)
-    for column in source.columns if source else ():
-        name = case.table.columns.rename.get(column.name, column.name)
-        if name in own and is_taken(case.table, column.name):
-            hint = f"columns: {{rename: {{{column.name}: source_{column.name}}}}}"
-            return Stop(f'the source has a column "{column.name}", a name that flowctl needs itself', hint, "columns")
-    return None
+    taken = taken_name(case.table, source.columns if source else known_columns(case) or ())
+    return Stop(*taken, "columns") if taken else None
 
 
 def _moved(case: Case) -> bool:
@@ -306,6 +316,7 @@ REASONS: tuple[Reason, ...] = (
     _no_source,
     _shared_target,
     _foreign_target,
+    _foreign_sidecar,
     _target_moved,
     _definition_changed,
     _no_history,

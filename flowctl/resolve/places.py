@@ -11,13 +11,12 @@ from pathlib import Path
 
 from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic
+from flowctl.model import reserved
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection, ObjectSource, Spec, TableSpec
 
 #: What a table keeps under its own name and one of these belongs to it.
 SIDECARS: Mapping[str, str] = {"__observed": "observations", "__quarantine": "quarantined rows"}
-#: What begins so is flowctl's own wherever it writes.
-RESERVED = "_flowctl"
 
 PlaceOf = Callable[[Connection, ObjectName], str | None]
 
@@ -25,6 +24,13 @@ PlaceOf = Callable[[Connection, ObjectName], str | None]
 def owner_name(name: str) -> str:
     """The name of the table that a sidecar's name belongs to; any other name itself."""
     return next((name.removesuffix(suffix) for suffix in SIDECARS if name.endswith(suffix)), name)
+
+
+def sidecars_of(table: TableSpec) -> tuple[str, ...]:
+    """The suffixes of the sidecars that a table has, or may come to have."""
+    quarantines = any(check.on_fail == "quarantine" for check in table.expect)
+    wanted = {"__observed": table.mode == "scd2", "__quarantine": quarantines}
+    return tuple(suffix for suffix, has in wanted.items() if has)
 
 
 def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
@@ -51,8 +57,10 @@ def findings(
             yield _refused(
                 table, f"{table.id} and {earlier.id} ({earlier.mark}) both write {table.target}", "Give one of them"
             )
-        if table.target.parts[-1].startswith(RESERVED):
-            yield _refused(table, f"{table.target}: names that begin with {RESERVED} are flowctl's own", "Give it")
+        if table.target.parts[-1].startswith(reserved.PREFIX):
+            yield _refused(
+                table, f"{table.target}: names that begin with {reserved.PREFIX} are flowctl's own", "Give it"
+            )
         if place is not None and _reads(table, place, connections, place_of):
             yield _refused(table, f"{table.id} reads {table.source} and writes to the same place", "Give it")
     for table in tables:

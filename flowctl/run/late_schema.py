@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import Target
-from flowctl.errors import TableError
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.plan.projection import ProjectedColumn, own_columns, projection, read_columns, untyped
+from flowctl.plan.projection import ProjectedColumn, own_columns, projection, read_columns, taken_name, untyped
 from flowctl.run.spark_types import columns_of, same_types
 from flowctl.spec.spec import TableSpec
 from flowctl.sql.dialects import schema_ddl
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 def completed(spark: SparkSession, step: Step, table: TableSpec, read: Sequence[Column], target: Target) -> Step:
     """The step as the plan would have had it, had it known the columns ``read`` from the source and the types of what
     `columns.add` makes of them. A target that exists must already have these very columns."""
+    if taken := taken_name(table, read):
+        raise StoppedByPolicy(taken[0], hint=taken[1], mark=table.mark_of("columns"))
     columns = read_columns(table, read)
     parts = projection(table, columns, _added(spark, table, columns, step.target_columns))
     wanted = (*(part.column for part in parts), *own_columns(table).values())

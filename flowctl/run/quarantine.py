@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, QuarantineTarget, Target, WriteJob
-from flowctl.errors import TableError
-from flowctl.model import types
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model import reserved, types
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.run.checks import REASON_COLUMN
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SUFFIX = "__quarantine"
-_INTERNAL = (OP_COLUMN, DETECTED_COLUMN, REASON_COLUMN, "row_hash")
+_INTERNAL = (OP_COLUMN, DETECTED_COLUMN, REASON_COLUMN)
 _LINEAGE, _NUMBER, _RUN, _REASON = OWN_COLUMNS = (
     Column("_lineage", types.STRING),
     Column("_seq", types.INT64),
@@ -58,6 +58,11 @@ def quarantine(
     since = newest.seq if newest is not None and newest.void else job.record.seq
     side = replace(job, object=quarantine_object(job.object), columns=OWN_COLUMNS)
     there = target.describe([side.object])[side.object]
+    if there is not None and not {column.name.lower() for column in there.columns} >= reserved.FIRST_QUARANTINE:
+        raise StoppedByPolicy(
+            f"{side.object}, where {side.record.table} would keep its quarantined rows, was not made by flowctl",
+            hint="Rename or drop it, or give the table another `to`",
+        )
     if rejected is not None:
         frame, columns = quarantine_frame(rejected, job)
         side = replace(side, columns=columns)
@@ -72,7 +77,8 @@ def quarantine_frame(rejected: DataFrame, job: WriteJob) -> tuple[DataFrame, tup
     """The frame and its columns, in order."""
     from pyspark.sql import functions as f
 
-    kept = [name for name in rejected.columns if name not in _INTERNAL]
+    internal = (*_INTERNAL, "row_hash") if job.mode == "scd2" else _INTERNAL
+    kept = [name for name in rejected.columns if name not in internal]
     own = {
         _LINEAGE: f.lit(job.record.lineage),
         _NUMBER: f.lit(job.record.seq).cast("bigint"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowctl.model import types
+from flowctl.model import reserved, types
 from flowctl.spec.findings import Findings
 from flowctl.spec.names import PLACEHOLDERS
 from flowctl.spec.node import Node, leaves
@@ -103,6 +103,12 @@ def _check_columns(table: Node, findings: Findings) -> None:
         if gone and column.text not in made:
             hint = "Copy it too, or choose another key"
             findings.error(column, f"key column `{column.text}` is left out by `columns`", hint, "key-left-out")
+    mode = table.entries.get("mode")
+    for column in key.items if key and mode and mode.text == "scd2" else ():
+        if reserved.is_taken_for_key(column.text):
+            what = f"key column `{column.text}` has a name that a history needs itself"
+            hint = f"Give it another one: columns: {{rename: {{{column.text}: source_{column.text.lstrip('_')}}}}}"
+            findings.error(column, what, f"{hint}, and name that in `key`", "reserved-name")
 
 
 def _check_placeholders(table: Node, findings: Findings) -> None:

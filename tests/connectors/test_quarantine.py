@@ -20,7 +20,12 @@ from flowctl.spec.spec import Layout
 from tests.connectors.writing import LINEAGE, Writer
 
 #: As a sidecar was before rows knew their lineage.
-OLD = (Column("id", types.STRING), Column("_seq", types.INT64), Column("_reason", types.STRING))
+OLD = (
+    Column("id", types.STRING),
+    Column("_seq", types.INT64),
+    Column("_run_id", types.STRING),
+    Column("_reason", types.STRING),
+)
 NEVER = Commit("", "", 0, "", "", None)
 
 
@@ -68,7 +73,9 @@ def test_a_sidecar_of_an_older_version_gets_its_lineage(writer: Writer) -> None:
     target, object = writer.place.target, quarantine_object(writer.place.object)
     statements = target.create_statements(object, OLD, Layout())
     made = replace(writer.job(1, "append", columns=OLD, statements=statements), object=object)
-    target.write(writer.spark, writer.frame([{"id": "1", "_seq": 1, "_reason": "id: in"}], OLD), made)
+    target.write(
+        writer.spark, writer.frame([{"id": "1", "_seq": 1, "_run_id": "run-0", "_reason": "id: in"}], OLD), made
+    )
     keep(writer, 1, ["2"], "append")
     keep(writer, 2, ["2"], "append")  # an equal row of an append is another row
     assert kept(writer) == [(LINEAGE, 1, "2"), (LINEAGE, 2, "2"), (None, 1, "1")]

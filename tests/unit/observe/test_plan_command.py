@@ -119,3 +119,32 @@ def test_validate_connect_names_what_is_not_there(folder):
     (folder / "flow.yaml").write_text(SPEC + UNREACHABLE, encoding="utf-8")
     found = check(load_spec([folder / "flow.yaml"], {}))
     assert [(one.code, one.mark.line) for one in found if one.mark] == [("unreachable", 17), ("unreachable", 18)]
+
+
+@pytest.mark.parametrize("target", ["lake", "made"])
+def test_somebody_elses_table_in_the_place_of_a_sidecar_stops_the_table(folder, target):
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    write_deltalake(folder / "lake" / "orders__observed", pa.table({"id": [1]}))
+    database = sqlite3.connect(folder / "made.db")
+    database.execute("CREATE TABLE orders__observed (id INTEGER)")
+    database.close()
+    (folder / "flow.yaml").write_text(
+        f"""
+version: 1
+flow: shop
+state: state
+connections:
+  db: {{type: sqlite, path: shop.db}}
+  made: {{type: sqlite, path: made.db}}
+  lake: {{type: delta, path: lake}}
+tables:
+  orders: {{from: "db:orders", to: {target}, mode: scd2, key: [id], scd2: {{valid_from: updated_at}}}}
+  customers: {{from: "db:customers", to: {target}, mode: scd2, key: [id], scd2: {{valid_from: now}}}}
+"""
+    )
+    plan = make_plan(load_spec([folder / "flow.yaml"], {}), PlanOptions()).plan
+    customers, orders = plan.steps
+    assert (orders.action, customers.action) == ("stop", "create")
+    assert "orders__observed, where orders would keep its observations" in orders.reason

@@ -1,0 +1,99 @@
+"""Names and tables that flowctl needs itself: a source's column or somebody's table in their place stops the plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
+from flowctl.model import reserved, types
+from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.plan.projection import own_columns, taken_name
+from flowctl.run.quarantine import OWN_COLUMNS
+from flowctl.spec.spec import ColumnRules, DetectMissingKeys, Expectation, SqlSource
+from flowctl.sql import scd2
+from tests.unit.plan.worlds import MARK, NEW, OLD, ORDERS, head, observed, recorded, source, step, table, target
+
+QUARANTINE = {"expect": (Expectation("not_null", "id", None, "quarantine", MARK),)}
+HISTORY = {"mode": "scd2", "key": ("id",), "valid_from": "updated_at"}
+
+
+def test_the_names_are_those_that_are_used() -> None:
+    assert {*own_columns(table(**HISTORY))} == reserved.HISTORY
+    assert {*own_columns(table(deletes=DetectMissingKeys()))} == reserved.SOFT_DELETES
+    assert {column.name for column in OWN_COLUMNS} == reserved.QUARANTINE
+    columns = (Column("id", types.INT64), Column("valid_from", types.TIMESTAMP))
+    sidecar = {column.name for column in scd2.observed_columns(columns, ("id",), ())} - {"id"}
+    assert sidecar | {"_lineage", "_seq", "_try"} == reserved.OBSERVED
+    assert all(name.startswith(reserved.PREFIX) for name in (OP_COLUMN, DETECTED_COLUMN))
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("valid_to", HISTORY),
+        ("Row_Hash", HISTORY),
+        ("_deleted_at", {"deletes": DetectMissingKeys()}),
+        *((name, QUARANTINE) for name in ("_seq", "_run_id", "_reason", "_lineage")),
+        ("_seq", {**HISTORY, **QUARANTINE}),
+        ("_flowctl_op", {}),
+    ],
+)
+def test_a_column_with_a_name_of_ours_stops_the_table(name: str, keys: dict[str, Any]) -> None:
+    spec = table(**keys)
+    seen = observed(head(NEW), source=source((*ORDERS, Column(name, types.STRING))))
+    made = step(spec, seen)
+    assert (made.action, name in made.reason, f"rename: {{{name}: " in made.hint) == ("stop", True, True)
+    renamed = ColumnRules(rename={name: "theirs"})
+    assert step(replace(spec, columns=renamed), seen).action == "create"
+    excluded = ColumnRules(exclude=(name,))
+    assert step(replace(spec, columns=excluded), seen).action == "create"
+
+
+def test_the_names_are_free_where_nothing_has_them() -> None:
+    taken = tuple(Column(name, types.STRING) for name in ("_seq", "_reason", "valid_to", "row_hash", "_deleted_at"))
+    assert step(table(), observed(head(NEW), source=source((*ORDERS, *taken)))).action == "create"
+
+
+def test_added_columns_and_those_of_sql_are_looked_at_too() -> None:
+    spec = table(**QUARANTINE, columns=ColumnRules(add={"_seq": "1"}))
+    made = step(spec, observed(head(NEW)))
+    assert (made.action, made.reason) == ("stop", 'columns.add makes a column "_seq", a name that flowctl needs itself')
+    sql = replace(table(**HISTORY), source=SqlSource("SELECT 1 AS is_current", ()))
+    assert taken_name(sql, (Column("is_current", types.BOOL),)) is not None
+
+
+def beside(suffix: str, *names: str) -> dict[str, TableInfo]:
+    columns = tuple(Column(name, types.STRING) for name in names)
+    return {suffix: TableInfo(ObjectName((f"orders{suffix}",)), columns, "other")}
+
+
+@pytest.mark.parametrize(
+    ("sidecars", "keys", "action"),
+    [
+        (beside("__observed", "id"), HISTORY, "stop"),
+        (beside("__observed", "id", *sorted(reserved.OBSERVED)), HISTORY, "stop"),
+        (beside("__quarantine", "id"), QUARANTINE, "stop"),
+        (beside("__quarantine", "id", *sorted(reserved.FIRST_QUARANTINE)), QUARANTINE, "create"),
+    ],
+)
+def test_a_table_in_the_place_of_a_sidecar_is_not_taken_over(
+    sidecars: dict[str, TableInfo], keys: dict[str, Any], action: str
+) -> None:
+    made = step(table(**keys), replace(observed(head(NEW)), sidecars=sidecars))
+    assert made.action == action
+    if action == "stop":
+        assert "was not made by this flow" in made.reason and "another `to`" in made.hint
+
+
+def test_a_sidecar_of_an_earlier_history_is_kept() -> None:
+    spec = table(**HISTORY)
+    columns = (*ORDERS, *own_columns(spec).values())
+    seen = observed(head(NEW), target=target(columns))
+    state = recorded(spec, OLD, definition={}, target_columns=columns)
+    sidecars = beside("__observed", "id", *sorted(reserved.FIRST_OBSERVED))
+    reason = step(spec, replace(seen, sidecars=sidecars), state).reason
+    assert "__observed" not in reason
+    assert "__observed" in step(spec, replace(seen, sidecars=beside("__observed", "id")), state).reason
