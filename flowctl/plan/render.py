@@ -88,11 +88,12 @@ def _is_shown(step: Step) -> bool:
 
 
 def _groups(steps: Iterable[Step]) -> list[list[Step]]:
-    """Tables that the same thing stops, such as the connection of all, are told of once, at the place of the first."""
+    """Tables that the same thing stops, such as the connection of all, are reported once, at the place of the first. A
+    table whose begun interval is finished first has two steps."""
     found: dict[tuple[object, ...], list[Step]] = {}
     for step in steps:
         is_alone = step.action != "stop" or step.schema
-        found.setdefault((step.id,) if is_alone else (step.mark, step.reason, step.hint), []).append(step)
+        found.setdefault((step.id, step.seq) if is_alone else (step.mark, step.reason, step.hint), []).append(step)
     return list(found.values())
 
 

@@ -46,6 +46,7 @@ from tests.unit.plan.worlds import (
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "plan"
 OLD, NEW = cursor("2026-11-19T22:10:04.120000Z"), cursor("2026-11-20T06:15:33.001000Z")
+BETWEEN = cursor("2026-11-20T01:00:00Z")
 DISCOUNT = Column("discount", types.Decimal(12, 2))
 VAT = Column("vat", types.INT32)
 
@@ -105,20 +106,23 @@ def nothing_to_do() -> Plan:
 
 def interrupted_and_refreshed() -> Plan:
     begun = Interval(OLD, NEW, "updated_at", read_from=OLD.at)
-    landed, pending, anew, adopted = (table(id) for id in ("landed", "pending", "anew", "adopted"))
+    until = Interval(OLD, BETWEEN, "updated_at", read_from=OLD.at)
+    landed, pending, anew, adopted, since = (table(id) for id in ("landed", "pending", "anew", "adopted", "since"))
     drifted = target((*ORDERS, Column("remark", types.STRING)))
     states = {
         "landed": recorded(landed, OLD, intent=intent(landed, begun), highest=4),
         "pending": recorded(pending, OLD, intent=intent(pending, begun), highest=4),
         "anew": recorded(anew, OLD, intent=intent(anew, begun), highest=4),
+        "since": recorded(since, OLD, intent=intent(since, until), highest=4),
     }
     seen = {
         "landed": observed(head(NEW), target=target(version=8), commit=committed(4, "i4", NEW, table="landed")),
         "pending": observed(head(NEW), target=drifted, commit=committed(table="pending", position=OLD)),
         "anew": observed(head(NEW), target=target(), commit=committed(table="anew", position=OLD)),
         "adopted": observed(head(NEW), target=target()),
+        "since": observed(head(NEW), target=target(), commit=committed(table="since", position=OLD)),
     }
-    return plan(world(seen, states), landed, pending, anew, adopted, request=Request(full_refresh=("anew",)))
+    return plan(world(seen, states), landed, pending, anew, adopted, since, request=Request(full_refresh=("anew",)))
 
 
 PLANS = {plan.__name__: plan for plan in (first_run, second_run, nothing_to_do, interrupted_and_refreshed)}
