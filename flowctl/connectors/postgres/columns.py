@@ -28,7 +28,18 @@ def transfer(wanted: Column, found: Column) -> Transfer:
     if wanted.type == types.STRING:
         plain = found.type == types.STRING and not found.as_text
         return Transfer(wanted, found.native, value if plain else f"{value}::text")
+    if isinstance(found.type, Array) and wanted.type == found.type:
+        return Transfer(wanted, found.native, _from_one(value, wanted, found))
     return Transfer(wanted, found.native, value if wanted.type == found.type else _converted(value, wanted, found))
+
+
+def _from_one(value: str, wanted: Column, found: Column) -> str:
+    """The array, unless its first index is another than 1: lists have no bounds, so those would be lost in silence.
+    Vectors of the system's own count from 0, all of them."""
+    if found.native in ("int2vector", "oidvector"):
+        return value
+    raised = _raised(wanted, found, ": the array does not begin at index 1")
+    return f"(CASE WHEN array_lower({value}, 1) <> 1 THEN CASE WHEN {raised} THEN {value} END ELSE {value} END)"
 
 
 def texts_of(array: str) -> str:
@@ -67,7 +78,7 @@ def _converted(value: str, wanted: Column, found: Column) -> str:
     )
 
 
-def _raised(wanted: Column, found: Column) -> str:
+def _raised(wanted: Column, found: Column, because: str = "") -> str:
     """A condition that fails with our text. It hangs on the row's value, or the planner would evaluate it at once."""
-    told = text_literal(refusal(found.name, found.native, wanted.type))
+    told = text_literal(refusal(found.name, found.native, wanted.type, because))
     return f"({told} || left({quoted(found.name)}::text, 0))::integer IS NULL"
