@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, assert_never
 from flowctl.connectors.arrow import arrow_schema, arrow_type
 from flowctl.connectors.engine import most_at_once
 from flowctl.connectors.postgres.client import Client
-from flowctl.connectors.postgres.columns import Transfer, quoted, texts_of
+from flowctl.connectors.postgres.columns import Transfer, texts_of
 from flowctl.connectors.postgres.copy_parts import Field, Form, PartReader, part_reader
-from flowctl.connectors.postgres.parts import Parts
+from flowctl.connectors.postgres.parts import Parts, nth
 from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST, HeldSnapshot
 from flowctl.connectors.refusal import PREFIX, refusal
 from flowctl.model import types
@@ -72,7 +72,7 @@ def _reader(
 
 def _queries(parts: Parts) -> Iterator[str]:
     selected = parts.select([_outgoing(one.value, _form(one.column.type)) for one in parts.transfers])
-    names = ", ".join(quoted(one.column.name) for one in parts.transfers)
+    names = ", ".join(nth(at) for at, _ in enumerate(parts.transfers))
     for predicate in parts.predicates:
         yield f"SELECT {names} FROM ({selected}) AS source WHERE {predicate}"
 

@@ -62,14 +62,15 @@ def copy_frame(
 
 
 def _copyable(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Types that Arrow writes into CSV as PostgreSQL reads them; the others as the text of a literal."""
+    """Types that Arrow writes into CSV as PostgreSQL reads them; the others as the text of a literal. Columns are known
+    by their place: mapInArrow takes a dot in a name for a field of a struct."""
     from pyspark.sql import functions as f
 
-    def named(column: Column) -> SparkColumn:
+    def numbered(at: int, column: Column) -> SparkColumn:
         value = f.col("`" + column.name.replace("`", "``") + "`").cast(types.spark_ddl(column.type))
-        return _text(value, column.type).alias(column.name)
+        return _text(value, column.type).alias(f"c{at}")
 
-    return frame.select(*[named(column) for column in columns])
+    return frame.select(*[numbered(at, column) for at, column in enumerate(columns)])
 
 
 def _text(value: SparkColumn, kind: DataType) -> SparkColumn:

@@ -8,12 +8,11 @@ exact counterpart is read as its canonical text. What does not fit raises :func:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.postgres.client import Client, startup_options
 from flowctl.connectors.postgres.columns import Transfer, texts_of
-from flowctl.connectors.postgres.parts import Parts
+from flowctl.connectors.postgres.parts import Parts, nth
 from flowctl.connectors.postgres.snapshot import READER_SETTINGS, HeldSnapshot
 from flowctl.connectors.refusal import refusal
 from flowctl.errors import TableError
@@ -42,14 +41,14 @@ def jdbc_frame(
             **client.jdbc_properties(),
             "fetchsize": str(_fetch_size(hints, rows)),
             "sessionInitStatement": held.join_statement(),
-            "customSchema": _custom_schema(parts.transfers, [kind for _, kind in outgoing]),
+            "customSchema": ", ".join(f"{nth(at)} {kind}" for at, (_, kind) in enumerate(outgoing)),
             # Spark asks for the schema on a connection of its own that runs no init statement.
             "options": startup_options(READER_SETTINGS),
             # Comparisons mean something else in PostgreSQL's collations and zones than in Spark.
             "pushDownPredicate": "false",
         },
     )
-    return arrived.select(*[_rebuilt(one) for one in parts.transfers])
+    return arrived.select(*[_rebuilt(at, one) for at, one in enumerate(parts.transfers)])
 
 
 def jdbc_text(sql: str) -> str:
@@ -68,11 +67,6 @@ def _fetch_size(hints: ReadHints, rows: RowEstimate) -> int:
     if not rows.value or not rows.bytes:
         return hints.fetch_size
     return max(1, min(hints.fetch_size, _FETCH_BYTES * rows.value // rows.bytes))
-
-
-def _custom_schema(transfers: Sequence[Transfer], kinds: Sequence[str]) -> str:
-    named = zip(transfers, kinds, strict=True)
-    return ", ".join(f"`{one.column.name.replace('`', '``')}` {kind}" for one, kind in named)
 
 
 def _outgoing(value: str, kind: DataType) -> tuple[str, str]:
@@ -108,12 +102,12 @@ def _days(value: str) -> str:
     return f"({value} - DATE '1970-01-01')"
 
 
-def _rebuilt(arriving: Transfer) -> Expression:
-    """The Spark expression, over the column that arrived under its own name, that gives the value back."""
+def _rebuilt(at: int, arriving: Transfer) -> Expression:
+    """The Spark expression, over the column that arrived as :func:`nth`, that gives the value back under its name."""
     from pyspark.sql import functions as f
 
     column = arriving.column
-    value = f.col(f"`{column.name.replace('`', '``')}`")
+    value = f.col(nth(at))
     failed = f.raise_error(f.lit(refusal(column.name, arriving.native, column.type)))
     match column.type:
         case types.DATE:

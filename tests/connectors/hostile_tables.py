@@ -1,0 +1,163 @@
+"""One table whose columns have hostile names, in each source; its rows over time; and what a target must then hold."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from tests.hostile import TEXTS
+
+#: Every target takes these, and roles need them: text, text, an integer, a timestamp.
+KEY = (TEXTS["dots"], TEXTS["backtick"])
+CURSOR, EVENT = TEXTS["single quote"], TEXTS["backslash"]
+#: Two names that are one to SQLite and to Spark are a test of their own.
+NAMES = [name for label, name in TEXTS.items() if label != "upper case"]
+PLAIN = [name for name in NAMES if name not in (*KEY, CURSOR, EVENT)]
+
+Row = dict[str, Any]
+
+
+def row(number: int, version: int, names: Sequence[str]) -> Row:
+    """The row ``number`` in its ``version``: each value names its column."""
+    texts = {name: f"{name} of {number} in version {version}" for name in PLAIN if name in names}
+    keys = {name: f"{name} of {number}" for name in KEY}
+    return {**keys, CURSOR: 10 * version + number, EVENT: dt.datetime(2026, 1, version, number), **texts}
+
+
+def before(names: Sequence[str]) -> list[Row]:
+    return [row(1, 1, names), row(2, 1, names)]
+
+
+def came(names: Sequence[str]) -> list[Row]:
+    """A row in its next version, and a new one."""
+    return [row(2, 2, names), row(3, 2, names)]
+
+
+def expected(mode: str, names: Sequence[str], *, keeps_all: bool) -> list[Row]:
+    """``keeps_all``: the source has each version of a row (files), not only the last."""
+    first, second = before(names), came(names)
+    if mode in ("append", "scd2") or (mode == "truncate" and keeps_all):
+        return first + second
+    return [first[0], *second]
+
+
+def plain(rows: Sequence[Sequence[Any]]) -> list[tuple[str, ...]]:
+    """As texts, in one order: SQLite has no timestamps, and no order is asked for."""
+    return sorted(tuple(str(value).replace("T", " ").removesuffix(".000000") for value in row) for row in rows)
+
+
+class PostgresSource:
+    """``many`` or few rows is the test's business; names may be 63 bytes long."""
+
+    names = [name for name in NAMES if len(name.encode()) <= 63]
+    kinds: Mapping[str, str] = {}
+    hints: Mapping[str, Any] = {}
+    keeps_all = False
+
+    def __init__(self, url: str, _folder: Path) -> None:
+        self.connection = {"type": "postgres", "url": url}
+        self.reference = "src:public.odd"
+        self._url = url
+        listed = sql.SQL(", ").join(sql.SQL("{} " + _type(name, "bigint")).format(_name(name)) for name in self.names)  # type: ignore[arg-type]
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE TABLE odd ({})").format(listed))
+        self.put(before(self.names))
+
+    def put(self, rows: Sequence[Row], *, adds: bool = False) -> None:
+        """In place of earlier versions, unless it ``adds``."""
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            for one in () if adds else rows:
+                number = sql.Literal(one[KEY[0]])
+                connection.execute(sql.SQL("DELETE FROM odd WHERE {} = {}").format(_name(KEY[0]), number))
+            with connection.cursor().copy("COPY odd FROM STDIN") as copy:
+                for one in rows:
+                    copy.write_row([one[name] for name in self.names])
+
+
+class PartsOfPostgresSource(PostgresSource):
+    """Few rows too, but the engine reads them."""
+
+    hints = {"splits": 2, "split_by": CURSOR}
+
+
+class SqliteSource:
+    names = NAMES
+    kinds: Mapping[str, str] = {}
+    hints: Mapping[str, Any] = {}
+    keeps_all = False
+
+    def __init__(self, _url: str, folder: Path) -> None:
+        self.connection = {"type": "sqlite", "path": "source.db"}
+        self.reference = "src:odd"
+        self._path = folder / "source.db"
+        listed = ", ".join(f"{quoted(name)} {_type(name, 'BIGINT')}" for name in self.names)
+        self._run(f"CREATE TABLE odd ({listed})")
+        self.put(before(self.names))
+
+    def put(self, rows: Sequence[Row], *, adds: bool = False) -> None:
+        for one in rows:
+            if not adds:
+                self._run(f"DELETE FROM odd WHERE {quoted(KEY[0])} = ?", [one[KEY[0]]])
+            values = [str(one[name]) if name == EVENT else one[name] for name in self.names]
+            self._run(f"INSERT INTO odd VALUES ({', '.join('?' * len(values))})", values)
+
+    def _run(self, statement: str, values: Sequence[Any] = ()) -> None:
+        connection = sqlite3.connect(self._path)
+        with connection:
+            connection.execute(statement, values)
+        connection.close()
+
+
+class FilesSource:
+    """One file for each batch, the first under one hostile name, the second under another; and beside them, empty but
+    for a header, one of every name that a file can have."""
+
+    names = NAMES
+    hints: Mapping[str, Any] = {}
+    kinds: Mapping[str, str] = {CURSOR: "bigint", EVENT: "timestamp_ntz"}
+    keeps_all = True
+
+    def __init__(self, _url: str, folder: Path) -> None:
+        self.connection = {"type": "files", "path": "."}
+        self.reference = "src:in/*.csv"
+        self._folder = folder / "in"
+        self._folder.mkdir()
+        for name in NAMES:
+            if "/" not in name and len(name.encode()) < 200:
+                self._write(f"{name} empty", [])
+        self.put(before(self.names))
+
+    def put(self, rows: Sequence[Row], *, adds: bool = True) -> None:
+        """A file replaces no other."""
+        del adds
+        for one in rows:
+            label = (TEXTS["percent"], TEXTS["newline"], TEXTS["pattern"], TEXTS["emoji"])[one[CURSOR] % 4]
+            self._write(f"{label} {one[CURSOR]}", [one])
+
+    def _write(self, name: str, rows: Sequence[Row]) -> None:
+        with (self._folder / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(self.names)
+            writer.writerows([[one[name] for name in self.names] for one in rows])
+
+
+SOURCES = {"postgres": PostgresSource, "parts": PartsOfPostgresSource, "sqlite": SqliteSource, "files": FilesSource}
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _name(name: str) -> sql.Identifier:
+    return sql.Identifier(name)
+
+
+def _type(name: str, integer: str) -> str:
+    return {CURSOR: integer, EVENT: "timestamp"}.get(name, "text")

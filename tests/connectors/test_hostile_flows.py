@@ -1,0 +1,124 @@
+"""Names that mean something to a layer below, through whole runs: from every source into every target in every mode,
+they arrive by value or the plan refuses them by name."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from flowctl.run.session import Engine
+from tests.connectors.hostile_tables import CURSOR, EVENT, KEY, SOURCES, came, expected, plain, quoted
+from tests.connectors.whole_runs import SharedRuns
+
+MODES = ("append", "truncate", "merge", "scd2")
+#: On Spark the two ways into PostgreSQL's COPY and JDBC; on Sail, where a run costs a second, each source and mode.
+SHORT = {("parts", "postgres", "truncate"), ("postgres", "delta", "merge")}
+if os.environ.get("FLOWCTL_TEST_SPARK") == "sail":
+    SHORT |= {("sqlite", "postgres", "scd2"), ("files", "sqlite", "append"), ("files", "delta", "scd2")}
+MATRIX = [
+    pytest.param(source, target, mode, marks=[] if (source, target, mode) in SHORT else [pytest.mark.full])
+    for source in SOURCES
+    for target in ("delta", "postgres", "sqlite")
+    for mode in MODES
+]
+
+
+@pytest.fixture
+def runs(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> SharedRuns:
+    monkeypatch.setenv("PG_PASSWORD", "etl-secret")
+    return SharedRuns(tmp_path, engine, monkeypatch)
+
+
+@pytest.mark.parametrize(("source", "target", "mode"), MATRIX)
+def test_columns(runs: SharedRuns, postgres_database: str, source: str, target: str, mode: str) -> None:
+    """The key, the cursor and the time of a version have such names too; keys are looked for where rows may go."""
+    given = SOURCES[source](postgres_database, runs.folder)
+    if "url" in given.connection:
+        given.connection["url"] = referring(postgres_database)
+    connection, rows = place(target, runs, postgres_database)
+    table: dict[str, Any] = {
+        "from": given.reference,
+        "to": "dst:public.copied" if target == "postgres" else "dst:copied",
+        "mode": mode,
+    }
+    if given.hints:
+        table["read"] = given.hints
+    if source == "files":
+        table["format"] = {"type": "csv", "multiline": True, "schema": dict(given.kinds)}
+    elif mode != "truncate":
+        table["cursor"] = {"column": CURSOR}
+    if mode in ("merge", "scd2"):
+        table["key"] = list(KEY)
+    if mode == "scd2":
+        table["scd2"] = {"valid_from": EVENT}
+    document = {
+        "version": 1,
+        "flow": "hostile",
+        "connections": {"src": given.connection, "dst": connection},
+        "state": {"url": "state"},
+        "tables": {"odd": table},
+    }
+    (step,) = runs.plan(document).steps
+    refused = [change.column for change in step.schema or () if change.action == "fail"]
+    assert refused == [name for name in given.names if is_refused(target, name)], step.reason
+    if refused:
+        assert step.action == "stop"
+        table["columns"] = {"exclude": refused}
+    names = [name for name in given.names if name not in refused]
+    for batch in ((), came(names)):
+        given.put([{**one, **dict.fromkeys(refused, "")} for one in batch], adds=mode == "append")
+        result = runs.apply(document)
+        assert result.record is not None
+        assert result.exit_code == 0, [outcome.error for outcome in result.record.tables]
+    wanted = [[one[name] for name in names] for one in expected(mode, names, keeps_all=given.keeps_all)]
+    assert plain(rows(names)) == plain(wanted)
+
+
+def is_refused(target: str, name: str) -> bool:
+    match target:
+        case "delta":
+            return any(letter in name for letter in " ,;{}()\n\t=")
+        case "postgres":
+            return len(name.encode()) > 63
+        case _:
+            return False
+
+
+def place(
+    target: str, runs: SharedRuns, url: str
+) -> tuple[dict[str, Any], Callable[[Sequence[str]], list[tuple[Any, ...]]]]:
+    """The connection, and how its table's columns are read by somebody else."""
+
+    def of_postgres(names: Sequence[str]) -> list[tuple[Any, ...]]:
+        with psycopg.connect(url) as connection:
+            query = f"SELECT {', '.join(map(quoted, names))} FROM copied"
+            return connection.execute(query.encode()).fetchall()
+
+    def of_sqlite(names: Sequence[str]) -> list[tuple[Any, ...]]:
+        connection = sqlite3.connect(runs.folder / "target.db")
+        try:
+            return connection.execute(f"SELECT {', '.join(map(quoted, names))} FROM copied").fetchall()
+        finally:
+            connection.close()
+
+    def of_delta(names: Sequence[str]) -> list[tuple[Any, ...]]:
+        frame = runs.engine.spark.read.format("delta").load(str(runs.folder / "lake" / "copied"))
+        return [tuple(row) for row in frame.select(*("`" + name.replace("`", "``") + "`" for name in names)).collect()]
+
+    match target:
+        case "postgres":
+            return {"type": "postgres", "url": referring(url)}, of_postgres
+        case "sqlite":
+            return {"type": "sqlite", "path": "target.db"}, of_sqlite
+        case _:
+            return {"type": "delta", "path": "lake"}, of_delta
+
+
+def referring(url: str) -> str:
+    return url.replace("etl-secret", "${secret:env:PG_PASSWORD}")

@@ -1,0 +1,60 @@
+"""Whole runs in this process on the tests' shared engine: plan, apply and record as the command line does, without
+another Spark."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowctl.model.step import Plan
+from flowctl.plan.planning import PlanOptions, make_plan
+from flowctl.run import apply as run
+from flowctl.run.lazy_engine import LazyEngine
+from flowctl.run.session import Engine
+from flowctl.spec.load import load_spec
+from flowctl.spec.spec import Spec
+
+
+@dataclass
+class SharedRuns:
+    """``folder`` holds the spec and everything local that it names; ``said`` is what the last run said."""
+
+    folder: Path
+    engine: Engine
+    monkeypatch: pytest.MonkeyPatch
+    said: list[str] = field(default_factory=list)
+
+    def spec(self, document: dict[str, Any]) -> Spec:
+        """Of a spec as it is meant: what a template or a placeholder would change in its texts is escaped."""
+        path = self.folder / "flow.yaml"
+        path.write_text(json.dumps(_escaped(document), ensure_ascii=False))  # which is YAML
+        return load_spec([path], {})
+
+    def plan(self, document: dict[str, Any]) -> Plan:
+        return make_plan(self.spec(document), PlanOptions()).plan
+
+    def apply(self, document: dict[str, Any]) -> run.RunResult:
+        shared = replace(self.engine, _sessions={}, _lock=threading.Lock())
+        self.monkeypatch.setattr(run, "engine_for", lambda *_: LazyEngine(lambda _: shared, {}))
+        audience = run.Audience(lambda _: True, lambda _: None, self.said.append)
+        return run.apply(self.spec(document), run.ApplyRequest(PlanOptions()), audience)
+
+
+def _escaped(value: Any) -> Any:
+    match value:
+        case str():
+            text = value.replace("${", "$${")
+            for opening in ("{{", "{%", "{#"):
+                text = text.replace(opening, f"\0{opening}\1")
+            return text.replace("\0", "{{ '").replace("\1", "' }}")
+        case list():
+            return [_escaped(each) for each in value]
+        case dict():
+            return {key: _escaped(each) if key != "url" else each for key, each in value.items()}
+        case _:
+            return value
