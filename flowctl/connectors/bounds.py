@@ -1,5 +1,4 @@
-"""How long anything may wait for a database, in seconds. The PostgreSQL target's and SQLite's own bounds are not
-here yet.
+"""How long anything may wait for a database, in seconds.
 
 Three kinds of waiting need three kinds of bound. A lock is bounded by the server (``lock_timeout``). A statement is
 bounded by the server too (``statement_timeout``), loosely: how long a merge of a billion rows takes is the user's
@@ -12,6 +11,8 @@ Retries come on top: :class:`flowctl.run.retry.RetryPolicy` bounds how often.
 
 from __future__ import annotations
 
+import os
+
 #: To connect, TLS and login included.
 CONNECT = 10.0
 #: The same once the run was interrupted: what is asked then is a courtesy (has it landed? is there something to drop?).
@@ -23,6 +24,14 @@ LOCK = 60.0
 SNAPSHOT_LOCK = 300.0
 #: Of an executor behind somebody who waits for the snapshot's own lock. More would be in vain: it waits for us.
 READER_LOCK = 10.0
+#: Of a commit, for somebody else's lock on the target or for another writer of its number; then it is tried again.
+COMMIT_LOCK = 60.0
+#: For a staging table whose other writers were ended a moment ago.
+STAGE_LOCK = 10.0
+#: To drop what an older try has left; who does not get it leaves it to the next.
+LEFTOVER_LOCK = 2.0
+#: Of SQLite, for another process that writes to the file, or reads it outside of WAL mode.
+SQLITE_LOCK = 30.0
 
 #: Any single statement.
 STATEMENT = 24 * 3600.0
@@ -40,6 +49,12 @@ PING = 30.0
 
 #: For the request that ends a statement of ours; then its socket is closed.
 CANCEL = 2.0
+
+
+def idle_in_commit() -> float:
+    """Between two statements of a commit, before the server ends its transaction. What stops there for longer than a
+    lease's TTL was suspended, and has lost the lease; until its transaction ends, whoever recovers waits for it."""
+    return float(os.environ.get("FLOWCTL_LEASE_SECONDS") or 60.0)
 
 
 def milliseconds(seconds: float) -> str:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from flowctl.connectors import bounds
 from flowctl.connectors.base import Scratch
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
@@ -59,31 +61,66 @@ def test_a_part_with_other_rows_than_reported_is_not_committed(writer: Writer) -
             accept(connection, stage, [Accepted(report.transaction, 2)])
 
 
-def test_an_attempt_that_commits_late_is_not_among_the_rows(writer: Writer) -> None:
-    """A task whose executor was given up may still be copying when its second attempt has counted."""
+def test_an_attempt_that_still_copies_is_ended_and_not_among_the_rows(writer: Writer) -> None:
+    """Its executor is suspended, or was given up: nobody would wait for it in vain."""
     target = writer.place.target
     job = writer.job(1, "append")
-    counted: list[int] = []
-    with (
-        stage_table(target.client, "public", job, COLUMNS, None) as stage,
-        target.client.connect() as zombie,
-        target.client.connect() as connection,
-    ):
+    with stage_table(target.client, "public", job, COLUMNS, None) as stage, target.client.connect() as connection:
         table = ddl.table(stage)
         accepted = copy_frame(writer.frame([ROW], COLUMNS).coalesce(1), COLUMNS, target.client.conninfo(), table)
-
-        def commit() -> None:
+        with (
+            pytest.raises(psycopg.OperationalError),
+            psycopg.connect(target.client.conninfo()) as stale,
+            stale.cursor().copy(f"COPY {table} FROM STDIN") as copying,
+        ):
+            copying.write("7\tlate\t\\N\n")
             with connection.transaction():
-                counted.append(accept(connection, stage, accepted))
-
-        with zombie.transaction():
-            zombie.execute(f"INSERT INTO {table} VALUES (7, 'late', NULL)")
-            committing = threading.Thread(target=commit)
-            committing.start()
-            wait_for_a_lock(writer.place)
-        committing.join()
-        assert counted == [1]
+                assert accept(connection, stage, accepted) == 1
+            while True:
+                copying.write("7\tlate\t\\N\n" * 1000)
         assert connection.execute(f"SELECT id FROM {table}").fetchall() == [(1,)]
+
+
+def test_a_staging_table_that_somebody_else_keeps_is_named(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = writer.place.target
+    monkeypatch.setattr(bounds, "STAGE_LOCK", 0.2)
+    with (
+        stage_table(target.client, "public", writer.job(1, "append"), COLUMNS, None) as stage,
+        target.client.connect() as other,
+        target.client.connect() as connection,
+        other.transaction(),
+    ):
+        other.execute(f"LOCK TABLE {ddl.table(stage)} IN SHARE ROW EXCLUSIVE MODE")
+        with pytest.raises(TransientError, match="somebody else has locked it"), connection.transaction():
+            accept(connection, stage, [])
+
+
+def test_a_writer_that_stops_in_its_commit_is_ended_after_the_leases_ttl(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The void that a recovering run begins with does not wait for its end."""
+    monkeypatch.setenv("FLOWCTL_LEASE_SECONDS", "1")
+    writer.write([ROW], 1)
+    inside, go = threading.Event(), threading.Event()
+    errors: list[BaseException] = []
+
+    def stop() -> None:
+        inside.set()
+        assert go.wait(60)
+
+    def stopped() -> None:
+        with pytest.raises((TransientError, StateConflict)) as raised:
+            writer.write([{**ROW, "id": 2}], 2, intent="stale", before_commit=stop)
+        errors.append(raised.value)
+
+    stale = threading.Thread(target=stopped)
+    stale.start()
+    assert inside.wait(120)
+    assert writer.void(2, intent="the void").void
+    go.set()
+    stale.join()
+    assert len(errors) == 1
+    assert writer.place.read(["id"]) == [(1,)]
 
 
 def test_a_new_table_is_the_staging_table_under_its_name(writer: Writer) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl import delays
-from flowctl.connectors import sql_commit
+from flowctl.connectors import bounds, sql_commit
 from flowctl.connectors.base import CommitLookup
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.sql_commit import COMMIT_COLUMNS, COMMITS
@@ -135,9 +135,20 @@ def ensure_table(connection: psycopg.Connection[Any], schema: str) -> None:
 
 
 @contextmanager
-def _alone(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """One transaction: IF NOT EXISTS alone fails when two sessions run it at once."""
+def committing(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """One transaction that changes what others wait for. It waits for locks itself, but not for ever, and if this
+    process stops inside it, the server ends it: see :func:`bounds.idle_in_commit`."""
     with connection.transaction():
+        connection.execute(f"SET LOCAL lock_timeout = '{bounds.milliseconds(bounds.COMMIT_LOCK)}'")
+        idle = bounds.milliseconds(bounds.idle_in_commit())
+        connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{idle}'")
+        yield
+
+
+@contextmanager
+def _alone(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """IF NOT EXISTS alone fails when two sessions run it at once."""
+    with committing(connection):
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('_flowctl_commits'))")
         yield
 

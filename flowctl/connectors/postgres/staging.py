@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors import bounds
 from flowctl.connectors.base import WriteJob
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres import types as native
@@ -69,10 +70,10 @@ def accept(
     connection: psycopg.Connection[Any], stage: tuple[str, str], accepted: Sequence[Accepted], lock: str = "SHARE"
 ) -> int:
     """Leaves only the attempts that Spark counted in ``stage`` and returns the number of rows; others wait for the
-    ``lock`` from here on, so an attempt that comes late is not among the rows. :class:`TransientError` when a part has
-    not the rows that its task has reported."""
+    ``lock`` from here on, so an attempt that comes late is not among the rows, and those that still copy are ended:
+    their executor may be suspended. :class:`TransientError` when a part has not the rows that its task has reported."""
     table = ddl.table(stage)
-    connection.execute(f"LOCK TABLE {table} IN {lock} MODE")
+    _lock_alone(connection, table, lock)
     counted = connection.execute(f"SELECT xmin::text, count(*) FROM {table} GROUP BY xmin")
     found = {int(transaction): rows for transaction, rows in counted.fetchall()}
     wanted = {report.transaction: report.rows for report in accepted}
@@ -84,6 +85,35 @@ def accept(
         connection.execute(f"DELETE FROM {table} WHERE xmin = %s::text::xid", [str(transaction)])
     connection.execute(f"ANALYZE {table}")
     return sum(wanted.values())
+
+
+def _lock_alone(connection: psycopg.Connection[Any], table: str, lock: str) -> None:
+    import psycopg
+
+    _end_writers(connection, table)
+    (before,) = connection.execute("SHOW lock_timeout").fetchone() or ("0",)
+    connection.execute(f"SET LOCAL lock_timeout = '{bounds.milliseconds(bounds.STAGE_LOCK)}'")
+    try:
+        connection.execute(f"LOCK TABLE {table} IN {lock} MODE")
+    except psycopg.errors.LockNotAvailable as error:
+        raise TransientError(
+            f"waited {bounds.STAGE_LOCK:.0f} s for {table}, which holds this run's rows: somebody else has locked it",
+            hint="Look for who uses that table (pg_locks); the batch is staged again",
+        ) from error
+    connection.execute(f"SET LOCAL lock_timeout = '{before}'")
+
+
+def _end_writers(connection: psycopg.Connection[Any], table: str) -> None:
+    """Ends the sessions that have written to a staging table and not committed: attempts that count have."""
+    connection.execute(_END_WRITERS, [table])
+
+
+_END_WRITERS = """
+    SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+    WHERE l.locktype = 'relation' AND l.relation = to_regclass(%s) AND l.mode = 'RowExclusiveLock' AND l.granted
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND l.pid <> pg_backend_pid() AND a.usename = current_user
+"""
 
 
 def become(connection: psycopg.Connection[Any], stage: tuple[str, str], object: ObjectName) -> None:
@@ -112,10 +142,12 @@ def _leftovers(connection: psycopg.Connection[Any], schema: str, family: str, fe
 
 
 def _drop(connection: psycopg.Connection[Any], schema: str, name: str) -> None:
-    """A zombie that is still copying into it keeps it; it stays for a later fence."""
+    """Whoever is still copying into it is a stale writer. If somebody keeps it all the same, it stays for a later
+    fence."""
     import psycopg
 
-    connection.execute("SET lock_timeout = '2s'")
+    _end_writers(connection, ddl.table((schema, name)))
+    connection.execute(f"SET lock_timeout = '{bounds.milliseconds(bounds.LEFTOVER_LOCK)}'")
     with contextlib.suppress(psycopg.errors.LockNotAvailable):
         connection.execute(f"DROP TABLE IF EXISTS {ddl.table((schema, name))}")
     connection.execute("RESET lock_timeout")

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     import psycopg
     from pyspark.sql import DataFrame, SparkSession
 
-#: How long the final transaction waits for somebody else's lock on the table before it is tried again.
-_LOCK_TIMEOUT = "60s"
 #: There are no statistics of rows that were written a moment ago, nor of what comes out of a window: PostgreSQL expects
 #: few of them, and compares each with each. What it cannot join otherwise gets a cost for which it would compile it.
 CHANGE_SETTINGS = ("enable_nestloop = off", "jit = off")
@@ -153,8 +151,7 @@ class PostgresTarget:
         side = replace(job, record=replace(job.record, table=f"{job.record.table}/quarantine"))
         with stage_table(self.client, schema, side, job.columns, None) as stage:
             accepted = copy_frame(frame, job.columns, self.client.conninfo(), ddl.table(stage))
-            with self.client.connect() as connection, connection.transaction():
-                connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+            with self.client.connect() as connection, commits.committing(connection):
                 accept(connection, stage, accepted)
                 there = catalog.describe(connection, [job.object])[job.object]
                 for statement in ddl.sidecar_statements(job.object, there, job.columns):
@@ -190,8 +187,7 @@ class PostgresTarget:
             commits.ensure_table(connection, schema)
             record_table = (schema, COMMITS)
             tx = PostgresTransaction(connection)
-            with connection.transaction():
-                connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+            with commits.committing(connection):
                 standing = sql_commit.claim(tx, record_table, job.record, job.at)
                 if standing is not None:
                     return standing

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
+from flowctl.connectors import bounds
 from flowctl.connectors.base import OpenContext
 from flowctl.errors import TableError, TransientError
-
-#: How long a statement waits for another process's lock before it counts as transient.
-_BUSY_SECONDS = 30.0
 
 
 def database_path(options: Mapping[str, Any], context: OpenContext) -> Path:
@@ -30,7 +28,7 @@ def open_database(path: Path, access: Literal["ro", "rw", "rwc"]) -> Iterator[sq
         connection = sqlite3.connect(
             f"file:{quote(str(path))}?mode={access}",
             uri=True,
-            timeout=_BUSY_SECONDS,
+            timeout=bounds.SQLITE_LOCK,
             isolation_level=None,
             check_same_thread=False,
         )
