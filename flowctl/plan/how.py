@@ -15,7 +15,8 @@ def how(step: Step, case: Case) -> tuple[str, ...]:
     if step.action not in RUNNABLE or step.record_only:
         return ()
     staged = checks.why_staged(case.table)
-    told = tuple(text for text in (case.observed.reading, _making(step, case), _limits(step, case)) if text)
+    reading = case.observed.reading if step.action != "recover" else ""  # that is of what has come since
+    told = tuple(text for text in (reading, _making(step, case), _limits(step, case)) if text)
     if staged:
         return (f"staged, {staged}", *told)
     return ("direct, in one pass", *told) if told else ()
