@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime as dt
 
 from flowctl.connectors.base import Head
+from flowctl.model import types
 from flowctl.model.position import NoPosition
 from flowctl.model.step import Check, Via
 from flowctl.model.table_info import RowEstimate
+from flowctl.model.types import DataType
 from flowctl.plan.case import Case, Stop
-from flowctl.spec.spec import DetectFlag, DetectMissingKeys, TableSpec
+from flowctl.spec.spec import DetectFlag, DetectMissingKeys, Expectation, TableSpec
 
 #: Expectations that need the whole batch, and so a staged one.
 _AGGREGATES = ("unique", "rows", "freshness")
@@ -45,6 +47,18 @@ def failed(found: tuple[Check, ...]) -> Stop | None:
             )
             return Stop(f"guard {check.name}: {check.detail}", hint, f"guard.{name}", checks=found)
     return None
+
+
+def is_local(kind: DataType | None) -> bool:
+    """Whether it has no time zone of its own."""
+    return kind in (types.TIMESTAMP_NTZ, types.DATE)
+
+
+def local_freshness(check: Expectation) -> tuple[str, str]:
+    """What is wrong with a freshness check of a local time, and what to do."""
+    column = check.argument["column"]
+    hint = f"Write freshness: {{column: {column}, within: …, zone: Europe/Amsterdam}} (UTC for times in UTC)"
+    return f'freshness: "{column}" has no time zone, so its age is not known', hint
 
 
 def is_empty(head: Head | None) -> bool:

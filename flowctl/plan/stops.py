@@ -14,9 +14,10 @@ from flowctl.model.step import StoppedBy
 from flowctl.model.table_info import TableInfo
 from flowctl.plan.acceptance import refusal
 from flowctl.plan.case import Case, Stop
+from flowctl.plan.checks import is_local, local_freshness
 from flowctl.plan.definition import differences
-from flowctl.plan.projection import is_taken, taken_name
-from flowctl.plan.shape import known_columns
+from flowctl.plan.projection import is_taken, projection, taken_name
+from flowctl.plan.shape import known_columns, recorded_target
 from flowctl.resolve.places import SIDECARS
 from flowctl.spec.spec import SqlSource
 
@@ -236,6 +237,17 @@ def _key_is_not_read(case: Case) -> Stop | None:
     return None
 
 
+def _freshness_needs_a_zone(case: Case) -> Stop | None:
+    """A local time is as old as its zone says: read as UTC, yesterday's rows in New York are of today."""
+    table, source = case.table, case.observed.source
+    made = projection(table, source.columns if source else known_columns(case) or (), recorded_target(case))
+    kinds = {part.column.name: part.column.type for part in made}
+    for check in table.expect:
+        if check.kind == "freshness" and is_local(kinds.get(check.argument["column"])) and not table.zone_of(check):
+            return Stop(*local_freshness(check), mark=check.mark)
+    return None
+
+
 def _own_names_are_taken(case: Case) -> Stop | None:
     source = case.observed.source
     taken = taken_name(case.table, source.columns if source else known_columns(case) or ())
@@ -324,4 +336,5 @@ REASONS: tuple[Reason, ...] = (
     _unknown_columns,
     _key_is_not_read,
     _own_names_are_taken,
+    _freshness_needs_a_zone,
 )

@@ -19,10 +19,11 @@ from flowctl.model.interval import Interval
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.observe.bounds import read_from
+from flowctl.plan.checks import is_local, local_freshness
 from flowctl.run import batch, checks, counting, deletes
 from flowctl.run.checks import REASON_COLUMN, Observed
 from flowctl.run.reading import Rows
-from flowctl.run.spark_types import named
+from flowctl.run.spark_types import columns_of, named
 from flowctl.spec.spec import DetectMissingKeys, TableSpec
 
 if TYPE_CHECKING:
@@ -227,7 +228,7 @@ def _observe(work: Staging, rows: DataFrame) -> Observed:
 
     expect = work.table.expect
     row_checks = [check for check in expect if check.kind in checks.ROW_KINDS and check.on_fail != "quarantine"]
-    fresh = [check.argument["column"] for check in expect if check.kind == "freshness"]
+    fresh = _fresh(work, rows)
     # A history's statement is about other rows than the batch's.
     bounded = work.step.key if work.step.mode == "merge" else ()
     good = named(REASON_COLUMN).isNull()
@@ -237,7 +238,7 @@ def _observe(work: Staging, rows: DataFrame) -> Observed:
         f.count_if(~good).alias("quarantined"),
         f.count_if(good & deleted).alias("deletes"),
         *[f.count_if(good & ~deleted & checks.violation(c)).alias(f"check{n}") for n, c in enumerate(row_checks)],
-        *[f.max(f.when(good, named(c).cast("timestamp"))).cast("string").alias(f"new{n}") for n, c in enumerate(fresh)],
+        *[f.max(f.when(good, value)).cast("string").alias(f"new{n}") for n, (value, _) in enumerate(fresh.values())],
         f.count_if(_null_key(work)).alias("null_keys"),
         *[f.min(f.when(good, named(c))).cast("string").alias(f"low{n}") for n, c in enumerate(bounded)],
         *[f.max(f.when(good, named(c))).cast("string").alias(f"high{n}") for n, c in enumerate(bounded)],
@@ -254,7 +255,7 @@ def _observe(work: Staging, rows: DataFrame) -> Observed:
         quarantined=row["quarantined"],
         deletes=row["deletes"],
         violations=violations,
-        newest={column: _moment(row[f"new{n}"]) for n, column in enumerate(fresh)},
+        newest={column: _moment(row[f"new{n}"], zone) for n, (column, (_, zone)) in enumerate(fresh.items())},
         target_rows=_target_rows(work, bool(row["deletes"])),
         null_keys=row["null_keys"],
         key_bounds={c: (row[f"low{n}"], row[f"high{n}"]) for n, c in enumerate(bounded) if row[f"low{n}"] is not None}
@@ -282,9 +283,26 @@ def _repeated(rows: DataFrame, column: str) -> int:
     return int(row["n"]) if row is not None else 0
 
 
-def _moment(text: str | None) -> dt.datetime | None:
-    """Sessions run in UTC, so the text Spark gives is UTC."""
-    return dt.datetime.fromisoformat(text).replace(tzinfo=dt.UTC) if text else None
+def _fresh(work: Staging, rows: DataFrame) -> dict[str, tuple[SparkColumn, str]]:
+    """The columns whose freshness is looked at: their values as times, and the zone of those."""
+    found = {}
+    kinds = {column.name: column.type for column in columns_of(rows.schema)}
+    for check in work.table.expect:
+        if check.kind == "freshness":
+            column = check.argument["column"]
+            local, zone = is_local(kinds.get(column)), work.table.zone_of(check)
+            if local and not zone:
+                what, hint = local_freshness(check)
+                raise TableError(what, hint=hint, mark=check.mark)
+            value = named(column).cast("timestamp_ntz" if local else "timestamp")
+            found[column] = (value, zone if local and zone else "UTC")  # sessions run in UTC
+    return found
+
+
+def _moment(text: str | None, zone: str) -> dt.datetime | None:
+    from zoneinfo import ZoneInfo
+
+    return dt.datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)) if text else None
 
 
 def _target_rows(work: Staging, deleting: bool) -> int | None:

@@ -127,7 +127,7 @@ def _expectation(entry: Node) -> Expectation:
         case "not_null" | "unique":
             argument = None
         case "freshness":
-            argument = {"column": argument["column"], "within": seconds(argument["within"])}
+            argument = {**argument, "within": seconds(argument["within"])}
         case "rows":
             argument = {"min": argument.get("min"), "max": argument.get("max")}
         case _:

@@ -20,7 +20,9 @@ def check_details(table: Node, findings: Findings) -> None:
     for entry in expect.items if expect else ():
         _check_expectation(entry, findings)
     _check_types(table, findings)
-    _check_zone(table, findings)
+    entries = expect.items if expect else []
+    for zone in (table.get("cursor.zone"), *(entry.get("freshness.zone") for entry in entries)):
+        _check_zone(zone, findings)
     _check_columns(table, findings)
     _check_placeholders(table, findings)
 
@@ -72,8 +74,7 @@ def _check_types(table: Node, findings: Findings) -> None:
                 findings.error(kind, f"column `{column}`: {error}", hint, "unknown-type")
 
 
-def _check_zone(table: Node, findings: Findings) -> None:
-    zone = table.get("cursor.zone")
+def _check_zone(zone: Node | None, findings: Findings) -> None:
     if zone is None or placeholders(zone.text):
         return
     from zoneinfo import available_timezones

@@ -154,7 +154,8 @@ class Layout:
 class Expectation:
     """``kind`` says which row or table check it is; ``column`` is None for table checks and ``sql``.
     ``argument``: nothing for not_null and unique, ``(low, high)`` for between, values for in, the pattern for
-    matches, the expression for sql, ``{"min", "max"}`` for rows, ``{"column", "within"}`` (seconds) for freshness."""
+    matches, the expression for sql, ``{"min", "max"}`` for rows, ``{"column", "within"}`` (seconds) and maybe
+    ``"zone"`` for freshness."""
 
     kind: Literal["not_null", "unique", "between", "in", "matches", "sql", "rows", "freshness"]
     column: str | None
@@ -223,6 +224,11 @@ class TableSpec:
     on_schema_change: SchemaPolicies = SchemaPolicies()
     on_error: Literal["continue", "stop"] = "continue"
     marks: Mapping[str, Mark] = field(default_factory=dict)
+
+    def zone_of(self, freshness: Expectation) -> str | None:
+        """What a column without a time zone is compared with the clock in."""
+        zone: str | None = freshness.argument.get("zone") or (self.cursor.zone if self.cursor else None)
+        return zone
 
     def mark_of(self, path: str) -> Mark:
         """The place of ``path``, or of the nearest parent that was written."""

@@ -24,6 +24,7 @@ from flowctl.plan.projection import own_columns, projection
 from flowctl.run.reading import rows_of as rows_of_source
 from flowctl.run.stage import StagedBatch, Staging, stage
 from flowctl.spec.spec import (
+    ColumnRules,
     Cursor,
     DetectFlag,
     DetectMissingKeys,
@@ -164,6 +165,21 @@ def test_dedupe_fail_names_the_keys(bench: Bench) -> None:
     rows = [(7, "a", False, day(1)), (7, "b", False, day(2)), (8, "c", False, day(1))]
     with pytest.raises(TableError, match=r"1 keys come more than once.*id=7"):
         bench.stage(replace(TABLE, dedupe="fail"), rows)
+
+
+def test_the_freshness_of_a_local_time_is_that_of_its_zone(bench: Bench) -> None:
+    check = Expectation("freshness", None, {"column": "local", "within": 3600.0}, "warn", MARK)
+    table = replace(TABLE, columns=ColumnRules(add={"local": "to_timestamp_ntz('2026-01-02 03:00:00')"},
+                                               types={"local": "timestamp_ntz"}), expect=(check,))  # fmt: skip
+    rows = [(1, "a", False, day(1))]
+    with pytest.raises(TableError, match="has no time zone") as stopped:
+        bench.stage(table, rows)
+    assert "zone: Europe/Amsterdam" in stopped.value.hint
+    zoned = replace(check, argument={**check.argument, "zone": "America/New_York"})
+    newest = bench.stage(replace(table, expect=(zoned,)), rows).observed.newest["local"]
+    assert newest == dt.datetime(2026, 1, 2, 8, tzinfo=dt.UTC)
+    of_cursor = replace(table, cursor=Cursor("at", zone="Asia/Tokyo"))
+    assert bench.stage(of_cursor, rows).observed.newest["local"] == dt.datetime(2026, 1, 1, 18, tzinfo=dt.UTC)
 
 
 def test_keys_of_a_history_without_an_event_time_are_unique_or_the_table_stops(bench: Bench) -> None:
