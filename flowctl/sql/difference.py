@@ -34,7 +34,9 @@ ACTION = "_action"
 class Upsert:
     """One merge. ``target`` and ``batch`` are name parts; ``columns`` all columns of the target in order, those that
     the batch lacks stay as they are (``_deleted_at`` becomes null). ``operation`` is the batch's column of ``U`` and
-    ``D``. ``deleted_at`` (RFC 3339) makes deletes soft; the target then has ``_deleted_at``."""
+    ``D``. ``deleted_at`` (RFC 3339) makes deletes soft; the target then has ``_deleted_at``. ``carried`` are further
+    columns of the target, which the difference has as they are: a key may be there more than once, so nothing else
+    tells which row they belong to."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]
@@ -44,6 +46,7 @@ class Upsert:
     compared: tuple[str, ...]
     operation: str
     deleted_at: str | None = None
+    carried: tuple[str, ...] = ()
 
     @property
     def marks_deletes(self) -> bool:
@@ -62,6 +65,14 @@ def difference(change: Upsert, dialect: Dialect) -> str:
     from flowctl.sql import upsert
 
     return upsert.difference(change, dialect)
+
+
+def changes_row(change: Upsert, dialect: Dialect) -> str:
+    """The condition under which a row ``t`` of the target is in :func:`difference`; null without a row ``s`` of the
+    batch that has its key."""
+    from flowctl.sql import upsert
+
+    return upsert.changes_row(change, dialect)
 
 
 def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> list[str]:

@@ -13,6 +13,7 @@ from flowctl.sql.difference import ACTION, SOFT_DELETED, KeyBounds, Upsert
 
 def difference(change: Upsert, dialect: Dialect) -> str:
     values = [_value(change, name, dialect).as_(name, quoted=True) for name in change.columns]
+    values += [_column("t", name).as_(name, quoted=True) for name in change.carried]
     chosen = exp.or_(exp.and_(_is(change, "U"), exp.or_(_absent(change), _changed(change))), _deletes(change))
     return (
         exp.select(*values, _action(change).as_(ACTION, quoted=True))
@@ -21,6 +22,10 @@ def difference(change: Upsert, dialect: Dialect) -> str:
         .where(chosen)
         .sql(dialect)
     )
+
+
+def changes_row(change: Upsert, dialect: Dialect) -> str:
+    return exp.or_(exp.and_(_is(change, "U"), _changed(change)), _deletes(change, matched=True)).sql(dialect)
 
 
 def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> list[str]:

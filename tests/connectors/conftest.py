@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 ON_SAIL = tuple(
     f"tests/connectors/{name}"
     for name in (
+        "test_delta_adopted.py",
         "test_delta_log_writer.py",
+        "test_delta_readers.py",
         "test_hostile.py::test_values_in_keys_of_a_merge[postgres-partitioned",
         "test_hostile.py::test_values_in_keys_of_a_merge[sqlite-partitioned",
         "test_hostile.py::test_bounds_of_a_batch_of_one_key[postgres",

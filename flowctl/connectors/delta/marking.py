@@ -56,8 +56,8 @@ class Marker(Rewriter):
     def replaced(self, put: DataFrame, gone: Gone, near: Near, snapshot: LogSnapshot) -> Change:
         if not near.is_placed:
             return super().replaced(put, gone, near, snapshot)
-        removed, shrunk = self._marked(near.files, _places_of(gone, near))
-        rows = in_table_order(self.with_foreign(put, near.rows, gone.identity, snapshot), snapshot)
+        removed, shrunk = self._marked(near.files, gone.places if gone.places is not None else _places_of(gone, near))
+        rows = in_table_order(self.with_foreign(put, near.rows, gone, snapshot), snapshot)
         return Change("MERGE", rows, removed, shrunk=shrunk, few=self.are_few(near))
 
     def _is_searched_here(self, files: Sequence[Action], snapshot: LogSnapshot) -> bool:
@@ -116,11 +116,8 @@ class Marker(Rewriter):
 def _places_of(gone: Gone, near: Near) -> pa.Table:
     """Their :data:`FILE` and :data:`ROW`."""
     identity = list(gone.identity)
-    if gone.here is None or near.places is None:
-        known = near.rows.join(keys_of(gone.rows, identity), on=identity, how="left_semi")
-        return known.select(FILE, ROW).toArrow()
-    wanted = gone.here.select(identity).cast(near.places.select(identity).schema)
-    return near.places.join(wanted, keys=identity, join_type="left semi")
+    known = near.rows.join(keys_of(gone.rows, identity), on=identity, how="left_semi")
+    return known.select(FILE, ROW).toArrow()
 
 
 def _can_be_marked(snapshot: LogSnapshot) -> bool:

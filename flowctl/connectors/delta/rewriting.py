@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from flowctl.connectors.base import FEW_BYTES, OP_COLUMN, Scratch, ScratchFolder, WriteJob
 from flowctl.connectors.buffered import buffered_in
 from flowctl.connectors.delta import batch
+from flowctl.connectors.delta.finding import FILE, ROW
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log_writer import Change
 from flowctl.connectors.delta.reading import rows_of
@@ -26,7 +27,7 @@ from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.delta.types import columns_of
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.sql.difference import ACTION, Upsert, difference
+from flowctl.sql.difference import ACTION, Upsert, changes_row, difference
 from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
 
 if TYPE_CHECKING:
@@ -52,11 +53,25 @@ class Near:
 
 @dataclass(frozen=True)
 class Gone:
-    """The rows that go, known by ``identity``; ``here`` the same in this process, where it knows the places too."""
+    """The rows that go: those with the ``identity`` of one of ``rows``, or of these exactly those that ``is_changed``
+    chooses from the table's ``t`` and the batch's ``s``. ``places`` are theirs, where near rows have places."""
 
     rows: DataFrame
     identity: Sequence[str]
-    here: pa.Table | None = None
+    batch: DataFrame | None = None
+    is_changed: str = ""
+    places: pa.Table | None = None
+
+    def without(self, target: DataFrame) -> DataFrame:
+        """The rows of ``target`` that stay."""
+        from pyspark.sql import functions as f
+
+        if self.batch is None:
+            return target.join(keys_of(self.rows, self.identity), on=list(self.identity), how="left_anti")
+        t, s = target.alias("t"), self.batch.alias("s")
+        same_key = [f.col(f"t.{quoted(name)}") == f.col(f"s.{quoted(name)}") for name in self.identity]
+        stays = ~f.coalesce(f.expr(self.is_changed), f.lit(False))
+        return t.join(s, on=same_key, how="left").where(stays).select("t.*")
 
 
 @dataclass(frozen=True)
@@ -85,20 +100,25 @@ class Rewriter:
             return Change("MERGE", self.alive(frame, snapshot), few=self.job.few)
         job, rows = self.job, batch.with_operations(frame)
         near = self.near(rows, snapshot)
-        with batch.view_of(in_table_order(near.rows, snapshot)) as target_view, batch.view_of(rows) as batch_view:
+        places = (FILE, ROW) if near.is_placed else ()
+        with (
+            batch.view_of(in_table_order(near.rows, snapshot, also=places)) as target_view,
+            batch.view_of(rows) as view,
+        ):
             change = Upsert(
                 target=(target_view,),
-                batch=(batch_view,),
+                batch=(view,),
                 columns=tuple(column.name for column in job.columns),
                 batch_columns=tuple(rows.columns),
                 key=job.key,
                 compared=tuple(name for name in job.compared if name in rows.columns),
                 operation=OP_COLUMN,
                 deleted_at=job.at if job.soft_deletes else None,
+                carried=(*self.foreign(snapshot), *places),
             )
             folder = self.folder("difference")
             found = buffered_in(folder, self.spark.sql(difference(change, "spark")), few=self.are_few(near))
-        here = read(folder, (*job.key, ACTION)) if near.places is not None else None
+        here = read(folder, (*places, ACTION)) if near.places is not None else None
         counts = _counted(found, ACTION) if here is None else Counter(here[ACTION].to_pylist())
         soft = job.soft_deletes
         put = found if soft else found.where(f"{ACTION} <> 'delete'")
@@ -108,8 +128,12 @@ class Rewriter:
             "numTargetRowsUpdated": counts.get("update", 0) + (counts.get("delete", 0) if soft else 0),
             "numTargetRowsDeleted": 0 if soft else counts.get("delete", 0),
         }
-        gone = Gone(found.where(f"{ACTION} <> 'insert'"), job.key, here if here is None else _without_inserts(here))
-        return self._replaced(put.drop(ACTION), gone if counts.keys() - {"insert"} else None, near, snapshot, metrics)
+        gone = None
+        if counts.keys() - {"insert"}:
+            changed = found.where(f"{ACTION} <> 'insert'")
+            chosen = changed.select(*places).toArrow() if places and here is None else here
+            gone = Gone(changed, job.key, rows, changes_row(change, "spark"), _without_inserts(chosen))
+        return self._replaced(put, gone, near, snapshot, metrics)
 
     def apply_versions(self, changes: DataFrame, snapshot: LogSnapshot) -> Change:
         """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`; ``changes`` is buffered,
@@ -173,17 +197,21 @@ class Rewriter:
         """As :meth:`_replaced`, with rows that go. Files that may hold one of them are written anew."""
         wanted = touched(near.files, self.bounds(gone.rows, snapshot))
         target, removed = rows_of(self.spark, self.location, snapshot, wanted)
-        kept = target.join(keys_of(gone.rows, gone.identity), on=list(gone.identity), how="left_anti")
-        put = self.with_foreign(put, target, gone.identity, snapshot)
-        return Change("MERGE", in_table_order(kept, snapshot).unionAll(in_table_order(put, snapshot)), removed)
+        target = in_table_order(target, snapshot)
+        put = in_table_order(self.with_foreign(put, target, gone, snapshot), snapshot)
+        return Change("MERGE", in_table_order(gone.without(target), snapshot).unionAll(put), removed)
 
-    def with_foreign(
-        self, put: DataFrame, target: DataFrame, identity: Sequence[str], snapshot: LogSnapshot
-    ) -> DataFrame:
-        """``put`` with the values that ``target`` has in columns that are not the job's."""
+    def with_foreign(self, put: DataFrame, target: DataFrame, gone: Gone, snapshot: LogSnapshot) -> DataFrame:
+        """``put`` with the values that ``target`` has in columns that are not the job's; a merge's has them."""
+        foreign = self.foreign(snapshot)
+        if not foreign or gone.batch is not None:
+            return put
+        return put.join(keys_of(target, (*gone.identity, *foreign)), on=list(gone.identity), how="left")
+
+    def foreign(self, snapshot: LogSnapshot) -> list[str]:
+        """Columns that are not the job's."""
         ours = {column.name for column in self.job.columns}
-        foreign = [name for name in table_columns(snapshot) if name not in ours]
-        return put.join(keys_of(target, (*identity, *foreign)), on=list(identity), how="left") if foreign else put
+        return [name for name in table_columns(snapshot) if name not in ours]
 
     def bounds_of_batch(self, rows: DataFrame, snapshot: LogSnapshot) -> Bounds:
         """As :meth:`bounds`, or those that staging has counted: no row that follows from a batch has another key."""
@@ -211,9 +239,12 @@ class Rewriter:
         return self.scratch.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
 
 
-def in_table_order(frame: DataFrame, snapshot: LogSnapshot, present: Collection[str] | None = None) -> DataFrame:
-    """``frame`` with exactly the table's columns, in its order and types; those that it does not have are null.
-    ``present`` says which it has: a server of Spark Connect would connect to the source anew to answer that."""
+def in_table_order(
+    frame: DataFrame, snapshot: LogSnapshot, present: Collection[str] | None = None, also: Sequence[str] = ()
+) -> DataFrame:
+    """``frame`` with exactly the table's columns, in its order and types, and ``also`` after them; columns that it does
+    not have are null. ``present`` says which it has: a server of Spark Connect would connect to the source anew to
+    answer that."""
     from pyspark.sql import functions as f
 
     if present is None:
@@ -224,7 +255,8 @@ def in_table_order(frame: DataFrame, snapshot: LogSnapshot, present: Collection[
             .cast(types.spark_ddl(column.type))
             .alias(column.name)
             for column in columns_of(snapshot.metadata["schemaString"])
-        )
+        ),
+        *also,
     )
 
 
@@ -281,9 +313,11 @@ def read(folder: ScratchFolder, columns: Sequence[str]) -> pa.Table | None:
     return pa.Table.from_batches(batches) if batches else None
 
 
-def _without_inserts(judged: pa.Table) -> pa.Table:
+def _without_inserts(judged: pa.Table | None) -> pa.Table | None:
     import pyarrow.compute as pc
 
+    if judged is None or ACTION not in judged.column_names:
+        return judged
     return judged.filter(pc.not_equal(judged[ACTION], "insert"))
 
 
