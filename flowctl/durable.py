@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
+
+#: Of data that others read, as the umask leaves it.
+USUAL_MODE = 0o644
 
 
-def write_durably(path: Path, data: bytes, mode: int = 0o644) -> None:
+def write_durably(path: Path, data: bytes, mode: int = USUAL_MODE) -> None:
     """A new file; FileExistsError when it is there."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
+        if mode != USUAL_MODE:
+            os.fchmod(descriptor, mode)  # whatever the umask is
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -21,6 +29,42 @@ def make_folder(folder: Path) -> None:
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     sync_folder(folder.parent)
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Of new folders and files."""
+
+    folder: int
+    file: int
+
+
+def private_modes(folder: Path) -> Modes:
+    """What flowctl keeps is for its own user. Where the nearest folder that is there may be written by its group,
+    and not by everybody, somebody has made it so to share it, and what is in it is shared the same way."""
+    existing = next(place for place in (folder, *folder.parents) if place.is_dir())
+    is_shared = existing.stat().st_mode & 0o022 == 0o020
+    return Modes(0o770, 0o660) if is_shared else Modes(0o700, 0o600)
+
+
+def make_private_folder(folder: Path) -> None:
+    """As :func:`make_folder`, each new folder with its private mode."""
+    if folder.is_dir():
+        return
+    make_private_folder(folder.parent)
+    modes = private_modes(folder.parent)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=modes.folder)
+        folder.chmod(modes.folder | folder.stat().st_mode & 0o7000)  # whatever the umask is; a group's folder stays one
+    sync_folder(folder.parent)
+
+
+def open_private(path: Path) -> BinaryIO:
+    """A new file, or an old one's content replaced."""
+    mode = private_modes(path.parent).file
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    os.fchmod(descriptor, mode)
+    return os.fdopen(descriptor, "wb")
 
 
 def sync_folder(folder: Path) -> None:

@@ -10,8 +10,7 @@ act, and answers later what it committed last. ``write`` may be called again for
 if that number is already committed under our intent id, it changes nothing and returns the recorded commit; under
 another intent id, or when the target has a higher number, it raises :class:`StateConflict`. Numbers only rise.
 
-A connector is one module or package below ``flowctl/connectors``, its name is the ``type`` in the spec. Its
-``CAPABILITIES`` are plain data, readable without driver and connection; drivers are imported at the last moment.
+A connector is one package here, named as its ``type``. ``CAPABILITIES`` is data; drivers are imported last of all.
 """
 
 from __future__ import annotations
@@ -154,11 +153,12 @@ class Missing:
 @dataclass(frozen=True)
 class ReadRequest:
     """One pass over a relation: these columns (source names, with the types to deliver), this interval (None: all).
-    ``above``: without the rows at its lower bound."""
+    ``above``: without the rows at its lower bound. ``masked``: columns of which only the mask is needed."""
 
     columns: tuple[Column, ...]
     interval: Interval | None = None
     above: bool = False
+    masked: frozenset[str] = frozenset()
 
 
 class Source(Protocol):

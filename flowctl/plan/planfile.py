@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+from flowctl.durable import open_private
 from flowctl.errors import StalePlan, UsageError
 from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.observe.world import Observed, World
@@ -18,7 +19,8 @@ def save(plan: Plan, path: Path) -> None:
     text = json.dumps(to_json(plan), indent=2, ensure_ascii=False) + "\n"
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        draft.write_text(text, encoding="utf-8")
+        with open_private(draft) as file:
+            file.write(text.encode())
         draft.replace(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}", hint="Choose another --out") from error

@@ -124,10 +124,19 @@ def _copied(table: TableSpec, column: Column) -> ProjectedColumn:
     quoted = dialects.quoted(column.name, "spark")
     if column.name in table.columns.mask:
         masked = Column(name, types.STRING, column.nullable)
-        return ProjectedColumn(masked, f"sha2(CAST({quoted} AS STRING), 256)", column.name)
+        return ProjectedColumn(masked, _mask(column.name), column.name)
     declared = table.columns.types.get(column.name)
     kind = types.parse(declared) if declared else column.type
     return ProjectedColumn(Column(name, kind, column.nullable), quoted, column.name)
+
+
+def is_mask(made: ProjectedColumn) -> bool:
+    """Whether only a mask of the source's column is written."""
+    return made.source is not None and made.expression == _mask(made.source)
+
+
+def _mask(name: str) -> str:
+    return f"sha2(CAST({dialects.quoted(name, 'spark')} AS STRING), 256)"
 
 
 def _added_type(table: TableSpec, name: str, known: Mapping[str, DataType]) -> DataType | None:

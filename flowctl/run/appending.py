@@ -19,6 +19,7 @@ from flowctl.model.step import Step
 from flowctl.model.table_info import Column
 from flowctl.observe.bounds import read_from
 from flowctl.plan.ties import rows_are_gone, starting_over
+from flowctl.run.masking import maskable
 from flowctl.run.reading import Rows, rows_of
 from flowctl.run.spark_types import named
 from flowctl.spec.spec import TableSpec
@@ -56,7 +57,8 @@ def read_interval(
     """:class:`StoppedByPolicy` when none of the rows written at the lower bound is in the source any more."""
     upper = interval.upper
     if step.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
-        return IntervalRead(rows_of(spark, snapshot, ReadRequest(step.source_columns, interval), scratch), upper)
+        request = ReadRequest(step.source_columns, interval, masked=maskable(table, step))
+        return IntervalRead(rows_of(spark, snapshot, request, scratch), upper)
     return _Append(spark, snapshot, step, table, interval, upper, scratch, spec_path).read()
 
 

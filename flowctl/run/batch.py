@@ -7,16 +7,19 @@ committed a staged batch also carries ``_flowctl_reason`` (quarantine).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
 from flowctl.model import types
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.step import Step
+from flowctl.plan.projection import is_mask
 from flowctl.run.checks import REASON_COLUMN
+from flowctl.run.masking import PREFIX
 from flowctl.run.spark_types import named
 from flowctl.spec.spec import DetectFlag, TableSpec
+from flowctl.sql.dialects import quoted
 from flowctl.sql.row_hash import row_hash_sql
 
 if TYPE_CHECKING:
@@ -32,10 +35,18 @@ def projected(rows: DataFrame, projection: Sequence[ProjectedColumn], extra: Seq
     """The target's business columns in the target's order, then ``extra`` (made from source columns)."""
     from pyspark.sql import functions as f
 
+    is_landed = set(rows.columns) if any(map(is_mask, projection)) else set()
     made = [
-        f.expr(part.expression).cast(types.spark_ddl(part.column.type)).alias(part.column.name) for part in projection
+        f.expr(_expression(part, is_landed)).cast(types.spark_ddl(part.column.type)).alias(part.column.name)
+        for part in projection
     ]
     return rows.select(*made, *extra)
+
+
+def _expression(part: ProjectedColumn, landed: Collection[str]) -> str:
+    """A mask may have been made before the rows landed."""
+    masked = f"{PREFIX}{part.source}"
+    return quoted(masked, "spark") if masked in landed else part.expression
 
 
 def keyed(rows: DataFrame, step: Step, table: TableSpec, at: str) -> DataFrame:

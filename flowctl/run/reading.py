@@ -24,6 +24,7 @@ from flowctl.connectors.base import (
 )
 from flowctl.connectors.buffered import put
 from flowctl.model.table_info import TableInfo
+from flowctl.run.masking import MaskingSink, landed_columns, landed_table
 from flowctl.run.spark_types import named
 from flowctl.spec.spec import ReadHints, SqlSource
 from flowctl.sql.dialects import schema_ddl
@@ -71,7 +72,7 @@ def rows_of(spark: SparkSession, snapshot: Snapshot, request: ReadRequest, scrat
     if few is None:
         return Rows(snapshot.frame(request))
     folder = scratch.folder("few")
-    put(folder, few)
+    put(folder, landed_table(few, request))
     return Rows(_landed(spark, folder, request, few.num_rows), few.num_rows)
 
 
@@ -93,8 +94,8 @@ class LandedSnapshot:
         from flowctl.connectors.arrow import arrow_schema
 
         folder = self.scratch.folder(f"landed-{next(self._numbers)}")
-        with folder.sink(arrow_schema(request.columns)) as inner:
-            sink = _Measured(inner)
+        with folder.sink(arrow_schema(landed_columns(request))) as inner:
+            sink = _Measured(MaskingSink(inner, request))
             count = self.capture.read(request, sink)
         frame = _landed(self.spark, folder, request, count)
         return Rows(frame, count if sink.bytes <= FEW_BYTES else None)
@@ -118,7 +119,7 @@ class _Measured:
 def _landed(spark: SparkSession, folder: ScratchFolder, request: ReadRequest, count: int) -> DataFrame:
     """Read back from the buffer. Arrow tables in the session would do without it, but a JVM's first one takes longer
     than a file."""
-    schema = schema_ddl(request.columns)
+    schema = schema_ddl(landed_columns(request))
     if count == 0:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).parquet(folder.url)

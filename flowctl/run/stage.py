@@ -20,7 +20,7 @@ from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.observe.bounds import read_from
 from flowctl.plan.checks import is_local, local_freshness
-from flowctl.run import batch, checks, counting, deletes
+from flowctl.run import batch, checks, counting, deletes, masking
 from flowctl.run.checks import REASON_COLUMN, Observed
 from flowctl.run.reading import Rows
 from flowctl.run.spark_types import columns_of, named
@@ -182,7 +182,7 @@ def _with_missing_keys(work: Staging, rows: DataFrame) -> DataFrame:
     missed = _written(work, "missed", deletes.missed(source_keys, live, rows, key))
     if missed.isEmpty():
         return frame
-    everything = _shaped(work, work.snapshot.frame(ReadRequest(step.source_columns, _eligible(work))))
+    everything = _shaped(work, work.snapshot.frame(_request(work, step.source_columns)))
     return frame.unionByName(_written(work, "again", deletes.only_keys(everything, missed, key)))
 
 
@@ -192,10 +192,15 @@ def _source_keys(work: Staging) -> DataFrame:
     wanted = {part.source for part in made}
     columns = work.step.source_columns
     if None in wanted:  # a key of columns.add may use any column, and the target names of others
-        everything = batch.projected(work.snapshot.frame(ReadRequest(columns, _eligible(work))), work.step.projection)
+        everything = batch.projected(work.snapshot.frame(_request(work, columns)), work.step.projection)
         return everything.select(*[named(part.column.name) for part in made])
     needed = tuple(column for column in columns if column.name in wanted)
-    return batch.projected(work.snapshot.frame(ReadRequest(needed, _eligible(work))), made)
+    return batch.projected(work.snapshot.frame(_request(work, needed)), made)
+
+
+def _request(work: Staging, columns: tuple[Column, ...]) -> ReadRequest:
+    """All rows that the table takes."""
+    return ReadRequest(columns, _eligible(work), masked=masking.maskable(work.table, work.step))
 
 
 def _eligible(work: Staging) -> Interval | None:

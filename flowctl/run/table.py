@@ -306,7 +306,7 @@ def _open(stack: ExitStack, run: RunContext, name: str) -> Connector:
 def _take_table_lease(stack: ExitStack, run: RunContext, table: TableSpec, target: Target, object: ObjectName) -> None:
     folder = target.lease_folder(object) if isinstance(target, LeasedTarget) else None
     if folder is not None:
-        blobs = open_store(folder, run.spec.storage, unsafe=run.spec.state.unsafe)
+        blobs = open_store(folder, run.spec.storage, unsafe=run.spec.state.unsafe, private=False)
         try:
             lease = Lease.acquire(blobs, prefix="", run_id=run.run_id)
         except AbortRun as error:  # of the store, which is the target's here and not the state's

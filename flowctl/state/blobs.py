@@ -45,14 +45,15 @@ class BlobStore(Protocol):
         """Does nothing when there is no such blob."""
 
 
-def open_store(url: str, storage: Storage, *, unsafe: bool = False) -> BlobStore:
+def open_store(url: str, storage: Storage, *, unsafe: bool = False, private: bool = True) -> BlobStore:
     """The store at ``url``: a local path, ``memory://…``, or what fsspec can open. Stores that do not honour
-    conditional creates are refused at the first ``create``, unless ``unsafe``."""
+    conditional creates are refused at the first ``create``, unless ``unsafe``. ``private``: what is made on a disk is
+    for this user alone (:func:`flowctl.durable.private_modes`)."""
     match storages.scheme(url):
         case "file":
             from flowctl.state.disk import DiskStore
 
-            return DiskStore(url)
+            return DiskStore(url, private=private)
         case "memory":
             return MemoryStore(url)
         case _:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from flowctl.durable import make_private_folder, open_private
 from flowctl.spec import storage as storages
 from flowctl.spec.storage import Storage
 
@@ -37,6 +38,7 @@ class Buffer:
         options = {} if storages.scheme(flow_url) == "file" else storages.fsspec_options(flow_url, storage)
         self._fs, root = fsspec.core.url_to_fs(flow_url, use_listings_cache=False, **options)
         self._runs = f"{root}/{FOLDER}"
+        self._is_local = storages.scheme(flow_url) == "file"
         self._run_id = run_id
         self._url = storages.spark_url(f"{flow_url}/{FOLDER}/{run_id}")
         self._taken: set[str] = set()
@@ -48,6 +50,8 @@ class Buffer:
             names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
             free = next(candidate for candidate in names if candidate not in self._taken)
             self._taken.add(free)
+            if self._is_local:
+                make_private_folder(Path(self._runs) / self._run_id)  # before Spark makes folders of its own in it
         return BufferFolder(self._fs, f"{self._runs}/{self._run_id}/{free}", f"{self._url}/{free}")
 
     def remove(self) -> None:
@@ -159,9 +163,9 @@ def _appearing(fs: Any, folder: str, name: str) -> Iterator[BinaryIO]:
     """A file that is there under its name when the block ends without an error, and leaves nothing otherwise."""
     if "file" in (fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)):
         unfinished = Path(folder) / f".{name}"
-        unfinished.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(unfinished.parent)
         try:
-            with unfinished.open("wb") as local:
+            with open_private(unfinished) as local:
                 yield local
             unfinished.rename(unfinished.with_name(name))
         finally:

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import time
 import uuid
+from pathlib import Path
 
-from flowctl.durable import make_folder, sync_folder, write_durably
+from flowctl.durable import (
+    USUAL_MODE,
+    make_folder,
+    make_private_folder,
+    private_modes,
+    sync_folder,
+    write_durably,
+)
 from flowctl.errors import AbortRun
 from flowctl.spec import storage as storages
 from flowctl.state.blobs import BlobInfo
 
+#: What is so old is nobody's unfinished write any more.
+_UNFINISHED_SECONDS = 24 * 3600
+
 
 class DiskStore:
-    def __init__(self, url: str) -> None:
+    """``private``: for this user alone; else as the umask leaves it."""
+
+    def __init__(self, url: str, *, private: bool = True) -> None:
         self._root = storages.local_path(url).absolute()
+        self._private = private
+        self._prepared: set[Path] = set()
         self.url = str(self._root)
 
     def get(self, name: str) -> bytes | None:
@@ -43,14 +59,15 @@ class DiskStore:
         # Unfinished files start with a dot and are never listed: a crash leaves at most one of them behind.
         unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
-            make_folder(path.parent)
-            write_durably(unfinished, data)
+            self._prepare(path.parent)
             try:
+                mode = private_modes(path.parent).file if self._private else USUAL_MODE
+                write_durably(unfinished, data, mode)
                 os.link(unfinished, path)
             except FileExistsError:
                 return False
-            finally:
-                unfinished.unlink()
+            finally:  # also on a full disk, where it is there without its content
+                unfinished.unlink(missing_ok=True)
             sync_folder(path.parent)
         except OSError as cause:
             raise self._broken("write", name, cause) from cause
@@ -62,11 +79,29 @@ class DiskStore:
         except OSError as cause:
             raise self._broken("delete", name, cause) from cause
 
+    def _prepare(self, folder: Path) -> None:
+        """Makes it, and removes what crashes have left there before this store's first blob in it."""
+        (make_private_folder if self._private else make_folder)(folder)
+        if folder in self._prepared:
+            return
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") and time.time() - _modified(entry) > _UNFINISHED_SECONDS:
+                    Path(entry.path).unlink(missing_ok=True)
+        self._prepared.add(folder)
+
     def _broken(self, verb: str, name: str, cause: OSError) -> AbortRun:
         return AbortRun(
             f"cannot {verb} {self._root / name}: {cause.strerror or cause}",
             hint="State needs a disk with hard links that this user may write; check its permissions and free space",
         )
+
+
+def _modified(entry: os.DirEntry[str]) -> float:
+    try:
+        return entry.stat().st_mtime
+    except FileNotFoundError:  # another process has removed it
+        return time.time()
 
 
 def _info(prefix: str, entry: os.DirEntry[str]) -> BlobInfo | None:

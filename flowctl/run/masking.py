@@ -1,0 +1,99 @@
+"""Masks before anything lands: of a column that is needed as its hash alone, only the hash gets into the buffer.
+
+Rows that this process reads itself (SQLite, small PostgreSQL tables) lie in the buffer before Spark projects them. A
+masked column is then in them under another name, with the very text that Spark's expression would make of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.base import ReadRequest, SegmentSink
+from flowctl.model import types
+from flowctl.model.position import CursorPosition
+from flowctl.model.step import Step
+from flowctl.model.table_info import Column
+from flowctl.spec.spec import DetectFlag, TableSpec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Before the name of a column whose hash is all that there is of it.
+PREFIX = "_flowctl_masked_"
+#: Types whose text is the same here and in Spark.
+_SAME_TEXT = (types.STRING, types.BOOL, types.INT8, types.INT16, types.INT32, types.INT64)
+
+
+def maskable(table: TableSpec, step: Step) -> frozenset[str]:
+    """Columns of ``columns.mask`` that nothing needs but their mask. Append tells the rows at its position by a hash
+    over what they are in the source; expressions of ``columns.add`` may use any column that they name."""
+    hashes_rows = step.mode == "append" and step.interval and isinstance(step.interval.upper, CursorPosition)
+    if not table.columns.mask or hashes_rows:
+        return frozenset()
+    needed = {table.cursor.column if table.cursor else None}
+    if isinstance(table.deletes, DetectFlag):
+        needed.add(table.deletes.column)
+    expressions = " ".join(table.columns.add.values()).lower()
+    return frozenset(
+        column.name
+        for column in step.source_columns
+        if column.name in table.columns.mask
+        and column.type in _SAME_TEXT
+        and column.name not in needed
+        and column.name.lower() not in expressions
+    )
+
+
+def landed_columns(request: ReadRequest) -> tuple[Column, ...]:
+    """The columns that land for ``request``, in its order."""
+    return tuple(
+        replace(column, name=PREFIX + column.name, type=types.STRING) if column.name in request.masked else column
+        for column in request.columns
+    )
+
+
+def landed_rows(rows: pa.RecordBatch, request: ReadRequest) -> pa.RecordBatch:
+    """``rows`` as they land."""
+    import pyarrow as pa
+
+    from flowctl.connectors.arrow import arrow_schema
+
+    if not request.masked:
+        return rows
+    made = [
+        _hashes(values) if column.name in request.masked else values
+        for column, values in zip(request.columns, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(made, schema=arrow_schema(landed_columns(request)))
+
+
+def landed_table(rows: pa.Table, request: ReadRequest) -> pa.Table:
+    """All of them."""
+    import pyarrow as pa
+
+    if not request.masked or not rows.num_rows:
+        return rows
+    return pa.Table.from_batches([landed_rows(part, request) for part in rows.to_batches()])
+
+
+@dataclass(frozen=True)
+class MaskingSink:
+    """Passes on what lands of the rows that it gets."""
+
+    inner: SegmentSink
+    request: ReadRequest
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.inner.write(landed_rows(batch, self.request))
+
+
+def _hashes(values: pa.Array) -> pa.Array:
+    """``sha2(CAST(value AS STRING), 256)``."""
+    import pyarrow as pa
+
+    texts = values.cast(pa.string()).to_pylist()
+    return pa.array(
+        [None if text is None else hashlib.sha256(text.encode()).hexdigest() for text in texts], pa.string()
+    )
