@@ -7,11 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import ArrayType, PrimitiveType, StructType
 
 from flowctl.connectors.base import Scratch
+from flowctl.connectors.delta import log
+from flowctl.connectors.engine import demanding_features
 from flowctl.model import types
-from flowctl.model.table_info import Column
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.step import Mode
+from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import Layout
+from tests.connectors import delta_tables
 from tests.connectors.target_matrix import delta
 from tests.connectors.writing import COLUMNS, Row, Writer, gone, upserts
 
@@ -52,3 +59,55 @@ def test_rows_of_one_key_stay_as_many_and_keep_what_others_have_written(
     merged = after(3, *upserts(row(1, "c")), gone(2))
     assert merged == [(1, "c", "x"), (1, "c", "y"), (3, "a", "w"), (4, "a", None)]
     assert after(4, gone(1), *upserts(row(3, "d"))) == [(3, "d", "w"), (4, "a", None)]
+
+
+def theirs(writer: Writer, *fields: Field) -> TableInfo:
+    """A table that somebody else has made."""
+    DeltaTable.create(delta_tables.location(writer).url, Schema([*fields]))
+    return info(writer)
+
+
+def info(writer: Writer) -> TableInfo:
+    found = writer.place.target.describe([writer.place.object])[writer.place.object]
+    assert found is not None
+    return found
+
+
+NOT_NULL = (Column("id", types.INT64, nullable=False), *COLUMNS[1:])
+
+
+def adopted(writer: Writer) -> None:
+    theirs(
+        writer,
+        Field("id", PrimitiveType("long"), nullable=False),
+        Field("name", PrimitiveType("string")),
+        Field("amount", PrimitiveType("decimal(12,2)")),
+    )
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "truncate"])
+def test_not_null_stays_unless_the_plan_says_otherwise(writer: Writer, mode: Mode) -> None:
+    adopted(writer)
+    batch = upserts if mode == "merge" else lambda *rows: list(rows)
+    writer.write(batch(row(1)), 1, mode, columns=NOT_NULL)
+    writer.write(batch(row(2)), 2, mode, columns=NOT_NULL)
+    assert not info(writer).column("id").nullable
+    change = SchemaChange("id", "nullable", types.INT64, types.INT64, "relax", "on_schema_change.nullable: relax")
+    (made,) = writer.place.target.alter_statements(info(writer), [change])
+    writer.write(batch(row(3)), 3, mode, statements=[made.statement])
+    assert info(writer).column("id").nullable
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_a_null_where_the_target_takes_none_commits_nothing(writer: Writer, few: bool) -> None:
+    adopted(writer)
+    with pytest.raises(Exception, match=r"column id is NOT NULL|NOT NULL constraint violated for column: id"):
+        writer.write([row(1), {**row(1), "id": None}], 1, columns=NOT_NULL, few=few)
+    assert writer.committed() is None
+    assert not info(writer).column("id").nullable
+
+
+def test_not_null_within_a_column_is_left_to_delta(writer: Writer) -> None:
+    parts = StructType([Field("a", PrimitiveType("integer"), nullable=False)])
+    found = theirs(writer, Field("id", PrimitiveType("long")), Field("pair", ArrayType(parts, True)))
+    assert demanding_features(found.extra["features"], {}) == [log.NESTED_NOT_NULL]

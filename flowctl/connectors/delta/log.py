@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from flowctl import delays
 from flowctl.connectors.delta import replay
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.types import columns_of
+from flowctl.connectors.delta.types import columns_of, has_nested_not_null
 from flowctl.errors import AccessDenied, TableError, TransientError
 from flowctl.model.commit import Commit, RowCounts, commit_from_record
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
@@ -29,6 +29,8 @@ RECORDS = "_flowctl/commits"
 #: Key of a record: which try of a number it was.
 ATTEMPT = "attempt"
 RETENTION = "delta.setTransactionRetentionDuration"
+#: No feature of Delta's: what writers have to mind in arrays and structs.
+NESTED_NOT_NULL = "NOT NULL within a column"
 #: What a column's metadata says of features that writers have to mind.
 _MARKS = {
     "delta.generationExpression": "generatedColumns",
@@ -114,6 +116,8 @@ def _features(table: DeltaTable) -> set[str]:
         found.add("checkConstraints")
     if properties.get("delta.columnMapping.mode", "none") != "none":
         found.add("columnMapping")
+    if has_nested_not_null(table.schema().to_json()):
+        found.add(NESTED_NOT_NULL)
     marks = {mark for field in table.schema().fields for mark in field.metadata or ()}
     return found | {feature for mark, feature in _MARKS.items() if mark in marks}
 

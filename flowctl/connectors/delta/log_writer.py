@@ -32,7 +32,7 @@ from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import OpenedTable, find_standing, open_existing, open_newest
 from flowctl.connectors.delta.replay import Action, LogSnapshot
-from flowctl.connectors.delta.schemas import with_columns
+from flowctl.connectors.delta.schemas import with_columns, without_nulls
 from flowctl.connectors.delta.types import columns_of
 from flowctl.connectors.engine import demanding_features
 from flowctl.errors import StateConflict, TableError, TransientError
@@ -157,9 +157,10 @@ def _written(
 ) -> list[Action]:
     if change.frame is None:
         return []
+    rows = without_nulls(change.frame, metadata)
     if change.few and small_files.can_write(metadata):
-        return small_files.written(location, metadata, change.frame)
-    return write_files(location, metadata, change.frame)
+        return small_files.written(location, metadata, rows)
+    return write_files(location, metadata, rows)
 
 
 def land(

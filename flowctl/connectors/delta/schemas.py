@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.delta.statements import statistics_without
+from flowctl.connectors.delta.statements import quoted, statistics_without
 from flowctl.connectors.delta.types import columns_of, schema_json
+from flowctl.connectors.refusal import PREFIX
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Action = dict[str, Any]
 
@@ -18,8 +22,9 @@ Action = dict[str, Any]
 def with_columns(metadata: Mapping[str, Any], columns: Sequence[Column], *, replaces: bool) -> Action:
     """``metadata`` of a table that has ``columns`` afterwards; unchanged when it has them already.
 
-    New columns come last, and what was NOT NULL may be null. Another type is possible only where all content is
-    replaced: files of the old type would need the engine to widen what it reads. There, columns that are not listed go.
+    New columns come last. What was NOT NULL may be null where ``columns`` says so, as the plan does. Another type is
+    possible only where all content is replaced: files of the old type would need the engine to widen what it reads.
+    There, columns that are not listed go.
     """
     have = {column.name: column for column in columns_of(metadata["schemaString"])}
     other = [column for column in columns if column.name in have and have[column.name].type != column.type]
@@ -39,8 +44,25 @@ def with_columns(metadata: Mapping[str, Any], columns: Sequence[Column], *, repl
         }
     schema = json.loads(metadata["schemaString"])
     added = json.loads(schema_json(tuple(column for column in columns if column.name not in have)))["fields"]
-    ours = {column.name for column in columns}
-    fields = [{**field, "nullable": True} if field["name"] in ours else field for field in schema["fields"]]
+    relaxed = {column.name for column in columns if column.nullable}
+    fields = [{**field, "nullable": True} if field["name"] in relaxed else field for field in schema["fields"]]
     if not added and fields == schema["fields"]:
         return dict(metadata)
     return {**metadata, "schemaString": json.dumps({**schema, "fields": [*fields, *added]})}
+
+
+def without_nulls(frame: DataFrame, metadata: Mapping[str, Any]) -> DataFrame:
+    """``frame``, which raises an error at the first null in a column that ``metadata`` has as NOT NULL."""
+    from pyspark.sql import functions as f
+
+    for column in columns_of(metadata["schemaString"]):
+        if not column.nullable:
+            value = f.col(quoted(column.name))
+            failed = f.raise_error(f.lit(f"{PREFIX}{_null_in(column.name)}")).cast(types.spark_ddl(column.type))
+            frame = frame.withColumn(column.name, f.when(value.isNull(), failed).otherwise(value))
+    return frame
+
+
+def _null_in(name: str) -> str:
+    hint = f"Let it be null in the target, or put such rows aside: expect: [{{column: {name}, not_null: true}}]"
+    return f"column {name} is NOT NULL in the target, and a row has no value for it | {hint}"

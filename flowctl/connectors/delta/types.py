@@ -37,6 +37,23 @@ def columns_of(schema: str) -> tuple[Column, ...]:
     return tuple(_column(field) for field in json.loads(schema)["fields"])
 
 
+def has_nested_not_null(schema: str) -> bool:
+    """Whether a part of a column may not be null; ``columns_of`` does not say so."""
+    return any(_holds_not_null(field["type"]) for field in json.loads(schema)["fields"])
+
+
+def _holds_not_null(written: Any) -> bool:
+    match written:
+        case {"type": "array", "elementType": item, "containsNull": may}:
+            return not may or _holds_not_null(item)
+        case {"type": "map", "valueType": item, "valueContainsNull": may}:
+            return not may or _holds_not_null(item)
+        case {"type": "struct", "fields": fields}:
+            return any(not field["nullable"] or _holds_not_null(field["type"]) for field in fields)
+        case _:
+            return False
+
+
 def _column(field: Mapping[str, Any]) -> Column:
     native = field["type"] if isinstance(field["type"], str) else json.dumps(field["type"])
     try:
