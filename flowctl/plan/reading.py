@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import replace
 
+from flowctl.connectors.maintenance import MaintainedTarget
 from flowctl.model import position
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position
@@ -110,7 +111,7 @@ def working(step: Step, case: Case, work: Work, estimate: Estimate, *, check_del
         checks=guarded,
         write_full=case.replaces,
         check_deletes=check_deletes,
-        notes=(*work.notes, *_giving_up(case), *taking_over(case)),
+        notes=(*work.notes, *_giving_up(case), *taking_over(case), *_maintenance(case)),
         state_after=state_for_people(seq, work.interval.upper),
     )
 
@@ -158,6 +159,15 @@ def _rows(case: Case, work: Work | None, estimate: Estimate) -> RowEstimate:
     if is_again and work.interval.lower is None and source is not None:
         return source.rows  # everything; what was counted lies above the position
     return head.rows
+
+
+def _maintenance(case: Case) -> Iterator[str]:
+    """Of a table whose rows stay."""
+    ddl: object = case.ddl  # mypy sees no class that could be both protocols
+    if case.observed.target is None or case.replaces or not isinstance(ddl, MaintainedTarget):
+        return
+    if due := ddl.maintenance_due(case.observed.target):
+        yield due
 
 
 def _giving_up(case: Case) -> Iterator[str]:

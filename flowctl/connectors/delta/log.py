@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flowctl import delays
-from flowctl.connectors.delta import replay
+from flowctl.connectors.delta import maintenance, replay
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.types import columns_of, has_nested_not_null
 from flowctl.errors import AccessDenied, TableError, TransientError
@@ -23,6 +23,7 @@ from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
 from flowctl.spec import access
 
 if TYPE_CHECKING:
+    from arro3.core import RecordBatch
     from deltalake import DeltaTable
 
 RECORDS = "_flowctl/commits"
@@ -89,20 +90,21 @@ def _foreign_names(location: TableLocation) -> set[str]:
 
 def table_info(object: ObjectName, table: DeltaTable) -> TableInfo:
     """``identity`` is Delta's own table id: kept by RESTORE and ALTER, new for a copy. ``extra`` has ``partition_by``,
-    ``properties``, ``features``, ``reader_version`` and ``writer_version``."""
-    metadata = table.metadata()
+    ``properties``, ``features``, ``reader_version``, ``writer_version`` and what :mod:`.maintenance` counts."""
+    metadata, actions = table.metadata(), table.get_add_actions(flatten=True)
     return TableInfo(
         object=object,
         columns=columns_of(table.schema().to_json()),
         identity=str(metadata.id),
         version=table.version(),
-        rows=_rows(table),
+        rows=_rows(actions),
         extra={
             "partition_by": list(metadata.partition_columns),
             "properties": dict(metadata.configuration),
             "features": sorted(_features(table)),
             "reader_version": table.protocol().min_reader_version,
             "writer_version": table.protocol().min_writer_version,
+            maintenance.SMALL_FILES: maintenance.count_small_files(actions),
         },
     )
 
@@ -122,10 +124,9 @@ def _features(table: DeltaTable) -> set[str]:
     return found | {feature for mark, feature in _MARKS.items() if mark in marks}
 
 
-def _rows(table: DeltaTable) -> RowEstimate:
+def _rows(actions: RecordBatch) -> RowEstimate:
     """From the files' statistics; rows hidden by deletion vectors still count. Without pyarrow: a run that finds
     nothing to do would import it, and pandas with it, for two sums."""
-    actions = table.get_add_actions(flatten=True)
     size = sum(actions["size_bytes"].to_pylist())
     counted = actions["num_records"].to_pylist()
     return RowEstimate(bytes=size) if None in counted else RowEstimate(sum(counted), "stats", size)

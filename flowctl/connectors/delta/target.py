@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from flowctl.connectors.base import Capabilities, CommitLookup, Scratch, WriteJob
-from flowctl.connectors.delta import features, history, log, statements, void
+from flowctl.connectors.delta import features, history, log, maintenance, statements, void
 from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
@@ -74,6 +74,9 @@ class DeltaTarget:
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         table = self._location(info.object).shown_identifier
         return [statements.altered(table, change) for change in (*features.turned_on(info, changes), *changes)]
+
+    def maintenance_due(self, info: TableInfo) -> str:
+        return maintenance.due(info)
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         names = [statements.quoted(column.name) for column in columns]
