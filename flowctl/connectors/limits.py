@@ -1,10 +1,11 @@
-"""Extra power of a target: columns that take fewer values than their type in flowctl has."""
+"""Extra powers of a target that has limits: of the values that a column takes, of the columns that a table has."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Protocol, runtime_checkable
 
+from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, TableInfo
 
 
@@ -13,3 +14,10 @@ class LimitingTarget(Protocol):
     def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
         """Those of the columns ``written`` for whose values a write checks that they are stored as they are, and fails
         otherwise. Pure."""
+
+
+@runtime_checkable
+class NarrowTarget(Protocol):
+    def most_columns(self, mode: Mode) -> int:
+        """How many columns a table of this mode may have, flowctl's own among them: the change to be made has some more
+        on its way. Pure."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
 from flowctl.connectors.base import Missing
+from flowctl.connectors.limits import NarrowTarget
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import reserved, types
 from flowctl.model.commit import Commit, Intent
@@ -16,7 +17,7 @@ from flowctl.plan.acceptance import refusal
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.checks import is_local, local_freshness
 from flowctl.plan.definition import differences
-from flowctl.plan.projection import is_taken, projection, taken_name
+from flowctl.plan.projection import is_taken, own_columns, projection, taken_name
 from flowctl.plan.shape import known_columns, recorded_target
 from flowctl.resolve.places import SIDECARS
 from flowctl.spec.spec import SqlSource
@@ -216,6 +217,35 @@ def _named_columns(case: Case) -> Iterator[tuple[str, str]]:
         yield "cursor.column", case.table.cursor.column
 
 
+def _no_columns(case: Case) -> Stop | None:
+    """No system has a use for rows without columns. An empty file may get some."""
+    source, table = case.observed.source, case.table
+    if source is None or table.columns.add or any(is_taken(table, column.name) for column in source.columns):
+        return None
+    if not source.columns:
+        hint = f"Give it one, or leave it out: `exclude: [{source.object.parts[-1]}]` for a pattern"
+        return None if case.is_glob else Stop(f"{table.source} has no columns", hint, "from")
+    return Stop(f"`columns` leaves no column of {table.source}", "Include at least one", "columns")
+
+
+def _too_many_columns(case: Case) -> Stop | None:
+    ddl: object = case.ddl
+    found = known_columns(case)
+    if found is None or not isinstance(ddl, NarrowTarget):
+        return None
+    there = case.observed.target.columns if case.observed.target else ()
+    made = (one.column for one in projection(case.table, found, recorded_target(case)))
+    columns = {column.name for column in (*made, *there)} | {*own_columns(case.table)}
+    most = ddl.most_columns(case.table.mode)
+    if len(columns) <= most:
+        return None
+    return Stop(
+        f"{case.table.target} would have {len(columns):,} columns, and mode {case.table.mode} can write {most:,} there",
+        "Leave some out with columns.exclude, or write it to Delta",
+        "columns",
+    )
+
+
 def _key_is_not_read(case: Case) -> Stop | None:
     """Keys and the event time are names in the target."""
     source, table = case.observed.source, case.table
@@ -334,6 +364,8 @@ REASONS: tuple[Reason, ...] = (
     _no_history,
     _appending_twice,
     _unknown_columns,
+    _no_columns,
+    _too_many_columns,
     _key_is_not_read,
     _own_names_are_taken,
     _freshness_needs_a_zone,

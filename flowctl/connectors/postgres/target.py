@@ -37,6 +37,7 @@ from flowctl.connectors.sql_commit import COMMITS, Staged
 from flowctl.errors import FlowctlError, StateConflict, TableError, TransientError
 from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
+from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout, ReadHints
 from flowctl.sql.dialects import schema_ddl
@@ -94,6 +95,10 @@ class PostgresTarget:
     def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
         """See :class:`flowctl.connectors.limits.LimitingTarget`."""
         return [column for column in there.columns if column.name in written and is_limited(column)]
+
+    def most_columns(self, mode: Mode) -> int:
+        """See :class:`flowctl.connectors.limits.NarrowTarget`: PostgreSQL's 1,600, with one for the change."""
+        return 1600 if mode in ("append", "truncate") else 1599
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         """Read through the buffer: the rows are of one moment, however often and however late they are used."""

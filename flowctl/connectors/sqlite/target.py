@@ -37,6 +37,7 @@ from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
+from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
 from flowctl.sql.dialects import Dialect
@@ -94,6 +95,11 @@ class SqliteTarget:
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         return ddl.alter_statements(info, changes)
+
+    def most_columns(self, mode: Mode) -> int:
+        """See :class:`flowctl.connectors.limits.NarrowTarget`. SQLite's 2,000 columns of a table, 1,000 levels of an
+        expression (a merge compares each column), 2,000 columns of a result (a history has seven more)."""
+        return {"append": 2000, "truncate": 2000, "merge": 990, "scd2": 1990}[mode]
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         """Landed like any read of SQLite: one read transaction into the buffer, then Spark reads the segments."""

@@ -1,0 +1,50 @@
+"""Tables with no column, or with more than a target can have, stop in the plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from flowctl.model import types
+from flowctl.model.step import Mode, Step
+from flowctl.model.table_info import Column
+from flowctl.spec.spec import ColumnRules, Cursor
+from tests.unit.plan import worlds
+from tests.unit.plan.worlds import ID, NEW, UPDATED_AT, head, observed, source, step, table
+
+
+def of_columns(count: int, **keys: object) -> Step:
+    columns = (ID, UPDATED_AT, *(Column(f"c{at}", types.INT32) for at in range(count - 2)))[:count]
+    return step(table(**keys), observed(head(NEW), source=source(columns)))
+
+
+@pytest.mark.parametrize("mode", ["append", "truncate", "merge", "scd2"])
+def test_no_columns(mode: Mode) -> None:
+    cursor = {"cursor": None} if mode in ("merge", "append") else {}
+    key = {"key": ("id",)} if mode in ("merge", "scd2") else {}
+    made = of_columns(0, mode=mode, **cursor, **key)
+    assert (made.action, made.reason) == ("stop", "pg:public.orders has no columns")
+
+
+def test_no_column_is_left() -> None:
+    made = of_columns(2, mode="truncate", columns=ColumnRules(exclude=("id", "updated_at")))
+    assert (made.action, made.reason) == ("stop", "`columns` leaves no column of pg:public.orders")
+
+
+@dataclass(frozen=True)
+class Narrow(worlds.LakeDdl):
+    def most_columns(self, mode: Mode) -> int:
+        return {"append": 10, "truncate": 10, "merge": 9, "scd2": 9}[mode]
+
+
+@pytest.mark.parametrize(("mode", "most"), [("append", 10), ("truncate", 10), ("merge", 9), ("scd2", 5)])
+def test_as_many_columns_as_the_target_can_have(mode: Mode, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A history has four of its own."""
+    monkeypatch.setattr(worlds, "LAKE", Narrow())
+    keys = {"key": ("id",)} if mode in ("merge", "scd2") else {}
+    keys |= {"cursor": Cursor("updated_at")} if mode == "append" else {}
+    assert of_columns(most, mode=mode, **keys).action == "create"
+    made = of_columns(most + 1, mode=mode, **keys)
+    assert made.action == "stop"
+    assert made.reason.startswith(f"lake:orders would have {10 if mode in ('merge', 'scd2') else 11} columns")
