@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from difflib import get_close_matches
 from typing import Any
 
 import click
 
+from flowctl import extras
 from flowctl.cli import output
 from flowctl.errors import ExitCode, FlowctlError
+from flowctl.redaction import register_environment
 from flowctl.spec.access import HINT, refused_access
 
 #: Command to one line about it, so that `flowctl --help` imports none of them.
@@ -29,6 +32,9 @@ _COMMANDS = {
 def main(arguments: list[str] | None = None) -> None:
     """Runs one command and ends the process with its exit code."""
     output.redact_standard_streams()
+    register_environment()
+    if not {"--verbose", "-v"} & set(arguments if arguments is not None else sys.argv):
+        os.environ.setdefault("RUST_LOG", "error")  # libraries in Rust write warnings of their own to standard error
     sys.exit(run(arguments))
 
 
@@ -59,6 +65,8 @@ def _unforeseen(error: Exception) -> FlowctlError:
     """What nobody turned into an error of ours: the system refused a file, or flowctl has a defect."""
     if isinstance(error, OSError) and error.filename is not None:
         told = FlowctlError(f"{error.filename}: {error.strerror}", hint="Check the path and who may use it")
+    elif isinstance(error, ImportError) and (missing := extras.missing_package(str(error))):
+        told = FlowctlError(f"{missing} is not installed", hint=extras.install_hint(missing))
     elif refusal := refused_access(error):
         told = FlowctlError(f"a store refuses access: {refusal}", hint=HINT)
     else:

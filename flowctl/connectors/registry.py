@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from types import ModuleType
 
+from flowctl import extras
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
-from flowctl.errors import FlowctlError
+from flowctl.errors import FlowctlError, TableError
 from flowctl.model.table_info import ObjectName
 from flowctl.spec import secrets
 from flowctl.spec.spec import Connection
@@ -46,10 +47,8 @@ def _package(type: str) -> ModuleType:
 
 
 def _require_drivers(type: str, capabilities: Capabilities) -> None:
-    missing = [name for name in capabilities.drivers if importlib.util.find_spec(name) is None]
+    missing = next((name for name in capabilities.drivers if not extras.is_installed(name)), None)
     if missing:
-        extra = capabilities.extra or type
-        raise FlowctlError(
-            f"connections of type {type} need {', '.join(missing)}, which is not installed",
-            hint=f"Install it: pip install 'flowctl[{extra}]'",
+        raise TableError(
+            f"connections of type {type} need {missing}, which is not installed", hint=extras.install_hint(missing)
         )

@@ -9,10 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from flowctl import extras
 from flowctl.connectors import registry
 from flowctl.connectors.base import Connector, OpenContext
 from flowctl.diagnostics import Mark
-from flowctl.errors import AccessDenied, FlowctlError, TransientError
+from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.spec.spec import Spec
 
 #: Connections looked at at once: they wait for networks, not for this machine.
@@ -48,6 +49,8 @@ class Connections:
                 self._opened[name] = self._stack.enter_context(opening)
             except FlowctlError as error:
                 self._opened[name] = _at(self.mark(name), error)
+            except ImportError as error:
+                self._opened[name] = _at(self.mark(name), _not_installed(error))
         opened = self._opened[name]
         if isinstance(opened, FlowctlError):
             raise opened
@@ -82,6 +85,13 @@ def each_answered(
         if len(keys) == 1:
             return {keys[0]: error}
     return {key: answer for key in keys for answer in each_answered(ask, [key], connection).values()}
+
+
+def _not_installed(error: ImportError) -> FlowctlError:
+    """A driver that is there and cannot be loaded, such as psycopg without libpq."""
+    if missing := extras.missing_package(str(error)):
+        return TableError(f"{missing} is not installed", hint=extras.install_hint(missing))
+    return TableError(f"a driver cannot be loaded: {error}", hint="Install it anew, or report it with --verbose")
 
 
 def _at(connection: Mark, error: FlowctlError) -> FlowctlError:

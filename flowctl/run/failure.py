@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from flowctl import extras
 from flowctl.connectors import refusal
 from flowctl.diagnostics import Mark
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
@@ -62,6 +63,9 @@ def translate(error: BaseException, mark: Mark | None, store: str = "the store")
     if refusal := access.refused_access(error):
         return _denied(refusal, text, store, mark)
     line = headline(text)
+    if missing := extras.missing_package(line if "Traceback" in text else text):
+        where = "with the Python of Spark's executors" if "Traceback" in text else "here"
+        return TableError(f"{missing} is not installed {where}", hint=extras.install_hint(missing), mark=mark)
     if _LOST_EXECUTORS.search(text):
         hint = "It was tried again; look at why Spark's executors end (memory, preemption) and run again"
         return TransientError(f"Spark lost executors: {line}", hint=hint, mark=mark)

@@ -6,7 +6,6 @@ in its native code would take the run along. The child's life hangs on a pipe, a
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -15,10 +14,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from flowctl import extras
 from flowctl.errors import EngineFailed
 from flowctl.run.jvm import ended, output, tail
 
-_MISSING_HINT = "Install it: pip install 'flowctl[sail]'"
 _STOP_SECONDS = 5.0
 
 
@@ -28,8 +27,8 @@ class SailMissing(EngineFailed):
 
 def require() -> None:
     """:class:`SailMissing` when the package is not there; loads nothing."""
-    if importlib.util.find_spec("pysail") is None:
-        raise SailMissing("spark.url: sail needs pysail, which is not installed", hint=_MISSING_HINT)
+    if not extras.is_installed("pysail"):
+        raise SailMissing("spark.url: sail needs pysail, which is not installed", hint=extras.install_hint("pysail"))
 
 
 @contextmanager

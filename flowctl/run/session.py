@@ -7,6 +7,7 @@ what has begun can be committed. Spark Connect (``sc://``): a client; the server
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 10.0
 _CONNECT_PORT = 15002
+_PYSPARK_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 #: Of one request to a Connect server that does not answer: some four seconds.
 _CLIENT_RETRIES = 4
 #: How long a process may take to end whose connections are closed already.
@@ -150,6 +152,8 @@ def open_engine(
     standard error; ``say`` gets what there is to say about jars; ``stop_seconds`` is what the JVM gets for ending by
     itself. Raises :class:`EngineFailed`, :class:`java.JavaMissing`, :class:`jars.JarsMissing`,
     :class:`sail.SailMissing`."""
+    if not verbose:
+        silence_pyspark()
     if is_connect(settings.url):
         with _connect(settings, jar_sets, storage_conf, size) as engine:
             yield engine
@@ -169,6 +173,12 @@ def open_engine(
             _classic(gateway, {**conf, **storage_conf}, log, settings.conf) as engine,
         ):
             yield engine
+
+
+def silence_pyspark() -> None:
+    """Its loggers write each error to standard error as JSON, beside raising it."""
+    for name in _PYSPARK_LOGGERS:
+        logging.getLogger(name).disabled = True
 
 
 @contextmanager

@@ -47,6 +47,12 @@ def refusal_in(text: str) -> str | None:
     return _CODES["ExpiredToken"] if _EXPIRED.search(text) else _LACKS
 
 
+def in_one_line(error: BaseException) -> str:
+    """What a Rust library says in a tree of causes: what it was doing, and the innermost cause."""
+    lines = [line.strip(" \t↳") for line in _COLOUR.sub("", str(error)).splitlines() if line.strip(" \t↳")]
+    return ": ".join(dict.fromkeys([*lines[:1], *lines[-1:]])) or type(error).__name__
+
+
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     seen = 0
     while error is not None and seen < 8:

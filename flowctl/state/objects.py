@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flowctl import extras
 from flowctl.errors import AbortRun
 from flowctl.spec import access
 from flowctl.spec import storage as storages
@@ -41,10 +42,11 @@ class ObjectStore:
                 self.url, skip_instance_cache=True, use_listings_cache=False, **options
             )
         except (ImportError, ValueError) as cause:
-            raise AbortRun(
-                f"cannot open {self.url}: {cause}",
-                hint="Object stores need their extra, e.g. pip install 'flowctl[s3]'",
-            ) from cause
+            if missing := extras.missing_package(str(cause)):
+                what = f"{self.url} needs {missing}, which is not installed"
+                raise AbortRun(what, hint=extras.install_hint(missing)) from cause
+            hint = "Check `state` and `storage` in the spec"
+            raise AbortRun(f"cannot open {self.url}: {cause}", hint=hint) from cause
 
     def get(self, name: str) -> bytes | None:
         try:

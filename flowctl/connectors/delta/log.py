@@ -67,9 +67,10 @@ def open_table(location: TableLocation, *, again: bool = True) -> DeltaTable | N
         if refusal := access.refused_access(error):
             raise AccessDenied(f"{location.url} refuses access: {refusal}", hint=access.HINT) from error
         if isinstance(error, DeltaError):
-            what = f"{location.url}: its Delta log cannot be read: {error}"
+            what = f"{location.url}: its Delta log cannot be read: {access.in_one_line(error)}"
             raise TableError(what, hint="Repair or move it") from error
-        raise TransientError(f"{location.url} cannot be reached: {error}") from error
+        what = f"{location.url} cannot be reached: {access.in_one_line(error)}"
+        raise TransientError(what, hint="Check the store's address, its credentials and the network") from error
 
 
 def is_empty(table: DeltaTable | None) -> bool:

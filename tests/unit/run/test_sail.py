@@ -85,7 +85,7 @@ def test_a_session_that_has_ended_leaves_the_threads_of_others_alone() -> None:
 
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sail.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(sail.extras, "is_installed", lambda name: False)
     with pytest.raises(sail.SailMissing) as missing:
         sail.require()
     assert "flowctl[sail]" in missing.value.hint

@@ -16,7 +16,7 @@ import pytest
 from flowctl.errors import EngineFailed
 from flowctl.run import java
 from flowctl.run.environment import changed_environment
-from flowctl.run.session import Engine, open_engine
+from flowctl.run.session import Engine, open_engine, silence_pyspark
 from flowctl.run.spark_conf import INVARIANTS
 from flowctl.spec.spec import SparkSettings
 from tests.services.processes import free_port
@@ -200,7 +200,7 @@ def test_the_environment_is_as_before() -> None:
 PROLOGUE = """\
 import signal, subprocess, threading, time
 from flowctl.errors import FlowctlError
-from flowctl.run.session import open_engine
+from flowctl.run.session import open_engine, silence_pyspark
 from flowctl.spec.spec import SparkSettings
 """
 
@@ -233,3 +233,12 @@ def eventually_gone(pid: int) -> bool:
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.1)
     return not alive(pid)
+
+
+def test_pyspark_logs_no_error_beside_raising_it(capfd: pytest.CaptureFixture[str]) -> None:
+    from pyspark.logger import PySparkLogger
+
+    silence_pyspark()
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).exception("a raw line", errorClass="SOME_CLASS")
+    assert capfd.readouterr() == ("", "")
