@@ -22,7 +22,7 @@ from flowctl.connectors.history import Tables, kept_columns, versioning
 from flowctl.errors import FlowctlError, StateConflict, TableError
 from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts, commit_from_record
-from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.table_info import Column, ObjectName, same_identity
 from flowctl.sql import dialects, scd2
 from flowctl.sql.dialects import Dialect
 from flowctl.sql.difference import Upsert, apply_statements, difference
@@ -119,7 +119,7 @@ def already_committed(newest: Commit, record: Commit) -> Commit:
 
 def identified(record: Commit, target_id: str) -> Commit:
     """``record`` with the id of the target that is there; :class:`StateConflict` when the intent was for another."""
-    if record.target_id not in ("", target_id):
+    if record.target_id and not same_identity(record.target_id, target_id):
         raise StateConflict(
             f"{record.table}: the target is now {target_id}, the intent was for {record.target_id}",
             hint="It was replaced or restored since; plan again, or `flowctl state adopt`",

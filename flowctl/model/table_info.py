@@ -15,6 +15,20 @@ from flowctl.model.types import DataType
 RowMethod = Literal["none", "stats", "count", "unknown"]
 
 
+#: Of an identity whose system could not be told, as when a privilege was taken away: ``pg:unknown@db:5432/5/16384``.
+UNKNOWN = "unknown"
+
+
+def same_identity(one: str, other: str) -> bool:
+    """Whether two identities (of tables or systems) may be one: what is unknown is not another."""
+    (of_one, _, rest), (of_other, _, others) = (text.partition("/") for text in (one, other))
+    kind, _, system = of_one.partition(":")
+    other_kind, _, other_system = of_other.partition(":")
+    return (kind, rest) == (other_kind, others) and (
+        system == other_system or system.startswith(UNKNOWN) or other_system.startswith(UNKNOWN)
+    )
+
+
 @dataclass(frozen=True, order=True)
 class ObjectName:
     """A table, view or path pattern inside a connection: ``("public", "orders")``, ``("invoices/*.csv",)``."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
-from flowctl.model.table_info import TableInfo
+from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.spec.spec import ColumnRules, ObjectSource, QuerySource, Source, SqlSource, TableSpec
 
 #: What was observed, not written; told in words of its own.
@@ -38,10 +38,11 @@ def differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple
 def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
     """A table without a cursor may be dropped and made anew every night: it is read in full, so no position is lost
     with the old one."""
+    before, now = ([str(one.get(name) or "") for name in _OF_SOURCE] for one in (recorded, wanted))
     system, identity = (f"({_text(recorded.get(name))} → {_text(wanted[name])})" for name in _OF_SOURCE)
-    if recorded.get("source_system") != wanted["source_system"]:
+    if not same_identity(before[0], now[0]):
         yield f"the source is in another system {system}"
-    elif recorded.get("source_identity") != wanted["source_identity"] and wanted["cursor"] is not None:
+    elif not same_identity(before[1], now[1]) and wanted["cursor"] is not None:
         yield f"the source was made anew under its name {identity}"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from flowctl.durable import open_private
 from flowctl.errors import StalePlan, UsageError
 from flowctl.model.step import RUNNABLE, Plan, Step
+from flowctl.model.table_info import same_identity
 from flowctl.observe.world import Observed, World
 from flowctl.plan.document import from_json, to_json
 from flowctl.spec.spec import Spec
@@ -62,7 +63,8 @@ def _check_target(step: Step, seen: Observed | None) -> None:
     target = seen.target
     identity, version, shape = (target.identity, target.version, target.shape) if target else ("", None, "")
     commit = seen.commit.name if seen.commit else ""
-    if (identity, version) == (step.target_id, step.target_version):
+    is_same = same_identity(identity, step.target_id)
+    if is_same and version == step.target_version:
         if step.target_shape not in (None, shape):
             what = "has other columns now"
         elif step.target_commit not in (None, commit):
@@ -73,7 +75,7 @@ def _check_target(step: Step, seen: Observed | None) -> None:
         what = "is gone"
     elif not step.target_exists:
         what = "exists now"
-    elif target.identity != step.target_id:
+    elif not is_same:
         what = "is another table now"
     else:
         what = f"is at version {target.version}, the plan was made at {step.target_version}"

@@ -12,7 +12,7 @@ from flowctl.model import reserved, types
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.position import CursorPosition, FileLogPosition, FilesPosition, Position, describe
 from flowctl.model.step import StoppedBy
-from flowctl.model.table_info import TableInfo
+from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.plan.acceptance import refusal
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.checks import is_local, local_freshness
@@ -125,7 +125,7 @@ def _target_moved(case: Case) -> Stop | None:
         gone = not state.forgotten and expected != ""
         hint = f"Restore it, or --full-refresh {case.table.id} to make it anew"
         return Stop(f"{case.table.target} is gone", hint, "to") if gone else None
-    if expected and target.identity != expected:
+    if expected and not same_identity(target.identity, expected):
         return Stop(f"{case.table.target} is another table than the one this flow has written", ways, "to")
     if _agrees(case, commit):
         return None
@@ -310,7 +310,7 @@ def _is_ours(case: Case, target: TableInfo) -> bool:
     if refresh is not None and _is_what_begun_writes(target, refresh):
         return True
     if _moved(case):
-        return target.identity == state.target_id
+        return same_identity(target.identity, state.target_id)
     if state.target_id or (commit is not None and commit.target_id):
         return True
     if intent is None:
@@ -319,7 +319,7 @@ def _is_ours(case: Case, target: TableInfo) -> bool:
 
 
 def _is_what_begun_writes(target: TableInfo, begun: Intent) -> bool:
-    return target.created_by == begun.id or (begun.target_id != "" and target.identity == begun.target_id)
+    return target.created_by == begun.id or (begun.target_id != "" and same_identity(target.identity, begun.target_id))
 
 
 def _agrees(case: Case, commit: Commit | None) -> bool:

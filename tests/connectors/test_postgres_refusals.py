@@ -10,7 +10,7 @@ import pytest
 
 from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres.commits import why_unwritable
-from flowctl.model.table_info import ObjectName
+from flowctl.model.table_info import ObjectName, same_identity
 from tests.connectors.reading import opened, table
 
 
@@ -66,3 +66,21 @@ def test_a_target_that_this_user_may_not_write_says_which_right_is_missing(
     }
     database.execute("DROP SCHEMA open, closed CASCADE; DROP ROLE reader")
     assert postgres.target is not None and postgres.target.why_unwritable(ObjectName(("public", "t"))) is None
+
+
+def test_a_user_who_may_not_ask_for_the_systems_identifier_sees_the_same_table(
+    database: psycopg.Connection[Any], postgres_database: str, postgres: Connector
+) -> None:
+    database.execute("CREATE TABLE orders (id int); REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    database.execute("CREATE ROLE teller LOGIN PASSWORD 'teller'; GRANT SELECT ON orders TO teller")
+    orders = table("public", "orders")
+    assert postgres.source is not None
+    try:
+        with opened("postgres", url=postgres_database, user="teller", password="teller") as connector:
+            assert connector.source is not None
+            ours, theirs = (one.describe([orders])[orders] for one in (postgres.source, connector.source))
+    finally:
+        database.execute("DROP OWNED BY teller; DROP ROLE teller")
+    assert ours is not None and theirs is not None and ours.identity != theirs.identity
+    assert "unknown@" in theirs.system
+    assert same_identity(ours.identity, theirs.identity) and same_identity(theirs.system, ours.system)

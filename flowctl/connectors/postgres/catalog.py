@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flowctl.connectors.postgres.planner import foreign_scans
 from flowctl.connectors.postgres.types import NativeType, data_type, is_plain_text
 from flowctl.model import types
-from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.table_info import UNKNOWN, Column, ObjectName, RowEstimate, TableInfo
 
 if TYPE_CHECKING:
     import psycopg
@@ -101,13 +101,13 @@ def _foreign_in_query(connection: psycopg.Connection[Any], query: str) -> tuple[
 
 
 def system_identity(connection: psycopg.Connection[Any]) -> str:
-    """System identifier and database; without the privilege for the first, the database's OID and name alone."""
+    """System identifier and database; without the privilege for the first, where the server was reached."""
     import psycopg
 
     try:
         (system,) = _one(connection.execute("SELECT system_identifier::text FROM pg_control_system()"))
     except psycopg.errors.InsufficientPrivilege:
-        system = "unknown"
+        system = f"{UNKNOWN}@{connection.info.host}:{connection.info.port}"
     (oid,) = _one(connection.execute("SELECT oid::text FROM pg_database WHERE datname = current_database()"))
     return f"pg:{system}/{oid}"
 

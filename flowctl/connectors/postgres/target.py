@@ -71,8 +71,6 @@ class PostgresTarget:
         """By the server's own identity and the schema that the search path gives, whatever host and name say."""
         with self.client.connect() as connection:
             system = catalog.system_identity(connection)
-            if system.startswith("pg:unknown/"):
-                system += f"@{self.client.host}:{self.client.port}"
             schemas = commits.schemas_of(connection, objects)
         return {object: f"{system}/{schemas[object]}/{object.parts[-1]}" for object in objects}
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from flowctl.model.position import NoPosition
+from flowctl.plan.definition import definition
 from tests.unit.plan.worlds import NEW, OLD, REFRESH, head, observed, recorded, source, step, table, unchanged_target
 
 
@@ -20,6 +23,20 @@ def test_a_source_of_the_same_name_in_another_database_is_a_changed_definition()
         table(), observed(head(NEW), source(identity="postgres:8/1"), **unchanged_target()), recorded(table(), OLD)
     )
     assert made.reason == "the definition changed: the source is in another system (postgres:7 → postgres:8)"
+
+
+def test_a_system_that_cannot_be_told_is_not_another():
+    """The right to ask for its identifier was taken away, or given."""
+    spec = table()
+    for before, now in (("pg:7", "pg:unknown@db:5432"), ("pg:unknown@db:5432", "pg:7")):
+        old, new = source(identity=f"{before}/5/16384"), source(identity=f"{now}/5/16384")
+        state = replace(recorded(spec, OLD), definition=definition(spec, old), target_id=f"{before}/5/9")
+        there = replace(unchanged_target()["target"], identity=f"{now}/5/9")
+        made = step(spec, observed(head(NEW), new, target=there, commit=unchanged_target()["commit"]), state)
+        assert made.action == "change", made.reason
+        other = replace(there, identity=f"{now}/5/10")
+        made = step(spec, observed(head(NEW), new, target=other, commit=unchanged_target()["commit"]), state)
+        assert "another table" in made.reason
 
 
 def test_a_source_that_was_made_anew_stops_only_a_table_with_a_position():
