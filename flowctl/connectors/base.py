@@ -124,7 +124,7 @@ class Head:
     """``position`` is None when there is nothing (an empty table, a null maximum). ``clock`` is the source's now,
     aware UTC. ``has_null_cursor`` is whether any row of the relation has a null cursor. For files the position lists
     every file there now. ``failure`` says why this one cannot be told (an infinite cursor, a missing privilege) while
-    the others of the same call can: it stops this table only. ``most_rows`` bounds ``rows`` where that is a guess.
+    the others of the same call can: it stops this table only.
     ``rows_at_position`` is how many rows the request's ``position`` has; ``has_younger`` whether ``delay`` has kept
     rows out of an answer without a position; ``zone`` the source's own, where ``delay`` was counted in it; ``writers``
     how many open transactions have written to it; ``has_older`` what ``minds_older`` asks for."""
@@ -134,7 +134,6 @@ class Head:
     clock: dt.datetime | None = None
     has_null_cursor: bool = False
     failure: TableError | None = None
-    most_rows: int | None = None
     rows_at_position: int | None = None
     has_younger: bool = False
     zone: str = ""

@@ -1,4 +1,4 @@
-"""How big a run is, and each table in it: the plan's row estimates, or the most that they can be.
+"""How big a run is, and each table in it, by the plan's row estimates.
 
 A table's *load* is its rows in play, as rows of usual width: 60,000 rows of 500 columns are as much work as two million
 of sixteen. Where only bytes are known, as of files, they tell it.
@@ -57,16 +57,12 @@ def _load(step: Step, observed: Observed) -> int | None:
 
 
 def rows_in_play(step: Step, observed: Observed) -> int | None:
-    """The batch's rows, the most that they may be, and for merge and scd2 a share of the target's; None when nobody
-    knows."""
+    """The batch's rows, and for merge and scd2 a share of the target's; None when nobody knows."""
     return _in_play(step, observed, _rows)
 
 
 def _in_play(step: Step, observed: Observed, counted: Callable[[RowEstimate], int | None]) -> int | None:
     batch = _batch(step, observed.source, counted)
-    most = counted(RowEstimate(observed.head.most_rows)) if observed.head is not None else None
-    if batch is not None and most is not None:
-        batch = max(batch, most)
     if batch is None or observed.target is None or step.mode not in _TARGET_SHARE:
         return batch
     there = counted(observed.target.rows)

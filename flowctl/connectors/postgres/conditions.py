@@ -117,9 +117,9 @@ def part_query(request: HeadRequest) -> str:
 
 
 def with_part(request: HeadRequest, head: Head, planned: int) -> Head:
-    """``planned`` rows are expected; rows that came since the last ANALYZE may all be new ones."""
-    most = planned + int(request.info.extra["changes"])
-    return replace(head, rows=RowEstimate(planned, "stats"), most_rows=most)
+    """``planned`` rows are expected, and those that came or changed since the last ANALYZE, of which the planner knows
+    nothing: after an UPDATE of all rows, all of them are new."""
+    return replace(head, rows=RowEstimate(planned + int(request.info.extra["changes"]), "stats"))
 
 
 def _unusable(cursor: Column, newest: str) -> StoppedByPolicy:
