@@ -19,7 +19,7 @@ class Intent:
     ``valid_from: now`` and detected deletions for every redo of this number. ``kind`` ``void`` is a number given up:
     committed empty, so that a stale writer of the old try cannot land. ``replaces``: the whole content is replaced, by
     every redo too. ``refresh``: somebody asked for a full refresh, which is owed until this number, or one after it,
-    does it."""
+    does it. ``runs`` is how many have tried this number."""
 
     id: str
     seq: int
@@ -31,9 +31,12 @@ class Intent:
     at: str
     replaces: bool = False
     refresh: bool = False
+    runs: int = 1
 
     def to_json(self) -> dict[str, Any]:
+        """``refresh`` and ``runs`` are left out where they say nothing."""
         refresh = {"refresh": True} if self.refresh else {}
+        runs = {"runs": self.runs} if self.runs > 1 else {}
         return {
             "id": self.id,
             "seq": self.seq,
@@ -45,6 +48,7 @@ class Intent:
             "at": self.at,
             "replaces": self.replaces,
             **refresh,
+            **runs,
         }
 
 

@@ -30,6 +30,7 @@ from flowctl.plan.reading import (
     with_source_columns,
     working,
 )
+from flowctl.plan.repetition import repetition
 from flowctl.plan.shape import known_columns
 from flowctl.plan.ties import with_columns
 from flowctl.state import document as documents
@@ -81,7 +82,7 @@ def finish(case: Case, begun: Intent, now: str) -> Step:
         checks=checks.checks(case, check_deletes=due),
         check_deletes=due,
         write_full=case.replaces,
-        notes=tuple(taking_over(case)),
+        notes=tuple(note for note in (*taking_over(case), repetition(begun, case.spec_path, case.table.id)) if note),
     )
 
 

@@ -26,6 +26,7 @@ from flowctl.errors import (
 from flowctl.model.commit import Intent, RowCounts
 from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.plan.reading import rfc3339
+from flowctl.plan.repetition import repetition
 from flowctl.run import events
 from flowctl.run.blame import at_fault
 from flowctl.run.chains import Chain, Key, chains_of, continued, key_of
@@ -127,7 +128,8 @@ def _give_up(todo: Sequence[Step], document: StateDocument, run: RunContext, wri
 def _intent(step: Step, document: StateDocument, run: RunContext) -> Intent:
     pending = document.table(step.id).intent
     if step.action == "recover" and pending is not None:
-        return replace(pending, interval=step.interval or pending.interval)  # the plan knows which files it reads
+        # The plan knows which files it reads.
+        return replace(pending, interval=step.interval or pending.interval, runs=pending.runs + 1)
     if step.interval is None:
         raise AbortRun(f"{step.id}: the plan has no interval", hint="Plan again")
     return Intent(
@@ -258,6 +260,7 @@ class _Schedule:
             self._record(result, attempt.intent)
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables go on
             error = translate(cause, step.mark, self._store(step))
+            _tell_repetition(error, self._attempts.get(key_of(step)), self._run.spec.path)
             seconds = time.monotonic() - started
             if isinstance(error, AbortRun):  # one message for all tables, at the end of the run
                 self._run.listener(events.TableSkipped(step.id, "the run has ended under it"))
@@ -348,6 +351,12 @@ def _with_outlook(error: FlowctlError, known: str) -> FlowctlError:
     if type(error) in (TableError, AccessDenied) and known not in error.hint:
         error.hint = f"{error.hint}; {known}" if error.hint else known[:1].upper() + known[1:]
     return error
+
+
+def _tell_repetition(error: FlowctlError, attempt: Attempt | None, spec_path: str) -> None:
+    told = repetition(attempt.intent, spec_path, attempt.step.id) if attempt else ""
+    if told and not isinstance(error, AbortRun):
+        error.hint = f"{error.hint}; {told}" if error.hint else told[:1].upper() + told[1:]
 
 
 def unmoved(step: Step) -> TableOutcome:
