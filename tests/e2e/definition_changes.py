@@ -194,10 +194,13 @@ class Model:
                 self.rows = list(self._live(definition, {row.id: row.note for row in news}, taken).items())
             case "scd2":
                 current = dict(self.rows)
-                for row in news:
-                    if (row.id, row.clock) in self.versions or current.get(row.id, self) != row.note:
-                        self.versions[row.id, row.clock] = row.note
-                self.rows = list(self._live(definition, {row.id: row.note for row in news}, taken).items())
+                for (
+                    row
+                ) in news:  # a version that is read again keeps what it began with: null in a column that came later
+                    if current.get(row.id, self) != row.note:
+                        self.versions.setdefault((row.id, row.clock), row.note)
+                seen = {row.id: self.versions.get((row.id, row.clock), row.note) for row in news}
+                self.rows = list(self._live(definition, seen, taken).items())
 
     def _live(self, definition: Definition, news: dict[int, Value], taken: list[Row]) -> dict[int, Value]:
         there = {row.id for row in taken}

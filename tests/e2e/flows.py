@@ -47,7 +47,7 @@ class Flow:
     def run(self, *args: str, env: Mapping[str, str] | None = None, expect: int | None = None) -> Done:
         """``flowctl ARGS`` to its end. ``expect``: the exit code it must have, output shown otherwise."""
         process = self.start(*args, env=env)
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=900)
         done = Done(process.returncode, out, err)
         if expect is not None:
             assert done.code == expect, f"flowctl {' '.join(args)}: exit {done.code}\n{out}\n{err}"
