@@ -76,7 +76,7 @@ class TargetCapabilities:
 class Capabilities:
     """What one connector type can do, as ``CAPABILITIES`` of its module. ``extra`` is the pip extra that brings its
     drivers, ``drivers`` the import names to look for, ``jars`` the sets of ``ivy.xml`` that Spark needs for it.
-    ``signs`` are texts that errors of this system hold, in whichever library they come up."""
+    ``signs`` are texts that its errors hold, in any library; a target's executors import ``on_executors``."""
 
     source: SourceCapabilities | None
     target: TargetCapabilities | None
@@ -84,6 +84,7 @@ class Capabilities:
     drivers: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
     signs: tuple[str, ...] = ()
+    on_executors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from flowctl.connectors.maintenance import MaintainedTarget
 from flowctl.model import position
+from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position
 from flowctl.model.step import Step
@@ -172,8 +173,14 @@ def _maintenance(case: Case) -> Iterator[str]:
 
 def _giving_up(case: Case) -> Iterator[str]:
     intent = case.state.intent
-    if intent is not None:
-        yield f"number {intent.seq}, begun by run {intent.run_id}, is given up: it is committed as void first"
+    if intent is not None and case.has_landed:
+        yield f"{_begun(intent)}, is committed in the target: it is recorded first"
+    elif intent is not None:
+        yield f"{_begun(intent)}, is given up: it is committed as void first"
+
+
+def _begun(intent: Intent) -> str:
+    return f"sequence number {intent.seq}, begun by run {intent.run_id}"
 
 
 def taking_over(case: Case) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """`validate --connect`: everything that would keep a run from doing its work, found without doing any of it.
 
 What the plan stops for is reported in the plan's own words, at the line behind it; then the engine, the place of the
-state and whether the targets may be written. Starts no engine, reads no row, writes nothing.
+state and whether the targets may be written. Reads no row and writes nothing. An engine is started only on other
+machines, and only where a target needs Python modules there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from flowctl.model.table_info import ObjectName
 from flowctl.observe.asking import Connections
 from flowctl.plan.planning import Planned, PlanOptions, make_plan
 from flowctl.run import java, sail
+from flowctl.run.executors import missing_modules, needed_modules
+from flowctl.run.failure import translate
+from flowctl.run.lazy_engine import engine_for
 from flowctl.run.spark_conf import is_sail
 from flowctl.spec.spec import Spec
 from flowctl.spec.storage import local_path, scheme
@@ -54,6 +58,7 @@ def _tables(spec: Spec) -> Iterator[Diagnostic]:
             code = "unreachable" if step.stopped_by == "error" else "stopped"
             yield Diagnostic(f"{step.id}: {step.reason}", step.hint, step.mark, code)
     yield from _targets(spec, planned)
+    yield from _executors(spec, planned)
 
 
 def _targets(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
@@ -71,6 +76,23 @@ def _targets(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
             if refused is not None:
                 message = f"{table.id}: {refused.message}"
                 yield Diagnostic(message, refused.hint, refused.mark or table.mark_of("to"), "unwritable")
+
+
+def _executors(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
+    tables = [planned.tables[step.id] for step in planned.plan.steps if step.id in planned.tables]
+    if not (names := needed_modules(spec, tables)):
+        return
+    try:
+        with engine_for(spec, tables, {}, verbose=False, say=lambda _: None) as engine:
+            missing = missing_modules(engine.session("validate"), names)
+    except Exception as cause:  # noqa: BLE001 - whatever Spark says of it is the finding
+        error = translate(cause, None, spec.state.url)
+        hint = error.hint or "Check spark.url, and that executors have pyarrow"
+        yield Diagnostic(f"no executor answers: {error.message}", hint, None, "no-engine")
+        return
+    if missing:
+        what = f"executors have no {' and no '.join(missing)}, which a target of this flow needs there"
+        yield Diagnostic(what, "Install it where PYSPARK_PYTHON of the executors points", None, "no-engine")
 
 
 def _engine(spec: Spec) -> Iterator[Diagnostic]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowctl.connectors.engine import INTERPRETED, compiles, interpreted
+from flowctl.run.executors import missing_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,3 +19,7 @@ def test_settings_are_put_back_as_they_were(spark: SparkSession) -> None:
         assert not compiles(spark)
         raise ZeroDivisionError
     assert {name: spark.conf.get(name, None) for name in INTERPRETED} == before
+
+
+def test_an_executor_names_the_modules_that_it_lacks(spark: SparkSession) -> None:
+    assert missing_modules(spark, ["psycopg", "no_such_module", "pyarrow"]) == ["no_such_module"]

@@ -16,6 +16,7 @@ CAPABILITIES = Capabilities(
     target=TARGET_CAPABILITIES,
     extra="postgres",
     drivers=("psycopg",),
+    on_executors=("psycopg", "pyarrow"),
     jars=("postgresql",),
     signs=("org.postgresql", "PSQLException", "psycopg", "PostgreSQL "),
 )

@@ -11,6 +11,8 @@ import pytest
 
 from flowctl.cli import main
 from flowctl.errors import ExitCode
+from flowctl.run.executors import needed_modules
+from flowctl.spec.load import load_spec
 
 SPEC = """\
 version: 1
@@ -119,3 +121,21 @@ def test_connect_notices_what_cannot_be_written(capsys: pytest.CaptureFixture[st
     Path(place).write_text("no folder")
     code, text = flowctl(capsys, "validate", "t: {from: db:orders, mode: truncate}", "--connect")
     assert code in (ExitCode.TABLE, ExitCode.BROKEN) and f"{os.sep}{place}" in text
+
+
+@pytest.mark.parametrize(
+    ("target", "url", "needed"),
+    [
+        ("pg", "sc://spark:15002", ["psycopg", "pyarrow"]),
+        ("pg", "spark://spark:7077", ["psycopg", "pyarrow"]),
+        ("pg", "local[*]", []),
+        ("pg", "sail", []),
+        ("lake", "sc://spark:15002", []),
+    ],
+)
+def test_executors_elsewhere_are_asked_for_what_the_targets_need(target: str, url: str, needed: list[str]) -> None:
+    pg = 'pg: {type: postgres, url: "postgresql://db/shop"}'
+    text = SPEC.replace("spark: {url: sail}", f'spark: {{url: "{url}"}}').replace("  lake:", f"  {pg}\n  lake:")
+    Path("flow.yaml").write_text(f"{text}  t: {{from: db:orders, to: {target}, mode: truncate}}\n", encoding="utf-8")
+    spec = load_spec(["flow.yaml"], {})
+    assert needed_modules(spec, spec.tables) == needed

@@ -197,12 +197,14 @@ def test_a_begun_number_of_another_definition_stops():
 
 
 @pytest.mark.parametrize("landed", [False, True])
-def test_a_number_that_was_given_up_is_void_and_the_next_one_starts(landed):
+def test_a_number_that_was_given_up_is_void_unless_it_is_committed_and_the_next_one_starts(landed):
     state = recorded(table(), OLD, intent=intent(table(), Interval(OLD, NEW)), given_up=True, highest=4)
     commit = committed(4, "i4", NEW) if landed else committed(position=OLD)
     made = step(table(), observed(head(NEW), target=target(), commit=commit), state)
     assert (made.action, made.seq) == ("change", 5)
-    assert made.notes[0].startswith("number 4, begun by run 20261119T221004-1, is given up")
+    assert made.notes[0] == "sequence number 4, begun by run 20261119T221004-1, " + (
+        "is committed in the target: it is recorded first" if landed else "is given up: it is committed as void first"
+    )
 
 
 @pytest.mark.parametrize("position", [cursor("2026-11-01T00:00:00Z"), None])

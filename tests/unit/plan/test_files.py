@@ -37,7 +37,7 @@ def test_a_begun_interval_whose_files_were_fixed_is_given_up():
     assert (made.action, made.seq) == ("change", 5)
     upper = READ.with_read("orders", [FIXED_B]).position
     assert made.interval == Interval(READ.position, upper, files=(FIXED_B,))
-    assert made.notes[0].startswith("number 4, begun by run 20261119T221004-1, is given up")
+    assert made.notes[0].startswith("sequence number 4, begun by run 20261119T221004-1, is given up")
 
 
 def test_a_begun_interval_of_an_older_flowctl_lists_its_files():
@@ -90,4 +90,4 @@ def test_a_begun_full_refresh_whose_files_are_gone_is_one_under_the_next_number(
     assert made.interval == Interval(
         None, FileLog().with_read("orders", [FILE_A, FIXED_B]).position, files=(FILE_A, FIXED_B)
     )
-    assert made.notes[0].startswith("number 4, begun by run 20261119T221004-1, is given up")
+    assert made.notes[0].startswith("sequence number 4, begun by run 20261119T221004-1, is given up")
