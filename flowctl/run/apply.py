@@ -145,7 +145,7 @@ class _Run:
             tables = [self.planned.tables[id] for id in ids]
             loads = load_of_run(todo, self.planned.world.tables)
             engine = stack.enter_context(engine_for(self.spec, tables, loads, self.request.verbose, self.audience.say))
-            self.interruption.of(engine.interrupt)
+            self.interruption.of(engine.interrupt, engine.abandon)
             if not self.interruption.stopping.is_set() and not all(step.record_only for step in todo):
                 engine.begin()  # it starts while intents are written and targets are asked once more
             writer = stack.enter_context(StateWriter(StateStore(self.blobs), document, self.lease.check))

@@ -20,7 +20,9 @@ from typing import Any
 
 from flowctl.errors import EngineFailed
 from flowctl.run import jars
+from flowctl.run.children import child, watched
 from flowctl.run.environment import changed_environment
+from flowctl.spec import bounds
 
 #: Seconds between two looks for the JVM's answer.
 _LOOK = 0.02
@@ -30,17 +32,14 @@ _LOOK = 0.02
 def launched(conf: Mapping[str, str], scratch: Path, log: Path | None, stop_seconds: float) -> Iterator[Any]:
     """A JVM with these settings, as py4j's gateway to it; ended, by force if it must be, with the context. Without
     ``log`` its output goes to our standard error. ``scratch`` is a folder of this process's own."""
-    with output(log) as out:
-        answer = scratch / "gateway"
-        process = _start(conf, answer, out)
+    answer = scratch / "gateway"
+    with output(log) as out, child(_start(conf, answer, out), stop_seconds) as process:
+        gateway = _gateway(process, answer, log)
         try:
-            gateway = _gateway(process, answer, log)
-            try:
+            with watched(process, lambda: gateway.jvm.java.lang.System.nanoTime()):
                 yield gateway
-            finally:
-                _forget(gateway)
         finally:
-            ended(process, stop_seconds)
+            _forget(gateway)
 
 
 def tail(file: Path | None, lines: int) -> str:
@@ -70,7 +69,13 @@ def _gateway(process: subprocess.Popen[bytes], answer: Path, log: Path | None) -
     import pyspark.sql.functions  # noqa: F401
     from pyspark.java_gateway import launch_gateway
 
+    until = time.monotonic() + bounds.ENGINE_START
     while not answer.is_file():
+        if time.monotonic() > until:
+            raise EngineFailed(
+                f"Spark's JVM did not start within {bounds.ENGINE_START:.0f} s",
+                hint="Check this machine's load and memory, and run again",
+            )
         if process.poll() is not None:
             raise EngineFailed(
                 f"Spark's JVM did not start: {_cause(log) or f'exit code {process.returncode}'}",
@@ -98,17 +103,6 @@ def _forget(gateway: Any) -> None:
         gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
-
-
-def ended(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """It ends by itself when the pipe to its standard input closes; by force after ``seconds``."""
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from flowctl.connectors import registry
-from flowctl.errors import EngineFailed
+from flowctl.errors import EngineFailed, TableError
+from flowctl.run.children import kill_all
 from flowctl.run.session import Engine, open_engine
 from flowctl.run.sizing import is_interpreted, size_of_run
 from flowctl.spec.spec import Spec, SqlSource, TableSpec
@@ -28,6 +29,7 @@ class LazyEngine:
         self._loads = loads
         self._stack = ExitStack()
         self._started: Future[Engine] | None = None
+        self._is_abandoned = False
         self._lock = threading.Lock()
 
     def begin(self) -> None:
@@ -44,9 +46,11 @@ class LazyEngine:
         engine = self._started.result()
         return engine.session_for(table_id, interpreted=is_interpreted(self._loads.get(table_id)))
 
-    def lost(self, text: str) -> EngineFailed | None:
+    def lost(self, text: str) -> EngineFailed | TableError | None:
         """The engine's end, asked after an error with this ``text``; None while it lives, or was never there."""
         started = self._started
+        if self._is_abandoned:
+            return TableError("stopped: Spark did not end what it was doing", hint="Run again to finish it")
         if started is None or not started.done() or started.exception() is not None:
             return None
         return started.result().lost(text)
@@ -56,6 +60,14 @@ class LazyEngine:
         started = self._started
         if started is not None and started.done() and started.exception() is None:
             started.result().interrupt_all()
+
+    def abandon(self) -> None:
+        """Spark is not waited for any longer: whoever waits for it hears an error."""
+        self._is_abandoned = True
+        kill_all()
+        started = self._started
+        if started is not None and started.done() and started.exception() is None:
+            started.result().abandon()
 
     def _fulfil(self, started: Future[Engine]) -> None:
         try:

@@ -10,13 +10,16 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from flowctl import extras
 from flowctl.errors import EngineFailed
-from flowctl.run.jvm import ended, output, tail
+from flowctl.run.children import child, watched
+from flowctl.run.jvm import output, tail
+from flowctl.spec import bounds
 
 _STOP_SECONDS = 5.0
 
@@ -56,10 +59,18 @@ def server(
             start_new_session=True,
             env=settings,
         )
-        try:
-            yield f"sc://127.0.0.1:{_port(process, log)}", process
-        finally:
-            ended(process, _STOP_SECONDS)
+        with child(process, _STOP_SECONDS):
+            address = f"127.0.0.1:{_port(process, log)}"
+            with watched(process, lambda: _answer(address)):
+                yield f"sc://{address}", process
+
+
+def _answer(address: str) -> None:
+    """Returns once it has answered; a process that is stopped does not, although its kernel takes connections."""
+    import grpc
+
+    with grpc.insecure_channel(address) as channel:
+        grpc.channel_ready_future(channel).result(timeout=2 * bounds.ENGINE_SILENCE)
 
 
 def _port(process: subprocess.Popen[bytes], log: Path | None) -> int:
@@ -68,8 +79,12 @@ def _port(process: subprocess.Popen[bytes], log: Path | None) -> int:
     import pyspark.sql.functions  # noqa: F401
 
     assert process.stdout is not None
+    late = threading.Timer(bounds.ENGINE_START, process.kill)
+    late.daemon = True
+    late.start()
     told = process.stdout.readline().strip()
     process.stdout.close()
+    late.cancel()
     if not told.isdigit():
         why = " | ".join(tail(log, 3).splitlines()) or f"exit code {process.wait()}"
         raise EngineFailed(f"Sail did not start: {why}", hint="Run again with --verbose to see all of it")

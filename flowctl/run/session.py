@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 from flowctl.connectors.engine import ENGINE_KEY, SAIL
 from flowctl.errors import EngineFailed
 from flowctl.run import archive, jars, java, sail
+from flowctl.run.children import was_silent
 from flowctl.run.environment import changed_environment
 from flowctl.run.jvm import launched, tail
 from flowctl.run.scratch import scratch_folder
@@ -40,6 +41,7 @@ from flowctl.run.spark_conf import (
     session_conf,
     this_machine,
 )
+from flowctl.spec import bounds
 from flowctl.spec.spec import SparkSettings
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ class Engine:
     own_conf: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     url: str = ""
+    is_abandoned: bool = False
     _sessions: dict[str, SparkSession] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -106,6 +109,11 @@ class Engine:
 
     def _ended(self, code: int) -> EngineFailed:
         told = next((line.strip() for line in tail(self.log, 200).splitlines() if _DEADLY.search(line)), "")
+        if self.process is not None and was_silent(self.process):
+            return EngineFailed(
+                f"Spark did not answer for {bounds.ENGINE_SILENCE:.0f} s and was ended",
+                hint="Check this machine's load and memory (or what has suspended the process), and run again",
+            )
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
         return EngineFailed(
             f"Spark has ended by itself ({how})" + (f": {told[:300]}" if told else ""),
@@ -124,6 +132,14 @@ class Engine:
             ids = list(self._sessions)
         for table_id in ids:
             self.interrupt(table_id)
+
+    def abandon(self) -> None:
+        """Ends every call to a server, so that whoever waits for one goes on; takes no lock, which one of them may
+        hold. Nothing is asked of it any more."""
+        self.is_abandoned = True
+        for session in (*self._sessions.values(), self.spark) if self.is_connect else ():
+            with suppress(Exception):
+                session.client._channel.close()
 
     def sessions(self) -> list[SparkSession]:
         with self._lock:
@@ -266,7 +282,7 @@ def _client(url: str, conf: Mapping[str, str]) -> Iterator[Engine]:
         warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # the error that follows says more
 
         def new_session() -> SparkSession:
-            session = ConnectSession.builder.remote(url).create()
+            session = ConnectSession.builder.channelBuilder(_channels(url)).create()
             # pyspark's own policy goes on for ten minutes; the run's own retries ask the target first.
             session.client.set_retry_policies([DefaultPolicy(max_retries=_CLIENT_RETRIES)])
             _apply(session, conf)
@@ -276,18 +292,31 @@ def _client(url: str, conf: Mapping[str, str]) -> Iterator[Engine]:
         try:
             yield engine
         finally:
-            with suppress(Exception):
-                engine.interrupt_all()
+            if not engine.is_abandoned:
+                with suppress(Exception):
+                    engine.interrupt_all()
             for session in engine.sessions():
-                stop_client(session)
+                stop_client(session, is_reachable=not engine.is_abandoned)
 
 
-def stop_client(session: SparkSession) -> None:
+def _channels(url: str) -> Any:
+    """To a server whose kernel takes connections while it is suspended itself: it is asked now and then."""
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder
+
+    milliseconds = {
+        "grpc.keepalive_time_ms": bounds.SERVER_SILENCE * 1000,
+        "grpc.keepalive_timeout_ms": bounds.SERVER_ANSWER * 1000,
+    }
+    return DefaultChannelBuilder(url, channelOptions=list(milliseconds.items()))
+
+
+def stop_client(session: SparkSession, *, is_reachable: bool = True) -> None:
     """Ends a session of a Spark Connect server, and all that its finaliser would still do. pyspark's closes the client
     once more, whenever the garbage collector comes by: it ends the threads that all sessions of this process share, and
     when it comes by while one of them is being given work, it waits for a lock of its own for ever."""
-    with suppress(Exception):
-        session.stop()
+    if is_reachable:
+        with suppress(Exception):
+            session.stop()
     session.client.close = lambda: None
 
 

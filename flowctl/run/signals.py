@@ -1,36 +1,41 @@
-"""SIGTERM and SIGINT: start nothing, give commits under way a moment, interrupt the rest; the second ends at once."""
+"""SIGTERM and SIGINT: start nothing, give commits under way a moment, interrupt the rest, give up what does not end
+then, and end in any case; the second ends at once. How long each takes is in :mod:`flowctl.spec.bounds`."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from flowctl.connectors import waiting
 from flowctl.errors import ExitCode
-
-#: Seconds for what is under way to end by itself, well inside the 30 that a container gets.
-GRACE_SECONDS = 12.0
+from flowctl.run import children
+from flowctl.spec import bounds
 
 
 class Interruption:
-    """What a signal asks of a run: ``stopping`` at once, and after the grace the end of every call into a database and
-    of whatever :meth:`of` was given."""
+    """What a signal asks of a run: ``stopping`` at once; after the grace the end of every call into a database and of
+    what the engine does; and if that does not help, the engine's own."""
 
     def __init__(self) -> None:
         waiting.begin()
         self.stopping = threading.Event()
         self._interrupt: Callable[[], None] = lambda: None
+        self._abandon: Callable[[], None] = lambda: None
 
-    def of(self, interrupt: Callable[[], None]) -> None:
-        self._interrupt = interrupt
+    def of(self, interrupt: Callable[[], None], abandon: Callable[[], None]) -> None:
+        self._interrupt, self._abandon = interrupt, abandon
 
     def interrupt(self) -> None:
         waiting.interrupt_all()
         self._interrupt()
+
+    def abandon(self) -> None:
+        self._abandon()
 
 
 @contextmanager
@@ -40,20 +45,36 @@ def graceful(interruption: Interruption, say: Callable[[str], None]) -> Iterator
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    timer = threading.Timer(GRACE_SECONDS, interruption.interrupt)
-    timer.daemon = True
+
+    def end() -> None:
+        """The state's intents say what was begun, as after any kill; the lease is free once this process is gone."""
+        children.kill_all()
+        told = f"not all has ended after {bounds.LAST:.0f} s; the next run finishes what was begun"
+        threading.Thread(target=say, args=(told,), daemon=True).start()
+        time.sleep(0.5)  # a terminal that takes nothing must not keep it either
+        os._exit(ExitCode.TABLE)
+
+    timers = [
+        threading.Timer(bounds.GRACE, interruption.interrupt),
+        threading.Timer(bounds.ABANDON, interruption.abandon),
+        threading.Timer(bounds.LAST, end),
+    ]
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if interruption.stopping.is_set():
+            children.kill_all()
             os._exit(ExitCode.TABLE)
         interruption.stopping.set()
-        timer.start()
+        for timer in timers:
+            timer.daemon = True
+            timer.start()
         say(f"{signal.Signals(number).name}: no table is started any more; commits under way are finished")
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        timer.cancel()
+        for timer in timers:
+            timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)

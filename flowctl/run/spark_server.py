@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,8 +20,9 @@ from types import FrameType
 from typing import Any
 
 from flowctl.errors import EngineFailed, UsageError
-from flowctl.run import jars
+from flowctl.run import children, jars
 from flowctl.run.session import Engine, open_engine
+from flowctl.spec import bounds
 from flowctl.spec.spec import SparkSettings
 
 #: Spark's own variable: clients that do not have the same value in theirs are turned away.
@@ -112,6 +114,9 @@ def _ended_by_signals() -> Iterator[None]:
     def handle(_number: int, _frame: FrameType | None) -> None:
         for number in both:
             signal.signal(number, signal.SIG_DFL)
+        late = threading.Timer(bounds.ABANDON, children.kill_all)
+        late.daemon = True
+        late.start()
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, handle) for number in both}

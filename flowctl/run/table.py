@@ -71,7 +71,7 @@ class RunContext:
     scratch: Callable[[str], Scratch]
     listener: events.Listener
     stopping: threading.Event
-    engine_lost: Callable[[str], EngineFailed | None] = lambda text: None
+    engine_lost: Callable[[str], EngineFailed | TableError | None] = lambda text: None
     base_dir: str = "."
 
 

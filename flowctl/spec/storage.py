@@ -2,7 +2,8 @@
 
 Credentials belong to the longest URL prefix that covers a URL, at a path boundary: ``s3://lake`` covers
 ``s3://lake/x`` and not ``s3://lake2``. A URL that no prefix covers uses the SDK's own environment: all functions then
-return nothing. ``s3`` and ``s3a`` are one scheme here; Spark (Hadoop) is given ``s3a``, everything else ``s3``.
+return nothing but how long a request may take (:mod:`flowctl.spec.bounds`). ``s3`` and ``s3a`` are one scheme here;
+Spark (Hadoop) is given ``s3a``, everything else ``s3``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flowctl.errors import TableError
-from flowctl.spec import urls
+from flowctl.spec import bounds, urls
 from flowctl.spec.secrets import reveal
 
 Storage = Mapping[str, Mapping[str, Any]]
@@ -61,8 +62,13 @@ def fsspec_options(url: str, storage: Storage) -> dict[str, Any]:
     }
     if client:
         options["client_kwargs"] = client
+    options["config_kwargs"] = {
+        "connect_timeout": bounds.STORE_CONNECT,
+        "read_timeout": bounds.STORE_SILENCE,
+        "retries": {"mode": "standard", "total_max_attempts": bounds.STORE_CLIENT_TRIES},
+    }
     if "endpoint" in given:  # stores of one's own seldom have a host name per bucket
-        options["config_kwargs"] = {"s3": {"addressing_style": "path"}}
+        options["config_kwargs"] |= {"s3": {"addressing_style": "path"}}
     return options
 
 
@@ -77,6 +83,17 @@ def deltalake_options(url: str, storage: Storage) -> dict[str, str]:
     return options
 
 
+def deltalake_bounds(url: str) -> dict[str, str]:
+    """More of them; source: the object_store crate's ClientConfigKey and delta-rs's retry settings."""
+    if scheme(url) != "s3":
+        return {}
+    return {
+        "connect_timeout": f"{bounds.STORE_CONNECT}s",
+        "timeout": f"{bounds.STORE_REQUEST}s",
+        "max_retries": str(bounds.STORE_TRIES - 1),
+    }
+
+
 def hadoop_conf(url: str, storage: Storage) -> dict[str, str]:
     """Spark settings that let executors reach the URL's bucket. S3A keeps credentials per bucket, so two prefixes of
     one bucket cannot have different ones there; source: Hadoop's S3A guide, *Configuring different S3 buckets*."""
@@ -84,7 +101,7 @@ def hadoop_conf(url: str, storage: Storage) -> dict[str, str]:
         return {}
     given = _revealed(url, storage)
     bucket = _normal(url).removeprefix("s3://").partition("/")[0]
-    settings = {name: given[key] for key, name in _S3A_NAMES.items() if key in given}
+    settings = {name: given[key] for key, name in _S3A_NAMES.items() if key in given} | _S3A_BOUNDS
     if "endpoint" in given:
         settings["path.style.access"] = "true"
         settings["connection.ssl.enabled"] = str(given["endpoint"].startswith("https://")).lower()
@@ -117,6 +134,12 @@ _S3A_NAMES = {
     "session_token": "session.token",
     "region": "endpoint.region",
     "endpoint": "endpoint",
+}
+_S3A_BOUNDS = {
+    "connection.establish.timeout": f"{bounds.STORE_CONNECT}s",
+    "connection.timeout": f"{bounds.STORE_SILENCE}s",
+    "attempts.maximum": str(bounds.STORE_TRIES),
+    "retry.limit": str(bounds.STORE_TRIES),
 }
 _PROVIDER = {
     False: "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",

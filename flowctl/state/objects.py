@@ -33,7 +33,7 @@ class ObjectStore:
 
         self.url = url.rstrip("/")
         client = _CLIENT.get(storages.scheme(url), {})
-        settings = {**client.get("config_kwargs", {}), **options.get("config_kwargs", {})}
+        settings = {**options.get("config_kwargs", {}), **client.get("config_kwargs", {})}
         options = {**client, **options, **({"config_kwargs": settings} if settings else {})}
         self._unsafe = unsafe
         self._probed = False

@@ -31,7 +31,7 @@ class TableLocation:
     @cached_property
     def options(self) -> dict[str, str]:
         """``storage_options`` for ``deltalake``."""
-        return storage.deltalake_options(self.url, self.storage)
+        return {**storage.deltalake_options(self.url, self.storage), **storage.deltalake_bounds(self.url)}
 
     @property
     def spark_path(self) -> str:

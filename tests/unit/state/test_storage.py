@@ -18,6 +18,11 @@ LAKE = {
     "access_key": SecretText((SecretRef("env", "LAKE_KEY"),)),
     "secret_key": SecretText((SecretRef("env", "LAKE_SECRET"),)),
 }
+PATIENCE = {
+    "connect_timeout": 10,
+    "read_timeout": 30,
+    "retries": {"mode": "standard", "total_max_attempts": 2},
+}
 STORAGE = {"s3://lake": LAKE, "s3://lake/eu": {"region": "eu-central-1"}, "s3://other": {"region": "us-east-1"}}
 
 
@@ -49,7 +54,7 @@ def test_fsspec_options() -> None:
         "key": "key",
         "secret": "s3cr3t",
         "client_kwargs": {"region_name": "eu-west-1", "endpoint_url": "http://127.0.0.1:9000"},
-        "config_kwargs": {"s3": {"addressing_style": "path"}},
+        "config_kwargs": {**PATIENCE, "s3": {"addressing_style": "path"}},
     }
 
 
@@ -73,13 +78,30 @@ def test_hadoop_conf_is_of_the_bucket() -> None:
         f"{bucket}path.style.access": "true",
         f"{bucket}connection.ssl.enabled": "false",
         f"{bucket}aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+        **hadoop_patience(bucket),
+    }
+
+
+def hadoop_patience(bucket: str) -> dict[str, str]:
+    return {
+        f"{bucket}connection.establish.timeout": "10s",
+        f"{bucket}connection.timeout": "30s",
+        f"{bucket}attempts.maximum": "3",
+        f"{bucket}retry.limit": "3",
     }
 
 
 @pytest.mark.parametrize("options", [storage.fsspec_options, storage.deltalake_options, storage.hadoop_conf])
-@pytest.mark.parametrize("url", ["s3://elsewhere/x", "/tmp/lake", "memory://lake"])
-def test_what_no_prefix_covers_is_left_to_the_environment(options: Options, url: str) -> None:
+@pytest.mark.parametrize("url", ["/tmp/lake", "memory://lake"])
+def test_other_places_than_s3_have_no_options(options: Options, url: str) -> None:
     assert options(url, STORAGE) == {}
+
+
+def test_what_no_prefix_covers_is_left_to_the_environment_but_for_its_patience() -> None:
+    assert storage.fsspec_options("s3://elsewhere/x", STORAGE) == {"config_kwargs": PATIENCE}
+    assert storage.deltalake_options("s3://elsewhere/x", STORAGE) == {}
+    bucket = "spark.hadoop.fs.s3a.bucket.elsewhere."
+    assert storage.hadoop_conf("s3://elsewhere/x", STORAGE) == hadoop_patience(bucket)
 
 
 def test_temporary_keys_need_hadoops_provider_for_them() -> None:

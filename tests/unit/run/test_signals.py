@@ -1,0 +1,79 @@
+"""A signal ends a run in any case: the grace, the engine's end, the process's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from flowctl.errors import ExitCode
+from flowctl.run import children
+from flowctl.spec import bounds
+
+#: A run that waits for what never comes, with a child that is suspended; it says when it is ready for a signal.
+STUCK = """
+import os, signal, subprocess, sys, threading, time
+from flowctl.run import children, signals
+from flowctl.spec import bounds
+
+bounds.GRACE, bounds.ABANDON, bounds.LAST = 0.1, 0.2, 0.4
+say = lambda text: print(text, flush=True)
+sleeper = subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE)
+os.kill(sleeper.pid, signal.SIGSTOP)
+interruption = signals.Interruption()
+hang = threading.Event().wait
+interruption.of(lambda: (say("interrupted"), hang()), lambda: (say("given up"), hang()))
+with children.child(sleeper, 600), signals.graceful(interruption, say):
+    say(sleeper.pid)
+    threading.Event().wait()
+"""
+
+
+def test_a_run_that_waits_for_ever_is_interrupted_given_up_and_ended_with_its_children() -> None:
+    process = subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    sleeper = int(process.stdout.readline())
+    process.terminate()
+    told, _ = process.communicate(timeout=60)
+    assert process.returncode == ExitCode.TABLE
+    assert [line.split(":")[0].split(" after")[0] for line in told.splitlines()] == [
+        "SIGTERM",
+        "interrupted",
+        "given up",
+        "not all has ended",
+    ]
+    assert subprocess.run(["ps", "-o", "stat=", "-p", str(sleeper)], stdout=subprocess.PIPE).stdout.strip() in (
+        b"",
+        b"Z",
+    )
+
+
+@pytest.fixture
+def sleeper(monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen[bytes]:
+    monkeypatch.setattr(bounds, "ENGINE_PING", 0.01)
+    monkeypatch.setattr(bounds, "ENGINE_SILENCE", 0.2)
+    return subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE)
+
+
+def test_an_engine_that_does_not_answer_is_ended(sleeper: subprocess.Popen[bytes]) -> None:
+    for_ever = threading.Event()
+    with children.child(sleeper, 60), children.watched(sleeper, for_ever.wait):
+        assert sleeper.wait(60) == -9
+    for_ever.set()
+    assert children.was_silent(sleeper)
+
+
+def test_an_engine_that_answers_or_refuses_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
+    asked = threading.Semaphore(0)
+
+    def ping() -> None:
+        asked.release()
+        raise ConnectionRefusedError
+
+    with children.child(sleeper, 0), children.watched(sleeper, ping):
+        for _ in range(30):
+            assert asked.acquire(timeout=60)
+        assert sleeper.poll() is None
+    assert not children.was_silent(sleeper) and sleeper.returncode == -9
