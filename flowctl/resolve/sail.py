@@ -15,6 +15,7 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
+from flowctl.spec.secrets import without_references
 from flowctl.spec.spec import Connection, ObjectSource, Spec, SqlSource, TableSpec
 from flowctl.spec.storage import credentials
 
@@ -49,7 +50,8 @@ def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
                 f"{table.id}: {path} cannot be on Sail: {GAPS[gap]}", HINT, table.mark_of(path), "not-on-sail"
             )
     for connection in spec.connections.values():
-        if not reachable(str(connection.options.get("path", ""))) and connection.type != "sqlite":
+        path = without_references(str(connection.options.get("path", "")), "x")  # whose values nobody knows here
+        if not reachable(path) and connection.type != "sqlite":
             what = f"connections.{connection.name}.path cannot be on Sail: {GAPS['path']}"
             yield Diagnostic(what, HINT, connection.mark, "not-on-sail")
     if len(_stores(spec)) > 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from flowctl.errors import EngineFailed, TableError
 from flowctl.run.children import kill_all
 from flowctl.run.session import Engine, open_engine
 from flowctl.run.sizing import is_interpreted, size_of_run
+from flowctl.spec.secrets import reveal
 from flowctl.spec.spec import Spec, SqlSource, TableSpec
 from flowctl.spec.storage import deltalake_options, hadoop_conf, scheme
 
@@ -97,9 +98,10 @@ def engine_for(
     """The engine for one run: jars of the connections in use, JVM by their load."""
     types = {spec.connections[name].type for table in tables for name in _connections(table)}
     jars = {jar for kind in types for jar in registry.capabilities(kind).jars}
-    conf = {key: value for url in _urls(spec) for key, value in hadoop_conf(url, spec.storage).items()}
-    environment = {key: value for url in _urls(spec) for key, value in deltalake_options(url, spec.storage).items()}
-    if any(scheme(url) == "s3" for url in _urls(spec)):
+    urls = _urls(spec)
+    conf = {key: value for url in urls for key, value in hadoop_conf(url, spec.storage).items()}
+    environment = {key: value for url in urls for key, value in deltalake_options(url, spec.storage).items()}
+    if any(scheme(url) == "s3" for url in urls):
         jars.add("s3a")
 
     def start(stack: ExitStack) -> Engine:
@@ -124,6 +126,10 @@ def _connections(table: TableSpec) -> list[str]:
 
 
 def _urls(spec: Spec) -> list[str]:
-    """Every place Spark may have to reach: state (the buffer) and the roots of file connections."""
-    roots = (connection.options.get("path") for connection in spec.connections.values())
+    """Every place Spark may have to reach: state (the buffer) and the roots of file connections. One whose secret is
+    not there is none; the tables that need it say so."""
+    roots = []
+    for connection in spec.connections.values():
+        with suppress(TableError):
+            roots.append(reveal(connection.options.get("path")))
     return [spec.state.url, *[str(root) for root in roots if root is not None]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from flowctl.spec import urls
@@ -14,6 +15,13 @@ from flowctl.spec.schema import Schema, check, connector_schema, connector_types
 from flowctl.spec.secrets import LATER_PROVIDERS, PROVIDERS, password_in_clear, secret_references
 from flowctl.spec.spec import SecretRef
 from flowctl.spec.suggest import did_you_mean
+
+#: Options of a driver that are secrets, whatever the schema knows of them.
+_SECRET_OPTION = re.compile(r"(?i)(^|\.)(ssl)?(password|passwd|secret|token)$")
+#: Settings whose values are secrets themselves, not where one lies.
+_SECRET_SETTING = re.compile(
+    r"(?i)(secret[._-]?key|password|access[._-]?key|session[._-]?token|[._-]secret|account\.key\.[\w.]+)$"
+)
 
 
 def check_connections(root: Node, findings: Findings) -> ConnectionTypes:
@@ -42,6 +50,8 @@ def check_connections(root: Node, findings: Findings) -> ConnectionTypes:
         check_location(state.get("url") or state, "state", findings)
     if url := root.get("spark.url"):
         check_url(url, "spark.url", urls.flaw_of_spark, "Write sc://host:port or spark://host:port", findings)
+    if conf := root.get("spark.conf"):
+        _check_settings(conf, findings)
     for key in ("state", "spark", "vars"):
         if found := root.get(key):
             _check_no_secrets(found, key, findings)
@@ -72,12 +82,21 @@ def _check_secrets(node: Node, schema: Schema, label: str, findings: Findings) -
         references = secret_references(leaf.text)
         for reference in references:
             _check_reference(reference, leaf, findings)
-        if properties.get(path, {}).get("writeOnly") and not references:
+        is_secret = properties.get(path, {}).get("writeOnly") or _SECRET_OPTION.search(path)
+        if is_secret and not references:
             hint = "Write a reference, as in ${secret:env:NAME} or ${secret:file:PATH}"
             findings.error(leaf, f"`{where}` is a secret in clear", hint, "secret-in-clear")
         elif password_in_clear(leaf.text):
             hint = "Write a reference in its place, as in ${secret:env:NAME}"
             findings.error(leaf, f"the URL in `{where}` has a password in clear", hint, "secret-in-clear")
+
+
+def _check_settings(conf: Node, findings: Findings) -> None:
+    """Spark's settings are given to it on a command line, which every user of the machine can read."""
+    for name, leaf in _texts(conf):
+        if _SECRET_SETTING.search(name) and leaf.text:
+            hint = "Put a store's credentials into `storage`, others into the environment or the cluster's own settings"
+            findings.error(leaf, f"`spark.conf.{name}` is a secret in clear", hint, "secret-in-clear")
 
 
 def _check_reference(reference: SecretRef, leaf: Node, findings: Findings) -> None:
