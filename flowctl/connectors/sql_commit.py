@@ -32,6 +32,8 @@ COMMITS = "_flowctl_commits"
 KEPT_COMMITS = 100
 #: The rows that a merge changes, as a temporary table.
 _DIFFERENCE = "_flowctl_difference"
+#: Of a history, those of them that are there already.
+_STANDING = "_flowctl_standing"
 
 COMMIT_COLUMNS = ("lineage", "table", "seq", "intent_id", "target_id", "position", "void", "at")
 
@@ -48,6 +50,8 @@ class Transaction(Protocol):
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int: ...
 
     def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
+
+    def column_names(self, table: tuple[str, ...]) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -256,12 +260,25 @@ def _versions(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
     added = scd2.observations(change, tx.dialect)
     tx.execute(f"INSERT INTO {dialects.table(observed, tx.dialect)} ({names}) {added}")
     tx.execute(f"CREATE TEMPORARY TABLE {_DIFFERENCE} AS {scd2.difference(change, tx.dialect)}")
-    removed = tx.execute(scd2.removal(change, (_DIFFERENCE,), tx.dialect))
-    written = tx.execute(scd2.addition(change, (_DIFFERENCE,), tx.dialect))
-    ((deleted,),) = tx.fetch(f"SELECT count(*) FROM {_DIFFERENCE} WHERE {scd2.CHANGE_COLUMN} = 'delete'")
+    counts = _apply_versions(tx, job, change)
     tx.execute(f"DROP TABLE {_DIFFERENCE}")
-    updated = removed - deleted
-    return RowCounts(read=staged.rows, inserted=written - updated, updated=updated, deleted=deleted)
+    return replace(counts, read=staged.rows)
+
+
+def _apply_versions(tx: Transaction, job: WriteJob, change: scd2.Versioning) -> RowCounts:
+    """In two statements where all columns are flowctl's own. Rows with columns of others are not deleted to be written
+    anew: their values would be lost, and a number that the database gave a row would change."""
+    if set(tx.column_names(job.object.parts)) <= {column.name for column in job.columns}:
+        removed = tx.execute(scd2.removal(change, (_DIFFERENCE,), tx.dialect))
+        written = tx.execute(scd2.addition(change, (_DIFFERENCE,), tx.dialect))
+        ((deleted,),) = tx.fetch(f"SELECT count(*) FROM {_DIFFERENCE} WHERE {scd2.CHANGE_COLUMN} = 'delete'")
+        updated = removed - deleted
+        return RowCounts(inserted=written - updated, updated=updated, deleted=deleted)
+    tx.execute(f"CREATE TEMPORARY TABLE {_STANDING} AS {scd2.standing(change, (_DIFFERENCE,), tx.dialect)}")
+    statements = scd2.applied_in_place(change, (_DIFFERENCE,), (_STANDING,), tx.dialect)
+    updated, deleted, inserted = map(tx.execute, statements)
+    tx.execute(f"DROP TABLE {_STANDING}")
+    return RowCounts(inserted=inserted, updated=updated, deleted=deleted)
 
 
 @contextmanager

@@ -12,7 +12,8 @@ its predecessor may start a version once something arrives between the two. So e
                and ``valid_from``
 
 The order in every target: insert :func:`observations` into the sidecar, then apply :func:`difference` (a SQL database
-keeps it in a temporary table and runs :func:`removal` and :func:`addition`; Delta runs one MERGE).
+keeps it in a temporary table and runs :func:`removal` and :func:`addition`, or :func:`applied_in_place`; Delta runs one
+MERGE).
 
 An observation takes effect at its event time. What changes without a newer event time takes effect when it was read
 (the moment of the batch, fixed in the intent), or at the key's newest observation if that is later still: a flag set
@@ -72,6 +73,7 @@ __all__ = [
     "observations",
     "observed_columns",
     "removal",
+    "standing",
 ]
 
 
@@ -212,3 +214,30 @@ def addition(change: Versioning, differences: tuple[str, ...], dialect: Dialect)
             WHERE d.{quoted(CHANGE_COLUMN)} = 'put'""",
         dialect,
     )
+
+
+def standing(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
+    """SELECT of those versions of ``differences`` that are in the target."""
+    version = listed("", (*change.key, VALID_FROM))
+    of_differences = f"SELECT {version} FROM {table(differences)}"
+    return render(f"SELECT {version} FROM {table(change.target)} WHERE ({version}) IN ({of_differences})", dialect)
+
+
+def applied_in_place(
+    change: Versioning, differences: tuple[str, ...], there: tuple[str, ...], dialect: Dialect
+) -> tuple[str, str, str]:
+    """UPDATE, DELETE and INSERT that make what :func:`removal` and :func:`addition` make, for a target with columns
+    that are not ``change``'s: a version that is there keeps what others have written, a new one gets their defaults.
+    ``there`` is a table holding :func:`standing`."""
+    version = (*change.key, VALID_FROM)
+    values = ", ".join(f"{quoted(name)} = d.{quoted(name)}" for name in change.columns if name not in version)
+    is_put = f"d.{quoted(CHANGE_COLUMN)} = 'put'"
+    update = f"""UPDATE {table(change.target)} AS t SET {values} FROM {table(differences)} AS d
+                 WHERE {is_put} AND {equal("d", "t", version)}"""
+    delete = f"""DELETE FROM {table(change.target)} WHERE ({listed("", version)}) IN (
+                 SELECT {listed("", version)} FROM {table(differences)} WHERE {quoted(CHANGE_COLUMN)} = 'delete')"""
+    insert = f"""INSERT INTO {table(change.target)} ({listed("", change.columns)})
+                 SELECT {listed("d", change.columns)} FROM {table(differences)} AS d
+                 LEFT JOIN {table(there)} AS h ON {equal("h", "d", version)}
+                 WHERE {is_put} AND h.{quoted(VALID_FROM)} IS NULL"""
+    return render(update, dialect), render(delete, dialect), render(insert, dialect)

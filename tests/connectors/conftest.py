@@ -29,6 +29,7 @@ ON_SAIL = tuple(
         "test_delta_adopted.py",
         "test_delta_log_writer.py",
         "test_delta_readers.py",
+        "test_history_of_others.py",
         "test_hostile.py::test_values_in_keys_of_a_merge[postgres-partitioned",
         "test_hostile.py::test_values_in_keys_of_a_merge[sqlite-partitioned",
         "test_hostile.py::test_bounds_of_a_batch_of_one_key[postgres",

@@ -102,10 +102,13 @@ def test_no_row_is_compared_with_each(postgres_database: str, known: bool) -> No
             connection.execute("ANALYZE batch; ANALYZE observed")
         change = versioning(1, first=False)
         connection.execute(f"CREATE TEMP TABLE changes AS {scd2.difference(change, 'postgres')}")
+        connection.execute(f"CREATE TEMP TABLE there AS {scd2.standing(change, ('changes',), 'postgres')}")
         statements = [
             scd2.observations(change, "postgres"),
             scd2.difference(change, "postgres"),
             scd2.removal(change, ("changes",), "postgres"),
+            scd2.standing(change, ("changes",), "postgres"),
+            *scd2.applied_in_place(change, ("changes",), ("there",), "postgres"),
         ]
         for statement in statements:
             steps = "\n".join(step for (step,) in connection.execute(f"EXPLAIN {statement}").fetchall())

@@ -16,6 +16,7 @@ from flowctl.connectors.sql_commit import COMMIT_COLUMNS, COMMITS
 from flowctl.errors import TableError
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import ObjectName
+from flowctl.sql import dialects
 from flowctl.sql.dialects import Dialect
 
 if TYPE_CHECKING:
@@ -35,6 +36,14 @@ class PostgresTransaction:
 
     def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self.connection.execute(statement, parameters or None).fetchall()
+
+    def column_names(self, table: tuple[str, ...]) -> list[str]:
+        """Those that a statement may write; not the ones that the server works out itself."""
+        names = (
+            "SELECT attname FROM pg_attribute"
+            " WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''"
+        )
+        return [name for (name,) in self.fetch(names, [dialects.table(table, self.dialect)])]
 
 
 def why_unwritable(connection: psycopg.Connection[Any], object: ObjectName) -> TableError | None:

@@ -215,6 +215,9 @@ class SqliteTransaction:
     def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self.connection.execute(statement, parameters).fetchall()
 
+    def column_names(self, table: tuple[str, ...]) -> list[str]:
+        return _column_names(self.connection, table[-1])
+
 
 @contextmanager
 def _immediate(connection: sqlite3.Connection) -> Iterator[None]:

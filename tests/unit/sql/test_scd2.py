@@ -320,7 +320,10 @@ def test_sqlite_runs_nothing_for_every_row(table: Table) -> None:
         observe, differ, remove, add = statements(change)
         plans = [differ.removeprefix("CREATE TEMP TABLE changes AS "), observe]
         table.database.execute(f"CREATE TEMP TABLE IF NOT EXISTS changes AS {plans[0]}")
-        for statement in (*plans, remove, add):
+        there = scd2.standing(change, ("changes",), "sqlite")
+        table.database.execute(f"CREATE TEMP TABLE IF NOT EXISTS there AS {there}")
+        in_place = scd2.applied_in_place(change, ("changes",), ("there",), "sqlite")
+        for statement in (*plans, remove, add, there, *in_place):
             assert_linear(table.database, statement)
 
 
