@@ -17,7 +17,7 @@ import duckdb_extension_delta
 import polars
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from flowctl.connectors.base import Scratch
 from flowctl.connectors.delta import features
@@ -192,6 +192,24 @@ def test_every_kind_of_table_is_read_or_refused(
                 read(path)
         else:
             assert rows_of(read(path)) == written, name
+
+
+@pytest.mark.parametrize("layout", [WITH, WITHOUT], ids=["deletion vectors", "without"])
+def test_deltalake_appends_and_merges_and_flowctl_goes_on(
+    layout: Layout, spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch
+) -> None:
+    with delta(request, tmp_path, scratch) as place:
+        writer = Writer(spark, replace(place, object=ObjectName(("t",))))
+        merged(writer, layout)
+        table = DeltaTable(f"{place.options['path']}/t")
+        schema = by_deltalake(table.table_uri).schema
+        theirs = pa.Table.from_pylist([{"id": 5, "name": "theirs"}, {"id": 99, "name": "new"}], schema)
+        write_deltalake(table, theirs.slice(1), mode="append")
+        merge = table.merge(theirs, "t.id = s.id", source_alias="s", target_alias="t")
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        writer.write(upserts(row(99, "ours")), 4, "merge", layout=layout, rows=1)
+        found = {line["id"]: line["name"] for line in by_deltalake(table.table_uri).to_pylist()}
+        assert (found[5], found[99], len(found)) == ("theirs", "ours", 19)
 
 
 def rows_of(table: pa.Table) -> list[list[str]]:

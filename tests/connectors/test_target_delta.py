@@ -1,4 +1,4 @@
-"""What only Delta has: a log that forgets, foreign writers, numbers skipped in silence, types that widen in place."""
+"""What only Delta has: a log that forgets, foreign writers, numbers skipped in silence."""
 
 from __future__ import annotations
 

@@ -75,7 +75,9 @@ def turned_on(info: TableInfo, changes: Sequence[SchemaChange]) -> Iterator[Sche
         if name in info.extra.get("features", ()) and not _is_off(name, info):
             continue
         version = int(info.extra.get("reader_version", 1))
-        rises = f"raises the reader version from {version} to {_READER}" if version < _READER else "a reader feature"
+        rises = (
+            f"raises the reader version from {version} to {_READER}" if version < _READER else "adds a reader feature"
+        )
         yield SchemaChange(name, "feature", None, None, "enable", change.policy, note=f"{rises}: {_COST[name]}")
 
 
