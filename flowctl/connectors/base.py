@@ -288,8 +288,8 @@ class Target(Protocol):
         """The DDL that makes the table, for the plan to show and `write` to run. Pure."""
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
-        """The same changes, each with the statement that makes it (empty for those that need none); before them what
-        they need of the table beside its columns, as changes of its features. Pure."""
+        """The same changes, each with the statement that makes it (empty for those that need none); and what
+        else they need or do, as changes of their own. Pure."""
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         """The committed content, for SQL tables, key comparison and guards."""

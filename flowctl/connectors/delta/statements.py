@@ -123,6 +123,18 @@ def altered(table: str, change: SchemaChange) -> SchemaChange:
     return replace(change, statement=statement)
 
 
+def relaxed(info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
+    """Columns beside those of ``changes`` that may be null afterwards: a commit that replaces the schema with the
+    content has no NOT NULL."""
+    replacing = next((change for change in changes if change.action in ("retype", "drop")), None)
+    told = {change.column for change in changes if change.action in ("retype", "drop", "relax")}
+    return [
+        SchemaChange(column.name, "nullable", column.type, column.type, "relax", replacing.policy, note="may be null")
+        for column in info.columns
+        if replacing is not None and not column.nullable and column.name not in told
+    ]
+
+
 def completing(table: str, info: TableInfo, side: WriteJob) -> list[str]:
     """What makes a table beside a target have at least the columns of ``side``, with their types."""
     have = {column.name: column.type for column in info.columns}

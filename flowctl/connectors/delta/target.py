@@ -73,7 +73,8 @@ class DeltaTarget:
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         table = self._location(info.object).shown_identifier
-        return [statements.altered(table, change) for change in (*features.turned_on(info, changes), *changes)]
+        needed, relaxed = features.turned_on(info, changes), statements.relaxed(info, changes)
+        return [statements.altered(table, change) for change in (*needed, *changes, *relaxed)]
 
     def maintenance_due(self, info: TableInfo) -> str:
         return maintenance.due(info)

@@ -9,6 +9,7 @@ import pytest
 from flowctl.connectors.delta import CAPABILITIES
 from flowctl.connectors.delta.target import DeltaTarget
 from flowctl.model import types
+from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.plan.render import to_text
 from tests.unit.plan.worlds import (
@@ -68,3 +69,16 @@ def test_the_first_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_the_table_has_already_costs_nothing(now: tuple[Column, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     text, statements = shown(now, NEWEST, monkeypatch)
     assert "reader" not in text and len(statements) == 1
+
+
+def test_a_commit_that_replaces_the_schema_takes_not_null_and_says_so() -> None:
+    """A wider type comes with the content that replaces what is there, and Delta's overwrite knows no NOT NULL."""
+    lake = DeltaTarget("/lake", {}, None, CAPABILITIES)
+    info = replace(target(), columns=(ID, AMOUNT, UPDATED_AT), extra=NEWEST)
+    assert [column.nullable for column in info.columns] == [False, True, True]
+    retyped = SchemaChange("amount", "wider_type", AMOUNT.type, types.Decimal(14, 2), "retype", "wider_type: widen")
+    first, second = lake.alter_statements(info, [retyped])
+    assert (first.column, second.column, second.action) == ("amount", "id", "relax")
+    assert second.statement.endswith("DROP NOT NULL")
+    added = SchemaChange("new", "new_column", None, types.STRING, "add", "new_column: add")
+    assert [change.column for change in lake.alter_statements(info, [added])] == ["new"]
