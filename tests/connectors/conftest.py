@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 
-from flowctl.connectors.base import Scratch
+from flowctl.connectors.base import Connector, Scratch
 from flowctl.connectors.postgres import source as postgres_source
 from flowctl.state.buffer import Buffer
 from tests.connectors.reading import opened
@@ -83,6 +84,20 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> I
 @pytest.fixture
 def writer(spark: SparkSession, place: Place) -> Writer:
     return Writer(spark, place)
+
+
+@pytest.fixture
+def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
+    """This test's database, as somebody else works in it."""
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def postgres(postgres_database: str) -> Iterator[Connector]:
+    """The same as a connection of a flow."""
+    with opened("postgres", url=postgres_database) as connector:
+        yield connector
 
 
 #: An engine without a JVM has no JDBC.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -11,7 +10,7 @@ from psycopg import sql
 
 from flowctl.connectors.base import Connector
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import opened, spark_rows, table
+from tests.connectors.reading import spark_rows, table
 from tests.hostile import TEXTS
 
 if TYPE_CHECKING:
@@ -22,9 +21,8 @@ NAMES = [name for label, name in TEXTS.items() if label != "upper case"]
 
 
 @pytest.fixture
-def postgres(postgres_database: str, reader: str) -> Iterator[Connector]:  # noqa: ARG001 - by each reader in turn
-    with opened("postgres", url=postgres_database) as connector:
-        yield connector
+def postgres(postgres: Connector, reader: str) -> Connector:  # noqa: ARG001 - by each reader in turn
+    return postgres
 
 
 @pytest.mark.parametrize("hints", [ReadHints(), ReadHints(splits=2, split_by="id")], ids=["few", "many"])

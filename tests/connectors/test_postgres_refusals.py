@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -12,18 +11,6 @@ from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres.commits import why_unwritable
 from flowctl.model.table_info import ObjectName, same_identity
 from tests.connectors.reading import opened, table
-
-
-@pytest.fixture
-def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture
-def postgres(postgres_database: str) -> Iterator[Connector]:
-    with opened("postgres", url=postgres_database) as connector:
-        yield connector
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from flowctl.connectors.base import Connector, ReadRequest
 from flowctl.connectors.postgres.client import Client, client
 from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import opened, table
+from tests.connectors.reading import table
 from tests.services import postgres as servers
 from tests.services.postgres import paused_later
 
@@ -25,15 +25,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture
-def postgres(postgres_database: str, reader: str) -> Iterator[Connector]:  # noqa: ARG001 - by each reader in turn
-    with opened("postgres", url=postgres_database) as connector:
-        yield connector
+def postgres(postgres: Connector, reader: str) -> Connector:  # noqa: ARG001 - by each reader in turn
+    return postgres
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pickle
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -22,12 +22,6 @@ from psycopg import sql
 from flowctl.connectors.postgres.copy_parts import Field, Form, part_reader
 
 _OWN = "flowctl: "
-
-
-@pytest.fixture
-def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        yield connection
 
 
 def read(url: str, query: str, *fields: tuple[str, pa.DataType, Form]) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -22,15 +21,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture
-def postgres(postgres_database: str, reader: str) -> Iterator[Connector]:  # noqa: ARG001 - by each reader in turn
-    with opened("postgres", url=postgres_database) as connector:
-        yield connector
+def postgres(postgres: Connector, reader: str) -> Connector:  # noqa: ARG001 - by each reader in turn
+    return postgres
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,19 +15,7 @@ from flowctl.connectors.postgres.conditions import _local
 from flowctl.connectors.zones import earliest_local
 from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import ObjectName
-from tests.connectors.reading import opened, table
-
-
-@pytest.fixture
-def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture
-def postgres(postgres_database: str) -> Iterator[Connector]:
-    with opened("postgres", url=postgres_database) as connector:
-        yield connector
+from tests.connectors.reading import table
 
 
 def heads(postgres: Connector, relation: Relation, *requests: HeadRequest) -> list[Head]:

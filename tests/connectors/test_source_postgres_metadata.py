@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -24,18 +23,6 @@ from tests.connectors.reading import opened, spark_rows, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture
-def postgres(postgres_database: str) -> Iterator[Connector]:
-    with opened("postgres", url=postgres_database) as connector:
-        yield connector
 
 
 def described(postgres: Connector, relation: Relation) -> TableInfo:

@@ -17,7 +17,7 @@ from flowctl.errors import TableError, TransientError
 from flowctl.run import sail
 from flowctl.run.session import stop_client
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import opened, spark_rows, table
+from tests.connectors.reading import spark_rows, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,18 +39,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             yield session
         finally:
             stop_client(session)
-
-
-@pytest.fixture
-def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture
-def postgres(postgres_database: str) -> Iterator[Connector]:
-    with opened("postgres", url=postgres_database) as connector:
-        yield connector
 
 
 def test_types_arrive_as_they_are(spark: SparkSession, database: psycopg.Connection[Any], postgres: Connector) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.value import TypedValue
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import opened, spark_rows, table
+from tests.connectors.reading import spark_rows, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,15 +27,8 @@ _ROWS = 20_000
 
 
 @pytest.fixture
-def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(postgres_database, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture
-def postgres(postgres_database: str, reader: str) -> Iterator[Connector]:  # noqa: ARG001 - by each reader in turn
-    with opened("postgres", url=postgres_database) as connector:
-        yield connector
+def postgres(postgres: Connector, reader: str) -> Connector:  # noqa: ARG001 - by each reader in turn
+    return postgres
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from flowctl.model import types
 from flowctl.model.types import Array, DataType
 from flowctl.model.types import Decimal as DecimalType
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import opened, spark_rows, table
+from tests.connectors.reading import spark_rows, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,9 +122,8 @@ def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.fixture
-def postgres(postgres_database: str, reader: str) -> Iterator[Connector]:  # noqa: ARG001 - by each reader in turn
-    with opened("postgres", url=postgres_database) as connector:
-        yield connector
+def postgres(postgres: Connector, reader: str) -> Connector:  # noqa: ARG001 - by each reader in turn
+    return postgres
 
 
 def test_every_type_is_carried_exactly(
