@@ -1,4 +1,4 @@
-"""Extra powers of a target that has limits: of the values that a column takes, of the columns that a table has."""
+"""Extra powers of a target that has limits: of values, of columns, of a table's name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Protocol, runtime_checkable
 
 from flowctl.model.step import Mode
-from flowctl.model.table_info import Column, TableInfo
+from flowctl.model.table_info import Column, ObjectName, TableInfo
 
 
 @runtime_checkable
@@ -21,3 +21,9 @@ class NarrowTarget(Protocol):
     def most_columns(self, mode: Mode) -> int:
         """How many columns a table of this mode may have, flowctl's own among them: the change to be made has some more
         on its way. Pure."""
+
+
+@runtime_checkable
+class NamingTarget(Protocol):
+    def refuse_name(self, object: ObjectName) -> str | None:
+        """Why no table can have this name, which may be a sidecar's; None when one can. Pure."""

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
 from flowctl.connectors.base import Missing
-from flowctl.connectors.limits import NarrowTarget
+from flowctl.connectors.limits import NamingTarget, NarrowTarget
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import reserved, types
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.position import CursorPosition, FileLogPosition, FilesPosition, Position, describe
 from flowctl.model.step import StoppedBy
-from flowctl.model.table_info import TableInfo, same_identity
+from flowctl.model.table_info import ObjectName, TableInfo, same_identity
 from flowctl.plan.acceptance import refusal
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.checks import is_local, local_freshness
 from flowctl.plan.definition import differences
 from flowctl.plan.projection import is_taken, own_columns, projection, taken_name
 from flowctl.plan.shape import known_columns, recorded_target
-from flowctl.resolve.places import SIDECARS
+from flowctl.resolve.places import SIDECARS, sidecars_of
 from flowctl.spec.spec import SqlSource
 
 Reason = Callable[[Case], Stop | None]
@@ -93,6 +93,19 @@ def _foreign_target(case: Case) -> Stop | None:
     ways += [refresh] if case.table.mode != "scd2" or case.lacks_history else []
     hint = ", or ".join(ways)
     return Stop(f"{case.table.target} exists and was not made by this flow", hint, "to")
+
+
+def _refused_name(case: Case) -> Stop | None:
+    """A name that the target would cut, or keeps for itself; of the table or of what is kept beside it."""
+    ddl: object = case.ddl
+    if not isinstance(ddl, NamingTarget):
+        return None
+    *above, name = case.table.target.parts
+    for suffix in ("", *sidecars_of(case.table)):
+        if why := ddl.refuse_name(ObjectName((*above, name + suffix))):
+            what = f"its {SIDECARS[suffix]} would be kept in {name}{suffix}" if suffix else f'"{name}" is no name there'
+            return Stop(f"{case.table.target}: {what}: {why}", "Give it another `to`", "to")
+    return None
 
 
 def _foreign_sidecar(case: Case) -> Stop | None:
@@ -357,6 +370,7 @@ REASONS: tuple[Reason, ...] = (
     _needs_an_empty_table,
     _no_source,
     _shared_target,
+    _refused_name,
     _foreign_target,
     _foreign_sidecar,
     _target_moved,

@@ -12,9 +12,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from flowctl.connectors.engine import reachable
 from flowctl.run.session import Engine
 from tests.connectors.hostile_tables import CURSOR, EVENT, KEY, SOURCES, came, expected, plain, quoted
 from tests.connectors.whole_runs import SharedRuns
+from tests.hostile import TEXTS
 
 MODES = ("append", "truncate", "merge", "scd2")
 #: On Spark the two ways into PostgreSQL's COPY and JDBC; on Sail, where a run costs a second, each source and mode.
@@ -41,10 +43,10 @@ def test_columns(runs: SharedRuns, postgres_database: str, source: str, target: 
     given = SOURCES[source](postgres_database, runs.folder)
     if "url" in given.connection:
         given.connection["url"] = referring(postgres_database)
-    connection, rows = place(target, runs, postgres_database)
+    connection, rows = place(target, runs, postgres_database, "copied")
     table: dict[str, Any] = {
         "from": given.reference,
-        "to": "dst:public.copied" if target == "postgres" else "dst:copied",
+        "to": "dst:copies.copied" if target == "postgres" else "dst:copied",
         "mode": mode,
     }
     if given.hints:
@@ -91,24 +93,25 @@ def is_refused(target: str, name: str) -> bool:
 
 
 def place(
-    target: str, runs: SharedRuns, url: str
+    target: str, runs: SharedRuns, url: str, name: str
 ) -> tuple[dict[str, Any], Callable[[Sequence[str]], list[tuple[Any, ...]]]]:
     """The connection, and how its table's columns are read by somebody else."""
 
     def of_postgres(names: Sequence[str]) -> list[tuple[Any, ...]]:
         with psycopg.connect(url) as connection:
-            query = f"SELECT {', '.join(map(quoted, names))} FROM copied"
+            query = f"SELECT {', '.join(map(quoted, names))} FROM copies.{quoted(name)}"
             return connection.execute(query.encode()).fetchall()
 
     def of_sqlite(names: Sequence[str]) -> list[tuple[Any, ...]]:
         connection = sqlite3.connect(runs.folder / "target.db")
         try:
-            return connection.execute(f"SELECT {', '.join(map(quoted, names))} FROM copied").fetchall()
+            query = f"SELECT {', '.join(map(quoted, names))} FROM {quoted(name)}"
+            return connection.execute(query).fetchall()
         finally:
             connection.close()
 
     def of_delta(names: Sequence[str]) -> list[tuple[Any, ...]]:
-        frame = runs.engine.spark.read.format("delta").load(str(runs.folder / "lake" / "copied"))
+        frame = runs.engine.spark.read.format("delta").load(str(runs.folder / "lake" / name))
         return [tuple(row) for row in frame.select(*("`" + name.replace("`", "``") + "`" for name in names)).collect()]
 
     match target:
@@ -122,3 +125,76 @@ def place(
 
 def referring(url: str) -> str:
     return url.replace("etl-secret", "${secret:env:PG_PASSWORD}")
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "labels"),
+    [
+        ("sqlite", "postgres", ("dots", "double quote", "percent", "variable", "sidecar", "255 bytes")),
+        *(
+            pytest.param(source, target, tuple(TEXTS), marks=pytest.mark.full)
+            for source in ("postgres", "sqlite")
+            for target in ("delta", "postgres", "sqlite")
+        ),
+    ],
+)
+def test_tables(runs: SharedRuns, postgres_database: str, source: str, target: str, labels: Sequence[str]) -> None:
+    """Each from one table into one of the same name."""
+    names = [TEXTS[label] for label in labels if label != "upper case"]
+    names = [name for name in names if source == "sqlite" or len(name.encode()) <= 63]
+    if target == "delta":  # patterns and folders are refused, or meant, in a path; Sail refuses what it would encode
+        names = [name for name in names if not set(name) & set("*?/") and (runs.has_jvm or reachable(name))]
+    put_tables(source, runs, postgres_database, names)
+    connection, _ = place(target, runs, postgres_database, "")
+    document = {
+        "version": 1,
+        "flow": "hostile",
+        "connections": {
+            "src": {"type": "sqlite", "path": "source.db"}
+            if source == "sqlite"
+            else {"type": "postgres", "url": referring(postgres_database)},
+            "dst": connection,
+        },
+        "state": {"url": "state"},
+        "tables": {
+            f"t{at}": {"from": reference("src", source, name), "to": reference("dst", target, name), "mode": "truncate"}
+            for at, name in enumerate(names)
+        },
+    }
+    stopped = {step.id for step in runs.plan(document).steps if step.action == "stop"}
+    assert {names[int(id[1:])] for id in stopped} == {name for name in names if is_refused_as_table(target, name)}
+    result = runs.apply(document)
+    assert result.record is not None
+    failed = [(outcome.id, outcome.error) for outcome in result.record.tables if outcome.outcome == "failed"]
+    assert failed == []
+    for at, name in enumerate(names):
+        if f"t{at}" not in stopped:
+            _, rows = place(target, runs, postgres_database, name)
+            assert rows(["id", "said"]) == [(1, name)], name
+
+
+def is_refused_as_table(target: str, name: str) -> bool:
+    return target == "postgres" and len(name.encode()) > 63
+
+
+def put_tables(source: str, runs: SharedRuns, url: str, names: Sequence[str]) -> None:
+    statements = [f"CREATE TABLE {quoted(name)} (id bigint, said text)" for name in names]
+    texts = [name.replace("'", "''") for name in names]
+    statements += [f"INSERT INTO {quoted(n)} VALUES (1, '{text}')" for n, text in zip(names, texts, strict=True)]
+    if source == "postgres":
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(";".join(statements).encode())
+        return
+    database = sqlite3.connect(runs.folder / "source.db")
+    database.executescript(";".join(statements))
+    database.close()
+
+
+def reference(connection: str, system: str, name: str) -> str:
+    match system:
+        case "postgres":
+            return f"{connection}:{'public' if connection == 'src' else 'copies'}.{quoted(name)}"
+        case "sqlite":
+            return f"{connection}:{quoted(name)}"
+        case _:
+            return f"{connection}:{name}"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from flowctl.connectors.engine import has_jvm
 from flowctl.model.step import Plan
 from flowctl.plan.planning import PlanOptions, make_plan
 from flowctl.run import apply as run
@@ -29,9 +30,15 @@ class SharedRuns:
     monkeypatch: pytest.MonkeyPatch
     said: list[str] = field(default_factory=list)
 
+    @property
+    def has_jvm(self) -> bool:
+        return has_jvm(self.engine.spark)
+
     def spec(self, document: dict[str, Any]) -> Spec:
         """Of a spec as it is meant: what a template or a placeholder would change in its texts is escaped."""
         path = self.folder / "flow.yaml"
+        if not self.has_jvm:
+            document = {**document, "spark": {"url": "sail"}}
         path.write_text(json.dumps(_escaped(document), ensure_ascii=False))  # which is YAML
         return load_spec([path], {})
 

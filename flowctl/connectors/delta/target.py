@@ -67,6 +67,12 @@ class DeltaTarget:
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         return [statements.create_table(self._location(object).shown_identifier, columns, layout)]
 
+    def refuse_name(self, object: ObjectName) -> str | None:
+        """See :class:`flowctl.connectors.limits.NamingTarget`. Object stores bound the whole key only."""
+        folders = [] if "://" in self._root else [one for part in object.parts for one in part.split("/")]
+        is_long = any(len(one.encode()) > 255 for one in folders)
+        return "file systems have names of up to 255 bytes" if is_long else None
+
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
         listed = statements.statistics_columns(columns, layout)
         return f"statistics for {', '.join(listed)}" if listed else ""

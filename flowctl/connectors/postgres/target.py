@@ -94,6 +94,10 @@ class PostgresTarget:
         """See :class:`flowctl.connectors.limits.LimitingTarget`."""
         return [column for column in there.columns if column.name in written and is_limited(column)]
 
+    def refuse_name(self, object: ObjectName) -> str | None:
+        """See :class:`flowctl.connectors.limits.NamingTarget`."""
+        return next((why for part in object.parts if (why := ddl.refuses_name(part))), None)
+
     def most_columns(self, mode: Mode) -> int:
         """See :class:`flowctl.connectors.limits.NarrowTarget`: PostgreSQL's 1,600, with one for the change."""
         return 1600 if mode in ("append", "truncate") else 1599

@@ -96,6 +96,11 @@ class SqliteTarget:
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         return ddl.alter_statements(info, changes)
 
+    def refuse_name(self, object: ObjectName) -> str | None:
+        """See :class:`flowctl.connectors.limits.NamingTarget`."""
+        is_own = object.parts[-1].lower().startswith("sqlite_")
+        return "names that begin with sqlite_ are SQLite's own" if is_own else None
+
     def most_columns(self, mode: Mode) -> int:
         """See :class:`flowctl.connectors.limits.NarrowTarget`. SQLite's 2,000 columns of a table, 1,000 levels of an
         expression (a merge compares each column), 2,000 columns of a result (a history has seven more)."""

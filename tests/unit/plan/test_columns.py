@@ -1,4 +1,4 @@
-"""Tables with no column, or with more than a target can have, stop in the plan."""
+"""Tables with no column, with more than a target can have, or with a name that it would cut, stop in the plan."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from flowctl.model import types
 from flowctl.model.step import Mode, Step
-from flowctl.model.table_info import Column
-from flowctl.spec.spec import ColumnRules, Cursor
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.spec.spec import ColumnRules, Cursor, TargetRef
 from tests.unit.plan import worlds
 from tests.unit.plan.worlds import ID, NEW, UPDATED_AT, head, observed, source, step, table
 
@@ -48,3 +48,24 @@ def test_as_many_columns_as_the_target_can_have(mode: Mode, most: int, monkeypat
     made = of_columns(most + 1, mode=mode, **keys)
     assert made.action == "stop"
     assert made.reason.startswith(f"lake:orders would have {10 if mode in ('merge', 'scd2') else 11} columns")
+
+
+@dataclass(frozen=True)
+class Naming(worlds.LakeDdl):
+    def refuse_name(self, object: ObjectName) -> str | None:
+        return "names are cut after 16 bytes" if len(object.parts[-1]) > 16 else None
+
+
+def test_a_name_that_the_target_would_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of a sidecar."""
+    monkeypatch.setattr(worlds, "LAKE", Naming())
+
+    def made(name: str, mode: Mode) -> Step:
+        keys = {"key": ("id",)} if mode == "scd2" else {}
+        return step(table(mode=mode, target=TargetRef("lake", (name,)), **keys), observed(head(NEW)))
+
+    assert made("n" * 16, "truncate").action == "create"
+    assert made("n" * 17, "truncate").reason.endswith(f'"{"n" * 17}" is no name there: names are cut after 16 bytes')
+    assert made("n" * 6, "scd2").action == "create"
+    told = f"its observations would be kept in {'n' * 7}__observed: names are cut after 16 bytes"
+    assert made("n" * 7, "scd2").reason.endswith(told)
