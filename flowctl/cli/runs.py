@@ -82,7 +82,7 @@ def _found(blobs: BlobStore, run_id: str) -> RunRecord:
 
     record = get_run(blobs, run_id)
     if record is None:
-        raise UsageError(f"there is no run {run_id!r}", hint="`flowctl runs SPEC` lists them")
+        raise UsageError(f"there is no run {run_id!r}", hint="List them with `flowctl runs SPEC`")
     return record
 
 

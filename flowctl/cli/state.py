@@ -131,7 +131,9 @@ def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variab
     def changed(spec: Spec, document: StateDocument) -> StateDocument:
         table, observed = _observed(spec, table_id)
         if observed.target is None:
-            raise StoppedByPolicy(f"{table.target} is not there", hint="The next run creates it", mark=table.mark)
+            raise StoppedByPolicy(
+                f"{table.target} is not there", hint="Run `flowctl apply`: it creates the table", mark=table.mark
+            )
         before = document.table(table_id)
         adopted = documents.adopt(document, table_id, observed.target, observed.commit)
         if position is not None:
@@ -266,7 +268,7 @@ def _accepted(spec: Spec, document: StateDocument, table_id: str, *, has_positio
         if refused and not (has_position and table.mode == "append"):
             raise StoppedByPolicy(
                 f"{table_id} cannot continue from here: {refused}",
-                hint=f"`flowctl apply {spec.path} --full-refresh {table_id}` reads all again under the new definition",
+                hint=f"Read all again under the new definition: `flowctl apply {spec.path} --full-refresh {table_id}`",
                 mark=table.mark,
             )
         document = documents.with_table(document, table_id, acceptance.continued(state, recorded, wanted))
@@ -303,7 +305,7 @@ def _known(document: StateDocument, table_id: str) -> TableState:
     if table_id in document.tables:
         return document.tables[table_id]
     known = ", ".join(sorted(document.tables)[:10]) or "none"
-    raise UsageError(f"state has no table {table_id!r}", hint=f"Known are: {known}")
+    raise UsageError(f"state has no table {table_id!r}", hint=f"Choose one of {known}")
 
 
 def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed]:

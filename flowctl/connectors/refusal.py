@@ -20,7 +20,7 @@ def refusal(column: str, native: str, kind: DataType, because: str = "") -> str:
     """The text to raise for a value of ``column`` that is not exactly one of ``kind``; never the value itself."""
     short = types.short(kind)
     wanted = f"column {column} ({native})" if native else f"column {column}"
-    hint = f"mend the value, or read the column as text with `columns: {{types: {{{column}: string}}}}`"
+    hint = f"Fix the value, or read the column as text with `columns: {{types: {{{column}: string}}}}`"
     return f"{PREFIX}{wanted} holds a value that is not exactly {short}{because} | {hint}"
 
 

@@ -42,7 +42,7 @@ def open(connection: Connection, context: OpenContext) -> AbstractContextManager
 def _package(type: str) -> ModuleType:
     name = f"flowctl.connectors.{type}"
     if not type.isidentifier() or importlib.util.find_spec(name) is None:
-        raise FlowctlError(f"there is no connector {type!r}", hint="`flowctl schema` lists the connection types")
+        raise FlowctlError(f"there is no connector {type!r}", hint="List the connection types with `flowctl schema`")
     return importlib.import_module(name)
 
 

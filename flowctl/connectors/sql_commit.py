@@ -117,7 +117,7 @@ def already_committed(newest: Commit, record: Commit) -> Commit:
         return newest
     raise StateConflict(
         f"{record.table}: the target has number {newest.seq} of another try, this is number {record.seq}",
-        hint="Somebody else writes this table, or state is older than the target; see `flowctl state adopt`",
+        hint="See `flowctl state adopt`: somebody else writes this table, or state is older than the target",
     )
 
 
@@ -126,7 +126,7 @@ def identified(record: Commit, target_id: str) -> Commit:
     if record.target_id and not same_identity(record.target_id, target_id):
         raise StateConflict(
             f"{record.table}: the target is now {target_id}, the intent was for {record.target_id}",
-            hint="It was replaced or restored since; plan again, or `flowctl state adopt`",
+            hint="Plan again, or `flowctl state adopt`: it was replaced or restored since",
         )
     return replace(record, target_id=target_id)
 
@@ -300,7 +300,7 @@ def verify_total(job: WriteJob, rows: int) -> None:
     if job.rows is not None and job.rows != rows:
         raise TableError(
             f"{rows:,} rows were staged, {job.rows:,} were expected",
-            hint="Nothing was committed; run again, the source may have changed while it was read",
+            hint="Run again: the source may have changed while it was read",
         )
 
 

@@ -52,7 +52,7 @@ class Step:
     that the step before this one finishes: this one begins once that is recorded.
     ``projection`` is the frame to write, in target order and without flowctl's own columns. ``statements`` is the
     DDL to run before the write, in order: it makes the table, or makes the changes in ``schema``.
-    ``record_only``: the target already carries the pending intent's commit, only state is mended. A pending intent
+    ``record_only``: the target already carries the pending intent's commit, only state is fixed. A pending intent
     in state with a lower number than ``seq`` is given up: its void is committed first. ``how`` says for people what
     was chosen and why; nothing is decided by it.
     """

@@ -157,7 +157,7 @@ def _removed_step(spec: Spec, table_id: str, state: TableState) -> Step:
         id=table_id,
         action="removed",
         reason="no longer in the spec; its target and state are left alone",
-        hint=f"`flowctl state reset {spec.path} {table_id}` forgets it",
+        hint=f"Forget it with `flowctl state reset {spec.path} {table_id}`",
         mark=Mark(spec.path, 1),
         source="",
         target=str(recorded.get("to", "")),

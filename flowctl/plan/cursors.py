@@ -245,7 +245,7 @@ def _moved_back(cursor: Cursor, recorded: TypedValue, head: TypedValue) -> Refus
     return Refused(
         "position moved back",
         f'the newest "{cursor.column}" is {head.text()}, more than lag before the recorded {recorded.text()}',
-        "If the source was restored: --full-refresh, or `flowctl state set` to the right position",
+        "Read all again with --full-refresh if the source was restored, or `flowctl state set` to the right position",
     )
 
 

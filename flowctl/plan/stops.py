@@ -155,7 +155,7 @@ def _moved_since_refresh(case: Case, begun: Intent, ways: str) -> Stop | None:
         return Stop(f"{case.table.target} is gone", hint, "to") if begun.target_id else None
     if not (case.has_landed or _is_what_begun_writes(target, begun)):
         reason = f"{case.table.target} is another table than the one that the interrupted full refresh replaces"
-        return Stop(reason, f"--full-refresh {case.table.id} replaces this one", "to")
+        return Stop(reason, f"Replace this one with --full-refresh {case.table.id}", "to")
     if commit is not None and commit.seq >= begun.seq and not case.has_landed:
         reason = f"the target carries number {commit.seq}, which is not that of the interrupted full refresh"
         return Stop(reason, ways, "to")
@@ -168,8 +168,10 @@ def _definition_changed(case: Case) -> Stop | None:
         return None
     accept = case.command("state set {spec} {id} --accept-definition")
     refused = refusal(recorded, case.definition, case.state.position)
-    way = f"it cannot continue from here: {refused}" if refused else f"{accept} continues from here"
-    return Stop(f"the definition changed: {what}", f"--full-refresh {case.table.id} reads all again under it; {way}")
+    way = f"it cannot continue from here: {refused}" if refused else f"continue from here with {accept}"
+    return Stop(
+        f"the definition changed: {what}", f"Read all again under it with --full-refresh {case.table.id}; {way}"
+    )
 
 
 def _appending_twice(case: Case) -> Stop | None:
@@ -184,8 +186,8 @@ def _appending_twice(case: Case) -> Stop | None:
     adopt = case.command("state adopt {spec} {id}")
     return Stop(
         f"{_written_beyond(case, commit.position)}: appending again would double them",
-        f"{adopt} takes the target's position; --full-refresh {case.table.id} replaces the content; "
-        "`flowctl state set` with --append-again appends them all the same",
+        f"Take the target's position with {adopt}, replace the content with --full-refresh {case.table.id}, or append "
+        "them all the same with --append-again of `flowctl state set`",
         "mode",
     )
 
@@ -210,7 +212,7 @@ def _unknown_columns(case: Case) -> Stop | None:
     for path, name in _named_columns(case):
         if name not in there and not (path == "columns.types" and name in table.columns.add):
             close = get_close_matches(name, sorted(there), 1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"It has {', '.join(sorted(there)[:10])}"
+            hint = f"Did you mean {close[0]!r}?" if close else f"Choose from {', '.join(sorted(there)[:10])}"
             return Stop(f'{path}: "{name}" is no column of {table.source}', hint, path)
     return None
 
@@ -309,7 +311,7 @@ def _no_history(case: Case) -> Stop | None:
         return None
     return Stop(
         f"{case.table.target} holds no history of {', '.join(case.table.key)}",
-        f"--full-refresh {case.table.id} replaces its content with one",
+        f"Replace its content with one: --full-refresh {case.table.id}",
         "mode",
     )
 

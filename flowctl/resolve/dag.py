@@ -72,7 +72,7 @@ def unknown_references(
                     close = get_close_matches(ref, ids, 1)
                     yield Diagnostic(
                         f"{table.id}: ref('{ref}') names no table of this flow",
-                        f"Did you mean {close[0]!r}?" if close else "`flowctl plan` lists the tables",
+                        f"Did you mean {close[0]!r}?" if close else "List the tables with `flowctl plan`",
                         table.mark_of("from.sql"),
                         "unknown-reference",
                     )

@@ -118,8 +118,8 @@ def _bad_ids(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
         if not _ID.fullmatch(table.id):
             yield Diagnostic(
                 f"{table.source} gives the id {table.id!r}, which is not an id",
-                "Ids are letters, digits, `_`, `.` and `-`, and start with a letter or `_`. "
-                "Exclude the object and write an entry of its own for it",
+                "Exclude the object and write an entry of its own for it: "
+                "ids are letters, digits, `_`, `.` and `-`, and start with a letter or `_`",
                 table.mark,
                 "bad-id",
             )

@@ -20,7 +20,7 @@ def selected(edges: Needs, select: Sequence[str], exclude: Sequence[str]) -> fro
     chosen = _union(edges, select, "--select") if select else frozenset(edges)
     left = chosen - _union(edges, exclude, "--exclude")
     if edges and not left:
-        raise UsageError("nothing is selected", hint="--exclude takes away all that --select gives")
+        raise UsageError("nothing is selected", hint="Leave something: --exclude takes away all that --select gives")
     return left
 
 

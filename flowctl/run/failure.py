@@ -67,10 +67,10 @@ def translate(error: BaseException, mark: Mark | None, store: str = "the store")
         where = "with the Python of Spark's executors" if "Traceback" in text else "here"
         return TableError(f"{missing} is not installed {where}", hint=extras.install_hint(missing), mark=mark)
     if _LOST_EXECUTORS.search(text):
-        hint = "It was tried again; look at why Spark's executors end (memory, preemption) and run again"
+        hint = "Look at why Spark's executors end (memory, preemption) and run again; it was tried several times"
         return TransientError(f"Spark lost executors: {line}", hint=hint, mark=mark)
     if _TRANSIENT.search(text):
-        return TransientError(line, hint="It was tried again; check the system and run again", mark=mark)
+        return TransientError(line, hint="Check the system and run again; it was tried several times", mark=mark)
     return TableError(line, hint="Run with --verbose for the trace", mark=mark)
 
 

@@ -1,7 +1,7 @@
 """The jars that Spark needs beside its own: named in ``ivy.xml``, fetched once with the Ivy that the pyspark wheel
 ships, checked against ``jars.sha256`` by ourselves each time they are used.
 
-They live in ``$FLOWCTL_HOME/jars`` (default: the platform's cache folder). A machine without a way out gets them by
+They live in ``$FLOWCTL_HOME/jars`` (default: the platform's cache folder). An air-gapped machine gets them by
 copying that folder from another one; a company's own repository by an Ivy settings file in ``FLOWCTL_IVY_SETTINGS``.
 """
 
@@ -41,7 +41,7 @@ def ensure(needed: Collection[str], say: Callable[[str], None] | None = None) ->
     through ``say`` (default: standard error). Raises :class:`JarsMissing`."""
     unknown = sorted(set(needed) - set(sets()))
     if unknown:
-        raise JarsMissing(f"unknown jar sets {unknown}", hint=f"`ivy.xml` knows {', '.join(sets())}")
+        raise JarsMissing(f"unknown jar sets {unknown}", hint=f"Choose from those in `ivy.xml`: {', '.join(sets())}")
     folder = home() / "jars"
     files = [folder / name for of, names in sets().items() if of in needed for name in names]
     if _missing(files):

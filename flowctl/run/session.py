@@ -371,7 +371,7 @@ def _require_extensions(spark: SparkSession, jar_sets: Collection[str]) -> None:
     if "delta" in jar_sets and "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
         raise EngineFailed(
             "The Spark Connect server has no Delta",
-            hint="`flowctl spark-server` starts one that has; another one needs Delta's jars, "
+            hint="Start one that has: `flowctl spark-server`; another one needs Delta's jars, "
             "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
             "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
         )

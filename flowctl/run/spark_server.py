@@ -101,7 +101,7 @@ def _until_it_ends(engine: Engine) -> None:
     code = engine.process.wait()
     raise EngineFailed(
         f"Spark's JVM ended by itself with exit code {code}: {engine.log_tail(5)}",
-        hint="Often too little memory: --conf spark.driver.memory=…; --verbose shows Spark's own log",
+        hint="Give it more memory: --conf spark.driver.memory=…; --verbose shows Spark's own log",
     )
 
 
@@ -146,7 +146,7 @@ def _refuse_secrets(settings: SparkSettings) -> None:
         if _SECRET.search(name):
             raise UsageError(
                 f"--conf {name} would stand in the machine's list of processes",
-                hint="The specs of the clients have the credentials of their storage",
+                hint="Leave it to the specs of the clients, which have the credentials of their storage",
             )
 
 

@@ -152,7 +152,7 @@ def _of_intent(found: Commit | None, table_id: str, intent: Intent) -> Commit | 
     if (found.seq, found.intent_id) != (intent.seq, intent.id):
         raise StateConflict(
             f"{table_id}: the target is at number {found.seq} of another run, ours is {intent.seq}",
-            hint=f"Another state wrote this table: look at it, then `flowctl state adopt … {table_id}`",
+            hint=f"Look at the table, which another state wrote, then `flowctl state adopt … {table_id}`",
         )
     return found
 

@@ -58,7 +58,7 @@ def build_archive() -> Path:
         with open_engine(settings, jars.sets(), {}, "small", stop_seconds=_DUMP_SECONDS) as engine:
             _train(engine.session_for("training"), Path(folder))
         if not fresh.is_file():
-            raise ArchiveFailed(f"{found.command} wrote no class-data archive", hint="Is the disk full?")
+            raise ArchiveFailed(f"{found.command} wrote no class-data archive", hint="Check that the disk is not full")
         fresh.replace(final)
     _remove_old(final.parent)
     return final

@@ -116,7 +116,7 @@ def _check_no_secrets(node: Node, label: str, findings: Findings) -> None:
     for path, leaf in _texts(node):
         where = f"{label}.{path}" if path else label
         if secret_references(leaf.text):
-            hint = "Secrets belong into `connections` and `storage`"
+            hint = "Put secrets into `connections` and `storage`"
             findings.error(leaf, f"`{where}` cannot hold a secret", hint, "secret-reference")
         elif password_in_clear(leaf.text):
             hint = "Put credentials into `storage`, as secret references"

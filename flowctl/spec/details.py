@@ -117,7 +117,7 @@ def _check_placeholders(table: Node, findings: Findings) -> None:
         for item in leaf.items or [leaf]:
             for name in placeholders(item.text) if isinstance(item.value, str) else ():
                 if name.startswith("secret:"):
-                    hint = "Secrets belong into `connections` and `storage`"
+                    hint = "Put secrets into `connections` and `storage`"
                     findings.error(item, "a table cannot hold a secret", hint, "secret-in-table")
                 elif name not in PLACEHOLDERS:
                     hint = did_you_mean(name, PLACEHOLDERS, "Write $${ for a literal ${; there are: ")

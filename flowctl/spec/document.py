@@ -164,7 +164,7 @@ class _Reading:
                 first = entries[name].place
                 self._error(
                     f"`{name}` is written twice",
-                    f"It stands in line {first.line} too; remove one of them",
+                    f"Remove one of them; it stands in line {first.line} too",
                     mark,
                     "duplicate-key",
                 )
@@ -216,7 +216,7 @@ def _too_deep(text: str) -> Any:
 
 def _nested(mark: Mark) -> Diagnostic:
     what = f"maps and lists are nested more than {limits.DEPTH} deep"
-    return Diagnostic(what, "A spec needs no more than ten levels", mark, "too-deep")
+    return Diagnostic(what, "Write it flatter: a spec needs no more than ten levels", mark, "too-deep")
 
 
 def _values(mark: Mark) -> Diagnostic:
@@ -225,7 +225,7 @@ def _values(mark: Mark) -> Diagnostic:
 
 
 _LONGEST_KEY = 300
-_QUOTE_BRACES = 'YAML reads { as the start of a map: put the value in quotes, as in "{{ vars.name }}"'
+_QUOTE_BRACES = 'Put the value in quotes, as in "{{ vars.name }}": YAML reads { as the start of a map'
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagnostic:
@@ -241,7 +241,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagnos
         case _ if rest.startswith("\t"):
             return Diagnostic("a tab cannot indent YAML", "Indent with spaces", mark, "yaml-tab")
         case _ if error.context == "while scanning an alias" or problem == "found undefined alias":
-            hint = 'YAML reads a leading * as an alias: put it in quotes, as in "*.csv"'
+            hint = 'Put it in quotes, as in "*.csv": YAML reads a leading * as an alias'
             star = mark if rest.startswith("*") else Mark(shown, line + 1, max(column, 1))
             return Diagnostic("an unquoted value starts with *", hint, star, "yaml-unquoted")
         case _ if rest.startswith("{") and "did not find expected" in problem:

@@ -61,7 +61,7 @@ def _included(root: Node, path: Path, findings: Findings) -> list[Path]:
             continue
         matches = sorted(islice(path.parent.glob(pattern), limits.FILES)) if is_glob else [path.parent / pattern]
         if not matches or not matches[0].is_file():
-            hint = f"Paths are relative to {path.parent}"
+            hint = f"Correct the path, which is relative to {path.parent}"
             findings.error(entry, f"`{pattern}` includes no file", hint, "include-without-file")
             continue
         found.update(dict.fromkeys(matches))
@@ -94,7 +94,7 @@ def _united(first: Node, second: Node, section: str, findings: Findings) -> Node
     entries = dict(first.entries)
     for name, node in second.entries.items():
         if name in entries:
-            hint = f"It stands at {entries[name].place} too; rename one of them"
+            hint = f"Rename one of them; it stands at {entries[name].place} too"
             findings.error(node.place, f"`{section}.{name}` is defined twice", hint, "duplicate-name")
         else:
             entries[name] = node

@@ -102,7 +102,7 @@ def _source_type(node: Node, connection: str, connections: ConnectionTypes, find
     if type is None or role(type, "source") is not None:
         return type
     what = f"reading from `{connection}` ({type}) is not in this version"
-    hint = "A table of this flow is read by `from: {sql: …}` with {{ ref('id') }}"
+    hint = "Read a table of this flow by `from: {sql: …}` with {{ ref('id') }}"
     findings.error(node, what, hint, "not-in-this-version")
     return None
 

@@ -27,7 +27,7 @@ def _check_ids(entries: Mapping[str, Node], findings: Findings) -> None:
     for id, node in entries.items():
         first = seen.setdefault(id.casefold(), id)
         if first != id:
-            hint = f"`{first}` stands at {entries[first].place}; rename one of them"
+            hint = f"Rename one of them; `{first}` stands at {entries[first].place}"
             message = f"table ids `{first}` and `{id}` differ only in case"
             findings.error(node.place, message, hint, "duplicate-name")
 
@@ -44,7 +44,7 @@ def _check_targets(tables: Sequence[TableSpec], findings: Findings) -> None:
             continue
         first = seen.setdefault((table.target.connection, *parts), table)
         if first is not table:
-            hint = f"`{first.id}` stands at {first.mark}; give one of them another `to`"
+            hint = f"Give one of them another `to`; `{first.id}` stands at {first.mark}"
             message = f"`{first.id}` and `{table.id}` are both written to {table.target}"
             findings.error(place, message, hint, "same-target")
 

@@ -126,10 +126,11 @@ class _Checking:
         if any(name.startswith("source:") and "cursor" in forbidden(name) for name in roles):
             return
         again = "its whole result" if isinstance(source, SqlSource) else "all rows"
-        column = "" if isinstance(source, SqlSource) else "Add `cursor: {column: …}` to append what is new, or "
-        hint = f"{column}write `cursor: none` to append {again} in every run"
+        none = f"`cursor: none` to append {again} in every run"
+        either = f"Add `cursor: {{column: …}}` to append what is new, or write {none}"
+        hint = f"Write {none}" if isinstance(source, SqlSource) else either
         what = f"`{self.id}` appends and has no cursor: every run would append {again} again"
-        self.findings.error(mode, what, hint[0].upper() + hint[1:], "missing-key")
+        self.findings.error(mode, what, hint, "missing-key")
 
     def _check_pattern(self, source: Source) -> None:
         """A pattern in `from` and a placeholder in the id belong together, except for many files in one table."""

@@ -63,7 +63,7 @@ class _Rendering:
 
     def _fill(self, text: str, node: Node, *, in_sql: bool) -> Scalar:
         if _STATEMENT.search(_outside(text)):
-            hint = "Only {{ expressions }} work, inside one value; write other text as {{ '{%' }}"
+            hint = "Write other text as {{ '{%' }}: only {{ expressions }} work, inside one value"
             self.findings.error(node, "{% %} and {# #} are not supported", hint, "template-statement")
             return text
         if (text, in_sql) not in self._filled:
@@ -125,7 +125,7 @@ class _Rendering:
                 return f"`vars.{name[1]}` is not defined", hint
             case UndefinedError() if name := re.match(r"'(\w+)' is undefined", str(error)):
                 known = name[1] in self.variables
-                hint = f"Write `vars.{name[1]}`" if known else "The names are `vars` and, in SQL, `ref`"
+                hint = f"Write `vars.{name[1]}`" if known else "Use one of the names `vars` and, in SQL, `ref`"
                 return f"`{name[1]}` is not defined", hint
             case _:
                 what = limits.shown(str(error)) or type(error).__name__

@@ -93,7 +93,7 @@ class DiskStore:
     def _broken(self, verb: str, name: str, cause: OSError) -> AbortRun:
         return AbortRun(
             f"cannot {verb} {self._root / name}: {cause.strerror or cause}",
-            hint="State needs a disk with hard links that this user may write; check its permissions and free space",
+            hint="Check permissions and free space; it must be a disk with hard links that this user may write",
         )
 
 

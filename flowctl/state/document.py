@@ -138,7 +138,7 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
     if commit.seq < before.seq:
         raise StateConflict(
             f"table {commit.table}: the target's number {commit.seq} is below the recorded {before.seq}",
-            hint=f"The target was set back; look at it, then `flowctl state adopt … {commit.table}`",
+            hint=f"Look at the target, which was set back, then `flowctl state adopt … {commit.table}`",
         )
     numbered = _with_number(before, commit, recorded.run_id)
     if commit.void or (before.given_up and before.intent is not None and commit.seq >= before.intent.seq):

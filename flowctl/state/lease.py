@@ -143,7 +143,9 @@ class Lease:
             reason = (
                 self._lost or f"it could not be renewed in time ({left:.1f} s left of {self._record.life_seconds:g})"
             )
-            raise LeaseLost(f"the lease was lost: {reason}", hint="What is not committed was left undone; run again")
+            raise LeaseLost(
+                f"the lease was lost: {reason}", hint="Run again: what is committed already is found in the targets"
+            )
 
     def release(self) -> None:
         """Ends the lease so that the next taker sees it at once. Call only when nothing of ours can still write."""
@@ -299,7 +301,7 @@ def _read(blobs: BlobStore, prefix: str, number: int) -> LeaseRecord | None:
     except (ValueError, KeyError, TypeError) as cause:
         raise AbortRun(
             f"lease {blobs.url}/{_name(prefix, number)} cannot be read ({cause})",
-            hint="A newer flowctl wrote it, or it is damaged: when nothing is running, delete it",
+            hint="Delete it when nothing is running: a newer flowctl wrote it, or it is damaged",
         ) from cause
 
 

@@ -200,7 +200,7 @@ def _decode(data: bytes, place: str) -> RunRecord:
     except (ValueError, KeyError, TypeError) as cause:
         raise AbortRun(
             f"run record {place} cannot be read ({type(cause).__name__}: {cause})",
-            hint="A newer flowctl wrote it, or it is damaged: only the history is affected",
+            hint="Leave it, or delete it: a newer flowctl wrote it, or it is damaged; only the history is affected",
         ) from cause
 
 

@@ -56,7 +56,9 @@ class StateStore:
         """One kept number; :class:`UsageError` when it is not there."""
         found = self._get(serial)
         if found is None:
-            raise UsageError(f"there is no state number {serial}", hint="`flowctl state history` lists the kept ones")
+            raise UsageError(
+                f"there is no state number {serial}", hint="List the kept ones with `flowctl state history`"
+            )
         return found
 
     def history(self) -> list[Version]:
@@ -110,7 +112,7 @@ class StateStore:
         writer = self._written_by(_name(serial)) or "another process, which has removed it since"
         return StateConflict(
             f"state number {serial} was written by {_describe_writer(writer)} meanwhile",
-            hint="Nothing was recorded. Run again: what is committed already is found in the targets",
+            hint="Run again: what is committed already is found in the targets",
         )
 
     def _from_hint(self) -> StateDocument | None:

@@ -129,7 +129,7 @@ def test_show_is_the_json_of_one_table(shop: Shop) -> None:
 def test_an_unknown_table_is_a_usage_error_naming_the_known_ones(shop: Shop) -> None:
     shop.write(two_days)
     code, _, err = shop.state("show", "order")
-    assert (code, "Known are: orders" in err) == (ExitCode.USAGE, True)
+    assert (code, "Choose one of orders" in err) == (ExitCode.USAGE, True)
 
 
 def test_set_shows_the_change_and_writes_the_next_number(shop: Shop) -> None:

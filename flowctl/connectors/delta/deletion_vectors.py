@@ -49,7 +49,7 @@ def read(location: TableLocation, descriptor: Descriptor) -> BitMap64:
     if data[:4] != _MAGIC:
         raise TableError(
             f"{location.url} has a deletion vector of a format that flowctl does not know",
-            hint="REORG TABLE … APPLY (PURGE) writes its files anew without",
+            hint="Write its files anew without: REORG TABLE … APPLY (PURGE)",
         )
     found = BitMap64.deserialize(data[4:])
     if len(found) != int(descriptor["cardinality"]):

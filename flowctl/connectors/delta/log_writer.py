@@ -111,7 +111,7 @@ def _check_opened(table: OpenedTable, job: WriteJob, record: Mapping[str, Any]) 
     if info.identity != record["target_id"]:
         raise StateConflict(
             f"{table.location.url} is table {info.identity} now, it was prepared as {record['target_id']}",
-            hint="It was dropped and made again; plan again",
+            hint="Plan again: it was dropped and made again",
         )
 
 
@@ -204,7 +204,7 @@ def read_back(location: TableLocation, version: int, record: Mapping[str, Any]) 
     if told.get("userMetadata") != json.dumps(record):
         raise StateConflict(
             f"{location.url}: version {version}, just committed, is another writer's",
-            hint="Its store lets two writers create one file; use one that does not, or one writer",
+            hint="Use a store that does not let two writers create one file, or one writer",
         )
     return LoggedCommit(version, record, told["operationMetrics"])
 

@@ -65,7 +65,7 @@ class OpenedTable:
             raise StateConflict(
                 f"{self.location.url} has number {found.record['seq']} of intent "
                 f"{found.record['intent_id'] or 'unknown'}, not number {record['seq']} of intent {record['intent_id']}",
-                hint="Another run wrote this table; look at `flowctl state show`, then plan again",
+                hint="Look at `flowctl state show`, then plan again: another run wrote this table",
             )
         if found.record["void"] and not record["void"]:
             raise StateConflict(
@@ -84,7 +84,7 @@ def open_existing(location: TableLocation) -> OpenedTable:
     """As :func:`open_newest`; :class:`TableError` when nothing is there."""
     found = open_newest(location)
     if found is None:
-        raise TableError(f"there is no table {location.url}", hint="It was dropped since the plan was made; plan again")
+        raise TableError(f"there is no table {location.url}", hint="Plan again: it was dropped since the plan was made")
     return found
 
 

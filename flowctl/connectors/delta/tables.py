@@ -84,7 +84,7 @@ def check(table: OpenedTable, job: WriteJob) -> None:
     if expected and expected != info.identity:
         raise StateConflict(
             f"{location.url} is table {info.identity} now, the plan was made for {expected}",
-            hint="It was dropped and made again; plan again",
+            hint="Plan again: it was dropped and made again",
         )
     if expected or created_by(location, table.handle) == job.record.intent_id:
         return

@@ -133,7 +133,7 @@ class DeltaTarget:
     ) -> LoggedCommit:
         if job.mode == "scd2":
             if self._scratch is None:
-                raise FlowctlError("a Delta target was opened without a buffer", hint="Only apply can write it")
+                raise FlowctlError("a Delta target was opened without a buffer", hint="Use `flowctl apply`")
             return history.commit(spark, writer, location, frame, job, self._scratch)
         number = Numbered(log.app_id(job.record.lineage, job.record.table), job.record.record())
         return writer.put(location, number, frame, job)

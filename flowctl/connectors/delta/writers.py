@@ -95,7 +95,7 @@ def writer_of(spark: SparkSession, scratch: Scratch | None, location: TableLocat
 
 def _there(scratch: Scratch | None) -> Scratch:
     if scratch is None:
-        raise FlowctlError("a Delta target was opened without a buffer", hint="Only apply can write it")
+        raise FlowctlError("a Delta target was opened without a buffer", hint="Use `flowctl apply`")
     return scratch
 
 

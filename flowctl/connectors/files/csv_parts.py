@@ -331,6 +331,6 @@ _TRUE = ("true", "t", "yes", "y", "1")
 _ZONE = r"[ T].*(Z|[+-]\d{2}(:?\d{2})?)$"
 _UNEVEN = (
     " holds a row that does not fit its columns | "
-    "mend the row, or correct delimiter, quote, escape, header or multiline in `format`"
+    "Fix the row, or correct delimiter, quote, escape, header or multiline in `format`"
 )
-_NOT_TEXT = " is not {} text | mend it, or say what it is written in with `format.encoding`"
+_NOT_TEXT = " is not {} text | Fix it, or say what it is written in with `format.encoding`"

@@ -126,9 +126,9 @@ def _check_header(names: Sequence[str], path: str) -> None:
         hint = "Remove it, or wait until it is written whole"
         raise TableError(f"{path} has no header: its first line is empty", hint=hint)
     if "" in names:
-        raise TableError(f"{path}: the header has no name for column {names.index('') + 1}", hint="Mend its header")
+        raise TableError(f"{path}: the header has no name for column {names.index('') + 1}", hint="Fix its header")
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise TableError(f"{path}: the header names column {twice} twice", hint="Mend its header")
+        raise TableError(f"{path}: the header names column {twice} twice", hint="Fix its header")
 
 
 def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[Column, ...]:

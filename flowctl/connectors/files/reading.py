@@ -146,4 +146,4 @@ def named(relation: Relation) -> Iterator[None]:
         raise
 
 
-_MALFORMED_HINT = "mend the file, or set format: delimiter, quote, escape, header or multiline"
+_MALFORMED_HINT = "Fix the file, or set format: delimiter, quote, escape, header or multiline"

@@ -85,7 +85,7 @@ def _json_lines(spark: SparkSession, format: Format, paths: Sequence[str], colum
     lines = spark.read.text(list(paths)).where(f.trim("value") != "")
     parsed = f.try_parse_json("value")
     told = f.concat(
-        f.lit(PREFIX), f.col("_metadata.file_path"), f.lit(" holds a line that is not JSON | mend the `file`")
+        f.lit(PREFIX), f.col("_metadata.file_path"), f.lit(" holds a line that is not JSON | Fix the `file`")
     )
     objects = lines.select(f.when(parsed.isNull(), f.raise_error(told).cast("variant")).otherwise(parsed).alias(_JSON))
     return objects.select(*[_json_value("$", column).alias(column.name) for column in columns])
@@ -111,4 +111,4 @@ def _json_value(parent: str, column: Column) -> Expression:
             raise TableError(f"column {column.name}: JSON lines give no {types.short(column.type)}", hint=_NESTED_HINT)
 
 
-_NESTED_HINT = "declare it as string in format.schema, and take it apart with `columns.add`"
+_NESTED_HINT = "Declare it as string in format.schema, and take it apart with `columns.add`"

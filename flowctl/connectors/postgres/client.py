@@ -199,8 +199,8 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
     if state.startswith(("08", "53", "57P", "40", "55P03", "25P03")) or _is_connection_failure(error, state):
         return TransientError(message, hint="Check that the server is up and can be reached")
     if NO_SUCH_SNAPSHOT in message:
-        return TransientError(f"{message}: it was lost with the connection that held it", hint="It starts again")
-    return TableError(message, hint=f"SQLSTATE {state}" if state else "")
+        return TransientError(f"{message}: it was lost with the connection that held it", hint="Wait: it starts again")
+    return TableError(message, hint=f"Look up SQLSTATE {state} in PostgreSQL's manual" if state else "")
 
 
 def _is_connection_failure(error: psycopg.Error, state: str) -> bool:

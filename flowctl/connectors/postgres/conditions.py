@@ -125,7 +125,7 @@ def with_part(request: HeadRequest, head: Head, planned: int) -> Head:
 def _unusable(cursor: Column, newest: str) -> StoppedByPolicy:
     return StoppedByPolicy(
         f"the greatest value of cursor column {cursor.name} ({cursor.native}) is {newest}: it would freeze the table",
-        hint=f'Mend that row, or leave it out: `where: "{cursor.name} < ..."`',
+        hint=f'Fix that row, or leave it out: `where: "{cursor.name} < ..."`',
     )
 
 

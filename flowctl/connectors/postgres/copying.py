@@ -188,6 +188,6 @@ def _copier(
         return refusal(column, f"PostgreSQL refuses a value of it (SQLSTATE {error.sqlstate})")
 
     def refusal(column: str, why: str) -> str:
-        return f'{prefix}column "{column}": {why} | mend the value, or leave such rows out with `where`'
+        return f'{prefix}column "{column}": {why} | Fix the value, or leave such rows out with `where`'
 
     return copy

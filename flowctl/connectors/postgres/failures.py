@@ -36,10 +36,12 @@ def _told(text: str, client: Client, held: HeldSnapshot, relation: Relation, inf
     if "canceling statement due to lock timeout" in text:
         return TransientError(
             f"somebody waits to change {info.object} (TRUNCATE, ALTER TABLE), and the read cannot pass them",
-            hint="It starts again once they are done",
+            hint="Wait until they are done: it starts again then",
         )
     if SNAPSHOT_LOST in text or NO_SUCH_SNAPSHOT in text:
-        return TransientError(f"the snapshot of {info.object} was lost with its connection", hint="It starts again")
+        return TransientError(
+            f"the snapshot of {info.object} was lost with its connection", hint="Wait: it starts again"
+        )
     if own := refused(text):
         return own
     if any(sign in text for sign in _SIGNS_OF_INFINITY) and (found := _not_finite(client, held, relation, info)):
@@ -47,7 +49,7 @@ def _told(text: str, client: Client, held: HeldSnapshot, relation: Relation, inf
     if re.search(_SIGNS_OF_A_BAD_CAST, text):
         return TableError(
             f"a value of {info.object} does not fit the type that `columns.types` gives its column",
-            hint="Mend the value, or give another type",
+            hint="Fix the value, or give another type",
         )
     return None
 

@@ -38,7 +38,7 @@ class ForeignReader:
 
     def frame(self, spark: SparkSession, held: HeldSnapshot, parts: Parts) -> DataFrame:
         if self.scratch is None:
-            raise FlowctlError("a foreign table was opened without a buffer", hint="Only apply can read it")
+            raise FlowctlError("a foreign table was opened without a buffer", hint="Use `flowctl apply`")
         columns = [one.column for one in parts.transfers]
         folder, rows = self.scratch.folder("foreign"), 0
         with folder.sink(arrow_schema(columns)) as sink:

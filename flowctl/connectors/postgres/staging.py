@@ -79,7 +79,7 @@ def accept(
     wanted = {report.transaction: report.rows for report in accepted}
     if any(found.get(transaction) != rows for transaction, rows in wanted.items()):
         raise TransientError(
-            f"staged rows are gone from {table}: has the server been restarted?", hint="The batch is staged again"
+            f"staged rows are gone from {table}: has the server been restarted?", hint="Wait: the batch is staged again"
         )
     for transaction in found.keys() - wanted.keys():
         connection.execute(f"DELETE FROM {table} WHERE xmin = %s::text::xid", [str(transaction)])

@@ -217,12 +217,14 @@ class PostgresTarget:
             delays.pause()
             newest = _newest(connection, job)
         if newest is None:
-            raise StateConflict(f"{job.object}: the commit just made is gone", hint="Who drops tables here?")
+            raise StateConflict(
+                f"{job.object}: the commit just made is gone", hint="Find out who drops tables here, and run again"
+            )
         return replace(sql_commit.already_committed(newest, job.record), counts=counts)
 
     def _scratch(self) -> Scratch:
         if self.context.scratch is None:
-            raise FlowctlError("a PostgreSQL target was opened without a buffer", hint="Only apply can read it")
+            raise FlowctlError("a PostgreSQL target was opened without a buffer", hint="Use `flowctl apply`")
         return self.context.scratch
 
 
@@ -269,7 +271,7 @@ def _prepared(connection: psycopg.Connection[Any], job: WriteJob, present: Seque
         connection.execute(f"LOCK TABLE {ddl.table(job.object.parts)} IN SHARE ROW EXCLUSIVE MODE")
     now = catalog.describe(connection, [job.object])[job.object]
     if now is None:
-        raise TableError(f"there is no table {job.object}", hint="It was dropped since the plan was made; plan again")
+        raise TableError(f"there is no table {job.object}", hint="Plan again: it was dropped since the plan was made")
     return sql_commit.identified(job.record, now.identity)
 
 

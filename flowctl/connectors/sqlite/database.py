@@ -51,7 +51,7 @@ def translated(path: Path) -> Iterator[None]:
             ) from error
         if name.startswith("SQLITE_NOTADB"):
             raise TableError(f"{path} is not an SQLite file", hint="Check `path` of the connection") from error
-        raise TableError(f"SQLite says: {error}", hint=f"The file is {path}") from error
+        raise TableError(f"SQLite says: {error}", hint=f"Look at {path}") from error
 
 
 def quoted(name: str) -> str:

@@ -202,7 +202,7 @@ def _misfit(connection: sqlite3.Connection, relation: Relation, column: Column) 
     return TableError(
         f"column {column.name} holds a value that is not exactly {types.short(column.type)}"
         + _first_misfit(connection, relation, column),
-        hint=f"Mend the value, or read the column as text with `columns: {{types: {{{column.name}: string}}}}`",
+        hint=f"Fix the value, or read the column as text with `columns: {{types: {{{column.name}: string}}}}`",
     )
 
 

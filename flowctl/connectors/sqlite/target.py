@@ -180,7 +180,10 @@ class SqliteTarget:
         """A commit counts only once our intent id is read back from the file."""
         newest = self._newest(job)
         if newest is None:
-            raise FlowctlError(f"{self.path} lost a commit just made", hint="Is the file on a network file system?")
+            raise FlowctlError(
+                f"{self.path} lost a commit just made",
+                hint="Put the file on a local disk, if it is on a network file system",
+            )
         return sql_commit.already_committed(newest, job.record)
 
     def _newest(self, job: WriteJob) -> Commit | None:
@@ -194,7 +197,7 @@ class SqliteTarget:
 
     def _scratch(self) -> Scratch:
         if self.context.scratch is None:
-            raise FlowctlError("an SQLite target was opened without a buffer", hint="Only apply can write to it")
+            raise FlowctlError("an SQLite target was opened without a buffer", hint="Use `flowctl apply`")
         return self.context.scratch
 
     def _inode(self) -> str:
