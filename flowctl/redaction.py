@@ -21,6 +21,7 @@ from urllib.parse import unquote
 _SHORTEST = 4
 #: Of base64, which says little in a few characters.
 _SHORTEST_BASE64 = 8
+_SHORTEST_VARIABLE = 8
 _HIDDEN = "***"
 #: The password of a URL up to the last ``@`` that may end it, or of libpq's ``key=value`` form.
 _PASSWORD_IN = re.compile(r"://[^:/?#@\s]*:(\S*)@|\bpassword=([^&\s]+)")
@@ -77,9 +78,11 @@ REDACTOR = Redactor()
 
 
 def register_environment() -> None:
-    """Secrets that libraries take from the environment without flowctl's help."""
-    for name in _VARIABLES:
-        REDACTOR.register(os.environ.get(name, ""))
+    """Secrets that libraries take from the environment without flowctl's help. Short ones are of somebody's trials,
+    such as ``test``, and would hide half of what there is to read."""
+    for value in filter(None, map(os.environ.get, _VARIABLES)):
+        if len(value) >= _SHORTEST_VARIABLE:
+            REDACTOR.register(value)
 
 
 def _passwords(secret: str) -> Iterator[str]:

@@ -10,7 +10,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from flowctl.errors import TableError
-from flowctl.redaction import REDACTOR, Redactor
+from flowctl.redaction import REDACTOR, Redactor, register_environment
 
 PASSWORD = "p@ss/w:rd% ü"
 SECRETS = [PASSWORD, 'quote"and\\slash', "it's one", "first line\nsecond line", "100%25 sure", "a+b c", "<&$`{}>x"]
@@ -110,3 +110,10 @@ def test_errors_are_redacted_when_they_are_made() -> None:
     REDACTOR.register("named-by-a-driver")
     error = TableError("login with named-by-a-driver failed", hint="Not named-by-a-driver")
     assert (str(error), error.message, error.hint) == ("login with *** failed", "login with *** failed", "Not ***")
+
+
+def test_secrets_of_libraries_are_known_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "taken-by-the-sdk")
+    monkeypatch.setenv("PGPASSWORD", "test")
+    register_environment()
+    assert REDACTOR.redact("test_orders with taken-by-the-sdk") == "test_orders with ***"
