@@ -17,6 +17,7 @@ from flowctl.observe.world import Estimate
 from flowctl.plan import checks, engine, intervals
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.finding import Finding, Idle, Refused, Work
+from flowctl.plan.projection import read_columns
 from flowctl.plan.shape import known_columns, refusal, shaped
 from flowctl.plan.ties import with_columns
 
@@ -67,8 +68,13 @@ def with_source_columns(step: Step, case: Case) -> Step:
     columns = known_columns(case)
     if columns is not None:
         return shaped(step, case, columns)
-    target = case.observed.target
-    return replace(step, schema=None, target_columns=target.columns if target else ())
+    source, target = case.observed.source, case.observed.target
+    return replace(
+        step,
+        schema=None,
+        source_columns=read_columns(case.table, source.columns) if source else (),
+        target_columns=target.columns if target else (),
+    )
 
 
 def refused(step: Step, case: Case) -> Stop | None:

@@ -26,9 +26,9 @@ def chains_of(plan: Plan) -> list[Chain]:
     return list(by_id.values())
 
 
-def continued(step: Step, document: StateDocument) -> Step:
+def continued(step: Step, finished: Step, document: StateDocument) -> Step:
     """``step`` from the position that the number before it has recorded: only now is it known which rows append has
-    written there."""
+    written there. Where only the engine could tell the columns, they are those that ``finished`` was written with."""
     recorded, interval = document.table(step.id), step.interval
     if recorded.seq != step.follows or interval is None:
         raise StalePlan(f"{step.id}: number {step.follows} is not the recorded one", hint="Run again")
@@ -39,4 +39,13 @@ def continued(step: Step, document: StateDocument) -> Step:
                 f"{step.id}: number {step.follows} ended at another position than planned", hint="Run again"
             )
         lower = lower if lower.ties is not None else recorded.position
-    return replace(step, interval=replace(interval, lower=lower), target_id=recorded.target_id)
+    step = replace(step, interval=replace(interval, lower=lower), target_id=recorded.target_id)
+    if step.schema is not None or not finished.projection:
+        return step
+    return replace(
+        step,
+        schema=(),
+        source_columns=finished.source_columns,
+        target_columns=finished.target_columns,
+        projection=finished.projection,
+    )

@@ -229,7 +229,7 @@ class _Schedule:
             elif outcomes and (because := self._blocked(step)):
                 outcomes.append(self._skipped(step, because))
             else:
-                outcomes.append(self._step(step))
+                outcomes.append(self._step(step, outcomes[-1].step if outcomes else step))
         return tuple(outcomes)
 
     def _stopped(self, step: Step) -> TableOutcome:
@@ -239,11 +239,11 @@ class _Schedule:
             self._run.listener(events.TableFailed(step.id, outcome.error, 0.0))
         return outcome
 
-    def _attempt(self, step: Step) -> Attempt:
+    def _attempt(self, step: Step, finished: Step) -> Attempt:
         """Intents are written for all tables at once; that of a step behind a begun number once that is recorded."""
         if step.follows is None:
             return self._attempts[key_of(step)]
-        step = continued(step, self._writer.document)
+        step = continued(step, finished, self._writer.document)
         attempt = Attempt(step, _intent(step, self._writer.document, self._run))
         crashpoints.reached("before_intent", step.id)
         self._writer.begin({step.id: attempt.intent})
@@ -251,11 +251,12 @@ class _Schedule:
         self._attempts[key_of(step)] = attempt
         return attempt
 
-    def _step(self, step: Step) -> TableOutcome:
+    def _step(self, step: Step, finished: Step) -> TableOutcome:
+        """One number of a table; ``finished`` is the step before it, where one is."""
         started = time.monotonic()
         self._run.listener(events.TableStarted(step))
         try:
-            attempt = self._attempt(step)
+            attempt = self._attempt(step, finished)
             result = self._tried(attempt)
             self._record(result, attempt.intent)
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables go on

@@ -311,6 +311,8 @@ def test_types_of_sql_tables_are_known_when_declared_or_recorded():
     seen = observed(None, None)
     assert step(once, seen).target_columns == (Column("one", types.INT64),)
     assert step(sql_table("daily"), seen).schema is None
+    added = step(table(columns=ColumnRules(add={"half": "amount / 2"})), observed(head(NEW)))
+    assert (added.schema, added.source_columns) == (None, ORDERS)
 
 
 @pytest.mark.parametrize(

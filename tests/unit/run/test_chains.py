@@ -13,6 +13,7 @@ from flowctl.errors import FlowctlError, StalePlan, StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Ties
+from flowctl.model.projection import ProjectedColumn
 from flowctl.model.step import Plan, Step
 from flowctl.model.table_info import Column
 from flowctl.run import events
@@ -40,7 +41,7 @@ class Scripted(_Schedule):
         plan = Plan("shop", LINEAGE, 1, "d", "now", "0", (), steps)
         super().__init__(plan, attempts, run, writer, Execution(parallel=2))
 
-    def _step(self, step: Step) -> TableOutcome:
+    def _step(self, step: Step, finished: Step) -> TableOutcome:
         self.ran.append((step.id, step.seq))
         if step.seq == self.stops_after:
             self.stopping.set()
@@ -78,13 +79,24 @@ def test_the_second_step_takes_the_rows_at_its_position_from_what_the_first_reco
     ties = Ties((("h", 1),), (Column("id", types.INT64),))
     written = CursorPosition(OLD.at, ties)
     document = StateDocument(LINEAGE, 2, tables={"orders": TableState(seq=4, position=written, target_id="made")})
-    step = continued(SECOND, document)
+    step = continued(SECOND, FIRST, document)
     assert step.interval is not None and step.interval.lower == written and step.target_id == "made"
     planned = replace(SECOND, interval=Interval(CursorPosition(OLD.at, Ties(())), NEW))
-    assert continued(planned, document).interval == planned.interval
+    assert continued(planned, FIRST, document).interval == planned.interval
+
+
+def test_columns_that_only_the_engine_could_tell_are_those_of_the_first() -> None:
+    document = StateDocument(LINEAGE, 2, tables={"orders": TableState(seq=4, position=OLD)})
+    made = (Column("id", types.INT64),)
+    written = replace(
+        FIRST, schema=(), source_columns=made, target_columns=made, projection=(ProjectedColumn(made[0], "id"),)
+    )
+    step = continued(replace(SECOND, schema=None), written, document)
+    assert (step.schema, step.target_columns, step.projection) == ((), made, written.projection)
+    assert continued(replace(SECOND, schema=None), replace(FIRST, schema=None), document).schema is None
 
 
 @pytest.mark.parametrize("state", [TableState(seq=3, position=OLD), TableState(seq=4, position=NEW)])
 def test_the_second_step_stands_on_nothing_but_the_first(state: TableState) -> None:
     with pytest.raises(StalePlan):
-        continued(SECOND, StateDocument(LINEAGE, 2, tables={"orders": state}))
+        continued(SECOND, FIRST, StateDocument(LINEAGE, 2, tables={"orders": state}))
