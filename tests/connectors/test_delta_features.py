@@ -56,15 +56,10 @@ def protocol(writer: Writer) -> tuple[int, int, set[str]]:
     return found["reader_version"], found["writer_version"], set(found["features"])
 
 
-def test_a_new_table_has_the_features_that_its_columns_need(writer: Writer) -> None:
-    without = Layout(deletion_vectors=False)
-    writer.write([row(1)], 1, layout=without, statements=create(writer, COLUMNS, without))
-    assert protocol(writer) == (1, 2, set())
-
-
 @pytest.mark.parametrize(
     "kinds, layout, expected",
     [
+        ([types.STRING], Layout(deletion_vectors=False), (1, 2, set())),
         ([types.STRING], Layout(), (3, 7, {"deletionVectors", "appendOnly", "invariants"})),
         ([types.TIMESTAMP_NTZ], Layout(deletion_vectors=False), (3, 7, {"timestampNtz", "appendOnly", "invariants"})),
         (
@@ -73,7 +68,7 @@ def test_a_new_table_has_the_features_that_its_columns_need(writer: Writer) -> N
             (3, 7, {"timestampNtz", "deletionVectors", "appendOnly", "invariants"}),
         ),
     ],
-    ids=["plain", "local", "nested"],
+    ids=["nothing", "marks", "local", "nested"],
 )
 def test_features_of_new_tables(
     writer: Writer, kinds: list[types.DataType], layout: Layout, expected: tuple[int, int, set[str]]
