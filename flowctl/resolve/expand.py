@@ -67,7 +67,8 @@ def _concrete(pattern: TableSpec, object: ObjectName) -> TableSpec:
     source = ObjectSource(pattern.source.connection, object.parts)
     names = names_of(source)
     table_id = substituted(pattern.id, names)
-    return substituted(replace(pattern, id=table_id, source=source), {**names, "id": table_id})
+    filled = substituted(replace(pattern, id=table_id), {**names, "id": table_id})
+    return replace(filled, source=source)  # a name that was found may look like a placeholder
 
 
 def _filled(table: TableSpec) -> TableSpec:

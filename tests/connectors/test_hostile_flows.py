@@ -144,6 +144,7 @@ def test_tables(runs: SharedRuns, postgres_database: str, source: str, target: s
     names = [name for name in names if source == "sqlite" or len(name.encode()) <= 63]
     if target == "delta":  # patterns and folders are refused, or meant, in a path; Sail refuses what it would encode
         names = [name for name in names if not set(name) & set("*?/") and (runs.has_jvm or reachable(name))]
+        names = [name for name in names if name == name.strip()]  # a path in a spec has no blanks at its ends
     put_tables(source, runs, postgres_database, names)
     connection, _ = place(target, runs, postgres_database, "")
     document = {
@@ -165,8 +166,9 @@ def test_tables(runs: SharedRuns, postgres_database: str, source: str, target: s
     assert {names[int(id[1:])] for id in stopped} == {name for name in names if is_refused_as_table(target, name)}
     result = runs.apply(document)
     assert result.record is not None
-    failed = [(outcome.id, outcome.error) for outcome in result.record.tables if outcome.outcome == "failed"]
-    assert failed == []
+    outcomes = {names[int(one.id[1:])]: one for one in result.record.tables}
+    failed = {name: str(one.error) for name, one in outcomes.items() if one.outcome == "failed"}
+    assert failed == {}
     for at, name in enumerate(names):
         if f"t{at}" not in stopped:
             _, rows = place(target, runs, postgres_database, name)
@@ -174,6 +176,9 @@ def test_tables(runs: SharedRuns, postgres_database: str, source: str, target: s
 
 
 def is_refused_as_table(target: str, name: str) -> bool:
+    """deltalake takes a backslash for a slash, and decodes what looks encoded."""
+    if target == "delta":
+        return any(sign in name for sign in ("\\", "\n", "\r", "\t", "%25"))
     return target == "postgres" and len(name.encode()) > 63
 
 

@@ -20,6 +20,7 @@ from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import find_standing
+from flowctl.connectors.delta.types import refused_path
 from flowctl.connectors.delta.writers import Numbered, Writer, writer_for, writer_of
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model.commit import Commit, commit_from_record
@@ -68,10 +69,9 @@ class DeltaTarget:
         return [statements.create_table(self._location(object).shown_identifier, columns, layout)]
 
     def refuse_name(self, object: ObjectName) -> str | None:
-        """See :class:`flowctl.connectors.limits.NamingTarget`. Object stores bound the whole key only."""
-        folders = [] if "://" in self._root else [one for part in object.parts for one in part.split("/")]
-        is_long = any(len(one.encode()) > 255 for one in folders)
-        return "file systems have names of up to 255 bytes" if is_long else None
+        """See :class:`flowctl.connectors.limits.NamingTarget`. Of its root too, where that is no URL."""
+        root = [] if "://" in self._root else [self._root]
+        return refused_path("/".join([*root, *object.parts]), is_local=bool(root))
 
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
         listed = statements.statistics_columns(columns, layout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,18 @@ def refused_name(name: str) -> str | None:
     if not found:
         return None
     return f"Delta column names cannot have {' or '.join(repr(char) for char in found)}; rename it with columns.rename"
+
+
+def refused_path(path: str, *, is_local: bool) -> str | None:
+    """Why no table can lie there. `deltalake` 1.6.6 takes a backslash for a slash and decodes ``%25``, so its log is
+    looked for elsewhere than Spark's. Object stores bound the whole key only."""
+    if _UNREACHABLE.search(path):
+        return "Delta's readers find no path with a backslash, a control character, or % before two hexadecimal digits"
+    is_long = is_local and any(len(name.encode()) > 255 for name in path.split("/"))
+    return "file systems have names of up to 255 bytes" if is_long else None
+
+
+_UNREACHABLE = re.compile(r"[\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 
 
 def columns_of(schema: str) -> tuple[Column, ...]:

@@ -77,6 +77,13 @@ def test_excluded_objects_and_exact_entries_are_left_out():
     assert tables["raw_orders"].mode == "append"
 
 
+def test_a_name_that_looks_like_a_placeholder_is_read_under_its_own_name():
+    spec = pattern("of_${schema}")
+    for name in ("${id}", "$${x}"):
+        (table,) = expand([spec], {spec.id: objects(name)}).tables
+        assert (table.id, table.source.parts) == ("of_public", ("public", name))
+
+
 def test_a_pattern_that_could_not_be_listed_makes_nothing_and_says_nothing():
     assert expand([pattern()], {}) == expand([], {})
 

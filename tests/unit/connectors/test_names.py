@@ -1,0 +1,43 @@
+"""Names of tables that a target cannot have, as the plan says it."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowctl.connectors.base import OpenContext
+from flowctl.connectors.limits import NamingTarget
+from flowctl.connectors.registry import open as open_connection
+from flowctl.diagnostics import Mark
+from flowctl.model.table_info import ObjectName
+from flowctl.spec.spec import Connection
+
+PLACES = {
+    "delta": {"path": "lake"},
+    "postgres": {"url": "postgresql://etl@db/shop"},
+    "sqlite": {"path": "shop.db"},
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "refused"),
+    [
+        ("delta", "a`b", False),
+        ("delta", "100%", False),
+        ("delta", "%s", False),
+        ("delta", "100%25", True),
+        ("delta", "a\\b", True),
+        ("delta", "a\nb", True),
+        ("delta", "n" * 255, False),
+        ("delta", "n" * 256, True),
+        ("delta", f"{'n' * 200}/{'n' * 200}", False),
+        ("postgres", "ä" * 31, False),
+        ("postgres", "ä" * 32, True),
+        ("postgres", 'a "b".c', False),
+        ("sqlite", "n" * 1000, False),
+        ("sqlite", "SQLite_x", True),
+    ],
+)
+def test_names_of_tables(target: str, name: str, refused: bool) -> None:
+    with open_connection(Connection("to", target, PLACES[target], Mark("spec.yaml", 1)), OpenContext()) as connector:
+        assert isinstance(connector.target, NamingTarget)
+        assert (connector.target.refuse_name(ObjectName((name,))) is not None) == refused
