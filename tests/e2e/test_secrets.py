@@ -182,24 +182,27 @@ def watched(tmp_path: Path, postgres_server: str, s3_server: S3Server, s3_bucket
 @pytest.mark.parametrize("spark", ["sail", pytest.param("local[2]", marks=pytest.mark.full)])
 def test_no_secret_leaves(watched: Watched, s3_server: S3Server, s3_bucket: str, tmp_path: Path, spark: str) -> None:
     run = watched.run
-    formats = [["--format", "json"]] if is_sail(spark) else [[], ["--format", "json"], ["--format", "github"]]
-    for chosen in formats:
-        run("validate", "flow.yaml", "--resolved", *chosen)
-    run("validate", "flow.yaml", "--connect", *formats[-1], "--verbose", codes=(4,))
+    is_thorough = not is_sail(spark)  # each command takes a second or two
+    if is_thorough:
+        for chosen in ([], ["--format", "json"], ["--format", "github"]):
+            run("validate", "flow.yaml", "--resolved", *chosen)
+            run("validate", "flow.yaml", "--connect", *chosen, "--verbose", codes=(4,))
+        run("plan", "flow.yaml", "--format", "json", "--log-format", "json", codes=(4,))
     run("plan", "flow.yaml", "--verbose", "--out", "plan.json", codes=(4,))
-    run("plan", "flow.yaml", "--format", "json", "--log-format", "json", codes=(4,))
     done = run("apply", "flow.yaml", "--plan", "plan.json", "--verbose", codes=(4,))
     assert "no login with ***" in done.err, done.err  # PostgreSQL has said it, and it was hidden
     assert is_sail(spark) or re.search(r"spark_says: .*\*\*\*", done.err), done.err
     for table in ("orders", "copy", "files", "people"):
         assert f"{table}: committed number 1" in done.err, done.err
-    run("apply", "flow.yaml", "--format", "json", "--log-format", "json", codes=(4,))
-    run_id = json.loads(run("runs", "flow.yaml", "--format", "json").out)["runs"][0]["id"]
-    run("runs", "flow.yaml", run_id, "--verbose")
-    run("state", "show", "flow.yaml", "orders", "--format", "json")
-    run("state", "show", "flow.yaml", "files")
-    run("state", "adopt", "flow.yaml", "copy", "--yes", "--verbose")
-    run("state", "history", "flow.yaml")
+    again = run("apply", "flow.yaml", "--format", "json", "--log-format", "json", codes=(4,))
+    assert all("at" in json.loads(line) for line in again.err.splitlines()), again.err  # no engine's own lines
+    run("runs", "flow.yaml", again.json()["id"], "--verbose")
+    run("state", "show", "flow.yaml", "files", "--format", "json")
+    if is_thorough:
+        run("runs", "flow.yaml", "--format", "json")
+        run("state", "show", "flow.yaml", "orders")
+        run("state", "adopt", "flow.yaml", "copy", "--yes", "--verbose")
+        run("state", "history", "flow.yaml")
     kept = [file for file in tmp_path.rglob("*") if file.is_file() and SECRETS["FOLDER"] not in file.parts]
     assert {"plan.json", "flow.yaml"} < {file.name for file in kept} and any("runs" in file.parts for file in kept)
     for file in kept:
