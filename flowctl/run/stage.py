@@ -234,8 +234,7 @@ def _observe(work: Staging, rows: DataFrame) -> Observed:
     expect = work.table.expect
     row_checks = [check for check in expect if check.kind in checks.ROW_KINDS and check.on_fail != "quarantine"]
     fresh = _fresh(work, rows)
-    # A history's statement is about other rows than the batch's.
-    bounded = work.step.key if work.step.mode == "merge" else ()
+    bounded = work.step.key if _is_keyed(work) else ()
     good = named(REASON_COLUMN).isNull()
     deleted = (named(OP_COLUMN) == "D") if OP_COLUMN in rows.columns else f.lit(False)
     counts = [
@@ -273,8 +272,7 @@ def _counted(work: Staging, folder: ScratchFolder, rows: DataFrame) -> Observed 
     """The same for a small batch that is asked nothing but its keys; None for any other."""
     if work.table.expect or not _is_keyed(work) or folder.rows() > counting.MOST_ROWS:
         return None
-    bounded = work.step.key if work.step.mode == "merge" else ()
-    columns = [column for column in work.step.target_columns if column.name in bounded]
+    columns = [column for column in work.step.target_columns if column.name in work.step.key]
     found = counting.counted(folder, OP_COLUMN in rows.columns, _identity(work), columns)
     return replace(found, target_rows=_target_rows(work, bool(found.deletes)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,10 @@ import pytest
 
 from flowctl.connectors import delta
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, OpenContext, Scratch, Target, WriteJob
+from flowctl.connectors.delta import log, replay
+from flowctl.connectors.delta.history import may_never_land
+from flowctl.connectors.delta.location import location_of
+from flowctl.connectors.delta.opened import open_existing
 from flowctl.connectors.engine import has_jvm
 from flowctl.diagnostics import Mark
 from flowctl.model import types
@@ -19,6 +24,7 @@ from flowctl.model.position import NoPosition
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.run.session import Engine
 from flowctl.spec.spec import Connection, Layout
+from flowctl.sql import scd2
 from tests.history import Batch, Observation, Version, moment_of, plain, random_histories, versions
 from tests.unit.sql.test_scd2 import CASES, missing, row
 
@@ -47,6 +53,8 @@ class History:
     object: ObjectName
     lineage: str = "first"
     seq: int = field(default=0)
+    few: bool = False
+    root: str = ""
 
     def write(
         self,
@@ -56,7 +64,8 @@ class History:
         moment: int = 1001,
     ) -> Commit:
         job = replace(self.job(before_commit, intent), at=f"1970-01-01T00:{moment // 60:02}:{moment % 60:02}.000000Z")
-        return self.target.write(self.spark, self.frame(rows), job)
+        counted = replace(job, rows=len(rows), few=True) if self.few else job
+        return self.target.write(self.spark, self.frame(rows), counted)
 
     def frame(self, rows: Sequence[tuple[int, Observation]]):
         values = [
@@ -99,13 +108,17 @@ class History:
         return found
 
 
-@pytest.fixture
-def history(spark: SparkSession, scratch: Scratch, tmp_path: Path):
+@pytest.fixture(params=["in memory", pytest.param("engine", marks=pytest.mark.full)])
+def history(spark: SparkSession, scratch: Scratch, tmp_path: Path, request: pytest.FixtureRequest):
+    """As small batches are written, which this process holds, and as all others are."""
+    few = request.param == "in memory"
     connection = Connection("lake", "delta", {"path": "lake"}, Mark("spec.yaml", 1))
     with delta.connect(connection, OpenContext(base_dir=str(tmp_path), scratch=scratch)) as connector:
         assert connector.target is not None
         space = " " if has_jvm(spark) else "_"  # Sail reaches no path with one
-        yield History(spark, connector.target, ObjectName((f"people{space}history",)))
+        yield History(
+            spark, connector.target, ObjectName((f"people{space}history",)), few=few, root=str(tmp_path / "lake")
+        )
 
 
 def write_in_step(history: History, histories: dict[int, list[Batch]]) -> None:
@@ -135,6 +148,43 @@ def test_a_batch_written_again_touches_nothing(history: History) -> None:
     assert history.write(batch).counts.inserted == 20
     again = history.write(batch).counts
     assert (again.inserted, again.updated, again.deleted) == (0, 0, 0)
+
+
+def test_small_batches_are_committed_by_flowctl(history: History) -> None:
+    """Delta's own statements take some forty queries for two tables."""
+    if not history.few:
+        return
+    history.write([(1, row(1, "A"))])
+    history.write([(1, row(5, "B")), (2, row(5, "B"))])
+    counts = history.write([(1, row(3, "C"))]).counts
+    assert (counts.inserted, counts.updated) == (1, 1)
+    place = location_of(history.root, history.object, {})
+    for table in (place, place.beside(scd2.OBSERVED_SUFFIX)):
+        version = open_existing(table).version
+        told = [action["commitInfo"] for action in replay.commit_actions(table, version) if "commitInfo" in action]
+        assert [one["engineInfo"].partition("/")[0] for one in told] == ["flowctl"]
+    assert open_existing(place.beside(scd2.OBSERVED_SUFFIX)).version == 3
+
+
+def stats(**values: object) -> dict[str, str]:
+    return {"stats": json.dumps({"minValues": values, "maxValues": values})}
+
+
+def test_statistics_tell_which_observations_never_land() -> None:
+    last = log.DataCommit(7, "try 1")
+    ours = {"_lineage": "first", "_seq": 7, "_try": "try 1"}
+    for known, may in [
+        (ours, False),
+        ({**ours, "_seq": 6, "_try": "try 0"}, False),
+        ({**ours, "_try": "try 0"}, True),
+        ({**ours, "_seq": 8}, True),
+        ({**ours, "_seq": 8, "_lineage": "second"}, False),
+        ({"_seq": 7}, True),
+    ]:
+        assert may_never_land("first", last, stats(**known)) == may, known
+    mixed = json.dumps({"minValues": ours, "maxValues": {**ours, "_seq": 8}})
+    assert may_never_land("first", last, {"stats": mixed}) and may_never_land("first", last, {})
+    assert not may_never_land("first", log.DataCommit(7, ""), stats(**{**ours, "_try": "any"}))
 
 
 class Died(Exception):
@@ -170,7 +220,9 @@ def test_a_merge_that_outlives_its_client_counts_with_its_own_observations(histo
         raise Died
 
     def second_try() -> None:
-        second = History(engine.session_for("second"), history.target, history.object, seq=history.seq - 1)
+        second = History(
+            engine.session_for("second"), history.target, history.object, seq=history.seq - 1, few=history.few
+        )
         with pytest.raises(Died):
             second.write([(1, row(4, "D")), (2, row(4, "E"))], before_the_merge(dies), intent="same")
 

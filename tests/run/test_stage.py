@@ -203,7 +203,7 @@ def test_the_bounds_of_its_keys_are_those_of_the_batch(bench: Bench) -> None:
     table = replace(TABLE, expect=(check,), deletes=DetectFlag("gone"), guard=Guard(max_deleted=1.0))
     assert bench.stage(table, rows).observed.key_bounds == {"id": ("-7", "5")}
     assert bench.stage(TABLE, []).observed.key_bounds == {}
-    assert bench.stage(replace(TABLE, mode="scd2"), rows[:1]).observed.key_bounds is None
+    assert bench.stage(replace(TABLE, mode="scd2"), rows[:1]).observed.key_bounds == {"id": ("5", "5")}
 
 
 def test_a_null_key_may_go_to_quarantine(bench: Bench) -> None:

@@ -12,9 +12,11 @@ one, which Delta then skips. That number is also the observations' arrival: it r
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import Scratch, ScratchFolder, WriteJob
@@ -23,7 +25,8 @@ from flowctl.connectors.delta import batch, log, statements
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import OpenedTable, open_existing, open_newest
-from flowctl.connectors.delta.writers import Numbered, Writer, side_job
+from flowctl.connectors.delta.replay import Action
+from flowctl.connectors.delta.writers import Changes, Condition, Numbered, Writer, side_job, writer_of_sidecar
 from flowctl.connectors.history import Tables, kept_columns, versioning
 from flowctl.errors import StateConflict, TransientError
 from flowctl.model import types
@@ -66,8 +69,8 @@ def commit(
     with batch.view_of(rows) as view:  # a client of Spark Connect sends names, which the server looks up at the end
         seen = open_newest(this.observed)
         is_first = table.is_empty and (seen is None or seen.is_empty)
-        difference = this.first(view) if is_first else this.later(rows, view)
-        return writer.apply_versions(location, number, difference, replace(job, before_commit=before_commit))
+        changes = Changes(this.first(view)) if is_first else this.later(rows, view)
+        return writer.apply_versions(location, number, changes, replace(job, before_commit=before_commit))
 
 
 def _begin(this: _Try, writer: Writer, rows: DataFrame, number: Numbered, job: WriteJob) -> LoggedCommit:
@@ -101,36 +104,37 @@ class _Try:
         """The difference where nothing was before, and the observations added: all of the batch, which is read for each
         once. ``replaces``: what was before does not count."""
         change = self.versioning(rows, rows, rows, self._arrival(), first=True)
-        never_will = "TRUE" if replaces else "FALSE"
+        never_will = Condition("TRUE") if replaces else Condition("FALSE", lambda file: False)
         self._add(self.spark.sql(scd2.observations(change, "spark")), change.arrival, never_will, of_all=replaces)
         return self.spark.sql(scd2.difference(change, "spark"))
 
-    def later(self, rows: DataFrame, view: str) -> DataFrame:
+    def later(self, rows: DataFrame, view: str) -> Changes:
         """The difference, kept, and the observations added."""
-        keys = rows.select(*map(statements.quoted, self.job.key)).distinct()
-        content = _content(self.spark, self.location, self.job.columns)
-        versions = self.kept(_of_keys(content, keys, self.job), "versions")
-        with batch.view_of(versions) as versions_view:
-            seen, arrival = self._observe(keys, view, versions_view)
+        versions, _ = self.writer.rows_with_keys(self.location, self.job, rows)
+        with batch.view_of(_with_columns(versions, self.job.columns)) as versions_view:
+            seen, arrival = self._observe(rows, view, versions_view)
             with batch.view_of(seen) as seen_view:
                 change = self.versioning(view, versions_view, seen_view, arrival)
-                return self.kept(self.spark.sql(scd2.difference(change, "spark")), "difference")
+                folder, difference = self._folder("difference"), self.spark.sql(scd2.difference(change, "spark"))
+                return Changes(buffered_in(folder, difference, few=self.job.few), folder)
 
-    def _observe(self, keys: DataFrame, rows: str, versions: str) -> tuple[DataFrame, int]:
+    def _observe(self, rows: DataFrame, view: str, versions: str) -> tuple[DataFrame, int]:
         """Adds the batch's observations as this try's. Returns all that counts of the batch's keys then, and the
         arrival of what this batch has added."""
-        job, arrival, last = self.job, self._arrival(), self.last
-        lineage = dialects.text(job.record.lineage, "spark")
+        arrival, last, record = self._arrival(), self.last, self.job.record
+        lineage = dialects.text(record.lineage, "spark")
         lost = f"{_NUMBER.name} = {last.number} AND {_ATTEMPT.name} <> '{last.attempt}'" if last.attempt else "FALSE"
         not_landed = f"{_LINEAGE.name} = {lineage} AND ({_NUMBER.name} > {last.number} OR {lost})"
-        never_will = f"({lost}) OR ({_NUMBER.name} > {last.number} AND {_NUMBER.name} < {job.record.seq})"
-        before = _content(self.spark, self.observed, self._side.columns).where(f"NOT ({not_landed})")
-        folder = self._folder("observed")
-        settled = buffered_in(folder, _of_keys(before, keys, job).select(*_quoted(self._columns)))
+        never_will = f"({lost}) OR ({_NUMBER.name} > {last.number} AND {_NUMBER.name} < {record.seq})"
+        known, folder = self._side_writer.rows_with_keys(self.observed, self._side, rows)
+        before = _with_columns(known, self._side.columns).where(f"NOT ({not_landed})")
+        settled = before.select(*_quoted(self._columns))
         with batch.view_of(settled) as settled_view:
-            change = scd2.after(self.versioning(rows, versions, settled_view, arrival), _different(folder, scd2.HASHED))
-            new = self.kept(self.spark.sql(scd2.observations(change, "spark")), "observations")
-        self._add(new, arrival, never_will)
+            change = self.versioning(view, versions, settled_view, arrival)
+            change = scd2.after(change, _different(folder, scd2.HASHED) if scd2.HASHED in known.columns else ())
+            observations = self.spark.sql(scd2.observations(change, "spark"))
+            new = buffered_in(self._folder("observations"), observations, few=self.job.few)
+        self._add(new, arrival, Condition(never_will, partial(may_never_land, record.lineage, last)))
         return settled.unionByName(new), arrival
 
     @property
@@ -145,12 +149,18 @@ class _Try:
     def _side(self) -> WriteJob:
         return side_job(self.job, (*self._columns, _LINEAGE, _NUMBER, _ATTEMPT))
 
+    @cached_property
+    def _side_writer(self) -> Writer:
+        if not self.job.few:
+            return self.writer
+        return writer_of_sidecar(self.spark, self.scratch, self.observed, self._side)
+
     def _arrival(self) -> int:
         """The number of what this try will add to the sidecar, which is there from now on."""
-        self.writer.ensure(self.observed, self._side)
+        self._side_writer.ensure(self.observed, self._side)
         return open_existing(self.observed).version + 1
 
-    def _add(self, new: DataFrame, arrival: int, never_will: str = "FALSE", *, of_all: bool = False) -> None:
+    def _add(self, new: DataFrame, arrival: int, never_will: Condition, *, of_all: bool = False) -> None:
         """Makes ``new`` this try's only observations; those that ``never_will`` count go, of this lineage or
         ``of_all``."""
         from pyspark.sql import functions as f
@@ -165,12 +175,26 @@ class _Try:
         )
         ours = f"{_ATTEMPT.name} = '{self.attempt}'"
         lineage = "TRUE" if of_all else f"{_LINEAGE.name} = {dialects.text(record.lineage, 'spark')}"
-        condition = f"{lineage} AND ({ours} OR {never_will})"
-        _replace(self.writer, self.observed, condition, marked, arrival, self._side, "observed")
+        going = replace(never_will, sql=f"{lineage} AND ({ours} OR {never_will.sql})")
+        _replace(self._side_writer, self.observed, going, marked, arrival, self._side, "observed")
 
     def versioning(self, rows: str, versions: str, observed: str, arrival: int, *, first: bool = False) -> Versioning:
         tables = Tables(target=(versions,), batch=(rows,), observed=(observed,))
         return versioning(self.job, tables, self.present, arrival, "postgres", first=first)
+
+
+def may_never_land(lineage: str, last: log.DataCommit, file: Action) -> bool:
+    """Whether a file of the sidecar may hold observations of ``lineage`` that do not count after ``last``: of a later
+    number, or of another try of that one. Its statistics say so where all of its rows are of one try."""
+    told = json.loads(file.get("stats") or "{}")
+    low, high = told.get("minValues", {}), told.get("maxValues", {})
+    names = (_LINEAGE.name, _NUMBER.name, _ATTEMPT.name)
+    if any(low.get(name) is None or low[name] != high.get(name) for name in names):
+        return True
+    of, number, attempt = (low[name] for name in names)
+    if of != lineage or number < last.number:
+        return False
+    return bool(number != last.number or (last.attempt and attempt != last.attempt))
 
 
 def quarantine(writer: Writer, location: TableLocation, frame: DataFrame, job: WriteJob, since: int) -> None:
@@ -179,11 +203,17 @@ def quarantine(writer: Writer, location: TableLocation, frame: DataFrame, job: W
     writer.ensure(location, side)
     number = open_existing(location).version + 1
     condition = f"{_LINEAGE.name} = {dialects.text(job.record.lineage, 'spark')} AND {_NUMBER.name} >= {since}"
-    _replace(writer, location, condition, frame, number, side, "quarantine")
+    _replace(writer, location, Condition(condition), frame, number, side, "quarantine")
 
 
 def _replace(
-    writer: Writer, location: TableLocation, condition: str, frame: DataFrame, number: int, side: WriteJob, purpose: str
+    writer: Writer,
+    location: TableLocation,
+    going: Condition,
+    frame: DataFrame,
+    number: int,
+    side: WriteJob,
+    purpose: str,
 ) -> None:
     """Replaces what an earlier try left in a side table, as its ``number``.
 
@@ -198,13 +228,9 @@ def _replace(
         "target_id": open_existing(location).identity,
     }
     try:
-        writer.replace_where(location, Numbered(app, record), condition, frame, side)
+        writer.replace_where(location, Numbered(app, record), going, frame, side)
     except StateConflict as conflict:
         raise TransientError(f"another try wrote {location.url} at the same moment") from conflict
-
-
-def _of_keys(frame: DataFrame, keys: DataFrame, job: WriteJob) -> DataFrame:
-    return frame.join(keys, on=list(job.key), how="left_semi")
 
 
 def _refuse_moved(table: OpenedTable) -> None:
@@ -213,11 +239,10 @@ def _refuse_moved(table: OpenedTable) -> None:
         raise TransientError(f"another writer committed to {table.location.url} at the same moment")
 
 
-def _content(spark: SparkSession, location: TableLocation, columns: Sequence[Column]) -> DataFrame:
-    """The table's rows with ``columns``; those that it gets with this commit are null."""
+def _with_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """A table's rows with ``columns``; those that it gets with this commit are null."""
     from pyspark.sql import functions as f
 
-    frame = spark.read.format("delta").load(location.spark_path)
     have = set(frame.columns)
     return frame.select(
         *(

@@ -81,7 +81,7 @@ class Marker(Rewriter):
         except finding.Unreadable:
             return None
         found = self.spark.read.schema(placed_ddl(snapshot)).parquet(folder.url)
-        return Near(files, found, is_placed=True, places=places)
+        return Near(files, found, is_placed=True, places=places, folder=folder)
 
     def _keys(self, rows: DataFrame) -> pa.Table:
         staged = self.job.staged

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import WriteJob
@@ -42,7 +43,7 @@ _HARMLESS = {"comment", "delta.typeChanges"}
 def is_plain(location: TableLocation, job: WriteJob) -> bool:
     """Whether ``job`` only adds rows, replaces all, or changes few, in a table without partitions, clustering, changes
     to its columns that Delta must make, nor anything else that a writer would have to mind."""
-    if job.mode == "scd2" or job.layout.partition_by or job.layout.cluster_by or not _is_small(location, job):
+    if job.layout.partition_by or job.layout.cluster_by or not _is_small(location, job):
         return False
     if job.statements and not statements.only_creates(location, job):
         return False
@@ -51,6 +52,12 @@ def is_plain(location: TableLocation, job: WriteJob) -> bool:
         marks = job.layout.deletion_vectors and not _hides_places(job.columns)
         return bool(job.statements) and (marks or not _compares(job))
     return is_plain_table(table, job)
+
+
+def is_plain_sidecar(location: TableLocation, side: WriteJob) -> bool:
+    """As :func:`is_plain`, of a sidecar, which is read by the batch's keys too."""
+    table = open_newest(location)
+    return table is None or is_plain_table(table, replace(side, mode="merge"))
 
 
 def is_plain_table(table: OpenedTable, job: WriteJob) -> bool:
@@ -77,6 +84,8 @@ def is_first_load(location: TableLocation, job: WriteJob) -> bool:
 
 
 def _is_small(location: TableLocation, job: WriteJob) -> bool:
+    if job.mode == "scd2":
+        return job.few
     if _compares(job):
         return job.rows is not None and job.rows <= _MOST_MERGED
     rows = job.rows if job.rows is not None else job.estimated_rows
@@ -84,7 +93,7 @@ def _is_small(location: TableLocation, job: WriteJob) -> bool:
 
 
 def _compares(job: WriteJob) -> bool:
-    return job.mode == "merge" and not job.replace
+    return job.mode in ("merge", "scd2") and not job.replace
 
 
 def is_simple_table(table: OpenedTable, job: WriteJob) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -43,12 +43,14 @@ Bounds = Mapping[str, tuple[Any, Any]]
 @dataclass(frozen=True)
 class Near:
     """``files`` that may hold rows with certain keys, and at least those ``rows``; ``is_placed``: exactly those, each
-    with its place. ``places`` are their keys and places where this process knows them."""
+    with its place. ``places`` are their keys and places where this process knows them, and ``folder`` is then where
+    the rows lie."""
 
     files: tuple[Action, ...]
     rows: DataFrame
     is_placed: bool = False
     places: pa.Table | None = None
+    folder: ScratchFolder | None = None
 
 
 @dataclass(frozen=True)
@@ -135,28 +137,53 @@ class Rewriter:
             gone = Gone(changed, job.key, rows, changes_row(change, "spark"), _without_inserts(chosen))
         return self._replaced(put, gone, near, snapshot, metrics)
 
-    def apply_versions(self, changes: DataFrame, snapshot: LogSnapshot) -> Change:
-        """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`; ``changes`` is buffered,
-        unless the table has no files."""
+    def rows_with_keys(self, rows: DataFrame, snapshot: LogSnapshot) -> tuple[DataFrame, ScratchFolder]:
+        """As :meth:`flowctl.connectors.delta.writers.Writer.rows_with_keys`."""
+        near = self.near(rows, snapshot)
+        if near.folder is not None:
+            return in_table_order(near.rows, snapshot), near.folder
+        folder = self.folder("with-keys")
+        found = near.rows.join(keys_of(rows, self.job.key), on=list(self.job.key), how="left_semi")
+        return buffered_in(folder, in_table_order(found, snapshot)), folder
+
+    def apply_versions(self, changes: DataFrame, kept: ScratchFolder | None, snapshot: LogSnapshot) -> Change:
+        """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`; ``changes`` is buffered in
+        ``kept``, unless the table has no files."""
         if not snapshot.files:
-            return Change("MERGE", in_table_order(changes.where(f"{CHANGE_COLUMN} = 'put'"), snapshot))
+            put = in_table_order(changes.where(f"{CHANGE_COLUMN} = 'put'"), snapshot)
+            return Change("MERGE", put, few=self.job.few)
         identity = (*self.job.key, VALID_FROM)
         near = self.near(changes, snapshot)
-        found = _counted(changes.join(keys_of(near.rows, identity), on=list(identity), how="left_semi"), CHANGE_COLUMN)
-        puts = _counted(changes, CHANGE_COLUMN).get("put", 0)
+        places, counts, found = None, Counter[str](), Counter[str]()
+        if kept is not None and near.folder is not None:
+            here, there = read(kept, (*identity, CHANGE_COLUMN)), read(near.folder, (*identity, FILE, ROW))
+            counts.update(here[CHANGE_COLUMN].to_pylist() if here is not None else ())
+            if here is not None and there is not None:
+                places = _replacing(here, there, identity)
+                found.update(places[CHANGE_COLUMN].to_pylist())
+        else:
+            those = changes.join(keys_of(near.rows, identity), on=list(identity), how="left_semi")
+            counts.update(_counted(changes, CHANGE_COLUMN))
+            found.update(_counted(those, CHANGE_COLUMN))
+        puts = counts.get("put", 0)
         metrics = {
             "numTargetRowsInserted": puts - found.get("put", 0),
             "numTargetRowsUpdated": found.get("put", 0),
             "numTargetRowsDeleted": found.get("delete", 0),
         }
         put = changes.where(f"{CHANGE_COLUMN} = 'put'").drop(CHANGE_COLUMN)
-        return self._replaced(put, Gone(changes, identity) if found else None, near, snapshot, metrics)
+        gone = Gone(changes, identity, places=places) if found else None
+        return self._replaced(put, gone, near, snapshot, metrics)
 
-    def replace_where(self, condition: str, frame: DataFrame, snapshot: LogSnapshot) -> Change:
-        """The rows that meet ``condition`` go, those of ``frame`` come."""
+    def replace_where(
+        self, condition: str, may_meet: Callable[[Action], bool], frame: DataFrame, snapshot: LogSnapshot
+    ) -> Change:
+        """The rows that meet ``condition`` go, those of ``frame`` come. ``may_meet``: what the log says of a file."""
         from pyspark.sql import functions as f
 
         rows = in_table_order(frame, snapshot)
+        if not any(map(may_meet, snapshot.files)):
+            return Change("WRITE", rows, few=self.job.few)
         target, _ = rows_of(self.spark, self.location, snapshot, snapshot.files)
         target = in_table_order(target, snapshot)  # with the columns that come with this commit
         meets = f.coalesce(f.expr(condition), f.lit(False))
@@ -319,6 +346,13 @@ def _without_inserts(judged: pa.Table | None) -> pa.Table | None:
     if judged is None or ACTION not in judged.column_names:
         return judged
     return judged.filter(pc.not_equal(judged[ACTION], "insert"))
+
+
+def _replacing(changes: pa.Table, there: pa.Table, identity: Sequence[str]) -> pa.Table:
+    """Those of ``changes`` that are about a row of ``there``, with its place."""
+    names = list(identity)
+    typed = changes.select(names).cast(there.select(names).schema)
+    return there.join(typed.append_column(CHANGE_COLUMN, changes[CHANGE_COLUMN]), keys=names, join_type="inner")
 
 
 def _counted(frame: DataFrame, column: str) -> dict[str, int]:

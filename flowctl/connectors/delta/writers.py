@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from flowctl.connectors.base import Scratch, WriteJob
+from flowctl.connectors.base import Scratch, ScratchFolder, WriteJob
+from flowctl.connectors.buffered import buffered_in
 from flowctl.connectors.delta import (
     batch,
     log_writer,
@@ -26,7 +27,7 @@ from flowctl.connectors.delta.log_writer import WriteFiles
 from flowctl.connectors.delta.marking import Marker
 from flowctl.connectors.delta.marking_on_spark import SparkMarker
 from flowctl.connectors.delta.opened import OpenedTable, open_existing, open_newest
-from flowctl.connectors.delta.replay import LogSnapshot
+from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.rewriting import Rewriter
 from flowctl.connectors.engine import has_jvm, reachable
 from flowctl.errors import FlowctlError, TableError
@@ -50,6 +51,23 @@ class Numbered:
     record: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Changes:
+    """What a history's versions become. ``frame`` is read several times, out of ``kept``; where ``kept`` is None, the
+    table has no files, and it is read once."""
+
+    frame: DataFrame
+    kept: ScratchFolder | None = None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Which rows of a side table go. ``may_be_met`` says of a file, as the log has it, whether one of its rows may."""
+
+    sql: str
+    may_be_met: Callable[[Action], bool] = lambda file: True
+
+
 class Writer(Protocol):
     """Every method but the first two commits once under its number, or raises as
     :func:`flowctl.connectors.delta.transaction.commit` says."""
@@ -63,23 +81,34 @@ class Writer(Protocol):
     def put(self, location: TableLocation, number: Numbered, frame: DataFrame, job: WriteJob) -> LoggedCommit:
         """append, truncate, merge and full refreshes."""
 
+    def rows_with_keys(
+        self, location: TableLocation, job: WriteJob, rows: DataFrame
+    ) -> tuple[DataFrame, ScratchFolder]:
+        """The table's rows with one of the keys of ``rows``, and maybe more, worked out once; and where they lie."""
+
     def apply_versions(
-        self, location: TableLocation, number: Numbered, changes: DataFrame, job: WriteJob
+        self, location: TableLocation, number: Numbered, changes: Changes, job: WriteJob
     ) -> LoggedCommit:
-        """The rows of :func:`flowctl.sql.scd2.difference`. ``changes`` is read several times, once only where the table
-        has no files."""
+        """The rows of :func:`flowctl.sql.scd2.difference`."""
 
     def replace_where(
-        self, location: TableLocation, number: Numbered, condition: str, frame: DataFrame, side: WriteJob
+        self, location: TableLocation, number: Numbered, going: Condition, frame: DataFrame, side: WriteJob
     ) -> LoggedCommit:
-        """In a side table that is there, the rows that meet ``condition`` go and ``frame`` comes."""
+        """In a side table that is there, the rows that meet the condition go and ``frame`` comes."""
 
 
 def writer_for(spark: SparkSession, scratch: Scratch | None) -> Writer:
     """The one that can do everything that the engine can."""
     if has_jvm(spark):
-        return SparkWriter(spark)
+        return SparkWriter(spark, scratch)
     return LogWriter(spark, _there(scratch), shadow.written, Marker)
+
+
+def writer_of_sidecar(spark: SparkSession, scratch: Scratch | None, location: TableLocation, side: WriteJob) -> Writer:
+    """As :func:`writer_of`, for few rows beside the job's table."""
+    if has_jvm(spark) and not _is_told_how(spark) and plain.is_plain_sidecar(location, side):
+        return LogWriter(spark, _there(scratch), parquet_files.written, SparkMarker, plain.is_plain_table)
+    return writer_for(spark, scratch)
 
 
 def writer_of(spark: SparkSession, scratch: Scratch | None, location: TableLocation, job: WriteJob) -> Writer:
@@ -110,6 +139,7 @@ class SparkWriter:
     """Spark with Delta's own extension; a number is told by settings of the session."""
 
     spark: SparkSession
+    scratch: Scratch | None = None
 
     def prepare(self, location: TableLocation, job: WriteJob) -> str:
         """Spark makes a table with half a dozen queries: for a small one that is as much as writing it. Clustering is
@@ -133,19 +163,27 @@ class SparkWriter:
         with batch.view_of(batch.with_operations(frame)) as view:
             return self._commit(location, number, self._statement(location, frame, view, job), job)
 
+    def rows_with_keys(
+        self, location: TableLocation, job: WriteJob, rows: DataFrame
+    ) -> tuple[DataFrame, ScratchFolder]:
+        keys = rows.select(*map(statements.quoted, job.key)).distinct()
+        content = self.spark.read.format("delta").load(location.spark_path)
+        folder = _there(self.scratch).folder(f"{job.record.table}-{job.record.seq}-with-keys")
+        return buffered_in(folder, content.join(keys, on=list(job.key), how="left_semi")), folder
+
     def apply_versions(
-        self, location: TableLocation, number: Numbered, changes: DataFrame, job: WriteJob
+        self, location: TableLocation, number: Numbered, changes: Changes, job: WriteJob
     ) -> LoggedCommit:
-        with batch.view_of(changes) as view:
-            sql = statements.apply_difference(location.identifier, view, job, batch.key_bounds(changes, job))
+        with batch.view_of(changes.frame) as view:
+            sql = statements.apply_difference(location.identifier, view, job, batch.key_bounds(changes.frame, job))
             return self._commit(location, number, lambda: self._run(sql), job)
 
     def replace_where(
-        self, location: TableLocation, number: Numbered, condition: str, frame: DataFrame, side: WriteJob
+        self, location: TableLocation, number: Numbered, going: Condition, frame: DataFrame, side: WriteJob
     ) -> LoggedCommit:
         # REPLACE WHERE takes no column list, so the SELECT is in the table's own order.
         with batch.view_of(tables.in_own_order(location, frame)) as view:
-            sql = f"INSERT INTO {location.identifier} REPLACE WHERE {condition} SELECT * FROM {view}"
+            sql = f"INSERT INTO {location.identifier} REPLACE WHERE {going.sql} SELECT * FROM {view}"
             return self._commit(location, number, lambda: self._run(sql), side)
 
     def _commit(
@@ -202,14 +240,24 @@ class LogWriter:
 
         return self._commit(location, number, job, work_out)
 
+    def rows_with_keys(
+        self, location: TableLocation, job: WriteJob, rows: DataFrame
+    ) -> tuple[DataFrame, ScratchFolder]:
+        rewriter = self.rewriter(self.spark, location, self.scratch, job)
+        return rewriter.rows_with_keys(rows, open_existing(location).snapshot)
+
     def apply_versions(
-        self, location: TableLocation, number: Numbered, changes: DataFrame, job: WriteJob
+        self, location: TableLocation, number: Numbered, changes: Changes, job: WriteJob
     ) -> LoggedCommit:
         rewriter = self.rewriter(self.spark, location, self.scratch, job)
-        return self._commit(location, number, job, lambda snapshot: rewriter.apply_versions(changes, snapshot))
+
+        def work_out(snapshot: LogSnapshot) -> log_writer.Change:
+            return rewriter.apply_versions(changes.frame, changes.kept, snapshot)
+
+        return self._commit(location, number, job, work_out)
 
     def replace_where(
-        self, location: TableLocation, number: Numbered, condition: str, frame: DataFrame, side: WriteJob
+        self, location: TableLocation, number: Numbered, going: Condition, frame: DataFrame, side: WriteJob
     ) -> LoggedCommit:
         # `accepts` is about the target: a sidecar of an older version gets its columns in this very commit.
         rewriter = self.rewriter(self.spark, location, self.scratch, side)
@@ -218,7 +266,7 @@ class LogWriter:
             number.app,
             side,
             number.record,
-            lambda snapshot: rewriter.replace_where(condition, frame, snapshot),
+            lambda snapshot: rewriter.replace_where(going.sql, going.may_be_met, frame, snapshot),
             self.write_files,
         )
 
