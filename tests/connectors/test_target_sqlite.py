@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from flowctl.connectors import bounds
 from flowctl.connectors.base import Scratch
-from flowctl.connectors.sqlite import database
 from flowctl.errors import StateConflict, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -42,7 +42,7 @@ def test_a_locked_file_is_tried_again_later(
     writer: Writer, outsider: sqlite3.Connection, lock: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = writer.job(2, "append")
-    monkeypatch.setattr(database, "_BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(bounds, "SQLITE_LOCK", 0.1)
     outsider.execute(lock)
     with pytest.raises(TransientError, match="locked"):
         writer.place.target.write(writer.spark, writer.frame([ROW], COLUMNS), job)
