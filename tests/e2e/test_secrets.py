@@ -144,7 +144,8 @@ def command_lines() -> Iterator[str]:
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = file.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if not line.startswith("postgres: "):  # the server's own, which names users and databases
+            # The server's own names users and databases; Hadoop starts `chmod` for each file on a local disk.
+            if not line.startswith(("postgres: ", "chmod ")):
                 yield line
         except OSError:  # it has ended meanwhile
             continue
