@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
@@ -75,6 +75,7 @@ def content(writer: Writer) -> dict[int, str | None]:
     return dict(rows)
 
 
+@settings(deadline=None)
 @given(st.sets(st.one_of(st.integers(0, 300), st.integers(0, 2**40)), min_size=1))
 def test_a_vector_is_read_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, rows: set[int]) -> None:
     location = TableLocation(str(tmp_path_factory.mktemp("t")), {})
