@@ -222,6 +222,7 @@ def test_what_cannot_be_marked_is_merged_by_delta(writer: Writer) -> None:
     assert not plain.is_plain(location, job), "no deletion vectors"
     writer.place.execute("ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
     assert plain.is_plain(location, job)
+    writer.place.execute("ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
     writer.place.execute("ALTER TABLE {table} ALTER COLUMN amount TYPE DECIMAL(14, 2)")
     wider = tuple(Column("amount", types.Decimal(14, 2)) if c.name == "amount" else c for c in COLUMNS)
     assert not plain.is_plain(location, writer.job(2, "merge", rows=1, columns=wider)), "files of another type"
