@@ -8,7 +8,6 @@ identities) are not: they are made without secrets.
 from __future__ import annotations
 
 import base64
-import html
 import json
 import os
 import re
@@ -98,6 +97,8 @@ def _any_form(text: str) -> str:
 
 
 def _any_of(char: str) -> str:
+    import html  # every command imports this module, few know a secret with such characters
+
     encoded = "".join(f"%(?:25)?{_hex(f'{byte:02x}')}" for byte in char.encode("utf-8", "surrogatepass"))
     escaped = json.dumps(char)[1:-1]
     if escaped.startswith("\\u"):

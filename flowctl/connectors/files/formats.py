@@ -6,7 +6,6 @@ exactly that or is refused. Nothing is inferred from a sample, because the next 
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -132,6 +131,8 @@ def _check_header(names: Sequence[str], path: str) -> None:
 
 
 def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[Column, ...]:
+    import csv
+
     given = format.csv
     if not given.header:
         if not format.declared:
