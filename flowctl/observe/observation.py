@@ -150,7 +150,7 @@ class _Seen:
     files: dict[str, _Files | FlowctlError] = field(default_factory=dict)
     targets: dict[str, TableInfo | FlowctlError | None] = field(default_factory=dict)
     commits: dict[str, Commit | FlowctlError | None] = field(default_factory=dict)
-    sidecars: dict[tuple[str, str], TableInfo | FlowctlError | None] = field(default_factory=dict)
+    sidecars: dict[str, dict[str, TableInfo | FlowctlError | None]] = field(default_factory=dict)
     positions: PositionKind = "none"
     ddl: TargetDdl | None = None
     error: FlowctlError | None = None
@@ -292,7 +292,8 @@ class _Look:
             if self.state.table(table.id).definition.get("mode") != table.mode
         }
         infos = self._each(target.describe, list(objects.values()))
-        seen.sidecars.update({name: infos[object] for name, object in objects.items()})
+        for (id, suffix), object in objects.items():
+            seen.sidecars.setdefault(id, {})[suffix] = infos[object]
 
     def _logged(self, target: LoggedTarget, objects: Mapping[str, ObjectName], seen: _Seen) -> None:
         lookups = {id: CommitLookup(self.state.lineage, id, object) for id, object in objects.items()}
@@ -345,7 +346,7 @@ def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
         head.failure if isinstance(head, Head) else None,
         target := written.targets.get(table.id),
         commit := written.commits.get(table.id),
-        *(sidecars := {suffix: info for (id, suffix), info in written.sidecars.items() if id == table.id}).values(),
+        *(sidecars := written.sidecars.get(table.id, {})).values(),
     )
     error = next((answer for answer in answers if isinstance(answer, FlowctlError)), None)
     if error is not None:

@@ -47,8 +47,8 @@ def findings(
 ) -> Iterator[Diagnostic]:
     """Each table that cannot have its target, with the table or the reason that takes it."""
     written: dict[str, TableSpec] = {}
-    for table in tables:
-        place = _target_place(table, connections, place_of)
+    places = [_target_place(table, connections, place_of) for table in tables]
+    for table, place in zip(tables, places, strict=True):
         earlier = next((written[name] for name in (_named(table), place) if name in written), None)
         for name in (_named(table), place):
             if name is not None:
@@ -63,9 +63,9 @@ def findings(
             )
         if place is not None and _reads(table, place, connections, place_of):
             yield _refused(table, f"{table.id} reads {table.source} and writes to the same place", "Give it")
-    for table in tables:
+    for table, place in zip(tables, places, strict=True):
         for suffix, what in SIDECARS.items():
-            for name in (_named(table), _target_place(table, connections, place_of)):
+            for name in (_named(table), place):
                 owner = written.get(name.removesuffix(suffix)) if name and name.endswith(suffix) else None
                 if owner is not None:
                     yield _refused(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: Staged column: why the row goes to quarantine; null for rows of the batch.
 REASON_COLUMN = "_flowctl_reason"
 ROW_KINDS = ("not_null", "between", "in", "matches", "sql")
-MEND = "Fix the rows in the source, or set on_fail: quarantine or warn"
+FIX_ROWS = "Fix the rows in the source, or set on_fail: quarantine or warn"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def enforced(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame
     from pyspark.sql import functions as f
 
     for expectation in row_checks(expectations, "fail"):
-        message = f"{CHECK_PREFIX}{expectation.name} | {MEND}"
+        message = f"{CHECK_PREFIX}{expectation.name} | {FIX_ROWS}"
         first = frame.columns[0]
         guarded = f.when(violation(expectation), f.raise_error(f.lit(message)).cast(frame.schema[first].dataType))
         frame = frame.withColumn(first, guarded.otherwise(named(first)))
@@ -101,7 +101,7 @@ def decide(table: TableSpec, observed: Observed, now: dt.datetime, replaces: boo
         if problem is None or check.on_fail == "quarantine":
             continue
         if check.on_fail == "fail":
-            raise TableError(f"expectation {check.name} failed: {problem}", hint=MEND, mark=check.mark)
+            raise TableError(f"expectation {check.name} failed: {problem}", hint=FIX_ROWS, mark=check.mark)
         warnings.append(f"expectation {check.name}: {problem}")
     _guard_empty(table, observed, replaces)
     _guard_shrink(table, observed, replaces)

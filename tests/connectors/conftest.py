@@ -87,6 +87,15 @@ def writer(spark: SparkSession, place: Place) -> Writer:
 
 
 @pytest.fixture
+def delta_writer(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch
+) -> Iterator[Writer]:
+    """For what is Delta's alone."""
+    with FACTORIES["delta"](request, tmp_path, scratch) as place:
+        yield Writer(spark, place)
+
+
+@pytest.fixture
 def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
     """This test's database, as somebody else works in it."""
     with psycopg.connect(postgres_database, autocommit=True) as connection:

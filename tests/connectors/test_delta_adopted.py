@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import ArrayType, PrimitiveType, StructType
 
-from flowctl.connectors.base import Scratch
 from flowctl.connectors.delta import log
 from flowctl.connectors.engine import demanding_features
 from flowctl.model import types
@@ -19,24 +16,18 @@ from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import Layout
 from tests.connectors import delta_tables
-from tests.connectors.target_matrix import delta
-from tests.connectors.writing import COLUMNS, Row, Writer, gone, upserts
+from tests.connectors.writing import COLUMNS, Row, Writer, gone, row, upserts
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 THEIRS = Column("theirs", types.STRING)
 LAYOUTS = {"deletion vectors": Layout(), "without": Layout(deletion_vectors=False)}
 
 
 @pytest.fixture
-def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
-    with delta(request, tmp_path, scratch) as place:
-        yield Writer(spark, place)
-
-
-def row(id: int, name: str | None = "a") -> Row:
-    return {"id": id, "name": name, "amount": None}
+def writer(delta_writer: Writer) -> Writer:
+    return delta_writer
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable, Schema
 
-from flowctl.connectors.base import Scratch
 from flowctl.connectors.delta import features
 from flowctl.connectors.delta.opened import open_existing
 from flowctl.connectors.delta.types import schema_json
@@ -21,24 +18,18 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import Layout
 from tests.connectors import delta_tables
-from tests.connectors.target_matrix import delta
-from tests.connectors.writing import COLUMNS, Row, Writer
+from tests.connectors.writing import COLUMNS, Writer, row
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 
 PLAIN = Layout()
 
 
 @pytest.fixture
-def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
-    with delta(request, tmp_path, scratch) as place:
-        yield Writer(spark, place)
-
-
-def row(id: int, name: str | None = "a") -> Row:
-    return {"id": id, "name": name, "amount": None}
+def writer(delta_writer: Writer) -> Writer:
+    return delta_writer
 
 
 def info(writer: Writer) -> TableInfo:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.base import Scratch
 from flowctl.connectors.delta import finding
 from flowctl.connectors.delta.finding import FILE, ROW, DataFile, Unreadable, found
 from flowctl.connectors.delta.location import TableLocation
@@ -26,12 +25,11 @@ from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
 from tests.connectors import delta_tables
-from tests.connectors.target_matrix import delta
 from tests.connectors.test_target_types import ALL, ZONED, differing
 from tests.connectors.writing import Writer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 ID, TEXT, NAME = Column("id", types.INT64), Column("text", types.STRING), Column("name", types.STRING)
 
@@ -174,9 +172,8 @@ def test_a_file_that_is_gone_is_tried_again(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
-    with delta(request, tmp_path, scratch) as place:
-        yield Writer(spark, place)
+def writer(delta_writer: Writer) -> Writer:
+    return delta_writer
 
 
 def test_values_of_every_type_that_stay_with_a_changed_row(writer: Writer) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from flowctl.connectors.base import Scratch
 from flowctl.connectors.delta import log, replay
 from flowctl.connectors.delta.opened import open_existing
 from flowctl.connectors.engine import has_jvm
@@ -18,24 +16,18 @@ from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model.step import Mode
 from flowctl.spec.spec import Layout
 from tests.connectors import delta_tables
-from tests.connectors.target_matrix import delta
-from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Row, Writer, upserts
+from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Row, Writer, row, upserts
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 APP = log.app_id(LINEAGE, TABLE)
 PLAIN, PARTITIONED, CLUSTERED = Layout(), Layout(partition_by=("name",)), Layout(cluster_by=("id",))
 
 
 @pytest.fixture
-def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
-    with delta(request, tmp_path, scratch) as place:
-        yield Writer(spark, place)
-
-
-def row(id: int, name: str | None = "a") -> Row:
-    return {"id": id, "name": name, "amount": None}
+def writer(delta_writer: Writer) -> Writer:
+    return delta_writer
 
 
 def create(writer: Writer, layout: Layout) -> list[str]:

@@ -30,7 +30,7 @@ from flowctl.spec.spec import Layout
 from tests.connectors import delta_tables, test_target_history
 from tests.connectors.target_matrix import delta
 from tests.connectors.test_target_types import ALL
-from tests.connectors.writing import COLUMNS, SOFT, Row, Writer, gone, upserts
+from tests.connectors.writing import COLUMNS, SOFT, Writer, gone, row, upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,10 +57,6 @@ READERS: dict[str, Callable[[str], pa.Table]] = {"duckdb": by_duckdb, "deltalake
 
 
 WITH, WITHOUT = Layout(), Layout(deletion_vectors=False)
-
-
-def row(id: int, name: str | None = "a") -> Row:
-    return {"id": id, "name": name, "amount": None}
 
 
 def statements(writer: Writer, columns: tuple[Column, ...], layout: Layout) -> list[str]:

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowctl.connectors.base import Scratch
 from flowctl.connectors.delta.statements import table_properties
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
-from tests.connectors.target_matrix import delta
 from tests.connectors.writing import COLUMNS, Writer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 LISTED, COUNTED = "delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols"
 
 
 @pytest.fixture
-def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
-    with delta(request, tmp_path, scratch) as place:
-        yield Writer(spark, place)
+def writer(delta_writer: Writer) -> Writer:
+    return delta_writer
 
 
 def ranges(writer: Writer) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,8 +18,8 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Connection, Layout
 from flowctl.spec.storage import hadoop_conf
-from tests.connectors.target_matrix import Place, delta
-from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Row, Writer, gone, upserts
+from tests.connectors.target_matrix import Place
+from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Writer, gone, row, upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,13 +31,8 @@ PLAIN = Layout()
 
 
 @pytest.fixture
-def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
-    with delta(request, tmp_path, scratch) as place:
-        yield Writer(spark, place)
-
-
-def row(id: int, name: str | None = "a") -> Row:
-    return {"id": id, "name": name, "amount": None}
+def writer(delta_writer: Writer) -> Writer:
+    return delta_writer
 
 
 def ids(writer: Writer) -> list[int]:

@@ -83,6 +83,10 @@ class Writer:
         )
 
 
+def row(id: int, name: str | None = "a") -> Row:
+    return {"id": id, "name": name, "amount": None}
+
+
 def upserts(*rows: Row) -> list[Row]:
     return [{**row, OP_COLUMN: "U"} for row in rows]
 

@@ -92,25 +92,26 @@ def _foreign_names(location: TableLocation) -> set[str]:
 def table_info(object: ObjectName, table: DeltaTable) -> TableInfo:
     """``identity`` is Delta's own table id: kept by RESTORE and ALTER, new for a copy. ``extra`` has ``partition_by``,
     ``properties``, ``features``, ``reader_version``, ``writer_version`` and what :mod:`.maintenance` counts."""
-    metadata, actions = table.metadata(), table.get_add_actions(flatten=True)
+    metadata, protocol, actions = table.metadata(), table.protocol(), table.get_add_actions(flatten=True)
+    schema = table.schema().to_json()
     return TableInfo(
         object=object,
-        columns=columns_of(table.schema().to_json()),
+        columns=columns_of(schema),
         identity=str(metadata.id),
         version=table.version(),
         rows=_rows(actions),
         extra={
             "partition_by": list(metadata.partition_columns),
             "properties": dict(metadata.configuration),
-            "features": sorted(_features(table)),
-            "reader_version": table.protocol().min_reader_version,
-            "writer_version": table.protocol().min_writer_version,
+            "features": sorted(_features(table, schema)),
+            "reader_version": protocol.min_reader_version,
+            "writer_version": protocol.min_writer_version,
             maintenance.SMALL_FILES: maintenance.count_small_files(actions),
         },
     )
 
 
-def _features(table: DeltaTable) -> set[str]:
+def _features(table: DeltaTable, schema: str) -> set[str]:
     """Those that the protocol names, and those that tables of older protocols have without a name (Delta protocol,
     *Valid Feature Names in Table Features*): told by what uses them."""
     protocol, properties = table.protocol(), table.metadata().configuration
@@ -119,7 +120,7 @@ def _features(table: DeltaTable) -> set[str]:
         found.add("checkConstraints")
     if properties.get("delta.columnMapping.mode", "none") != "none":
         found.add("columnMapping")
-    if has_nested_not_null(table.schema().to_json()):
+    if has_nested_not_null(schema):
         found.add(NESTED_NOT_NULL)
     marks = {mark for field in table.schema().fields for mark in field.metadata or ()}
     return found | {feature for mark, feature in _MARKS.items() if mark in marks}

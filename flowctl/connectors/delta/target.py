@@ -21,8 +21,8 @@ from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import find_standing
 from flowctl.connectors.delta.types import refused_path
-from flowctl.connectors.delta.writers import Numbered, Writer, writer_for, writer_of
-from flowctl.errors import FlowctlError, TableError
+from flowctl.connectors.delta.writers import Numbered, Writer, required_scratch, writer_for, writer_of
+from flowctl.errors import TableError
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
@@ -132,9 +132,7 @@ class DeltaTarget:
         self, spark: SparkSession, writer: Writer, location: TableLocation, frame: DataFrame, job: WriteJob
     ) -> LoggedCommit:
         if job.mode == "scd2":
-            if self._scratch is None:
-                raise FlowctlError("a Delta target was opened without a buffer", hint="Use `flowctl apply`")
-            return history.commit(spark, writer, location, frame, job, self._scratch)
+            return history.commit(spark, writer, location, frame, job, required_scratch(self._scratch))
         number = Numbered(log.app_id(job.record.lineage, job.record.table), job.record.record())
         return writer.put(location, number, frame, job)
 

@@ -101,13 +101,13 @@ def writer_for(spark: SparkSession, scratch: Scratch | None) -> Writer:
     """The one that can do everything that the engine can."""
     if has_jvm(spark):
         return SparkWriter(spark, scratch)
-    return LogWriter(spark, _there(scratch), shadow.written, Marker)
+    return LogWriter(spark, required_scratch(scratch), shadow.written, Marker)
 
 
 def writer_of_sidecar(spark: SparkSession, scratch: Scratch | None, location: TableLocation, side: WriteJob) -> Writer:
     """As :func:`writer_of`, for few rows beside the job's table."""
     if has_jvm(spark) and not _is_told_how(spark) and plain.is_plain_sidecar(location, side):
-        return LogWriter(spark, _there(scratch), parquet_files.written, SparkMarker, plain.is_plain_table)
+        return LogWriter(spark, required_scratch(scratch), parquet_files.written, SparkMarker, plain.is_plain_table)
     return writer_for(spark, scratch)
 
 
@@ -116,13 +116,13 @@ def writer_of(spark: SparkSession, scratch: Scratch | None, location: TableLocat
     nothing is to be compared: for a small batch that takes longer than its file."""
     if has_jvm(spark) and not _is_told_how(spark):
         if plain.is_plain(location, job):
-            return LogWriter(spark, _there(scratch), parquet_files.written, SparkMarker, plain.is_plain_table)
+            return LogWriter(spark, required_scratch(scratch), parquet_files.written, SparkMarker, plain.is_plain_table)
         if plain.is_first_load(location, job):
-            return LogWriter(spark, _there(scratch), shadow.written, Marker, plain.is_simple_table)
+            return LogWriter(spark, required_scratch(scratch), shadow.written, Marker, plain.is_simple_table)
     return writer_for(spark, scratch)
 
 
-def _there(scratch: Scratch | None) -> Scratch:
+def required_scratch(scratch: Scratch | None) -> Scratch:
     if scratch is None:
         raise FlowctlError("a Delta target was opened without a buffer", hint="Use `flowctl apply`")
     return scratch
@@ -168,7 +168,7 @@ class SparkWriter:
     ) -> tuple[DataFrame, ScratchFolder]:
         keys = rows.select(*map(statements.quoted, job.key)).distinct()
         content = self.spark.read.format("delta").load(location.spark_path)
-        folder = _there(self.scratch).folder(f"{job.record.table}-{job.record.seq}-with-keys")
+        folder = required_scratch(self.scratch).folder(f"{job.record.table}-{job.record.seq}-with-keys")
         return buffered_in(folder, content.join(keys, on=list(job.key), how="left_semi")), folder
 
     def apply_versions(
