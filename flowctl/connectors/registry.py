@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import cache
 from types import ModuleType
 
 from flowctl import extras
@@ -39,6 +40,7 @@ def open(connection: Connection, context: OpenContext) -> AbstractContextManager
     return opened
 
 
+@cache
 def _package(type: str) -> ModuleType:
     name = f"flowctl.connectors.{type}"
     if not type.isidentifier() or importlib.util.find_spec(name) is None:

@@ -79,7 +79,8 @@ def case_of(
 def steps_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> tuple[Step, ...]:
     """The table's step; two where a begun number is finished first and more has come since. Pure: the same case gives
     the same steps."""
-    return tuple(replace(step, how=how(step, case)) for step in _decided(case, reading.rfc3339(now), estimate))
+    steps = _decided(case, reading.rfc3339(now), estimate)
+    return tuple(replace(step, how=told) if (told := how(step, case)) else step for step in steps)
 
 
 def _decided(case: Case, now: str, estimate: Estimate) -> Iterator[Step]:

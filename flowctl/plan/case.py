@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from flowctl.diagnostics import Mark
 from flowctl.model.commit import Intent
@@ -45,7 +46,7 @@ class Case:
     def may_match_nothing(self) -> bool:
         return self.is_glob and self.table.allow_none
 
-    @property
+    @cached_property
     def definition(self) -> dict[str, object]:
         return definition(self.table, self.observed.source)
 

@@ -31,6 +31,8 @@ def definition(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
 
 def differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
     """For people, one line per part that differs: ``mode: append → merge``. None: they are the same to a run."""
+    if recorded == wanted:
+        return ()
     before, after = ({name: one[name] for name in one if name not in _OF_SOURCE} for one in (recorded, wanted))
     return (*_differences(before, after, ""), *_of_source(recorded, wanted))
 

@@ -285,10 +285,13 @@ def _key_is_not_read(case: Case) -> Stop | None:
 def _freshness_needs_a_zone(case: Case) -> Stop | None:
     """A local time is as old as its zone says: read as UTC, yesterday's rows in New York are of today."""
     table, source = case.table, case.observed.source
+    without_zone = [check for check in table.expect if check.kind == "freshness" and not table.zone_of(check)]
+    if not without_zone:
+        return None
     made = projection(table, source.columns if source else known_columns(case) or (), recorded_target(case))
     kinds = {part.column.name: part.column.type for part in made}
-    for check in table.expect:
-        if check.kind == "freshness" and is_local(kinds.get(check.argument["column"])) and not table.zone_of(check):
+    for check in without_zone:
+        if is_local(kinds.get(check.argument["column"])):
             return Stop(*local_freshness(check), mark=check.mark)
     return None
 

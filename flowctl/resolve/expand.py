@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cache
+from operator import is_not
 from typing import Any, TypeVar
 
 from flowctl.diagnostics import Diagnostic, Mark
@@ -83,29 +85,30 @@ def substituted(value: T, names: Mapping[str, str]) -> T:
 
 
 def _substituted(value: Any, names: Mapping[str, str]) -> Any:
-    match value:
-        case str():
-            return _PLACEHOLDER.sub(lambda found: _text(found, names), value) if "${" in value else value
-        case Mark():
-            return value
-        case tuple():
-            return tuple(_substituted(item, names) for item in value)
-        case Mapping():
-            return {key: _substituted(item, names) for key, item in value.items()}
-        case _ if is_dataclass(value) and not isinstance(value, type):
-            return _substituted_fields(value, names)
-        case _:
-            return value
-
-
-def _substituted_fields(value: Any, names: Mapping[str, str]) -> Any:
-    changed = {}
-    for field in fields(value):
-        before = getattr(value, field.name)
-        after = _substituted(before, names) if field.name != "marks" else before
-        if after is not before and after != before:
-            changed[field.name] = after
+    """Asked for every value of every table: the very same object where nothing is filled in."""
+    kind: Any = type(value)
+    if kind is str:
+        return _PLACEHOLDER.sub(lambda found: _text(found, names), value) if "${" in value else value
+    if kind is tuple:
+        filled = tuple(_substituted(item, names) for item in value)
+        return filled if any(map(is_not, filled, value)) else value
+    if isinstance(value, Mapping):
+        items = {key: _substituted(item, names) for key, item in value.items()}
+        return items if any(map(is_not, items.values(), value.values())) else value
+    changed = {
+        name: after
+        for name in _text_fields(kind)
+        if (after := _substituted(before := getattr(value, name), names)) is not before
+    }
     return replace(value, **changed) if changed else value
+
+
+@cache
+def _text_fields(kind: Any) -> tuple[str, ...]:
+    """The fields of a dataclass that may hold text of the spec; those of anything else: none."""
+    if kind is Mark or not is_dataclass(kind):
+        return ()
+    return tuple(field.name for field in fields(kind) if field.name != "marks")
 
 
 def _text(found: re.Match[str], names: Mapping[str, str]) -> str:

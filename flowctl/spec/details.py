@@ -5,7 +5,7 @@ from __future__ import annotations
 from flowctl.model import reserved, types
 from flowctl.spec.findings import Findings
 from flowctl.spec.names import PLACEHOLDERS
-from flowctl.spec.node import Node, leaves
+from flowctl.spec.node import Node, texts
 from flowctl.spec.suggest import did_you_mean, nearest
 from flowctl.spec.template import placeholders
 
@@ -113,12 +113,11 @@ def _check_columns(table: Node, findings: Findings) -> None:
 
 
 def _check_placeholders(table: Node, findings: Findings) -> None:
-    for _, leaf in leaves(table):
-        for item in leaf.items or [leaf]:
-            for name in placeholders(item.text) if isinstance(item.value, str) else ():
-                if name.startswith("secret:"):
-                    hint = "Put secrets into `connections` and `storage`"
-                    findings.error(item, "a table cannot hold a secret", hint, "secret-in-table")
-                elif name not in PLACEHOLDERS:
-                    hint = did_you_mean(name, PLACEHOLDERS, "Write $${ for a literal ${; there are: ")
-                    findings.error(item, f"there is no placeholder ${{{name}}}", hint, "unknown-placeholder")
+    for text in texts(table):
+        for name in placeholders(text.text):
+            if name.startswith("secret:"):
+                hint = "Put secrets into `connections` and `storage`"
+                findings.error(text, "a table cannot hold a secret", hint, "secret-in-table")
+            elif name not in PLACEHOLDERS:
+                hint = did_you_mean(name, PLACEHOLDERS, "Write $${ for a literal ${; there are: ")
+                findings.error(text, f"there is no placeholder ${{{name}}}", hint, "unknown-placeholder")

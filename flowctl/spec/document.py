@@ -46,9 +46,9 @@ def parse_document(text: str, shown: str) -> tuple[Node | None, list[Diagnostic]
     if refusal := _too_large(text, shown):
         return None, [refusal]
     try:
-        if limits.may_be_deep(text) and (deep := _too_deep(text)):
-            return None, [_nested(Mark(shown, deep.line + 1, deep.column + 1))]
         root = _Composer(text).get_single_node()
+    except _TooDeep as deep:
+        return None, [_nested(Mark(shown, deep.at.line + 1, deep.at.column + 1))]
     except yaml.MarkedYAMLError as error:
         return None, [_syntax_error(error, text, shown)]
     except yaml.reader.ReaderError as error:
@@ -83,17 +83,32 @@ def _is_plain(scalar: yaml.ScalarNode) -> bool:
     return not scalar.style
 
 
+class _TooDeep(Exception):
+    """``at`` is the mark of the first map or list that is one too many."""
+
+    def __init__(self, at: Any) -> None:
+        super().__init__()
+        self.at = at
+
+
 class _Composer(CParser):
-    """libyaml's parser and composer with a resolver that decides nothing: values are typed in :class:`_Reading`."""
+    """libyaml's parser and composer with a resolver that decides nothing: values are typed in :class:`_Reading`. It
+    counts levels instead: composing goes down by the machine's stack."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
 
     def resolve(self, kind: type, value: Any, implicit: Any) -> str:
         return _UNTAGGED
 
     def descend_resolver(self, current_node: Any, current_index: Any) -> None:
-        return None
+        if self._depth > limits.DEPTH:
+            raise _TooDeep(current_node.start_mark)
+        self._depth += 1
 
     def ascend_resolver(self) -> None:
-        return None
+        self._depth -= 1
 
 
 class _Reading:
@@ -199,19 +214,6 @@ def _too_large(text: str, shown: str) -> Diagnostic | None:
         what = f"the file has more than {limits.FILE_SIZE:,} characters"
         return Diagnostic(what, "Make patterns and `defaults` of what repeats", Mark(shown, 1), "too-large")
     return _values(Mark(shown, 1)) if limits.too_many_values(text) else None
-
-
-def _too_deep(text: str) -> Any:
-    """The mark where YAML is nested too deeply, or None. Asked of the parser alone: composing goes down by the
-    machine's stack."""
-    depth = 0
-    parser = CParser(text)
-    while parser.check_event():
-        event: Any = parser.get_event()
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > limits.DEPTH:
-            return event.start_mark
-    return None
 
 
 def _nested(mark: Mark) -> Diagnostic:

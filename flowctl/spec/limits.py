@@ -26,20 +26,12 @@ INHERITED = 1_000_000
 CHAIN = 300
 
 _SIGNS = ",\n:[{"
-#: libyaml composes so many levels within the stack of a thread.
-_SAFE_DEPTH = 2_000
 
 
 def too_many_values(text: str) -> bool:
     """Whether a YAML text has more values than allowed, before anything is made of it: between two of them there is
     a sign."""
     return len(text) > VALUES and sum(map(text.count, _SIGNS)) + text.count("- ") > 2 * VALUES
-
-
-def may_be_deep(text: str) -> bool:
-    """Whether a YAML text could be nested so deeply that libyaml has to be asked step by step: each level needs a
-    bracket, an indentation or a ``- `` of its own."""
-    return text.count("[") + text.count("{") > _SAFE_DEPTH or max(map(len, text.splitlines()), default=0) > _SAFE_DEPTH
 
 
 def shown(text: str) -> str:

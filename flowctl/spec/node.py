@@ -116,6 +116,20 @@ def leaves(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
         yield path, node
 
 
+def texts(node: Node) -> Iterator[Node]:
+    """Every text below ``node``, in maps and lists alike, in no order."""
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        match found.value:
+            case str():
+                yield found
+            case dict() as entries:
+                waiting.extend(entries.values())
+            case list() as items:
+                waiting.extend(items)
+
+
 def with_origin(node: Node, origin: str) -> Node:
     """The same tree, every node of it inherited from ``origin``."""
     match node.value:
