@@ -18,7 +18,7 @@ import os, signal, subprocess, sys, threading, time
 from flowctl.run import children, signals
 from flowctl.spec import bounds
 
-bounds.GRACE, bounds.ABANDON, bounds.LAST = 0.1, 0.2, 0.4
+bounds.GRACE, bounds.ABANDON, bounds.LAST = 0.2, 1.5, 3.0
 say = lambda text: print(text, flush=True)
 sleeper = subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE)
 os.kill(sleeper.pid, signal.SIGSTOP)
@@ -65,7 +65,10 @@ def test_an_engine_that_does_not_answer_is_ended(sleeper: subprocess.Popen[bytes
     assert children.was_silent(sleeper)
 
 
-def test_an_engine_that_answers_or_refuses_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
+def test_an_engine_that_answers_or_refuses_is_left_alone(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "ENGINE_SILENCE", 20)  # a busy machine is silent for a while, too
     asked = threading.Semaphore(0)
 
     def ping() -> None:
