@@ -23,7 +23,7 @@ from flowctl.errors import (
     TableError,
     TransientError,
 )
-from flowctl.model.commit import Intent, RowCounts
+from flowctl.model.commit import Commit, Intent, RowCounts
 from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.plan.reading import rfc3339
 from flowctl.plan.repetition import repetition
@@ -35,7 +35,7 @@ from flowctl.run.retry import CircuitBreaker, RetryPolicy, retrying
 from flowctl.run.table import Attempt, RunContext, TableResult, find_landed, run_table, void
 from flowctl.spec.spec import Connection
 from flowctl.state import document as documents
-from flowctl.state.document import Recorded, StateDocument
+from flowctl.state.document import Recorded, StateDocument, TableState
 from flowctl.state.writer import StateWriter
 
 ASKED_TO_STOP = "the run was asked to stop"
@@ -110,19 +110,27 @@ def _is_withdrawn(attempt: Attempt | None, outcome: TableOutcome) -> bool:
 
 
 def _give_up(todo: Sequence[Step], document: StateDocument, run: RunContext, writer: StateWriter) -> StateDocument:
-    """Commits a void under each pending number that the plan does not finish, so that no zombie of it can land. One
-    that landed since the plan was made is kept: only where the state had given it up before, or where all content is
-    replaced, is it known that its rows are not read again."""
+    """Commits a void under each pending number that the plan does not finish, so that no stale writer of it can land.
+    One that is committed all the same is kept, and recorded where the plan allows for its rows."""
     for step in todo:
         pending = document.table(step.id).intent
         if pending is not None and step.seq > pending.seq:
             before = document.table(step.id)
             commit = void(run, step, pending)
-            if not (commit.void or before.given_up or step.write_full):
+            if not (commit.void or _allows_for(step, before, commit)):
                 raise StalePlan(f"{step.id}: number {pending.seq} landed after the plan was made", hint="Run again")
             recorded = Recorded(before.definition, before.schema, before.target_columns, run.run_id)
             writer.committed(commit, recorded).result()
     return writer.document
+
+
+def _allows_for(step: Step, before: TableState, commit: Commit) -> bool:
+    """Whether the rows of a number that was to be given up do no harm in the target: the plan has seen them there, or
+    replaces them; or somebody has given the number up, so that they are read again. Only append would write these
+    twice, unless that is what was asked for."""
+    if step.write_full or commit.name == step.target_commit:
+        return True
+    return before.given_up and (step.mode != "append" or before.append_again)
 
 
 def _intent(step: Step, document: StateDocument, run: RunContext) -> Intent:

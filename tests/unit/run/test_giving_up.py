@@ -13,6 +13,7 @@ import pytest
 from flowctl.errors import EngineFailed, FlowctlError, StalePlan, StoppedByPolicy, TableError, TransientError
 from flowctl.model.commit import Commit
 from flowctl.model.interval import Interval
+from flowctl.model.step import Mode
 from flowctl.run import runner
 from flowctl.run.runner import ASKED_TO_STOP, TableOutcome
 from flowctl.run.table import Attempt
@@ -37,26 +38,35 @@ class Writer:
 
 
 @pytest.mark.parametrize(
-    ("is_void", "was_given_up", "replaces", "is_refused"),
+    ("mode", "is_void", "was_given_up", "has", "is_refused"),
     [
-        (True, False, False, False),
-        (False, False, False, True),
-        (False, True, False, False),  # `state set` said so: its rows are to be read again
-        (False, False, True, False),  # a full refresh puts other rows in the place of them
+        ("merge", True, False, "", False),
+        ("append", True, True, "", False),
+        ("merge", False, False, "", True),
+        ("merge", False, True, "", False),  # `state set` said so: its rows are to be read again
+        ("append", False, True, "", True),  # they would be there twice
+        ("append", False, True, "append_again", False),  # which somebody asked for
+        ("append", False, True, "seen", False),  # the plan has taken them into account
+        ("scd2", False, False, "seen", False),  # so has that of a full refresh that keeps the history
+        ("append", False, False, "write_full", False),  # a full refresh puts other rows in the place of them
     ],
 )
 def test_what_landed_after_the_plan_is_not_read_again(
-    monkeypatch: pytest.MonkeyPatch, is_void: bool, was_given_up: bool, replaces: bool, is_refused: bool
+    monkeypatch: pytest.MonkeyPatch, mode: Mode, is_void: bool, was_given_up: bool, has: str, is_refused: bool
 ) -> None:
-    spec = table()
-    state = recorded(spec, None, intent=intent(spec, WORK), given_up=was_given_up, highest=4)
+    spec = table(mode=mode)
+    state = recorded(
+        spec, None, intent=intent(spec, WORK), given_up=was_given_up, highest=4, append_again=has == "append_again"
+    )
     writer = Writer(StateDocument(LINEAGE, 1, "w", {"orders": state}))
     found = replace(committed(4, "i4"), void=is_void)
     monkeypatch.setattr(runner, "void", lambda *_: found)
     planned = replace(
         step(spec, observed(head(), target=target(), commit=committed()), recorded(spec, None)),
+        mode=mode,
         seq=5,
-        write_full=replaces,
+        write_full=has == "write_full",
+        target_commit=found.name if has == "seen" else committed().name,
     )
     run: Any = SimpleNamespace(run_id="r")
     giving_up: Any = runner._give_up
