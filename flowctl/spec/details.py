@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+
 from flowctl.model import reserved, types
+from flowctl.spec import limits, units
 from flowctl.spec.findings import Findings
 from flowctl.spec.names import PLACEHOLDERS
 from flowctl.spec.node import Node, texts
@@ -23,6 +26,10 @@ def check_details(table: Node, findings: Findings) -> None:
     entries = expect.items if expect else []
     for zone in (table.get("cursor.zone"), *(entry.get("freshness.zone") for entry in entries)):
         _check_zone(zone, findings)
+    durations = [table.get(path) for path in ("cursor.lag", "cursor.delay", "deletes.every")]
+    for duration in (*durations, *(entry.get("freshness.within") for entry in entries)):
+        _check_duration(duration, findings)
+    _check_encoding(table.get("format.encoding"), findings)
     _check_columns(table, findings)
     _check_placeholders(table, findings)
 
@@ -83,6 +90,33 @@ def _check_zone(zone: Node | None, findings: Findings) -> None:
     if known and zone.text not in known:
         hint = nearest(zone.text, known, "Write a name such as Europe/Amsterdam or UTC")
         findings.error(zone, f"there is no time zone '{zone.text}'", hint, "unknown-zone")
+
+
+def _check_duration(duration: Node | None, findings: Findings) -> None:
+    if duration is None or not isinstance(duration.value, str):
+        return
+    try:
+        is_longer = units.seconds(duration.text) > units.seconds(units.LONGEST)
+    except (ValueError, KeyError):
+        return  # the schema has said so
+    if is_longer:
+        what = f"a duration of {limits.shown(duration.text)} is too long"
+        findings.error(duration, what, f"Write at most {units.LONGEST}", "too-long")
+
+
+def _check_encoding(encoding: Node | None, findings: Findings) -> None:
+    """Known to Python, which reads the headers; what is no text, such as base64, is no encoding of files."""
+    if encoding is None or not isinstance(encoding.value, str) or placeholders(encoding.text):
+        return
+    try:
+        io.TextIOWrapper(io.BytesIO(), encoding=encoding.text)
+    except (LookupError, ValueError):
+        what = f"there is no character set '{limits.shown(encoding.text)}'"
+        hint = nearest(encoding.text, _ENCODINGS, "Write a name such as UTF-8, UTF-16 or ISO-8859-1")
+        findings.error(encoding, what, hint, "unknown-encoding")
+
+
+_ENCODINGS = ("UTF-8", "UTF-16", "ISO-8859-1", "windows-1252")
 
 
 def _check_columns(table: Node, findings: Findings) -> None:

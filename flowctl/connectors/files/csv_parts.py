@@ -10,6 +10,7 @@ pickled by value, so it may use nothing but them, the standard library and const
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -65,7 +66,12 @@ class CsvReader:
             for batch in numbers:
                 for number in batch.column(0).to_pylist():
                     for part in tasks[number]:
-                        yield from self.batches(part)
+                        try:
+                            yield from self.batches(part)
+                        except (EOFError, OSError, zlib.error) as error:
+                            if getattr(error, "errno", None) is not None or not is_compressed(part.path):
+                                raise
+                            raise RuntimeError(f"{PREFIX}{part.path}{_NOT_WHOLE}") from None
 
         return read
 
@@ -333,4 +339,5 @@ _UNEVEN = (
     " holds a row that does not fit its columns | "
     "Fix the row, or correct delimiter, quote, escape, header or multiline in `format`"
 )
+_NOT_WHOLE = " is not compressed as its name tells, or not whole | Replace it, or leave it out of the pattern in `from`"
 _NOT_TEXT = " is not {} text | Fix it, or say what it is written in with `format.encoding`"

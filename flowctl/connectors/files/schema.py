@@ -8,26 +8,64 @@ from dataclasses import replace
 
 from flowctl.connectors.files.formats import Format, columns_of_file
 from flowctl.connectors.files.listing import FileRoot
-from flowctl.errors import TableError
+from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.position import FileStamp
 from flowctl.model.table_info import Column
+from flowctl.spec import access
 
 _PARALLEL = 16
 
 
 def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> dict[str, tuple[Column, ...]]:
-    """The columns of each file by its path, read side by side."""
+    """The columns of each file by its path, read side by side. A file that cannot be read is an error that names it."""
     system, base = root.file_system()
 
     def read(stamp: FileStamp) -> tuple[Column, ...]:
         compression = "infer" if format.is_text else None
-        return columns_of_file(
-            format, lambda: system.open(f"{base}/{stamp.path}", "rb", compression=compression), stamp.path
-        )
+        try:
+            return columns_of_file(
+                format, lambda: system.open(f"{base}/{stamp.path}", "rb", compression=compression), stamp.path
+            )
+        except FlowctlError:
+            raise
+        except Exception as error:  # whatever a codec, a reader or a store makes of somebody's file
+            raise _unreadable(root, format, stamp.path, error) from error
 
     with ThreadPoolExecutor(_PARALLEL) as pool:
         return dict(zip((stamp.path for stamp in stamps), pool.map(read, stamps), strict=True))
+
+
+def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> FlowctlError:
+    """What is wrong with one file, without what stands in it. Only what a store says of itself may go away."""
+    import csv
+
+    from fsspec.utils import infer_compression
+
+    match error:
+        case FileNotFoundError():
+            return TableError(f"{path} is gone since it was listed", hint="Plan again")
+        case OSError() if not root.is_local and (refusal := access.refused_access(error)):
+            return AccessDenied(f"{root.url}/{path} refuses access: {refusal}", hint=access.HINT)
+        case OSError() if not root.is_local and (error.errno is not None or isinstance(error, ConnectionError)):
+            return TransientError(f"{root.url}/{path} cannot be read: {error}", hint="Check the store")
+        case PermissionError():
+            return TableError(f"{path} may not be read", hint="Let this user read the file")
+        case OSError(strerror=str(told)):
+            return TableError(f"{path} cannot be read: {told}", hint="Check the disk and the file")
+        case UnicodeError():
+            hint = "Fix it, or say what it is written in with `format.encoding`"
+            return TableError(f"{path} is not {format.csv.encoding} text", hint=hint)
+        case csv.Error():
+            hint = "Fix the file, or set format: delimiter, quote, escape or header"
+            return TableError(f"{path}: its header cannot be read: {error}", hint=hint)
+        case _ if format.is_text and infer_compression(path) is not None:
+            hint = "Replace it, or leave it out of the pattern in `from`"
+            return TableError(f"{path} is not compressed as its name tells, or not whole", hint=hint)
+        case _:
+            told = next(iter(str(error).splitlines()), type(error).__name__)
+            hint = "Replace it, or leave it out of the pattern in `from`"
+            return TableError(f"{path} cannot be read as {format.name}: {told}", hint=hint)
 
 
 def merged(found: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:

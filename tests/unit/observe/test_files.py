@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import os
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -123,3 +126,39 @@ def test_what_is_not_there_is_named_with_its_place_and_what_comes_near(
     assert step.reason.startswith(f"{source} {'matches nothing' if is_glob else 'does not exist'}: ")
     assert reason.format(folder=inbox.parent) in step.reason
     assert hint.format(folder=inbox.parent) in step.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("bad.csv", "id,naïve\n1,2\n".encode("latin-1"), "bad.csv is not UTF-8 text"),
+        ("bad.csv", "id,name\n1,2\n".encode("utf-16"), "bad.csv is not UTF-8 text"),
+        ("bad.csv", b'"id' + b"x" * 200_000 + b'"\n1\n', "bad.csv: its header cannot be read"),
+        ("bad.csv.gz", b"id,name\n1,2\n", "bad.csv.gz is not compressed as its name tells, or not whole"),
+        ("bad.csv.gz", gzip.compress(b"id,name\n" * 99)[:12], "bad.csv.gz is not compressed as its name tells"),
+        ("bad.csv.bz2", bz2.compress(b"id,name\n" * 99)[:20], "bad.csv.bz2 is not compressed as its name tells"),
+        ("bad.csv.zst", b"id,name\n1,2\n", "bad.csv.zst is not compressed as its name tells"),
+        ("bad.parquet", b"PAR1 no more", "bad.parquet cannot be read as parquet"),
+        ("bad.parquet", b"", "bad.parquet cannot be read as parquet"),
+        ("bad.orc", b"ORC no more", "bad.orc cannot be read as orc"),
+    ],
+    ids=range(10),
+)
+def test_a_broken_file_stops_its_table_alone(inbox: Path, name: str, content: bytes, reason: str) -> None:
+    (inbox / name).write_bytes(content)
+    (inbox / "good.csv").write_text("id\n1\n")
+    text = SPEC % "inbox:good.csv" + f'  bad: {{from: "inbox:{name}", to: out, mode: truncate}}\n'
+    (inbox.parent / "flow.yaml").write_text(text, encoding="utf-8")
+    steps = make_plan(load_spec([inbox.parent / "flow.yaml"], {}), PlanOptions()).plan.steps
+    (bad,) = (step for step in steps if step.id == "bad")
+    (good,) = (step for step in steps if step.id == "orders")
+    assert (bad.action, bad.stopped_by, good.action) == ("stop", "error", "create")
+    assert reason in bad.reason and bad.hint
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_may_not_be_read_is_named(inbox: Path) -> None:
+    (inbox / "bad.csv").write_text("id\n1\n")
+    (inbox / "bad.csv").chmod(0)
+    step = planned(inbox.parent, "inbox:*.csv")
+    assert (step.stopped_by, step.reason) == ("error", "bad.csv may not be read")
