@@ -63,6 +63,14 @@ def query_columns(connection: sqlite3.Connection, relation: Relation) -> tuple[C
         connection.execute(f"DROP VIEW temp.{view}")
 
 
+def relation_columns(connection: sqlite3.Connection, relation: Relation) -> tuple[Column, ...] | None:
+    """Of the object or the query; None where there is no such object."""
+    if relation.object is None:
+        return query_columns(connection, relation)
+    found = find(connection, relation.object)
+    return columns(connection, found.name) if found else None
+
+
 def statistics(connection: sqlite3.Connection, found: Found) -> RowEstimate:
     """ANALYZE's count when there is one; else the greatest rowid, which costs nothing and is right without deletes."""
     if not found.is_table:

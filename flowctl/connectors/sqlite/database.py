@@ -55,4 +55,5 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    """``name`` as an identifier. Not in double quotes: for SQLite, such a name that no column has is a text."""
+    return "`" + name.replace("`", "``") + "`"

@@ -34,7 +34,7 @@ from flowctl.connectors.sqlite.conditions import (
 )
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
 from flowctl.connectors.sqlite.values import Misfit, to_arrow
-from flowctl.errors import TableError
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
@@ -83,7 +83,10 @@ class SqliteSource:
         with self._reading() as connection:
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read takes the snapshot
-            yield SqliteCapture(connection, relation)
+            here = catalog.relation_columns(connection, relation)
+            if here is None:
+                raise StoppedByPolicy(f"{info.object} was dropped since the plan was made", hint="Plan again")
+            yield SqliteCapture(connection, relation, info, {column.name: column for column in here})
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -144,14 +147,18 @@ def _has_older(connection: sqlite3.Connection, request: HeadRequest, cursor: Col
 
 @dataclass(frozen=True)
 class SqliteCapture:
-    """A :class:`flowctl.connectors.base.Capture`; every read sees the transaction's one moment."""
+    """A :class:`flowctl.connectors.base.Capture`; every read sees the transaction's one moment. ``here`` are the
+    columns of that moment, by name; ``info`` has those that were described for the plan, or none."""
 
     connection: sqlite3.Connection
     relation: Relation
+    info: TableInfo
+    here: Mapping[str, Column]
 
     def read(self, request: ReadRequest, sink: SegmentSink) -> int:
         import pyarrow as pa
 
+        self._require_unaltered(request)
         schema = arrow_schema(request.columns)
         condition = between(request)
         prepare(self.connection, *condition.compared)
@@ -168,10 +175,27 @@ class SqliteCapture:
         return total
 
     def is_empty(self, request: ReadRequest) -> bool:
+        self._require_unaltered(request)
         condition = between(request)
         prepare(self.connection, *condition.compared)
         rows = f"SELECT 1 FROM {from_clause(self.relation, condition)} LIMIT 1"
         return self.connection.execute(rows, condition.parameters).fetchone() is None
+
+    def _require_unaltered(self, request: ReadRequest) -> None:
+        """Columns that are read, and those that ``where`` may name in double quotes, are as they were described."""
+        cursor = request.interval.cursor_column if request.interval else None
+        names = [*(column.name for column in request.columns), *((cursor,) if cursor else ())]
+        names += [column.name for column in self.info.columns if f'"{column.name}"' in (self.relation.where or "")]
+        for name in names:
+            before, now = self.info.column(name), self.here.get(name)
+            if now is None:
+                raise StoppedByPolicy(f"{self.info.object} has no column {name} any more", hint="Plan again")
+            if before is not None and (before.type, before.native) != (now.type, now.native):
+                raise StoppedByPolicy(
+                    f"column {name} of {self.info.object} was altered since the plan was made: "
+                    f"it is {now.native or 'of no type'}, it was {before.native or 'of no type'}",
+                    hint="Plan again",
+                )
 
     def _array(self, values: Sequence[Any], column: Column) -> Any:
         try:

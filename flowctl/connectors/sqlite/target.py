@@ -112,7 +112,7 @@ class SqliteTarget:
 
         relation = Relation(object)
         folder = self._scratch().folder(f"scan-{object}")
-        info = TableInfo(object, tuple(columns), identity="")
+        info = TableInfo(object, (), identity="")  # values are held to ``columns``, whatever the file declares
         with (
             self._source().capture(relation, info) as capture,
             folder.sink(arrow_schema(columns)) as sink,
