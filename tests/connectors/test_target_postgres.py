@@ -6,17 +6,19 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
-from flowctl.connectors import bounds
+from flowctl.connectors import bounds, sql_commit
 from flowctl.connectors.base import Scratch
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
 from flowctl.connectors.postgres.staging import accept, stage_table
 from flowctl.errors import AccessDenied, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
+from flowctl.model.commit import RowCounts
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName
@@ -251,6 +253,25 @@ def test_a_table_made_anew_under_its_name_is_another_target(writer: Writer) -> N
     with pytest.raises(StateConflict, match="intent was for"):
         writer.place.target.write(writer.spark, writer.frame([ROW], COLUMNS), job)
     assert writer.place.read(["id"]) == []
+
+
+@pytest.mark.parametrize("mode", ["append", "merge", "truncate"])
+def test_nobody_puts_another_table_under_its_name_during_the_commit(
+    writer: Writer, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.write([ROW], 1, mode)
+    apply, refused = sql_commit.apply_change, []
+
+    def swap_first(*job: Any) -> RowCounts:
+        try:
+            writer.place.execute("SET lock_timeout = '1s'; ALTER TABLE {table} RENAME TO before")
+        except psycopg.errors.LockNotAvailable as error:
+            refused.append(error)
+        return apply(*job)
+
+    monkeypatch.setattr(sql_commit, "apply_change", swap_first)
+    writer.write(upserts({**ROW, "id": 2}) if mode == "merge" else [ROW], 2, mode)
+    assert len(refused) == 1
 
 
 @pytest.mark.parametrize("mode", ["append", "merge"])

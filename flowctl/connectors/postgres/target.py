@@ -252,8 +252,8 @@ def _refuse_foreign(connection: psycopg.Connection[Any], job: WriteJob) -> None:
 
 
 def _prepared(connection: psycopg.Connection[Any], job: WriteJob, present: Sequence[str]) -> Commit:
-    """Runs the DDL for a batch with the columns ``present`` and keeps other writers out (readers go on); returns the
-    record with the table's id in it."""
+    """Runs the DDL for a batch with the columns ``present`` and locks the table, against other writers too unless the
+    batch is only appended (readers continue); returns the record with the table's id in it."""
     sidecar = [sql_commit.observed_name(job.object)] if job.mode == "scd2" else []
     before = catalog.describe(connection, [job.object, *sidecar])
     there = before[job.object]
@@ -267,8 +267,11 @@ def _prepared(connection: psycopg.Connection[Any], job: WriteJob, present: Seque
         have = None if job.replace else before[object]
         for statement in ddl.sidecar_statements(object, have, sql_commit.observed_columns(job, present)):
             connection.execute(statement)
-    if job.mode != "append":
-        connection.execute(f"LOCK TABLE {ddl.table(job.object.parts)} IN SHARE ROW EXCLUSIVE MODE")
+    name = ddl.table(job.object.parts)
+    if job.mode == "append":  # others may write too, but not put another table under its name
+        connection.execute(f"LOCK TABLE ONLY {name} IN ROW EXCLUSIVE MODE")
+    else:
+        connection.execute(f"LOCK TABLE {name} IN SHARE ROW EXCLUSIVE MODE")
     now = catalog.describe(connection, [job.object])[job.object]
     if now is None:
         raise TableError(f"there is no table {job.object}", hint="Plan again: it was dropped since the plan was made")
