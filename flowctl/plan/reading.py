@@ -16,6 +16,7 @@ from flowctl.model.table_info import RowEstimate
 from flowctl.observe.world import Estimate
 from flowctl.plan import checks, engine, intervals
 from flowctl.plan.case import Case, Stop
+from flowctl.plan.column_names import unwritten_column
 from flowctl.plan.finding import Finding, Idle, Refused, Work
 from flowctl.plan.projection import read_columns
 from flowctl.plan.shape import known_columns, refusal, shaped
@@ -78,8 +79,8 @@ def with_source_columns(step: Step, case: Case) -> Step:
 
 
 def refused(step: Step, case: Case) -> Stop | None:
-    """Why the columns stop the table: a policy, or what its engine cannot do."""
-    return refusal(step.schema or ()) or engine.refusal(case, step)
+    """Why the columns stop the table: a policy, a name that none of them has, or what its engine cannot do."""
+    return refusal(step.schema or ()) or unwritten_column(case, step) or engine.refusal(case, step)
 
 
 def read(step: Step, case: Case, now: str, estimate: Estimate) -> Step:

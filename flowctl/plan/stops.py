@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from difflib import get_close_matches
 
 from flowctl.connectors.base import Missing
@@ -16,6 +16,7 @@ from flowctl.model.table_info import ObjectName, TableInfo, same_identity
 from flowctl.plan.acceptance import refusal
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.checks import is_local, local_freshness
+from flowctl.plan.column_names import rule_names, unread_column
 from flowctl.plan.definition import differences
 from flowctl.plan.projection import is_taken, own_columns, projection, taken_name
 from flowctl.plan.shape import known_columns, recorded_target
@@ -209,27 +210,12 @@ def _unknown_columns(case: Case) -> Stop | None:
     if source is None or case.state.schema:
         return None
     there = {column.name for column in source.columns}
-    for path, name in _named_columns(case):
-        if name not in there and not (path == "columns.types" and name in table.columns.add):
+    for path, name in rule_names(table):
+        if name not in there:
             close = get_close_matches(name, sorted(there), 1)
             hint = f"Did you mean {close[0]!r}?" if close else f"Choose from {', '.join(sorted(there)[:10])}"
             return Stop(f'{path}: "{name}" is no column of {table.source}', hint, path)
     return None
-
-
-def _named_columns(case: Case) -> Iterator[tuple[str, str]]:
-    rules = case.table.columns
-    groups = (
-        ("columns.include", rules.include or ()),
-        ("columns.exclude", rules.exclude),
-        ("columns.rename", rules.rename),
-        ("columns.types", rules.types),
-        ("columns.mask", rules.mask),
-    )
-    for path, names in groups:
-        yield from ((path, name) for name in names)
-    if case.table.cursor:
-        yield "cursor.column", case.table.cursor.column
 
 
 def _no_columns(case: Case) -> Stop | None:
@@ -383,6 +369,7 @@ REASONS: tuple[Reason, ...] = (
     _no_history,
     _appending_twice,
     _unknown_columns,
+    unread_column,
     _no_columns,
     _too_many_columns,
     _key_is_not_read,

@@ -11,9 +11,11 @@ from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
+from flowctl.plan.case import Stop
+from flowctl.plan.column_names import missing_source_column, missing_target_column
 from flowctl.plan.projection import ProjectedColumn, own_columns, projection, read_columns, taken_name, untyped
 from flowctl.run.spark_types import columns_of, same_types
-from flowctl.spec.spec import TableSpec
+from flowctl.spec.spec import SqlSource, TableSpec
 from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
@@ -25,9 +27,14 @@ def completed(spark: SparkSession, step: Step, table: TableSpec, read: Sequence[
     `columns.add` makes of them. A target that exists must already have these very columns."""
     if taken := taken_name(table, read):
         raise StoppedByPolicy(taken[0], hint=taken[1], mark=table.mark_of("columns"))
+    if isinstance(table.source, SqlSource):  # of other sources the plan knows the columns
+        found = {column.name for column in read}
+        _must_name(table, missing_source_column(table, found, with_rules=not step.target_exists))
     columns = read_columns(table, read)
     parts = projection(table, columns, _added(spark, table, columns, step.target_columns))
     wanted = (*(part.column for part in parts), *own_columns(table).values())
+    there = {column.name for column in (*wanted, *(step.target_columns if step.target_exists else ()))}
+    _must_name(table, missing_target_column(table, there))
     if step.target_exists:
         _must_fit(step, parts)
         return replace(step, source_columns=columns, projection=_ordered(step, parts))
@@ -36,6 +43,11 @@ def completed(spark: SparkSession, step: Step, table: TableSpec, read: Sequence[
     return replace(
         step, source_columns=columns, projection=parts, target_columns=wanted, statements=statements, schema=()
     )
+
+
+def _must_name(table: TableSpec, stop: Stop | None) -> None:
+    if stop is not None:
+        raise StoppedByPolicy(stop.reason, hint=stop.hint, mark=stop.mark or table.mark_of(stop.path))
 
 
 def _added(

@@ -62,6 +62,6 @@ def _escaped(value: Any) -> Any:
         case list():
             return [_escaped(each) for each in value]
         case dict():
-            return {key: _escaped(each) if key != "url" else each for key, each in value.items()}
+            return {key: _escaped(each) if key not in ("url", "sql") else each for key, each in value.items()}
         case _:
             return value

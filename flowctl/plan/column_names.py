@@ -1,0 +1,94 @@
+"""Columns that a spec names, beside the rules under ``columns``, and that nothing has: found by the plan, or by the run
+before it makes anything where only Spark can tell the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import chain
+
+from flowctl.diagnostics import Mark
+from flowctl.model.step import Step
+from flowctl.plan.case import Case, Stop
+from flowctl.plan.shape import known_columns
+from flowctl.spec.spec import DetectFlag, SqlSource, TableSpec
+from flowctl.spec.suggest import did_you_mean
+
+
+def rule_names(table: TableSpec) -> Iterator[tuple[str, str]]:
+    """Source columns that the rules and the cursor name, each with its path in the spec. An added column may be given
+    a type there too."""
+    rules = table.columns
+    groups = (
+        ("columns.include", rules.include or ()),
+        ("columns.exclude", rules.exclude),
+        ("columns.rename", rules.rename),
+        ("columns.types", [name for name in rules.types if name not in rules.add]),
+        ("columns.mask", rules.mask),
+    )
+    yield from ((path, name) for path, names in groups for name in names)
+    if table.cursor:
+        yield "cursor.column", table.cursor.column
+
+
+def unread_column(case: Case) -> Stop | None:
+    """A source column that each run needs, whatever an earlier one has seen; of a SQL table whose columns are declared
+    also one that its rules name. Files that are still empty have no columns yet."""
+    source = case.observed.source
+    columns = source.columns if source else known_columns(case)
+    if not columns:
+        return None
+    is_first = case.is_sql and not case.state.schema
+    return missing_source_column(case.table, {column.name for column in columns}, with_rules=is_first)
+
+
+def unwritten_column(case: Case, step: Step) -> Stop | None:
+    """A target column that is named and that ``step`` would not leave there. Columns that are known only when the table
+    runs are compared then."""
+    if step.schema is None or not step.target_columns:
+        return None
+    return missing_target_column(case.table, {column.name for column in step.target_columns})
+
+
+def missing_source_column(table: TableSpec, there: Collection[str], *, with_rules: bool) -> Stop | None:
+    """``with_rules`` asks also for what is named under ``columns``."""
+    named = chain(_steering_names(table), rule_names(table) if with_rules else ())
+    return next((_stop(path, name, str(table.source), there) for path, name in named if name not in there), None)
+
+
+def missing_target_column(table: TableSpec, there: Collection[str]) -> Stop | None:
+    named = _target_names(table)
+    return next(
+        (_stop(path, name, str(table.target), there, mark) for path, name, mark in named if name not in there), None
+    )
+
+
+def _steering_names(table: TableSpec) -> Iterator[tuple[str, str]]:
+    if isinstance(table.deletes, DetectFlag):
+        yield "deletes.column", table.deletes.column
+    if table.read.split_by != "auto" and not isinstance(table.source, SqlSource):
+        yield "read.split_by", table.read.split_by
+
+
+def _target_names(table: TableSpec) -> Iterator[tuple[str, str, Mark | None]]:
+    layout = table.layout
+    groups = [
+        ("compare.ignore", table.compare_ignore),
+        ("layout.partition_by", layout.partition_by),
+        ("layout.cluster_by", layout.cluster_by),
+    ]
+    if "layout.statistics" in table.marks:  # else flowctl's own choice, which may name a column that is not taken
+        groups.append(("layout.statistics", layout.statistics or ()))
+    if isinstance(table.source, SqlSource):  # of other sources these are found with the source's columns
+        groups.append(("key", table.key))
+        event = table.valid_from if table.mode == "scd2" else None
+        groups.append(("scd2.valid_from", (event,) if event not in (None, "now") else ()))
+    yield from ((path, name, None) for path, names in groups for name in names)
+    for check in table.expect:
+        name = check.argument["column"] if check.kind == "freshness" else check.column
+        if name is not None:
+            yield "expect", name, check.mark
+
+
+def _stop(path: str, name: str, place: str, there: Collection[str], mark: Mark | None = None) -> Stop:
+    hint = did_you_mean(name, there, "Choose from ")
+    return Stop(f'{path}: "{name}" is no column of {place}', hint, path, mark=mark)

@@ -1,0 +1,71 @@
+"""Tables by SQL over other tables, through whole runs: what only Spark can tell of their columns."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowctl.run.apply import RunResult
+from flowctl.run.session import Engine
+from tests.connectors.whole_runs import SharedRuns
+
+
+@pytest.fixture
+def runs(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> SharedRuns:
+    made = SharedRuns(tmp_path, engine, monkeypatch)
+    if not made.has_jvm:
+        pytest.skip("not on Sail: it reads no tables by SQL")
+    statements(tmp_path, "CREATE TABLE a (id INTEGER PRIMARY KEY, name TEXT)", "INSERT INTO a VALUES (1, 'one')")
+    return made
+
+
+def statements(folder: Path, *texts: str) -> None:
+    connection = sqlite3.connect(folder / "source.db")
+    try:
+        with connection:
+            for text in texts:
+                connection.execute(text)
+    finally:
+        connection.close()
+
+
+def flow(**tables: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "version": 1,
+        "flow": "sql",
+        "connections": {"src": {"type": "sqlite", "path": "source.db"}, "lake": {"type": "delta", "path": "lake"}},
+        "state": {"url": "state"},
+        "tables": tables,
+    }
+
+
+def by_sql(sql: str, **keys: Any) -> dict[str, Any]:
+    return {"from": {"sql": sql}, "to": "lake:b", "mode": "truncate", **keys}
+
+
+def error_of(result: RunResult, table: str) -> str:
+    assert result.record is not None
+    (outcome,) = [one for one in result.record.tables if one.id == table]
+    return str(outcome.error)
+
+
+A = {"from": "src:a", "to": "lake:a", "mode": "merge", "key": ["id"], "cursor": {"column": "id"}}
+
+
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        ({"layout": {"partition_by": ["nme"]}}, "layout.partition_by"),
+        ({"expect": [{"column": "nme", "not_null": True}]}, "expect"),
+        ({"columns": {"mask": {"nme": "sha256"}}}, "columns.mask"),
+        ({"mode": "merge", "key": ["nme"]}, "key"),
+    ],
+)
+def test_a_name_that_no_column_has(runs: SharedRuns, keys: dict[str, Any], path: str) -> None:
+    """It is found before the table is made."""
+    result = runs.apply(flow(a=A, b=by_sql("SELECT * FROM {{ ref('a') }}", **keys)))
+    assert f'{path}: "nme" is no column of' in error_of(result, "b")
+    assert not (runs.folder / "lake" / "b").exists()

@@ -1,0 +1,100 @@
+"""A column that the spec names and nothing has stops the plan, wherever it is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flowctl.model import types
+from flowctl.model.step import Step
+from flowctl.model.table_info import Column
+from flowctl.spec.spec import ColumnRules, Cursor, DetectFlag, Expectation, Layout, ReadHints, TableSpec
+from tests.unit.plan.worlds import MARK, NEW, OLD, ORDERS, head, observed, recorded, source, sql_table, step, table
+from tests.unit.plan.worlds import unchanged_target as unchanged
+
+
+def expecting(kind: Any, column: str | None, argument: Any = None) -> dict[str, Any]:
+    return {"expect": (Expectation(kind, column, argument, "fail", MARK),)}
+
+
+STATISTICS = {"layout": Layout(statistics=("amuont",)), "marks": {"layout.statistics": MARK}}
+MISSPELT = [
+    pytest.param({"layout": Layout(partition_by=("amuont",))}, "layout.partition_by", id="partition_by"),
+    pytest.param({"layout": Layout(cluster_by=("amuont",))}, "layout.cluster_by", id="cluster_by"),
+    pytest.param(STATISTICS, "layout.statistics", id="statistics"),
+    pytest.param({"compare_ignore": ("amuont",)}, "compare.ignore", id="ignore"),
+    pytest.param(expecting("not_null", "amuont"), "expect", id="expect"),
+    pytest.param(expecting("freshness", None, {"column": "amuont", "within": 60, "zone": "UTC"}), "expect", id="fresh"),
+]
+OF_SOURCE = [
+    pytest.param({"deletes": DetectFlag("amuont")}, "deletes.column", id="deletes"),
+    pytest.param({"read": ReadHints(split_by="amuont")}, "read.split_by", id="split_by"),
+]
+
+
+def first(spec: TableSpec) -> Step:
+    return step(spec, observed(head(NEW)))
+
+
+def later(spec: TableSpec) -> Step:
+    return step(spec, observed(head(NEW), **unchanged()), recorded(spec, OLD))
+
+
+@pytest.mark.parametrize("run", [first, later])
+@pytest.mark.parametrize(("keys", "path"), MISSPELT)
+def test_a_target_column(run: Any, keys: dict[str, Any], path: str) -> None:
+    made = run(table(**keys))
+    assert (made.action, made.reason) == ("stop", f'{path}: "amuont" is no column of lake:orders')
+    assert (made.hint, made.statements) == ("Did you mean `amount`?", ())
+
+
+@pytest.mark.parametrize("run", [first, later])
+@pytest.mark.parametrize(("keys", "path"), OF_SOURCE)
+def test_a_source_column(run: Any, keys: dict[str, Any], path: str) -> None:
+    made = run(table(**keys))
+    assert (made.action, made.reason) == ("stop", f'{path}: "amuont" is no column of pg:public.orders')
+    assert made.hint == "Did you mean `amount`?"
+
+
+def test_names_of_the_target() -> None:
+    """Renamed, added, and flowctl's own columns are named as the target has them."""
+    rules = ColumnRules(rename={"amount": "price"}, add={"gross": "price * 1.21"}, types={"gross": "double"})
+    right = Layout(partition_by=("is_current",), statistics=("gross",))
+    keys = {"mode": "scd2", "key": ("id",), "columns": rules, "layout": right, "compare_ignore": ("price",)}
+    assert first(table(**keys, marks={"layout.statistics": MARK})).action == "create"
+    made = first(table(columns=rules, compare_ignore=("amount",)))
+    assert made.reason == 'compare.ignore: "amount" is no column of lake:orders'
+
+
+def test_a_column_that_only_steers_may_be_left_out() -> None:
+    """And flowctl's own choice of statistics is no name that somebody wrote."""
+    flagged = source((*ORDERS, Column("gone", types.BOOL)))
+    keys: dict[str, Any] = {
+        "columns": ColumnRules(exclude=("gone", "updated_at")),
+        "deletes": DetectFlag("gone"),
+        "cursor": Cursor("updated_at"),
+        "layout": Layout(statistics=("id", "updated_at")),
+    }
+    assert step(table(**keys), observed(head(NEW), flagged)).action == "create"
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"layout": Layout(partition_by=("onne",))}, 'layout.partition_by: "onne" is no column of lake:sums'),
+        ({"mode": "merge", "key": ("onne",), "cursor": None}, 'key: "onne" is no column of lake:sums'),
+        ({"columns": ColumnRules(types={"one": "int"}, mask={"onne": "sha256"})}, 'columns.mask: "onne" is no column'),
+    ],
+)
+def test_a_table_by_sql_whose_columns_are_declared(keys: dict[str, Any], reason: str) -> None:
+    spec = sql_table("sums", **{"columns": ColumnRules(types={"one": "int"}), **keys})
+    made = step(spec, observed(source=None))
+    assert made.action == "stop"
+    assert made.reason.startswith(reason)
+
+
+def test_columns_that_only_a_run_tells_are_compared_then() -> None:
+    spec = sql_table("sums", layout=Layout(partition_by=("onne",)))
+    made = step(spec, observed(source=None))
+    assert (made.action, made.schema) == ("create", None)
