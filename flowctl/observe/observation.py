@@ -284,12 +284,13 @@ class _Look:
         seen.commits.update(self._each(lambda ids: target.committed([lookups[id] for id in ids]), list(lookups)))
 
     def _sidecars(self, target: Target, tables: Sequence[TableSpec], seen: _Seen) -> None:
-        """Only where the table has not kept any yet: later its own is there, and nobody else's can be."""
+        """Of a history always: without its observations its versions would go. Others only where the table has not
+        kept any yet: later its own is there, and nobody else's can be."""
         objects = {
             (table.id, suffix): ObjectName((*table.target.parts[:-1], table.target.parts[-1] + suffix))
             for table in tables
             for suffix in sidecars_of(table)
-            if self.state.table(table.id).definition.get("mode") != table.mode
+            if suffix == "__observed" or self.state.table(table.id).definition.get("mode") != table.mode
         }
         infos = self._each(target.describe, list(objects.values()))
         for (id, suffix), object in objects.items():
@@ -359,7 +360,7 @@ def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
         target=target if isinstance(target, TableInfo) else None,
         commit=commit if isinstance(commit, Commit) else None,
         positions=read.positions,
-        sidecars={suffix: info for suffix, info in sidecars.items() if isinstance(info, TableInfo)},
+        sidecars={suffix: info for suffix, info in sidecars.items() if not isinstance(info, FlowctlError)},
         reading=read.readings.get(table.id, ""),
         file_log=files.log if isinstance(files, _Files) else None,
         pending_log=files.pending if isinstance(files, _Files) else None,

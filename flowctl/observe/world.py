@@ -37,8 +37,9 @@ class Observed:
     source; SQL tables have none, and no ``head``. ``positions`` is what the source's type offers. ``error`` is why the
     rest is missing. ``reading`` is what the source says of how it will be read, for people. Of a source of files:
     ``file_log`` holds those that were read, ``pending_log`` those once the begun interval is read too, ``written_log``
-    those that the target's own record names, where that is another position than state's. ``sidecars`` are tables that
-    are where this one will keep something of its own and has not kept it yet, by the suffix of their names."""
+    those that the target's own record names, where that is another position than state's. ``sidecars`` are the tables
+    where this one keeps or will keep something of its own, by the suffix of their names, as far as they were looked
+    for; None where there is none."""
 
     source: TableInfo | None = None
     target: TableInfo | None = None
@@ -51,7 +52,7 @@ class Observed:
     pending_log: FileLog | None = None
     written_log: FileLog | None = None
     missing: Missing | None = None
-    sidecars: Mapping[str, TableInfo] = field(default_factory=dict)
+    sidecars: Mapping[str, TableInfo | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

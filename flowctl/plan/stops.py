@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from flowctl.connectors.base import Missing
 from flowctl.connectors.limits import NamingTarget, NarrowTarget
 from flowctl.errors import StoppedByPolicy
-from flowctl.model import reserved, types
+from flowctl.model import types
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.position import CursorPosition, FileLogPosition, FilesPosition, Position, describe
 from flowctl.model.step import StoppedBy
@@ -20,6 +20,7 @@ from flowctl.plan.column_names import rule_names, unread_column
 from flowctl.plan.definition import differences
 from flowctl.plan.projection import is_taken, own_columns, projection, taken_name
 from flowctl.plan.shape import known_columns, recorded_target
+from flowctl.plan.sidecars import foreign_sidecar, history_without_observations
 from flowctl.resolve.places import SIDECARS, sidecars_of
 from flowctl.spec.spec import SqlSource
 
@@ -106,19 +107,6 @@ def _refused_name(case: Case) -> Stop | None:
         if why := ddl.refuse_name(ObjectName((*above, name + suffix))):
             what = f"its {SIDECARS[suffix]} would be kept in {name}{suffix}" if suffix else f'"{name}" is no name there'
             return Stop(f"{case.table.target}: {what}: {why}", "Give it another `to`", "to")
-    return None
-
-
-def _foreign_sidecar(case: Case) -> Stop | None:
-    """A table of somebody else's where this one is about to keep something: it would be changed, or replaced."""
-    for suffix, info in case.observed.sidecars.items():
-        is_history = suffix == "__observed"
-        own = reserved.FIRST_OBSERVED if is_history else reserved.FIRST_QUARANTINE
-        is_alone = is_history and case.observed.target is None and not case.state.target_id
-        if is_alone or not own <= {column.name.lower() for column in info.columns}:
-            what = f"{case.table.target}{suffix}, where {case.table.id} would keep its {SIDECARS[suffix]}, exists"
-            hint = f"Rename or drop it, or give {case.table.id} another `to`"
-            return Stop(f"{what} and was not made by this flow", hint, "to")
     return None
 
 
@@ -363,8 +351,9 @@ REASONS: tuple[Reason, ...] = (
     _shared_target,
     _refused_name,
     _foreign_target,
-    _foreign_sidecar,
+    foreign_sidecar,
     _target_moved,
+    history_without_observations,
     _definition_changed,
     _no_history,
     _appending_twice,

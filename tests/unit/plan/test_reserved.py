@@ -9,12 +9,29 @@ import pytest
 
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
 from flowctl.model import reserved, types
-from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.observe.observation import Request
 from flowctl.plan.projection import own_columns, taken_name
 from flowctl.run.quarantine import OWN_COLUMNS
-from flowctl.spec.spec import ColumnRules, DetectMissingKeys, Expectation, SqlSource
+from flowctl.spec.spec import ColumnRules, DetectMissingKeys, Expectation, SqlSource, TargetRef
 from flowctl.sql import scd2
-from tests.unit.plan.worlds import MARK, NEW, OLD, ORDERS, head, observed, recorded, source, step, table, target
+from tests.unit.plan.worlds import (
+    EVERYTHING,
+    MARK,
+    NEW,
+    OLD,
+    ORDERS,
+    REFRESH,
+    committed,
+    head,
+    observed,
+    recorded,
+    source,
+    step,
+    table,
+    target,
+    unchanged_target,
+)
 
 QUARANTINE = {"expect": (Expectation("not_null", "id", None, "quarantine", MARK),)}
 HISTORY = {"mode": "scd2", "key": ("id",), "valid_from": "updated_at"}
@@ -97,3 +114,34 @@ def test_a_sidecar_of_an_earlier_history_is_kept() -> None:
     reason = step(spec, replace(seen, sidecars=sidecars), state).reason
     assert "__observed" not in reason
     assert "__observed" in step(spec, replace(seen, sidecars=beside("__observed", "id")), state).reason
+
+
+@pytest.mark.parametrize(
+    ("sidecars", "rows", "request_", "stops"),
+    [
+        ({"__observed": None}, 1000, EVERYTHING, True),
+        ({"__observed": None}, 1000, REFRESH, True),
+        ({"__observed": None}, 0, EVERYTHING, False),
+        (beside("__observed", "id", *sorted(reserved.OBSERVED)), 1000, EVERYTHING, False),
+    ],
+)
+def test_a_history_without_its_observations_stops(
+    sidecars: dict[str, TableInfo | None], rows: int, request_: Request, stops: bool
+) -> None:
+    """Its versions would be deleted, key by key."""
+    spec = table(**HISTORY)
+    columns = (*ORDERS, *own_columns(spec).values())
+    there = replace(target(columns), rows=RowEstimate(rows, "stats"))
+    seen = replace(observed(head(NEW), target=there, commit=committed(position=OLD)), sidecars=sidecars)
+    for state in (recorded(spec, OLD, target_columns=columns), recorded(spec, None, definition={})):
+        made = step(spec, seen, state, request_)
+        assert ("lake:orders__observed" in made.reason, made.action == "stop") == (stops, stops), made.reason
+    moved = replace(spec, target=TargetRef("lake", ("renamed",)))
+    made = step(moved, seen, recorded(spec, OLD, target_columns=columns), request_)
+    assert ("Rename lake:orders__observed to lake:renamed__observed" in made.hint) == stops
+
+
+def test_a_table_that_becomes_a_history_has_no_observations_yet() -> None:
+    spec = table(**HISTORY)
+    seen = replace(observed(head(NEW), **unchanged_target()), sidecars={"__observed": None})
+    assert step(spec, seen, recorded(table(), OLD), REFRESH).action != "stop"
