@@ -143,6 +143,20 @@ def is_wider(new: DataType, old: DataType) -> bool:
             return (old, new) in _WIDER
 
 
+def keeps_order(new: DataType, old: DataType) -> bool:
+    """Whether a column that went from ``old`` to ``new`` has the values it had, in the order they had: it is wider, or
+    a number of at least as many decimal places. (One that would not fit in fewer digits stops the change itself.)"""
+    then, now = _places(old), _places(new)
+    return new == old or is_wider(new, old) or (then is not None and now is not None and now >= then)
+
+
+def _places(kind: DataType) -> int | None:
+    """Decimal places of an exact number; None for other types."""
+    if isinstance(kind, Decimal):
+        return kind.scale
+    return 0 if kind in _INTS else None
+
+
 _INTS = (INT8, INT16, INT32, INT64)
 _WIDER = {(old, new) for at, old in enumerate(_INTS) for new in _INTS[at + 1 :]} | {
     (FLOAT, DOUBLE),

@@ -25,8 +25,13 @@ def read_from(cursor: Cursor, kind: DataType, recorded: Position | None) -> Type
 
 
 def retyped(bound: TypedValue, kind: DataType) -> TypedValue:
-    """The same value in the column's type of today (an int that became a bigint)."""
-    return bound if bound.type == kind else value.from_text(kind, bound.text())
+    """The same value in the column's type of today (an int that became a bigint). ``ValueError`` where the column's
+    order is another since: what lies above the value now is not what did then."""
+    if bound.type == kind:
+        return bound
+    if not types.keeps_order(kind, bound.type):
+        raise ValueError(f"{types.short(kind)} has another order than {types.short(bound.type)}")
+    return value.from_text(kind, bound.text())
 
 
 def before(bound: TypedValue, seconds: float) -> TypedValue:

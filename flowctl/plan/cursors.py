@@ -19,7 +19,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position, Ties
 from flowctl.model.step import Mode
 from flowctl.model.table_info import RowEstimate, TableInfo
-from flowctl.model.types import DATE, short
+from flowctl.model.types import DATE, DataType, keeps_order, short
 from flowctl.model.value import TypedValue
 from flowctl.observe.bounds import before, read_from, retyped
 from flowctl.plan import ties
@@ -50,6 +50,8 @@ def cursor_interval(
             "Fill them, or set cursor.nulls to always or skip",
             "cursor.nulls",
         )
+    if isinstance(recorded, CursorPosition) and not keeps_order(column.type, recorded.at.type):
+        return _other_order(table, cursor, recorded.at, column.type, spec_path)
     try:
         lower = retyped(recorded.at, column.type) if isinstance(recorded, CursorPosition) else None
         start = read_from(cursor, column.type, recorded)
@@ -67,6 +69,20 @@ def cursor_interval(
             return interval
         return replace(found, interval=interval, notes=(*found.notes, *_warnings(table.mode, head)))
     return found
+
+
+def _other_order(table: TableSpec, cursor: Cursor, at: TypedValue, now: DataType, spec_path: str) -> Refused:
+    """The column has become another type, of whose values nobody knows on which side of the position they were."""
+    was = f"was {short(at.type)} when {at.text()} was recorded"
+    position = f'{{"kind": "cursor", "type": "{now}", "value": "VALUE"}}'
+    again = " --append-again" if table.mode == "append" else ""
+    return Refused(
+        "cursor",
+        f'the cursor column "{cursor.column}" is {short(now)}, {was}: its rows have another order since',
+        f"Read all again with --full-refresh {table.id}; or give the position that it continues from as one of the "
+        f"new type: `flowctl state set {spec_path} {table.id} --position '{position}'{again}`",
+        "cursor.column",
+    )
 
 
 def _warnings(mode: Mode, head: Head) -> Iterator[str]:

@@ -8,8 +8,9 @@ from typing import Any
 from flowctl.connectors.base import Head
 from flowctl.model.file_log import FileLog, log_of
 from flowctl.model.interval import Interval
-from flowctl.model.position import FilesPosition, FileStamp, NoPosition, Position, UpstreamPosition
+from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoPosition, Position, UpstreamPosition
 from flowctl.model.table_info import TableInfo
+from flowctl.model.types import keeps_order
 from flowctl.observe.world import PositionKind
 from flowctl.plan.cursors import cursor_interval, new_rows, with_written_rows
 from flowctl.plan.finding import Finding, Idle, Refused, Work
@@ -60,8 +61,12 @@ def find_upstream(sequences: Mapping[str, int], recorded: Position | None) -> Fi
     return Work(Interval(recorded, upper), reason)
 
 
-def can_be_read_again(interval: Interval, head: Head | None) -> bool:
-    """Whether a begun interval is still there: every file in it must be, unchanged."""
+def can_be_read_again(interval: Interval, head: Head | None, source: TableInfo | None) -> bool:
+    """Whether a begun interval is still there: every file in it must be, unchanged; and a cursor must have the order
+    that its bounds were taken in."""
+    cursor = source.column(interval.cursor_column) if source and interval.cursor_column else None
+    if cursor and isinstance(interval.upper, CursorPosition) and not keeps_order(cursor.type, interval.upper.at.type):
+        return False
     if interval.files_read is None or head is None:
         return True
     there = set(head.position.files) if isinstance(head.position, FilesPosition) else set()

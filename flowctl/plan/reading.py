@@ -86,13 +86,12 @@ def refused(step: Step, case: Case) -> Stop | None:
 def read(step: Step, case: Case, now: str, estimate: Estimate) -> Step:
     """``step`` with all that it reads and changes, or with why it does nothing."""
     step = with_source_columns(step, case)
-    if stop := refused(step, case):
-        return stopped(step, case, stop)
     finding = find(case)
+    # The interval first: no policy for columns helps where a cursor has lost its order.
+    if stop := as_stop(finding) if isinstance(finding, Refused) else refused(step, case):
+        return stopped(step, case, stop)
     due = compares_keys(case, step) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
     match finding:
-        case Refused():
-            return stopped(step, case, as_stop(finding))
         case Idle(_, upper, notes) if due and upper is not None:
             work = Work(_only_deletes(case, upper), "looks for deleted keys", notes)
         case Idle(reason, _, notes):

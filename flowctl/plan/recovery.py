@@ -38,12 +38,14 @@ from flowctl.state.document import Recorded, StateDocument
 
 
 def can_be_finished(case: Case, begun: Intent) -> bool:
-    return case.has_landed or intervals.can_be_read_again(_interval(case, begun), case.observed.head)
+    seen = case.observed
+    return case.has_landed or intervals.can_be_read_again(_interval(case, begun), seen.head, seen.source)
 
 
 def giving_up(case: Case) -> Case:
-    """A begun interval that can never be read as it was: somebody fixed a file, say. Nothing of it is in the target, so
-    it is given up, and what is there now is read under the next number; by a full refresh, where it was one."""
+    """A begun interval that can never be read as it was: a file was fixed, a cursor's type changed. Nothing of it is in
+    the target, so it is given up, and what is there now is read under the next number; by a full refresh, where it was
+    one."""
     is_refresh = case.begun_refresh is not None
     return replace(case, state=replace(case.state, given_up=True), full_refresh=is_refresh)
 

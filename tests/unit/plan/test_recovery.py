@@ -22,6 +22,7 @@ from tests.unit.plan.worlds import (
     NOW,
     OLD,
     ORDERS,
+    at,
     committed,
     cursor,
     head,
@@ -184,3 +185,23 @@ def test_a_table_that_reads_another_is_finished_and_follows() -> None:
 def test_an_empty_source_leaves_only_the_begun_number() -> None:
     empty = Head(None, RowEstimate(0, "count"), NOW)
     assert [one.action for one in steps(table(), observed(empty, **unchanged_target()), begun(table()))] == ["recover"]
+
+
+TEXT = source((ID, Column("updated_at", types.STRING)))
+
+
+def test_a_begun_interval_of_a_cursor_with_another_order_since_is_given_up_and_the_position_with_it_stops() -> None:
+    (made,) = steps(table(), observed(head(), TEXT, **unchanged_target()), begun(table()))
+    assert made.action == "stop" and '"updated_at" is string, was timestamp' in made.reason
+    assert "--full-refresh orders" in made.hint
+    first, second = steps(table(), observed(head(), TEXT, **landed()), begun(table()))
+    assert first.record_only and second.action == "stop"
+
+
+def test_a_begun_first_run_of_a_cursor_with_another_order_since_begins_again() -> None:
+    spec = table()
+    interval = Interval(None, BEGUN_TO, "updated_at")
+    state = TableState(intent=intent(spec, interval, target_id=""), highest=4)
+    newest = CursorPosition(at("zz", types.STRING))
+    (made,) = steps(spec, observed(head(newest), TEXT), state)
+    assert (made.action, made.seq) == ("create", 5) and made.interval.upper == newest
