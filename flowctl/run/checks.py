@@ -30,7 +30,8 @@ FIX_ROWS = "Fix the rows in the source, or set on_fail: quarantine or warn"
 class Observed:
     """Counts over one staged batch. ``violations`` is by expectation name, for row checks and ``unique``;
     ``newest`` is the maximum of each freshness column; ``target_rows`` is the target's live rows before the commit,
-    None when no guard needs it. ``null_keys`` counts rows that lack a part of their key, ``key_bounds`` is what
+    None when no guard needs it; ``deleted`` is how many of those the batch's deletes take, None for as many as it has.
+    ``null_keys`` counts rows that lack a part of their key, ``key_bounds`` is what
     :class:`flowctl.connectors.base.WriteJob` takes."""
 
     rows: int
@@ -39,6 +40,7 @@ class Observed:
     violations: Mapping[str, int]
     newest: Mapping[str, dt.datetime | None]
     target_rows: int | None = None
+    deleted: int | None = None
     null_keys: int = 0
     key_bounds: Mapping[str, tuple[str, str]] | None = None
 
@@ -160,17 +162,36 @@ def _guard_shrink(table: TableSpec, observed: Observed, replaces: bool) -> None:
 
 
 def _guard_deleted(table: TableSpec, observed: Observed) -> None:
-    if table.deletes is None or not observed.deletes or not observed.target_rows:
+    if not deletes_too_many(table, observed):
         return
-    limit = table.guard.max_deleted if table.guard.max_deleted is not None else DEFAULT_MAX_DELETED
-    is_whole = observed.deletes >= observed.target_rows and isinstance(table.deletes, DetectMissingKeys)
-    share = observed.deletes / observed.target_rows
-    if share > limit or (is_whole and not table.guard.allows_deleting_all):
-        raise StoppedByPolicy(
-            f"guard.max_deleted {limit:.0%}: {observed.deletes:,} of {observed.target_rows:,} rows would be deleted",
-            hint=DELETES_ALL if is_whole else "Look at the source; if the deletions are right, raise guard.max_deleted",
-            mark=table.mark_of("guard.max_deleted"),
-        )
+    deleted, there = _deleted(observed), observed.target_rows
+    is_whole = _is_whole(table, observed)
+    raise StoppedByPolicy(
+        f"guard.max_deleted {_max_deleted(table):.0%}: {deleted:,} of {there:,} rows would be deleted",
+        hint=DELETES_ALL if is_whole else "Look at the source; if the deletions are right, raise guard.max_deleted",
+        mark=table.mark_of("guard.max_deleted"),
+    )
+
+
+def deletes_too_many(table: TableSpec, observed: Observed) -> bool:
+    """Whether the batch's deletes are more than ``guard.max_deleted`` allows."""
+    if table.deletes is None or not _deleted(observed) or not observed.target_rows:
+        return False
+    share = _deleted(observed) / observed.target_rows
+    return share > _max_deleted(table) or (_is_whole(table, observed) and not table.guard.allows_deleting_all)
+
+
+def _deleted(observed: Observed) -> int:
+    return observed.deletes if observed.deleted is None else observed.deleted
+
+
+def _max_deleted(table: TableSpec) -> float:
+    return table.guard.max_deleted if table.guard.max_deleted is not None else DEFAULT_MAX_DELETED
+
+
+def _is_whole(table: TableSpec, observed: Observed) -> bool:
+    is_detected = isinstance(table.deletes, DetectMissingKeys)
+    return is_detected and _deleted(observed) >= (observed.target_rows or 0)
 
 
 def _guard_quarantined(table: TableSpec, observed: Observed) -> None:

@@ -24,7 +24,7 @@ from flowctl.run import batch, checks, counting, deletes, masking
 from flowctl.run.checks import REASON_COLUMN, Observed
 from flowctl.run.reading import Rows
 from flowctl.run.spark_types import columns_of, named
-from flowctl.spec.spec import DetectMissingKeys, TableSpec
+from flowctl.spec.spec import DetectFlag, DetectMissingKeys, TableSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -79,6 +79,8 @@ def stage(work: Staging) -> StagedBatch:
     observed = _counted(work, folder, rows) if rows is staged else None
     observed = observed or _observe(work, rows)
     _refuse_null_keys(work, rows, observed.null_keys)
+    if isinstance(work.table.deletes, DetectFlag) and checks.deletes_too_many(work.table, observed):
+        observed = replace(observed, deleted=_live_deletes(work, rows, observed))
     warnings = checks.decide(work.table, observed, dt.datetime.now(dt.UTC), work.step.write_full)
     rejected = rows.where(named(REASON_COLUMN).isNotNull()) if observed.quarantined else None
     good = rows.where(named(REASON_COLUMN).isNull()) if observed.quarantined else rows
@@ -225,6 +227,18 @@ def _scanned(step: Step) -> list[Column]:
     added = {change.column for change in step.schema or () if change.action in ("add", "text")}
     wanted = [column for column in step.target_columns if column.name in step.key or column.name in own]
     return [column for column in wanted if column.name not in added]
+
+
+def _live_deletes(work: Staging, rows: DataFrame, observed: Observed) -> int:
+    """How many of the target's live rows the flagged ones delete: a flag stays set, and such a row is read again. Asked
+    only where all of them would be too many."""
+    key, scanned = work.step.key, _scanned(work.step)
+    retyped = {change.column for change in work.step.schema or () if change.action == "retype"}
+    if not {*key} <= {column.name for column in scanned} - retyped:  # a full refresh with another key replaces them
+        return min(observed.deletes, observed.target_rows or 0)
+    live = deletes.live(work.target.scan(work.spark, work.target_object, scanned), work.step.mode)
+    flagged = rows.where(named(REASON_COLUMN).isNull() & (named(OP_COLUMN) == "D"))
+    return int(deletes.only_keys(live, flagged, key).count())
 
 
 def _observe(work: Staging, rows: DataFrame) -> Observed:

@@ -229,6 +229,29 @@ def test_a_flag_makes_a_delete(bench: Bench) -> None:
     assert staged.observed.deletes == 1
 
 
+@pytest.mark.parametrize("mode", ["merge", "scd2"])
+@pytest.mark.parametrize("action", ["hard", "soft"])
+@pytest.mark.parametrize("expect", [(), (Expectation("unique", "note", None, "warn", MARK),)], ids=["bare", "expect"])
+def test_flagged_rows_that_are_deleted_already_do_not_count_for_the_guard(
+    bench: Bench, mode: Any, action: Any, expect: Any
+) -> None:
+    """1, 2 and 3 were deleted before and are read again; 4 is new among them."""
+    table = replace(TABLE, mode=mode, deletes=DetectFlag("gone", action=action), expect=expect)
+    table = replace(table, guard=Guard(max_deleted=0.25))
+    gone = [(1, "a", True, day(1)), (2, "b", True, day(1)), (3, "c", True, day(1))]
+    kinds = "id int, _deleted_at timestamp, is_current boolean"
+    deleted = [(number, day(1), False) for number in (1, 2, 3)] if mode == "scd2" or action == "soft" else []
+    live = [(number, None, True) for number in (4, 5, 6, 7)]
+    target = bench.spark.createDataFrame([*deleted, *live], kinds)
+    assert bench.stage(table, gone, target).observed.deletes == 3
+    staged = bench.stage(table, [*gone, (4, "d", True, day(2))], target)
+    assert (staged.observed.deletes, staged.observed.deleted) == (4, 1)
+    refreshed = bench.stage(table, [*gone, (4, "d", True, day(2))], target, write_full=mode == "merge")
+    assert refreshed.observed.deleted == 1
+    with pytest.raises(StoppedByPolicy, match=r"max_deleted 25%: 2 of 4 rows would be deleted"):
+        bench.stage(table, [*gone, (4, "d", True, day(2)), (5, "e", True, day(2))], target)
+
+
 def test_missing_keys_are_found_both_ways(bench: Bench) -> None:
     """2 is gone from the source; 3 was lost behind the position and is read again; 4 is new and in the batch."""
     table = replace(TABLE, deletes=DetectMissingKeys(action="hard"), guard=Guard(max_deleted=0.5))
