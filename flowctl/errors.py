@@ -7,7 +7,7 @@
     ├── AbortRun                   1   the whole run ends
     │   ├── StateConflict              the state log moved under us
     │   ├── LeaseLost                  our lease ran out or was taken
-    │   ├── StalePlan                  a saved plan no longer fits spec, state or targets
+    │   ├── StalePlan                  a saved plan no longer fits spec, state, sources or targets
     │   └── EngineFailed               Spark did not start, or has ended: no table can go on
     ├── TableError                 4   this table fails; healthy tables go on, dependents are skipped
     │   ├── AccessDenied           4   the same for every table of the connection; never asked for again

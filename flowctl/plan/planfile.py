@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from flowctl.durable import open_private
 from flowctl.errors import StalePlan, UsageError
+from flowctl.model import types
 from flowctl.model.step import RUNNABLE, Plan, Step
-from flowctl.model.table_info import same_identity
+from flowctl.model.table_info import Column, same_identity
 from flowctl.observe.world import Observed, World
+from flowctl.plan.definition import definition, differences
 from flowctl.plan.document import from_json, to_json
-from flowctl.spec.spec import Spec
+from flowctl.plan.projection import read_columns
+from flowctl.spec.spec import Spec, SqlSource, TableSpec
 
 
 def save(plan: Plan, path: Path) -> None:
@@ -42,8 +46,9 @@ def load(path: Path) -> Plan:
     return from_json(document)
 
 
-def check_fresh(plan: Plan, spec: Spec, world: World) -> None:
-    """:class:`StalePlan` when the spec, the state or a target is not what ``plan`` was made from."""
+def check_fresh(plan: Plan, spec: Spec, world: World, tables: Mapping[str, TableSpec]) -> None:
+    """:class:`StalePlan` when the spec, the state, a source or a target is not what ``plan`` was made from. ``tables``
+    are those that the spec has now, by id."""
     if plan.flow != spec.flow or plan.spec_digest != spec.digest:
         raise _stale("the spec (or a variable) has changed since the plan was made")
     if plan.serial != world.state.serial:
@@ -52,14 +57,48 @@ def check_fresh(plan: Plan, spec: Spec, world: World) -> None:
         raise _stale("the state is another one: it was lost and begun anew")
     for step in plan.steps:
         if step.action in RUNNABLE:
-            _check_target(step, world.tables.get(step.id))
+            seen, table = world.tables.get(step.id), tables.get(step.id)
+            if seen is None or table is None:
+                raise _stale(f"{step.id}: the table is no longer there")
+            if seen.error is not None:
+                raise seen.error
+            _check_target(step, seen)
+            if not (step.record_only or isinstance(table.source, SqlSource)):
+                _check_source(step, seen, table)
 
 
-def _check_target(step: Step, seen: Observed | None) -> None:
-    if seen is None:
-        raise _stale(f"{step.id}: the table is no longer there")
-    if seen.error is not None:
-        raise seen.error
+def _check_source(step: Step, seen: Observed, table: TableSpec) -> None:
+    """Another place under the same name, as where a secret has led elsewhere since, and other columns. Files are held
+    to the plan one by one when they are read: those that came since may have other columns."""
+    source = seen.source
+    if source is None:
+        raise _stale(f"{step.id}: the source {step.source} is gone")
+    if step.definition and (what := differences(step.definition, definition(table, source))):
+        raise _stale(f"{step.id}: {'; '.join(what)}")
+    if seen.positions == "files":
+        return
+    if what_changed := _change(step.source_columns, read_columns(table, source.columns)):
+        raise _stale(f"{step.id}: the source {step.source} {what_changed}")
+
+
+def _change(planned: Sequence[Column], described: Sequence[Column]) -> str:
+    """What first differs between the columns to be read, for people; empty when nothing does."""
+    before, now = ({column.name: column for column in columns} for columns in (planned, described))
+    for name, old in before.items():
+        new = now.get(name)
+        if new is None:
+            return f"has no column {name} any more"
+        if (old.type, old.native, old.nullable) != (new.type, new.native, new.nullable):
+            return f"has another column {name} now: it is {_type(new)}, it was {_type(old)}"
+    added = [name for name in now if name not in before]
+    return f"has a new column {added[0]}" if added else ""
+
+
+def _type(column: Column) -> str:
+    return (column.native or types.short(column.type)) + ("" if column.nullable else " not null")
+
+
+def _check_target(step: Step, seen: Observed) -> None:
     target = seen.target
     identity, version, shape = (target.identity, target.version, target.shape) if target else ("", None, "")
     commit = seen.commit.name if seen.commit else ""

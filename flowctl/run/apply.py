@@ -99,7 +99,7 @@ def _planned(spec: Spec, request: ApplyRequest) -> Planned:
     saved = load(request.plan_file)
     ids = tuple(step.id for step in saved.steps if step.action in RUNNABLE)
     planned = make_plan(spec, PlanOptions(select=ids, estimate="none"))
-    check_fresh(saved, spec, planned.world)
+    check_fresh(saved, spec, planned.world, planned.tables)
     return replace(planned, plan=saved)
 
 

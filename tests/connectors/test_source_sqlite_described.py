@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from flowctl.connectors.base import HeadRequest, ReadRequest, Relation
@@ -16,30 +11,10 @@ from flowctl.connectors.sqlite.source import SqliteSource
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition
-from tests.connectors.reading import opened, table
+from tests.connectors.reading import table
+from tests.connectors.test_source_sqlite import Collected, database, file, source
 
-
-@dataclass
-class Collected:
-    """A segment sink that keeps its rows."""
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.rows += batch.to_pylist()
-
-
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
-    yield connection
-    connection.close()
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Iterator[Any]:
-    with opened("sqlite", base_dir=str(tmp_path), path="shop.db") as connector:
-        yield connector.source
+__all__ = ["database", "file", "source"]
 
 
 @pytest.mark.parametrize(

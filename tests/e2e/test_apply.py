@@ -135,6 +135,12 @@ def test_a_saved_plan_is_executed_as_it_is_or_refused(flow: Flow) -> None:
     flow.apply(expect=0)
     assert len(target(flow, "SELECT id FROM orders")) == 3
 
+    sqlite_script(flow.folder / "source.db", "INSERT INTO orders VALUES (4, 'new', '4', '2026-01-04 00:00:00')")
+    flow.run("plan", "flow.yaml", "--out", "plan.json", expect=0)
+    sqlite_script(flow.folder / "source.db", "ALTER TABLE orders RENAME TO gone")
+    stale = flow.apply("--plan", "plan.json", expect=1)
+    assert "orders: the source src:orders is gone" in stale.err
+
 
 def test_sigterm_ends_the_run_in_order(flow: Flow) -> None:
     flow.write(MERGED)

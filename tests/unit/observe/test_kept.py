@@ -43,7 +43,7 @@ def test_a_saved_plan_has_no_secret_and_is_the_plan(spec, tmp_path: Path) -> Non
     planfile.save(planned.plan, tmp_path / "plan.json")
     assert SECRET not in (tmp_path / "plan.json").read_text()
     assert planfile.load(tmp_path / "plan.json") == planned.plan
-    planfile.check_fresh(planned.plan, spec, planned.world)
+    planfile.check_fresh(planned.plan, spec, planned.world, planned.tables)
 
 
 def test_a_run_record_has_no_secret(spec, tmp_path: Path) -> None:

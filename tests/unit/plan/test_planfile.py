@@ -1,4 +1,4 @@
-"""A saved plan is refused when the spec, the state or a target is not what it was made from."""
+"""A saved plan is refused when the spec, the state, a source or a target is not what it was made from."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from flowctl.errors import StalePlan, UsageError
+from flowctl.model import types
 from flowctl.plan.planfile import check_fresh, load, save
+from flowctl.spec.spec import ColumnRules
 from tests.unit.plan.worlds import (
+    ID,
     NEW,
     OLD,
     ORDERS,
@@ -18,6 +21,7 @@ from tests.unit.plan.worlds import (
     observed,
     plan,
     recorded,
+    source,
     table,
     target,
     world,
@@ -25,6 +29,7 @@ from tests.unit.plan.worlds import (
 
 THERE = target()
 COMMIT = committed(position=OLD)
+TABLES = {"orders": table(), "new": table("new")}
 
 
 def seen(there=THERE, commit=COMMIT):
@@ -45,7 +50,7 @@ def saved(tmp_path):
 
 def test_it_comes_back_as_it_was_and_is_fresh_in_the_same_world(saved):
     assert saved == plan(first_and_later(), table(), table("new"))
-    check_fresh(saved, flow(), first_and_later())
+    check_fresh(saved, flow(), first_and_later(), TABLES)
 
 
 def moved_state(**keys):
@@ -56,6 +61,15 @@ def moved_state(**keys):
 def moved_target(id, there, commit=COMMIT):
     before = first_and_later()
     return replace(before, tables={**before.tables, id: seen(there, commit)})
+
+
+def moved_source(there):
+    before = first_and_later()
+    return replace(before, tables={**before.tables, "orders": replace(seen(), source=there)})
+
+
+def altered(position, **keys):
+    return source((*ORDERS[:position], replace(ORDERS[position], **keys), *ORDERS[position + 1 :]))
 
 
 @pytest.mark.parametrize(
@@ -70,23 +84,41 @@ def moved_target(id, there, commit=COMMIT):
         (moved_target("orders", THERE, committed(4, "i4")), "carries number 4 now, the plan was made at number 3"),
         (moved_target("orders", THERE, None), "carries no number now, the plan was made at number 3"),
         (moved_target("new", target()), "new: the target lake:new exists now"),
+        (moved_source(None), "orders: the source pg:public.orders is gone"),
+        (moved_source(source(identity="postgres:8/16384")), "orders: the source is in another system"),
+        (moved_source(source(identity="postgres:7/20001")), "orders: the source was made anew under its name"),
+        (moved_source(source(ORDERS[:2])), "orders: the source pg:public.orders has no column updated_at any more"),
+        (moved_source(source((*ORDERS, replace(ID, name="more")))), "orders: .* has a new column more"),
+        (moved_source(altered(1, type=types.Decimal(12, 4))), r"column amount now: it is decimal\(12,4\), it was"),
+        (moved_source(altered(0, nullable=True)), "column id now: it is bigint, it was bigint not null"),
     ],
 )
 def test_a_world_that_moved_makes_it_stale(saved, now, reason):
     with pytest.raises(StalePlan, match=reason):
-        check_fresh(saved, flow(), now)
+        check_fresh(saved, flow(), now, TABLES)
+
+
+def test_columns_that_are_not_read_and_files_that_came_since_may_have_changed(saved):
+    narrow = table(columns=ColumnRules(exclude=("amount",)))
+    before = world({"orders": seen()}, {"orders": recorded(narrow, OLD)})
+    made = plan(before, narrow)
+    now = replace(before, tables={"orders": replace(seen(), source=altered(1, type=types.STRING))})
+    check_fresh(made, flow(), now, {"orders": narrow})
+    wide = replace(seen(), source=source((*ORDERS, replace(ID, name="more"))))
+    tables = {**first_and_later().tables, "orders": replace(wide, positions="files")}
+    check_fresh(saved, flow(), replace(first_and_later(), tables=tables), TABLES)
 
 
 def test_a_plan_that_an_older_flowctl_saved_says_less_and_is_compared_by_that(saved):
     older = replace(saved, steps=tuple(replace(one, target_shape=None, target_commit=None) for one in saved.steps))
-    check_fresh(older, flow(), moved_target("orders", target(ORDERS[:2]), None))
+    check_fresh(older, flow(), moved_target("orders", target(ORDERS[:2]), None), TABLES)
     with pytest.raises(StalePlan):
-        check_fresh(older, flow(), moved_target("orders", target(version=8)))
+        check_fresh(older, flow(), moved_target("orders", target(version=8)), TABLES)
 
 
 def test_a_changed_spec_makes_it_stale(saved):
     with pytest.raises(StalePlan, match="the spec"):
-        check_fresh(saved, replace(flow(), digest="e" * 64), first_and_later())
+        check_fresh(saved, replace(flow(), digest="e" * 64), first_and_later(), TABLES)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}"])
