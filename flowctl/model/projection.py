@@ -14,7 +14,7 @@ class ProjectedColumn:
     """One column of the frame that is written.
 
     ``column`` is the target's, with its name, type and nullability. ``expression`` is Spark SQL over the source's
-    columns, which the runner casts to the column's type (ANSI: exact, or the read fails); expressions of
+    columns, which the runner makes the column's type (exactly, or the read fails); expressions of
     ``columns.add`` may also use the target names of the columns before them (Spark's lateral aliases). ``source`` is
     the one source column it is made of, None for ``columns.add`` and for columns that the source has no longer
     (``NULL``). ``compared`` says whether a change of this column makes a row new for merge and scd2.

@@ -7,17 +7,21 @@ committed a staged batch also carries ``_flowctl_reason`` (quarantine).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
+from flowctl.connectors.engine import has_jvm
 from flowctl.model import types
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.step import Step
+from flowctl.model.table_info import Column
 from flowctl.plan.projection import is_mask
 from flowctl.run.checks import REASON_COLUMN
+from flowctl.run.conversion import converted, is_plain
 from flowctl.run.masking import PREFIX
-from flowctl.run.spark_types import named
+from flowctl.run.spark_types import from_spark, named
 from flowctl.spec.spec import DetectFlag, TableSpec
 from flowctl.sql.dialects import quoted
 from flowctl.sql.row_hash import row_hash_sql
@@ -27,20 +31,77 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ORDER = "_flowctl_order"
+#: Before the name of a column: the value of its expression, before it has the column's type.
+_OWN = "_flowctl_own_"
 _TIE = "_flowctl_tie"
 _RANK = "_flowctl_rank"
 
 
-def projected(rows: DataFrame, projection: Sequence[ProjectedColumn], extra: Sequence[SparkColumn] = ()) -> DataFrame:
-    """The target's business columns in the target's order, then ``extra`` (made from source columns)."""
+def projected(
+    rows: DataFrame,
+    projection: Sequence[ProjectedColumn],
+    read: Sequence[Column],
+    extra: Sequence[SparkColumn] = (),
+) -> DataFrame:
+    """The target's business columns in the target's order, then ``extra`` (made from source columns). ``read`` is what
+    was asked of the source: ``rows`` has those types. A value that is not exactly one of its column's type fails the
+    job."""
     from pyspark.sql import functions as f
 
     is_landed = set(rows.columns) if any(map(is_mask, projection)) else set()
-    made = [
-        f.expr(_expression(part, is_landed)).cast(types.spark_ddl(part.column.type)).alias(part.column.name)
-        for part in projection
-    ]
-    return rows.select(*made, *extra)
+    found = {quoted(column.name, "spark"): column for column in read}
+    own = _own_columns(rows, projection, is_landed)
+    inexact = {part.column.name for part in projection if _may_change(own, part)}
+    aliases = bool(inexact) and has_jvm(
+        rows.sparkSession
+    )  # Sail knows no column by the name that the same select gives it
+    made, helpers = [], []
+    for part in projection:
+        text, wanted = _expression(part, is_landed), part.column
+        value = f.expr(text)
+        if part.source is not None and text in found:
+            value = converted(value, found[text], wanted.type)
+        elif wanted.name in inexact:
+            helper = f"{_OWN}{wanted.name}"  # made once: an expression may give another value each time
+            helpers.append(value.alias(helper))
+            made += helpers[-1:] if aliases else []
+            value = converted(named(helper), own[wanted.name], wanted.type)
+        made.append(value.cast(types.spark_ddl(wanted.type)).alias(wanted.name))
+    if not helpers:
+        return rows.select(*made, *extra)
+    if aliases:
+        return rows.select(*made, *extra).drop(*[f"{_OWN}{name}" for name in inexact])
+    return rows.select("*", *helpers).select(*made, *extra)
+
+
+def _may_change(own: Mapping[str, Column], part: ProjectedColumn) -> bool:
+    """Whether a plain cast might change what an added column's expression gives."""
+    name = part.column.name
+    return name in own and not is_plain(own[name].type, part.column.type)
+
+
+def _own_columns(
+    rows: DataFrame, projection: Sequence[ProjectedColumn], landed: Collection[str]
+) -> Mapping[str, Column]:
+    """What the expressions of ``columns.add`` give by themselves, by the names of their columns."""
+    from pyspark.sql import functions as f
+
+    added = {part.column.name for part in projection if part.source is None and not part.is_absent}
+    if not added:
+        return {}
+    made = []
+    for part in projection:
+        value = f.expr(_expression(part, landed))
+        if part.column.name in added:
+            made.append(value.alias(f"{_OWN}{part.column.name}"))
+        made.append(value.cast(types.spark_ddl(part.column.type)).alias(part.column.name))
+    own = {}
+    for field in rows.select(*made).schema.fields:
+        if field.name.startswith(_OWN):
+            name = field.name.removeprefix(_OWN)
+            with suppress(ValueError):  # a type that no target holds is only cast to one that it does
+                own[name] = Column(name, from_spark(field.dataType))
+    return own
 
 
 def _expression(part: ProjectedColumn, landed: Collection[str]) -> str:
@@ -54,7 +115,7 @@ def keyed(rows: DataFrame, step: Step, table: TableSpec, at: str) -> DataFrame:
     from pyspark.sql import functions as f
 
     extra = [_operation(step, table).alias(OP_COLUMN), _order(table).alias(_ORDER)]
-    frame = projected(rows, step.projection, extra)
+    frame = projected(rows, step.projection, step.source_columns, extra)
     frame = frame.withColumn(_TIE, f.xxhash64(*[named(part.column.name) for part in step.projection]))
     if step.mode != "scd2":
         return frame

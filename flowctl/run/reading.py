@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -23,16 +23,19 @@ from flowctl.connectors.base import (
     Source,
 )
 from flowctl.connectors.buffered import put
-from flowctl.model.table_info import TableInfo
+from flowctl.model.table_info import Column, TableInfo
+from flowctl.run.conversion import converted
 from flowctl.run.masking import MaskingSink, landed_columns, landed_table
-from flowctl.run.spark_types import named
+from flowctl.run.spark_types import from_spark, named
 from flowctl.spec.spec import ReadHints, SqlSource
 from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.refs import with_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType as SparkType
 
 
 @contextmanager
@@ -136,7 +139,10 @@ class SqlSnapshot:
 
     def frame(self, request: ReadRequest) -> DataFrame:
         frame = self.whole()
-        return frame.select(*[named(column.name) for column in request.columns]) if request.columns else frame
+        if not request.columns:
+            return frame
+        have = {field.name.lower(): field.dataType for field in frame.schema}  # as Spark finds names
+        return frame.select(*[_typed(column, have.get(column.name.lower())) for column in request.columns])
 
     def is_empty(self, request: ReadRequest) -> bool:
         return bool(self.whole().isEmpty())
@@ -144,3 +150,13 @@ class SqlSnapshot:
     def whole(self) -> DataFrame:
         frame = self.spark.sql(with_names(self.source.sql, self.relations))
         return frame.where(self.where) if self.where else frame
+
+
+def _typed(column: Column, have: SparkType | None) -> SparkColumn:
+    """The column as asked for; the tables behind the SQL may have other types now than those that are recorded."""
+    value = named(column.name)
+    if have is None:
+        return value  # for Spark to say so
+    with suppress(ValueError):  # maps, intervals: nothing of flowctl's asks for one
+        value = converted(value, Column(column.name, from_spark(have)), column.type)
+    return value.alias(column.name)

@@ -92,7 +92,7 @@ def stage(work: Staging) -> StagedBatch:
 def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
     step, table = work.step, work.table
     if step.mode not in ("merge", "scd2"):
-        return checks.with_reason(batch.projected(rows, step.projection), table.expect)
+        return checks.with_reason(batch.projected(rows, step.projection, step.source_columns), table.expect)
     frame = checks.with_reason(batch.keyed(rows, step, table, work.intent.at), table.expect)
     return batch.without_order(batch.one_per_key(frame, step) if table.dedupe == "latest" else frame)
 
@@ -194,10 +194,10 @@ def _source_keys(work: Staging) -> DataFrame:
     wanted = {part.source for part in made}
     columns = work.step.source_columns
     if None in wanted:  # a key of columns.add may use any column, and the target names of others
-        everything = batch.projected(work.snapshot.frame(_request(work, columns)), work.step.projection)
+        everything = batch.projected(work.snapshot.frame(_request(work, columns)), work.step.projection, columns)
         return everything.select(*[named(part.column.name) for part in made])
     needed = tuple(column for column in columns if column.name in wanted)
-    return batch.projected(work.snapshot.frame(_request(work, needed)), made)
+    return batch.projected(work.snapshot.frame(_request(work, needed)), made, needed)
 
 
 def _request(work: Staging, columns: tuple[Column, ...]) -> ReadRequest:

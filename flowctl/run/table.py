@@ -215,7 +215,7 @@ def _confirming(job: WriteJob, snapshot: Snapshot, interval: Interval) -> WriteJ
 def _direct_rows(rows: Rows, snapshot: Snapshot, step: Step, table: TableSpec, interval: Interval) -> Rows:
     """Straight from the source: row checks fail the job before its commit, emptiness is asked first."""
     request = ReadRequest(step.source_columns, interval)
-    frame = batch.projected(rows.frame, step.projection)
+    frame = batch.projected(rows.frame, step.projection, step.source_columns)
     same_types(columns_of(frame.schema), [part.column for part in step.projection])
     if step.write_full and table.guard.allow_empty is False and _is_empty(rows, snapshot, request):
         raise checks.empty_source(table)

@@ -85,14 +85,14 @@ def test_only_hashes_lie_in_the_buffer(spark: SparkSession, tmp_path: Path, land
     snapshot = LandedSnapshot(spark, People(), buffer) if landed else People()
     request = ReadRequest(SOURCE, masked=maskable(TABLE, STEP))
     rows = rows_of(spark, snapshot, request, buffer)
-    made = projected(rows.frame, projection(TABLE, SOURCE)).toArrow().to_pydict()
+    made = projected(rows.frame, projection(TABLE, SOURCE), SOURCE).toArrow().to_pydict()
     assert made["address"] == [*map(sha256, ROWS["mail"].to_pylist())]
     assert made["ssn"] == [*map(sha256, ROWS["ssn"].to_pylist())]
     assert made["vip"] == [sha256("true"), None, sha256("false")]
     assert made["born"] == [None, sha256("1970-01-01"), sha256("1970-01-02")]
     direct = spark.createDataFrame([(*row.values(),) for row in ROWS.to_pylist()],
                                    "id int, mail string, ssn long, vip boolean, born date")  # fmt: skip
-    assert projected(direct, projection(TABLE, SOURCE)).toArrow().to_pydict() == made
+    assert projected(direct, projection(TABLE, SOURCE), SOURCE).toArrow().to_pydict() == made
     segments = list((tmp_path / "shop" / "buffer").rglob("*.parquet"))
     assert segments
     for segment in segments:
