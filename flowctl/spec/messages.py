@@ -91,6 +91,9 @@ def _bad_name(error: ValidationError, node: Node, schema: dict[str, Any]) -> Dia
 def _unknown_value(error: ValidationError, node: Node, schema: dict[str, Any], name: str, using: str) -> Diagnostic:
     allowed = [scalar_text(value) for value in schema.get("enum", [schema.get("const")])]
     hint = did_you_mean(_text(error.instance), allowed, "Use one of: " if len(allowed) > 1 else "Write ")
+    if expected := schema.get("x-expected"):  # the value may well be one of the map that is meant
+        written = flow_text(error.instance) if isinstance(error.instance, str) and error.instance else "…"
+        hint = expected.replace("{value}", written)
     what = f"{name} cannot be {_shown(error.instance)}" + (f" {using}" if using else "")
     return Diagnostic(what, hint, node.mark, "unknown-value")
 
