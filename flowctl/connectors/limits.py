@@ -1,10 +1,11 @@
-"""Extra powers of a target that has limits: of values, of columns, of a table's name."""
+"""Extra powers of a target that has limits: of values, of columns, of a table's name, of what may be written."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Protocol, runtime_checkable
 
+from flowctl.errors import StoppedByPolicy
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 
@@ -27,3 +28,10 @@ class NarrowTarget(Protocol):
 class NamingTarget(Protocol):
     def refuse_name(self, object: ObjectName) -> str | None:
         """Why no table can have this name, which may be a sidecar's; None when one can. Pure."""
+
+
+@runtime_checkable
+class RestrictedTarget(Protocol):
+    def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
+        """Why what was described cannot be written exactly, so that a plan stops; None when it can. ``replaces``: the
+        whole content is replaced. Pure."""

@@ -24,6 +24,7 @@ from flowctl.connectors.base import (
     Source,
     Target,
 )
+from flowctl.connectors.limits import RestrictedTarget
 from flowctl.errors import FlowctlError, StoppedByPolicy, UsageError
 from flowctl.model.commit import Commit
 from flowctl.model.file_log import FileLog
@@ -274,6 +275,10 @@ class _Look:
             return
         infos = self._each(target.describe, list(objects.values()))
         seen.targets.update({id: infos[object] for id, object in objects.items()})
+        if isinstance(target, RestrictedTarget):
+            for table in tables:
+                if isinstance(info := seen.targets[table.id], TableInfo):
+                    seen.targets[table.id] = self._unwritable(target, table, info) or info
         if self.state.serial == 0:
             return  # a new lineage: nothing can carry a number of it
         lookups = {
@@ -282,6 +287,13 @@ class _Look:
             if isinstance(seen.targets[id], TableInfo)
         }
         seen.commits.update(self._each(lambda ids: target.committed([lookups[id] for id in ids]), list(lookups)))
+
+    def _unwritable(self, target: RestrictedTarget, table: TableSpec, info: TableInfo) -> FlowctlError | None:
+        is_refresh = table.id in self.full_refresh or _begun_refresh(self.state.table(table.id))
+        error = target.refuse_write(info, table.mode, replaces=is_refresh or table.mode == "truncate")
+        if error is not None:
+            error.mark = table.mark_of("to")
+        return error
 
     def _sidecars(self, target: Target, tables: Sequence[TableSpec], seen: _Seen) -> None:
         """Of a history always: without its observations its versions would go. Others only where the table has not

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg
 import pytest
 
 from flowctl.connectors.base import Connector
+from flowctl.connectors.limits import RestrictedTarget
 from flowctl.connectors.postgres.commits import why_unwritable
+from flowctl.errors import StoppedByPolicy
+from flowctl.model.step import Mode
 from flowctl.model.table_info import ObjectName, same_identity
 from tests.connectors.reading import opened, table
+
+T = ObjectName(("public", "t"))
 
 
 @pytest.mark.parametrize(
@@ -71,3 +77,56 @@ def test_a_user_who_may_not_ask_for_the_systems_identifier_sees_the_same_table(
     assert ours is not None and theirs is not None and ours.identity != theirs.identity
     assert "unknown@" in theirs.system
     assert same_identity(ours.identity, theirs.identity) and same_identity(theirs.system, ours.system)
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        ("CREATE TABLE t (id int)", None),
+        ("CREATE TABLE t (id int) PARTITION BY LIST (id); CREATE TABLE t_1 PARTITION OF t FOR VALUES IN (1)", None),
+        ("CREATE VIEW t AS SELECT 1 AS id", "is a view"),
+        ("CREATE MATERIALIZED VIEW t AS SELECT 1 AS id", "is a materialized view"),
+        ("CREATE FOREIGN TABLE t (id int) SERVER other", "is a foreign table"),
+        (
+            "CREATE TABLE t (id int) PARTITION BY LIST (id);"
+            "CREATE FOREIGN TABLE t_1 PARTITION OF t FOR VALUES IN (1) SERVER other",
+            r"has rows on another server \(public.t_1\)",
+        ),
+    ],
+)
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_what_does_not_keep_rows_with_their_number_is_no_target(
+    database: psycopg.Connection[Any], postgres: Connector, made: str, reason: str | None, mode: Mode
+) -> None:
+    if "FOREIGN" in made:
+        database.execute("CREATE EXTENSION postgres_fdw; CREATE SERVER other FOREIGN DATA WRAPPER postgres_fdw")
+    database.execute(made)
+    refused = _refused(postgres, mode)
+    assert refused is None if reason is None else re.search(reason, str(refused))
+
+
+def _refused(postgres: Connector, mode: Mode, *, replaces: bool = False) -> StoppedByPolicy | None:
+    assert isinstance(postgres.target, RestrictedTarget)
+    info = postgres.target.describe([T])[T]
+    assert info is not None
+    return postgres.target.refuse_write(info, mode, replaces=replaces)
+
+
+def test_rows_that_a_policy_may_hide_are_not_compared(
+    database: psycopg.Connection[Any], postgres_database: str, postgres: Connector
+) -> None:
+    database.execute(
+        "CREATE TABLE t (id int, region text); ALTER TABLE t ENABLE ROW LEVEL SECURITY;"
+        "CREATE POLICY seen ON t USING (region = 'us'); CREATE ROLE loader LOGIN PASSWORD 'loader';"
+        "GRANT ALL ON t TO loader"
+    )
+    try:
+        with opened("postgres", url=postgres_database, user="loader", password="loader") as connector:
+            assert "row-level security" in str(_refused(connector, "merge"))
+            assert "row-level security" in str(_refused(connector, "append", replaces=True))
+            assert _refused(connector, "append") is None  # reads nothing
+            database.execute("ALTER ROLE loader BYPASSRLS")
+            assert _refused(connector, "merge") is None
+    finally:
+        database.execute("DROP OWNED BY loader; DROP ROLE loader")
+    assert _refused(postgres, "merge") is None

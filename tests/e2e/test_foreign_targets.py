@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.e2e.flows import Flow, sqlite_script
@@ -100,3 +101,27 @@ def test_a_delta_table_that_another_flow_took_over_is_its_own(tmp_path: Path, po
     write(flow, "ours", target, "append")
     must_stop(flow)
     assert target.rows(COLUMNS) == [(1, "of other")]
+
+
+VIEWS = {
+    "sqlite": "CREATE VIEW {name} AS SELECT 1 AS id, 'theirs' AS note, NULL AS updated_at",
+    "postgres": "CREATE VIEW {name} AS SELECT 1::bigint AS id, text 'theirs' AS note, now() AS updated_at",
+}
+
+
+@pytest.mark.parametrize("kind", ["postgres", "sqlite"])
+def test_a_view_is_neither_written_nor_adopted(kind: Kind, tmp_path: Path, postgres_database: str) -> None:
+    flow = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
+    target = place(kind, tmp_path, postgres_database)
+    write(flow, "ours", target, "append")
+    made = VIEWS[kind].format(name=target.object)
+    if kind == "sqlite":
+        sqlite_script(tmp_path / "target.db", made)
+    else:
+        with psycopg.connect(postgres_database, autocommit=True) as connection:
+            connection.execute(made)
+    for command in (["plan"], ["plan", "--full-refresh", "orders"], ["state", "adopt", "--yes"]):
+        words = [*command, "flow.yaml", *(["orders"] if "adopt" in command else [])]
+        stopped = flow.run(*words, expect=STOPPED)
+        assert "is a view" in stopped.out + stopped.err
+        assert "state adopt" not in stopped.out + stopped.err

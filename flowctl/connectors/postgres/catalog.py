@@ -131,10 +131,11 @@ def _table_info(
 ) -> TableInfo:
     """``rows`` is one row per column, the table's own facts repeated in each; a table may have no columns. ``heap`` is
     the size in bytes without what lies outside of the rows' pages, such as long texts; ``changes`` counts the rows that
-    statistics do not know of; ``whole`` whether all columns may be read, which system columns need."""
-    _, oid, kind, key, estimate, size, heap, changes, clock, _, whole, *_ = rows[0]
-    of_columns = [row[11:] for row in rows if row[11] is not None]
-    extra = {"kind": kind, "heap": heap, "changes": changes, "whole": whole}
+    statistics do not know of; ``whole`` whether all columns may be read, which system columns need; ``row_security``
+    whether policies may hide rows from this user."""
+    _, oid, kind, key, estimate, size, heap, changes, clock, _, whole, row_security, *_ = rows[0]
+    of_columns = [row[12:] for row in rows if row[12] is not None]
+    extra = {"kind": kind, "heap": heap, "changes": changes, "whole": whole, "row_security": row_security}
     if int(oid) in foreign:
         extra["foreign"], extra["repeatable"] = foreign[int(oid)]
     return TableInfo(
@@ -193,7 +194,7 @@ _DESCRIBE = f"""
         SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]) WITH ORDINALITY
     ),
     tables AS (
-        SELECT w.at, c.oid, c.relkind,
+        SELECT w.at, c.oid, c.relkind, c.relrowsecurity,
             (SELECT array_agg(k.attname ORDER BY array_position(i.indkey::int2[], k.attnum))
              FROM pg_index i JOIN pg_attribute k ON k.attrelid = i.indrelid AND k.attnum = ANY (i.indkey::int2[])
              WHERE i.indrelid = c.oid AND i.indisprimary) AS key,
@@ -212,7 +213,8 @@ _DESCRIBE = f"""
         WHERE CASE WHEN w.schema IS NULL THEN pg_table_is_visible(c.oid) ELSE s.nspname = w.schema END
     )
     SELECT o.at, o.oid::text, o.relkind::text, o.key, o.tuples, o.size, o.heap, o.changes, now(),
-        EXISTS (SELECT FROM pg_foreign_table), has_table_privilege(o.oid, 'SELECT'), t.name, t.not_null,
+        EXISTS (SELECT FROM pg_foreign_table), has_table_privilege(o.oid, 'SELECT'),
+        o.relrowsecurity AND row_security_active(o.oid), t.name, t.not_null,
         {_FACTS}
     FROM tables o
     LEFT JOIN LATERAL (

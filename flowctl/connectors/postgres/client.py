@@ -194,6 +194,8 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
     is_refused = not state and any(phrase in message for phrase in _REFUSED)  # libpq gives no code when it connects
     if is_refused or state.startswith(("28", "3D")):
         return AccessDenied(message, hint="Check user, password, database and pg_hba.conf of the connection")
+    if state.startswith("42501") and "row-level security" in message:
+        return TableError(message, hint=f"ALTER ROLE {client.user} BYPASSRLS, or let the table's owner write it")
     if state.startswith("42501"):
         return TableError(message, hint=f"GRANT what is missing to {client.user}")
     if state.startswith(("08", "53", "57P", "40", "55P03", "25P03")) or _is_connection_failure(error, state):

@@ -27,14 +27,14 @@ from flowctl.connectors.base import (
 from flowctl.connectors.buffered import NO_MARKER, buffered, put
 from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.foreign import foreign_target
-from flowctl.connectors.postgres import catalog, commits, ddl
+from flowctl.connectors.postgres import catalog, commits, ddl, restrictions
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.commits import PostgresTransaction
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
 from flowctl.connectors.postgres.modifiers import is_limited
 from flowctl.connectors.postgres.staging import accept, become, future_table, stage_table
 from flowctl.connectors.sql_commit import COMMITS, Staged
-from flowctl.errors import FlowctlError, StateConflict, TableError, TransientError
+from flowctl.errors import FlowctlError, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 
 #: There are no statistics of rows that were written a moment ago, nor of what comes out of a window: PostgreSQL expects
 #: few of them, and compares each with each. What it cannot join otherwise gets a cost for which it would compile it.
+#: A policy for rows would hide some from the comparison and from DELETE: this makes it an error.
 CHANGE_SETTINGS = ("enable_nestloop = off", "jit = off")
+_ALL_ROWS = "row_security = off"
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,10 @@ class PostgresTarget:
     def refuse_name(self, object: ObjectName) -> str | None:
         """See :class:`flowctl.connectors.limits.NamingTarget`."""
         return next((why for part in object.parts if (why := ddl.refuses_name(part))), None)
+
+    def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
+        """See :class:`flowctl.connectors.limits.RestrictedTarget`."""
+        return restrictions.refused(info, mode, replaces=replaces)
 
     def most_columns(self, mode: Mode) -> int:
         """See :class:`flowctl.connectors.limits.NarrowTarget`: PostgreSQL's 1,600, with one for the change."""
@@ -208,7 +214,8 @@ class PostgresTarget:
                     _refuse_foreign(connection, job)
                     staged = Staged(copied.stage, copied.columns, accept(connection, copied.stage, copied.accepted))
                     sql_commit.name_target(tx, record_table, _prepared(connection, job, copied.columns))
-                    for setting in CHANGE_SETTINGS:
+                    is_added = job.mode == "append" and not job.replace
+                    for setting in CHANGE_SETTINGS if is_added else (*CHANGE_SETTINGS, _ALL_ROWS):
                         connection.execute(f"SET LOCAL {setting}")
                     counts = sql_commit.apply_change(tx, job, staged)
                 job.before_commit()

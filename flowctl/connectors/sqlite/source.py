@@ -107,6 +107,7 @@ class SqliteSource:
             primary_key=catalog.primary_key(connection, found.name),
             rows=catalog.statistics(connection, found),
             clock=dt.datetime.now(dt.UTC),
+            extra={"is_table": found.is_table},
         )
 
     def _head(self, connection: sqlite3.Connection, request: HeadRequest) -> Head:

@@ -33,7 +33,7 @@ from flowctl.connectors.sql_commit import COMMITS, Staged
 from flowctl.connectors.sqlite import ddl, place
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
 from flowctl.connectors.sqlite.types import declared
-from flowctl.errors import FlowctlError, TableError
+from flowctl.errors import FlowctlError, StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
@@ -100,6 +100,13 @@ class SqliteTarget:
         """See :class:`flowctl.connectors.limits.NamingTarget`."""
         is_own = object.parts[-1].lower().startswith("sqlite_")
         return "names that begin with sqlite_ are SQLite's own" if is_own else None
+
+    def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
+        """See :class:`flowctl.connectors.limits.RestrictedTarget`."""
+        if info.extra.get("is_table", True):
+            return None
+        hint = "Name a table in `to`, one that is there or one to be made"
+        return StoppedByPolicy(f"{info.object} is a view: rows written there need not be found there again", hint=hint)
 
     def most_columns(self, mode: Mode) -> int:
         """See :class:`flowctl.connectors.limits.NarrowTarget`. SQLite's 2,000 columns of a table, 1,000 levels of an

@@ -1,0 +1,37 @@
+"""Tables that a write would not leave as the plan says: the plan stops them, and `state adopt` does not take them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flowctl.errors import StoppedByPolicy
+from flowctl.model.step import Mode
+from flowctl.model.table_info import TableInfo
+
+_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
+
+
+def refused(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
+    """See :class:`flowctl.connectors.limits.RestrictedTarget`."""
+    if kind := _KINDS.get(info.extra.get("kind", "")):
+        return StoppedByPolicy(
+            f"{info.object} is {kind}: rows written there need not be found there again, nor be committed with their "
+            "sequence number",
+            hint="Name a table of this database in `to`, one that is there or one to be made",
+        )
+    if foreign := info.extra.get("foreign"):
+        return StoppedByPolicy(
+            f"{info.object} has rows on another server ({_listed(foreign)}), which does not commit them together with "
+            "their sequence number",
+            hint="Name a table in `to` whose partitions are all of this database",
+        )
+    if info.extra.get("row_security") and (mode != "append" or replaces):
+        return StoppedByPolicy(
+            f"row-level security of {info.object} may hide rows from this user, and what it hides is written twice",
+            hint="Let the table's owner or a user with BYPASSRLS write it",
+        )
+    return None
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
