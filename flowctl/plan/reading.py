@@ -12,7 +12,7 @@ from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position
 from flowctl.model.step import Step
-from flowctl.model.table_info import RowEstimate
+from flowctl.model.table_info import Column, RowEstimate
 from flowctl.observe.world import Estimate
 from flowctl.plan import checks, engine, intervals
 from flowctl.plan.case import Case, Stop
@@ -96,10 +96,16 @@ def read(step: Step, case: Case, now: str, estimate: Estimate) -> Step:
             work = Work(_only_deletes(case, upper), "looks for deleted keys", notes)
         case Idle(reason, _, notes):
             later = ("schema changes are made with the next rows",) if step.statements and step.target_exists else ()
-            return replace(step, reason=reason, notes=(*notes, *later), statements=(), rows=_rows(case, None, estimate))
+            step = replace(step, notes=(*notes, *later), statements=(), target_columns=_as_they_are(step, case))
+            return replace(step, reason=reason, rows=_rows(case, None, estimate))
         case Work():
             work = finding
     return working(step, case, work, estimate, check_deletes=due)
+
+
+def _as_they_are(step: Step, case: Case) -> tuple[Column, ...]:
+    """The target's columns where no change is made: tables by SQL read these."""
+    return case.observed.target.columns if case.observed.target else step.target_columns
 
 
 def working(step: Step, case: Case, work: Work, estimate: Estimate, *, check_deletes: bool) -> Step:

@@ -69,3 +69,16 @@ def test_a_name_that_no_column_has(runs: SharedRuns, keys: dict[str, Any], path:
     result = runs.apply(flow(a=A, b=by_sql("SELECT * FROM {{ ref('a') }}", **keys)))
     assert f'{path}: "nme" is no column of' in error_of(result, "b")
     assert not (runs.folder / "lake" / "b").exists()
+
+
+def test_a_table_that_is_up_to_date_has_not_got_its_new_column_yet(runs: SharedRuns) -> None:
+    """It gets it with its next rows; until then it is read as it is, whoever else has new rows."""
+    statements(runs.folder, "CREATE TABLE c (id INTEGER, x TEXT)", "INSERT INTO c VALUES (1, 'old')")
+    sql = "SELECT a.id, c.x FROM {{ ref('a') }} a JOIN {{ ref('c') }} c ON a.id = c.id"
+    document = flow(a=A, c={"from": "src:c", "to": "lake:c", "mode": "truncate"}, b=by_sql(sql))
+    assert runs.apply(document).exit_code == 0
+    statements(runs.folder, "ALTER TABLE a ADD COLUMN note TEXT", "INSERT INTO c VALUES (1, 'new')")
+    result = runs.apply(document)
+    assert result.exit_code == 0, error_of(result, "b")
+    rows = runs.engine.spark.read.format("delta").load(str(runs.folder / "lake" / "b")).collect()
+    assert sorted(row.x for row in rows) == ["new", "old"]

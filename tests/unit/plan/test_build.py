@@ -395,4 +395,5 @@ def test_idle_tables_keep_their_schema_changes_for_the_next_rows():
     made = step(table(), observed(head(OLD), wider, **unchanged_target()), recorded(table(), OLD))
     assert (made.action, made.statements) == ("none", ())
     assert [change.column for change in made.schema] == ["discount"]
+    assert made.target_columns == unchanged_target()["target"].columns
     assert made.notes == ("schema changes are made with the next rows",)
