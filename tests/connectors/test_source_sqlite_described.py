@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,8 @@ from flowctl.connectors.sqlite.source import SqliteSource
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition
-from tests.connectors.reading import table
+from flowctl.spec.secrets import Revealed
+from tests.connectors.reading import opened, table
 from tests.connectors.test_source_sqlite import Collected, database, file, source
 
 __all__ = ["database", "file", "source"]
@@ -89,3 +91,26 @@ def test_a_cursor_that_is_gone_has_no_head(database: sqlite3.Connection, source:
     database.execute("ALTER TABLE t RENAME COLUMN at TO since")
     with pytest.raises(TableError, match="no such column: at"):
         source.heads({"t": HeadRequest(table("t"), info, info.columns[1])})
+
+
+def test_a_file_at_another_path_is_another_system_and_a_link_is_a_path(tmp_path: Path) -> None:
+    for name in ("monday", "tuesday"):
+        with sqlite3.connect(tmp_path / name) as made:
+            made.execute("CREATE TABLE t (id INTEGER)")
+        made.close()
+    link = tmp_path / "shop.db"
+
+    def systems(path: str) -> set[tuple[str, str]]:
+        with opened("sqlite", base_dir=str(tmp_path), path=path) as connector:
+            infos = connector.source.describe([table("t"), Relation(None, query="SELECT id FROM t")])
+        return {(info.identity, info.system) for info in infos.values()}
+
+    link.symlink_to("monday")
+    before = systems("shop.db")
+    assert before == systems(str(link)) == {("sqlite", f"sqlite:{link}")}
+    link.unlink()
+    link.symlink_to("tuesday")
+    assert systems("shop.db") == before
+    assert systems("monday") == {("sqlite", f"sqlite:{tmp_path / 'monday'}")}
+    ((_, hidden),) = systems(Revealed(str(link)))
+    assert "shop.db" not in hidden and hidden.startswith("sqlite:")

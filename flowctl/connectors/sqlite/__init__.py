@@ -30,9 +30,9 @@ def place(options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str:
 @contextmanager
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
     """Opens nothing yet: source and target open the file when they are asked."""
-    from flowctl.connectors.sqlite.database import database_path
+    from flowctl.connectors.sqlite.database import database_path, system_name
     from flowctl.connectors.sqlite.source import SqliteSource
     from flowctl.connectors.sqlite.target import SqliteTarget
 
-    path = database_path(connection.options, context)
-    yield Connector(source=SqliteSource(path, CAPABILITIES), target=SqliteTarget(path, context, CAPABILITIES))
+    path, system = database_path(connection.options, context), system_name(connection.options, context)
+    yield Connector(source=SqliteSource(path, CAPABILITIES, system), target=SqliteTarget(path, context, CAPABILITIES))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,11 +14,21 @@ from urllib.parse import quote
 from flowctl.connectors import bounds
 from flowctl.connectors.base import OpenContext
 from flowctl.errors import TableError, TransientError
+from flowctl.spec.secrets import Revealed
 
 
 def database_path(options: Mapping[str, Any], context: OpenContext) -> Path:
     """The connection's ``path``, from the spec file's folder when relative."""
     return Path(context.base_dir, str(options["path"])).resolve()
+
+
+def system_name(options: Mapping[str, Any], context: OpenContext) -> str:
+    """What state records to notice another file: its path as it is given, with links as they are, which may lead to a
+    new copy every night. A path that is a secret is not to be repeated."""
+    path = os.path.normpath(Path(context.base_dir, str(options["path"])).absolute())
+    if isinstance(options["path"], Revealed):
+        return f"sqlite:{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+    return f"sqlite:{path}"
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """SQLite as a landed source: one read transaction, streamed as Arrow batches by the driver.
 
 Every frame and head is compared in the cursor's declared type, not in SQLite's storage order. A file has no identity
-but its path: the usual way to get one is to put a new copy in its place every night, and that is the same source.
+but its path: the usual way to get one is to put a new copy in its place every night, and that is the same source; at
+another path it is another one.
 Views and queries have no rowid, so their misfits are named by column alone.
 """
 
@@ -44,16 +45,17 @@ from flowctl.spec.suggest import nearest
 #: Rows per Arrow batch: 20 columns of Python values at a time is what bounds the memory.
 _BATCH_ROWS = 50_000
 
-#: Of every source table: what state records to notice another database, which a file is not.
+#: Of every source table: nothing but its rows tells one that was made anew.
 IDENTITY = "sqlite"
 
 
 @dataclass(frozen=True)
 class SqliteSource:
-    """A :class:`flowctl.connectors.base.LandedSource` over one file."""
+    """A :class:`flowctl.connectors.base.LandedSource` over one file. ``system`` is the file, as state records it."""
 
     path: Path
     capabilities: Capabilities
+    system: str = ""
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """Tables only; views are read when they are named. Names match without regard to case, as in SQLite."""
@@ -96,7 +98,7 @@ class SqliteSource:
     def _describe(self, connection: sqlite3.Connection, relation: Relation) -> TableInfo | None:
         if relation.object is None:
             name = ObjectName(("(query)",))
-            return TableInfo(name, catalog.query_columns(connection, relation), IDENTITY)
+            return TableInfo(name, catalog.query_columns(connection, relation), IDENTITY, system=self.system)
         found = catalog.find(connection, relation.object)
         if found is None:
             return None
@@ -108,6 +110,7 @@ class SqliteSource:
             rows=catalog.statistics(connection, found),
             clock=dt.datetime.now(dt.UTC),
             extra={"is_table": found.is_table},
+            system=self.system,
         )
 
     def _head(self, connection: sqlite3.Connection, request: HeadRequest) -> Head:

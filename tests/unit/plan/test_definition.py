@@ -39,6 +39,22 @@ def test_a_system_that_cannot_be_told_is_not_another():
         assert "another table" in made.reason
 
 
+def test_an_sqlite_file_at_another_path_is_another_system_unless_an_older_flowctl_recorded_it():
+    file = replace(source(identity="sqlite"), system="sqlite:/data/prod.db")
+    for recorded_system, reason in (
+        ("sqlite:/data/prod.db", ""),
+        ("sqlite", ""),
+        (
+            "sqlite:/data/dev.db",
+            "the definition changed: the source is in another system (sqlite:/data/dev.db → sqlite:/data/prod.db)",
+        ),
+    ):
+        then = {**definition(table(), file), "source_system": recorded_system}
+        state = replace(recorded(table(), OLD), definition=then)
+        made = step(table(), observed(head(NEW), file, **unchanged_target()), state)
+        assert (made.action, made.reason if reason else "") == ("stop" if reason else "change", reason)
+
+
 def test_a_source_that_was_made_anew_stops_only_a_table_with_a_position():
     anew = source(identity="postgres:7/20001")
     made = step(table(), observed(head(NEW), anew, **unchanged_target()), recorded(table(), OLD))
