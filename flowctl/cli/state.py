@@ -12,6 +12,7 @@ from flowctl.cli.arguments import spec_argument, variables_option
 from flowctl.errors import ExitCode, StoppedByPolicy, UsageError
 
 if TYPE_CHECKING:
+    from flowctl.model.position import Position
     from flowctl.observe.world import Observed
     from flowctl.spec.spec import Spec, TableSpec
     from flowctl.state.document import StateDocument, TableState
@@ -88,12 +89,15 @@ def set_table(
         raise UsageError("--append-again needs a position", hint="Give --position, the last row not to append again")
 
     def changed(spec: Spec, document: StateDocument) -> StateDocument:
-        table = _known(document, table_id)
-        if accept_definition:
-            document = _accepted(spec, document, table_id, has_position=position is not None)
+        table, again = _known(document, table_id), append_again
         if position is not None:
             given = changes.position_from_text(position, table)
-            document = documents.with_position(document, table_id, given, append_again=append_again)
+            _require_kind(spec, table_id, table, given)
+        if accept_definition:
+            document, is_told = _accepted(spec, document, table_id, has_position=position is not None)
+            again = again or is_told
+        if position is not None:
+            document = documents.with_position(document, table_id, given, append_again=again)
         return document
 
     return _change(spec_path, variables, "set", changed, yes=yes)
@@ -120,7 +124,10 @@ def reset(spec_path: str, table_ids: tuple[str, ...], yes: bool, variables: Mapp
 @command.command("adopt")
 @spec_argument
 @click.argument("table_id", metavar="ID")
-@click.option("--position", help="Where to go on from, when the target has no record of it; as for `state set`.")
+@click.option(
+    "--position",
+    help="Where to go on from, when the target has no record of it; as for `state set`, or `now` for files.",
+)
 @yes_option
 @variables_option
 def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variables: Mapping[str, str]) -> int:
@@ -138,10 +145,15 @@ def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variab
         adopted = documents.adopt(document, table_id, observed.target, observed.commit)
         if position is not None:
             column = observed.source.column(table.cursor.column) if observed.source and table.cursor else None
-            given = changes.position_from_text(position, before, column.type if column else None)
+            if position == "now" and observed.positions == "files" and observed.head is not None:
+                given = observed.head.position
+            else:
+                given = changes.position_from_text(position, before, column.type if column else None)
+            _require_kind(spec, table_id, before, given, table)
             return documents.with_position(adopted, table_id, given)
         if table.mode == "append" and adopted.table(table_id).position is None:
-            hint = "Give --position: what lies below it is not read; `beginning` reads all"
+            files = "; `now` no file that is there now" if observed.positions == "files" else ""
+            hint = f"Give --position: what lies below it is not read; `beginning` reads all{files}"
             raise UsageError(f"{table.target} does not say how far it has come", hint=hint)
         return adopted
 
@@ -253,13 +265,14 @@ def _change(
     return ExitCode.OK
 
 
-def _accepted(spec: Spec, document: StateDocument, table_id: str, *, has_position: bool) -> StateDocument:
-    """The definition as the spec has it now; :class:`StoppedByPolicy` where only a full refresh is right."""
+def _accepted(spec: Spec, document: StateDocument, table_id: str, *, has_position: bool) -> tuple[StateDocument, bool]:
+    """The definition as the spec has it now, and whether only the given position tells how far append has come;
+    :class:`StoppedByPolicy` where only a full refresh is right."""
     from flowctl.plan import acceptance
     from flowctl.plan.definition import definition
     from flowctl.state import document as documents
 
-    state = document.table(table_id)
+    state, refused = document.table(table_id), None
     recorded = state.definition or (state.intent.definition if state.intent else {})
     if recorded:
         table, observed = _observed(spec, table_id)
@@ -272,7 +285,42 @@ def _accepted(spec: Spec, document: StateDocument, table_id: str, *, has_positio
                 mark=table.mark,
             )
         document = documents.with_table(document, table_id, acceptance.continued(state, recorded, wanted))
-    return documents.with_definition_accepted(document, table_id)
+    return documents.with_definition_accepted(document, table_id), refused is not None
+
+
+def _require_kind(
+    spec: Spec, table_id: str, state: TableState, given: Position | None, table: TableSpec | None = None
+) -> None:
+    """:class:`UsageError` for a position of another kind than the table's own. A table of a pattern is as it was
+    recorded; where nothing is, the plan looks."""
+    from flowctl.connectors import registry
+    from flowctl.plan import appending
+    from flowctl.plan.definition import definition
+
+    table = table or next((one for one in spec.tables if one.id == table_id), None)
+    wanted = definition(table, None) if table else state.definition
+    source = wanted.get("from", {})
+    connection = spec.connections.get(source.get("connection"))
+    if connection is None and "sql" not in source:
+        return
+    can = registry.capabilities(connection.type).source if connection else None
+    kind = appending.kind_of(wanted, can.position if can else "none")
+    if not appending.is_of_kind(given, kind):
+        raise UsageError(f"{table_id} {_READ[kind]}, so that is no position of it", hint=f"Write {_POSITIONS[kind]}")
+
+
+_READ = {
+    "cursor": "is read by its cursor",
+    "files": "reads each file once",
+    "upstream": "is made of other tables",
+    "none": "is always read in full",
+}
+_POSITIONS = {
+    "cursor": "the cursor's value, or `beginning`",
+    "files": "`beginning`, JSON as `flowctl state show` prints it, or, for `state adopt`, `now`: those there were read",
+    "upstream": "`full` or `beginning`",
+    "none": "`full` or `beginning`",
+}
 
 
 def _ask(question: str, *, yes: bool) -> None:

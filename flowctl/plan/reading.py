@@ -203,7 +203,7 @@ def taking_over(case: Case) -> Iterator[str]:
         yield f"destructive: replaces all that {case.table.target} holds now{rows}"
     if case.state.append_again and case.table.mode == "append" and not case.full_refresh:
         since = position.describe(case.state.position)
-        yield f"appends all above {since}, also what {case.table.target} has already (state set --append-again)"
+        yield f"appends all above {since}, also what {case.table.target} has already (state set)"
     if (case.full_refresh or begun) and case.table.mode == "scd2" and not case.replaces:
         yield "reads all again; the history that is there stays"
     if begun is not None:

@@ -10,10 +10,10 @@ from flowctl.connectors.limits import NamingTarget, NarrowTarget
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
 from flowctl.model.commit import Commit, Intent
-from flowctl.model.position import CursorPosition, FileLogPosition, FilesPosition, Position, describe
 from flowctl.model.step import StoppedBy
 from flowctl.model.table_info import ObjectName, TableInfo, same_identity
 from flowctl.plan.acceptance import refusal
+from flowctl.plan.appending import appending_twice
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.checks import is_local, local_freshness
 from flowctl.plan.column_names import rule_names, unread_column
@@ -163,35 +163,6 @@ def _definition_changed(case: Case) -> Stop | None:
     )
 
 
-def _appending_twice(case: Case) -> Stop | None:
-    """Position moved back (reset, rolled back, set): what append has written once it would write again."""
-    state, commit = case.state, case.observed.commit
-    if state.append_again:
-        return None
-    if case.table.mode != "append" or case.full_refresh or case.pending or commit is None:
-        return None
-    if not _behind(case, state.position, commit.position):
-        return None
-    adopt = case.command("state adopt {spec} {id}")
-    return Stop(
-        f"{_written_beyond(case, commit.position)}: appending again would double them",
-        f"Take the target's position with {adopt}, replace the content with --full-refresh {case.table.id}, or append "
-        "them all the same with --append-again of `flowctl state set`",
-        "mode",
-    )
-
-
-def _written_beyond(case: Case, written: Position | None) -> str:
-    """What the target has that state does not know of, for people."""
-    if case.observed.written_log is None:
-        return f"state says {describe(case.state.position)}, the target has rows up to {describe(written)}"
-    known = set(case.observed.file_log.files.values()) if case.observed.file_log else set()
-    unknown = sorted(stamp.path for stamp in set(case.observed.written_log.files.values()) - known)
-    first = unknown[0] if len(unknown) == 1 else f"{unknown[0]} and {len(unknown) - 1:,} more"
-    files = f"{len(unknown):,} file{'' if len(unknown) == 1 else 's'}"
-    return f"the target has rows of {files} that state does not count as read ({first})"
-
-
 def _unknown_columns(case: Case) -> Stop | None:
     """Columns that the spec names and neither the source has nor an earlier run has seen."""
     source, table = case.observed.source, case.table
@@ -327,21 +298,6 @@ def _seq(commit: Commit | None) -> int:
     return commit.seq if commit else 0
 
 
-def _behind(case: Case, recorded: Position | None, written: Position | None) -> bool:
-    match recorded, written:
-        case _, None:
-            return False
-        case CursorPosition(at), CursorPosition(reached):
-            return at.type == reached.type and at < reached
-        case None, CursorPosition() | FilesPosition() | FileLogPosition():
-            return True
-        case FilesPosition() | FileLogPosition(), FilesPosition() | FileLogPosition():
-            known, read = case.observed.file_log, case.observed.written_log
-            return read is not None and not set(read.files.values()) <= set(known.files.values() if known else ())
-        case _:
-            return False
-
-
 REASONS: tuple[Reason, ...] = (
     _not_observed,
     _needs_a_stopped_table,
@@ -356,7 +312,7 @@ REASONS: tuple[Reason, ...] = (
     history_without_observations,
     _definition_changed,
     _no_history,
-    _appending_twice,
+    appending_twice,
     _unknown_columns,
     unread_column,
     _no_columns,

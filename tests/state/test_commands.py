@@ -248,6 +248,36 @@ def test_adopt_of_rows_that_append_would_double_wants_a_position(shop: Shop) -> 
     assert shop.state("adopt", "events", "--position", "beginning", "--yes")[0] == ExitCode.OK
 
 
+@pytest.mark.parametrize("position", ["full", '{"kind": "files", "files": []}'])
+def test_a_position_of_another_kind_than_the_tables_own_is_refused(shop: Shop, position: str) -> None:
+    """append would begin anew with it, and double what is there."""
+    shop.write(lambda document: committed(document, "events", 19))
+    sql(shop.folder / "copy.db", "CREATE TABLE events (id INTEGER)")
+    before = shop.store.read()
+    for verb in ("set", "adopt"):
+        code, _, err = shop.state(verb, "events", "--position", position, "--yes")
+        assert (code, "events is read by its cursor" in err) == (ExitCode.USAGE, True), verb
+    assert shop.store.read() == before
+
+
+def test_adopt_of_a_target_filled_from_files_takes_those_that_are_there_for_read(shop: Shop) -> None:
+    (shop.folder / "inbox").mkdir()
+    (shop.folder / "inbox" / "a.csv").write_text("id\n1\n")
+    spec = SPEC.replace("connections:\n", "connections:\n  inbox: {type: files, path: inbox}\n")
+    (shop.folder / "shop.yaml").write_text(spec + '  lists: {from: "inbox:*.csv", mode: append}\n')
+    sql(shop.folder / "copy.db", "CREATE TABLE lists (id TEXT)")
+    code, _, err = shop.state("adopt", "lists", "--position", "full", "--yes")
+    assert (code, "lists reads each file once" in err) == (ExitCode.USAGE, True)
+    code, _, err = shop.state("adopt", "lists", "--yes")
+    assert (code, "`now`" in err) == (ExitCode.USAGE, True)
+    code, _, err = shop.state("adopt", "lists", "--position", "now", "--yes")
+    assert code == ExitCode.OK, err
+    ((path, _, _),) = shop.json("state", "show", shop.spec, "lists")["table"]["position"]["files"]
+    assert path == "a.csv"
+    plan = json.loads(shop.flowctl("plan", shop.spec, "--select", "lists", "--format", "json")[1])
+    assert [(step["action"], step["reason"]) for step in plan["steps"]] == [("none", "no new files")]
+
+
 def test_adopt_knows_the_tables_of_a_pattern(shop: Shop) -> None:
     sql(shop.folder / "copy.db", "CREATE TABLE raw_lines (id INTEGER)")
     code, _, err = shop.state("adopt", "raw_lines", "--position", "full", "--yes")

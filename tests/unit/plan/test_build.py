@@ -207,13 +207,6 @@ def test_a_number_that_was_given_up_is_void_unless_it_is_committed_and_the_next_
     )
 
 
-@pytest.mark.parametrize("position", [cursor("2026-11-01T00:00:00Z"), None])
-def test_append_never_goes_back_behind_what_the_target_has(position):
-    spec = table(mode="append", cursor=Cursor("updated_at"))
-    made = step(spec, observed(head(NEW), **unchanged_target()), recorded(spec, position))
-    assert made.action == "stop" and made.reason.endswith("appending again would double them")
-
-
 def test_a_source_whose_rows_are_all_younger_than_delay_is_not_empty():
     deletes = DetectMissingKeys(action="hard")
     spec = table(cursor=Cursor("updated_at", delay=3600.0), deletes=deletes)
@@ -222,14 +215,6 @@ def test_a_source_whose_rows_are_all_younger_than_delay_is_not_empty():
     assert made.action == "change" and made.reason == "looks for deleted keys"
     emptied = step(spec, observed(replace(young, has_younger=False), **unchanged_target()), recorded(spec, OLD))
     assert emptied.action == "stop" and "the source has no rows" in emptied.reason
-
-
-def test_append_goes_back_where_somebody_has_said_so():
-    spec = table(mode="append", cursor=Cursor("updated_at"))
-    state = recorded(spec, cursor("2026-11-01T00:00:00Z"), append_again=True)
-    made = step(spec, observed(head(NEW), **unchanged_target()), state)
-    assert made.action == "change" and "also what lake:orders has already" in made.notes[0]
-    assert made.interval.read_from == at("2026-11-01T00:00:00Z")
 
 
 def test_merge_may_go_back():

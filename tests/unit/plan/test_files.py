@@ -8,8 +8,9 @@ import pytest
 
 from flowctl.model.file_log import FileLog
 from flowctl.model.interval import Interval
-from flowctl.model.position import FilesPosition, FileStamp
-from tests.unit.plan.worlds import committed, head, intent, observed, recorded, step, table, target
+from flowctl.model.position import FilesPosition, FileStamp, NoPosition
+from flowctl.observe.file_logs import files_written
+from tests.unit.plan.worlds import committed, cursor, head, intent, observed, recorded, step, table, target
 
 FILE_A, FILE_B, FIXED_B = (FileStamp(name, 1, tag) for name, tag in (("a.csv", "1"), ("b.csv", "1"), ("b.csv", "2")))
 
@@ -68,6 +69,16 @@ def test_append_stops_where_the_target_has_read_files_that_state_does_not_name(w
         assert made.reason == reason
 
 
+@pytest.mark.parametrize("position", [None, NoPosition(), cursor("2026-11-01T00:00:00Z")])
+def test_append_stops_where_state_names_no_files_at_all(position):
+    spec = table(mode="append")
+    seen = observed(
+        head(FilesPosition((FILE_A,))), target=target(), commit=committed(position=READ.position), positions="files"
+    )
+    made = step(spec, replace(seen, file_log=FileLog(), written_log=READ), recorded(spec, position))
+    assert made.action == "stop" and "that state does not count as read (a.csv)" in made.reason
+
+
 def test_one_that_replaces_everything_each_time_is_given_up_too():
     made = _files_changed(mode="truncate", replaces=True)
     assert (made.action, made.seq, made.write_full) == ("change", 5, True)
@@ -91,3 +102,12 @@ def test_a_begun_full_refresh_whose_files_are_gone_is_one_under_the_next_number(
         None, FileLog().with_read("orders", [FILE_A, FIXED_B]).position, files=(FILE_A, FIXED_B)
     )
     assert made.notes[0].startswith("sequence number 4, begun by run 20261119T221004-1, is given up")
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_files_of_a_landed_number_are_looked_up_once_it_was_given_up(given_up):
+    spec, written = table(mode="append"), FilesPosition((FILE_A, FILE_B))
+    begun = intent(spec, Interval(FilesPosition((FILE_A,)), written))
+    state = recorded(spec, FilesPosition(()), intent=begun, given_up=given_up)
+    log = files_written(None, "orders", state, committed(4, "i4", written))
+    assert (log is not None and set(log.files) == {"a.csv", "b.csv"}) == given_up

@@ -1,0 +1,109 @@
+"""Append must not write again what it has written: where state says less than the target does, or nothing that can be
+compared with it, the table stops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, assert_never
+
+from flowctl.model.position import (
+    CursorPosition,
+    FileLogPosition,
+    FilesPosition,
+    NoPosition,
+    Position,
+    UpstreamPosition,
+    describe,
+)
+from flowctl.model.types import keeps_order
+from flowctl.model.value import TypedValue
+from flowctl.observe.bounds import retyped
+from flowctl.observe.world import PositionKind
+from flowctl.plan.case import Case, Stop
+
+#: What a table's position is made of.
+Kind = Literal["cursor", "files", "upstream", "none"]
+
+
+def kind_of(definition: Mapping[str, Any], offered: PositionKind) -> Kind:
+    """The kind that a table of this definition has, whose source's type offers ``offered``."""
+    if "sql" in definition.get("from", {}):
+        return "upstream"
+    if definition.get("cursor") is not None:
+        return "cursor"
+    return "files" if offered == "files" else "none"
+
+
+def is_of_kind(position: Position | None, kind: Kind) -> bool:
+    """The beginning is of any."""
+    match kind:
+        case "cursor":
+            return isinstance(position, CursorPosition | None)
+        case "files":
+            return isinstance(position, FilesPosition | FileLogPosition | None)
+        case "upstream":
+            return isinstance(position, UpstreamPosition | NoPosition | None)
+        case "none":
+            return isinstance(position, NoPosition | None)
+        case _:
+            assert_never(kind)
+
+
+def appending_twice(case: Case) -> Stop | None:
+    """Position moved back (reset, rolled back, set): what append has written once it would write again."""
+    state, commit = case.state, case.observed.commit
+    if state.append_again or case.table.mode != "append" or case.full_refresh or case.pending:
+        return None
+    kind = kind_of(case.definition, case.observed.positions)
+    if kind not in ("cursor", "files") or case.observed.target is None:
+        return None  # the others append all in every run, as the spec says in so many words
+    written = commit.position if commit else None
+    if not _behind(case, kind, state.position, written):
+        return None
+    replaced = f"replace the content with --full-refresh {case.table.id}"
+    if written is not None and is_of_kind(written, kind):
+        way = f"Take the target's position with {case.command('state adopt {spec} {id}')}"
+        rest = f"{replaced}, or append them all the same with --append-again of `flowctl state set`"
+    else:
+        told = case.command("state set {spec} {id} --position … --append-again")
+        way, rest = f"Say how far the target has come with {told}", f"or {replaced}"
+    reason = _beyond(case, kind, written)
+    return Stop(f"{reason}: appending again would double them", f"{way}, {rest}", "mode")
+
+
+def _behind(case: Case, kind: Kind, recorded: Position | None, written: Position | None) -> bool:
+    """Whether the target may have rows that would be read again: what cannot be compared is behind."""
+    if written is None:
+        return not is_of_kind(recorded, kind)
+    match recorded, written:
+        case CursorPosition(at), CursorPosition(reached):
+            return _is_below(at, reached)
+        case FilesPosition() | FileLogPosition(), FilesPosition() | FileLogPosition():
+            known, read = case.observed.file_log, case.observed.written_log
+            return read is not None and not set(read.files.values()) <= set(known.files.values() if known else ())
+        case _:
+            return True
+
+
+def _is_below(at: TypedValue, reached: TypedValue) -> bool:
+    """The cursor's type may have widened between the two. Values of two orders cannot be compared."""
+    try:
+        if keeps_order(at.type, reached.type):
+            return at < retyped(reached, at.type)
+        return retyped(at, reached.type) < reached
+    except (ValueError, ArithmeticError):
+        return True
+
+
+def _beyond(case: Case, kind: Kind, written: Position | None) -> str:
+    """What the target has that state does not know of, for people."""
+    recorded, log = case.state.position, case.observed.written_log
+    if kind == "cursor" and isinstance(written, CursorPosition):
+        return f"state says {describe(recorded)}, the target has rows up to {describe(written)}"
+    known = set(case.observed.file_log.files.values()) if case.observed.file_log else set()
+    unknown = sorted(stamp.path for stamp in set(log.files.values()) - known) if log else []
+    if not unknown:
+        return f"state says {describe(recorded)!r}, which does not tell what {case.table.target} has already"
+    first = unknown[0] if len(unknown) == 1 else f"{unknown[0]} and {len(unknown) - 1:,} more"
+    files = f"{len(unknown):,} file{'' if len(unknown) == 1 else 's'}"
+    return f"the target has rows of {files} that state does not count as read ({first})"
