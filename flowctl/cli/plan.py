@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +14,10 @@ from flowctl.cli.arguments import spec_argument, variables_option
 from flowctl.cli.options import chosen, plan_options
 from flowctl.errors import ExitCode
 from flowctl.model.step import Plan
+
+if TYPE_CHECKING:
+    from flowctl.plan.planning import PlanOptions
+    from flowctl.spec.spec import Spec
 
 
 @click.command("plan")
@@ -30,7 +35,8 @@ def command(spec_path: str, out: str | None, detailed_exitcode: bool, variables:
     from flowctl.spec.load import load_spec
 
     spec = load_spec([spec_path], variables)
-    planned = make_plan(spec, PlanOptions(**chosen(given)))
+    options = PlanOptions(**chosen(given))
+    planned = make_plan(spec, options)
     for warning in planned.warnings:
         output.write_line(warning.render())
     if out is not None:
@@ -38,22 +44,32 @@ def command(spec_path: str, out: str | None, detailed_exitcode: bool, variables:
     if output.settings().format == "json":
         output.write_json(to_json(planned.plan))
     else:
-        show(planned.plan, spec_path, out, engine=engine_line(spec.spark, planned.plan, planned.world))
+        how = apply_command(spec, options, out)
+        show(planned.plan, how, out, engine=engine_line(spec.spark, planned.plan, planned.world))
     return exit_code(planned.plan, detailed=detailed_exitcode)
 
 
-def show(plan: Plan, spec_path: str | None, out: str | None = None, *, engine: str) -> None:
-    """The plan on stdout: with colours on a terminal, stable plain text otherwise. Without ``spec_path`` it is about
+def apply_command(spec: Spec, options: PlanOptions, out: str | None) -> str:
+    """The command that applies the plan made with ``options``: what was saved, if it was, or the same tables."""
+    if out is not None:
+        return f"flowctl apply {spec.argument} {shlex.join(['--plan', out])}"
+    terms = {"--select": options.select, "--exclude": options.exclude, "--full-refresh": options.full_refresh}
+    words = [word for option, given in terms.items() for term in given for word in (option, term)]
+    return " ".join(filter(None, (f"flowctl apply {spec.argument}", shlex.join(words))))
+
+
+def show(plan: Plan, command: str | None, out: str | None = None, *, engine: str) -> None:
+    """The plan on stdout: with colours on a terminal, stable plain text otherwise. Without ``command`` it is about
     to be executed and does not say how. ``engine`` is the line about what the run will start."""
     from flowctl.plan.render import to_rich, to_text
 
     if not sys.stdout.isatty():
-        output.write_result(to_text(plan, spec_path, out, engine))
+        output.write_result(to_text(plan, command, out, engine))
         return
     from rich.console import Console
 
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
-    console.print(to_rich(plan, spec_path, out, engine))
+    console.print(to_rich(plan, command, out, engine))
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:

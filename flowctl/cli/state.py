@@ -279,9 +279,10 @@ def _accepted(spec: Spec, document: StateDocument, table_id: str, *, has_positio
         wanted = definition(table, observed.source)
         refused = acceptance.refusal(recorded, wanted, state.position)
         if refused and not (has_position and table.mode == "append"):
+            again = f"`flowctl apply {spec.argument} --full-refresh {table_id}`"
             raise StoppedByPolicy(
                 f"{table_id} cannot continue from here: {refused}",
-                hint=f"Read all again under the new definition: `flowctl apply {spec.path} --full-refresh {table_id}`",
+                hint=f"Read all again under the new definition: {again}",
                 mark=table.mark,
             )
         document = documents.with_table(document, table_id, acceptance.continued(state, recorded, wanted))

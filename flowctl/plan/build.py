@@ -7,6 +7,7 @@ columns (``shape``), the interval (``intervals``), the guards (``checks``).
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -70,7 +71,7 @@ def case_of(
         full_refresh=table.id in resolved.full_refresh,
         upstream={other: before[other] for other in needed if other in before},
         sequences={other: _sequence(other, before, world) for other in needed},
-        spec_path=spec.path,
+        spec_path=spec.argument,
         spark_url=spec.spark.url,
         shared=shared.get(table.id, ""),
     )
@@ -158,7 +159,7 @@ def _removed_step(spec: Spec, table_id: str, state: TableState) -> Step:
         id=table_id,
         action="removed",
         reason="no longer in the spec; its target and state are left alone",
-        hint=f"Forget it with `flowctl state reset {spec.path} {table_id}`",
+        hint=f"Forget it with `flowctl state reset {spec.argument} {shlex.quote(table_id)}`",
         mark=Mark(spec.path, 1),
         source="",
         target=str(recorded.get("to", "")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,7 +21,7 @@ from flowctl.state.document import TableState
 class Case:
     """``upstream`` holds, for each table that this one reads, its step in this plan; ``sequences`` the number that it
     has once this plan is applied (0: never loaded). ``ddl`` is None only when the target was not observed. ``shared``
-    says what else is written to the target's place."""
+    says what else is written to the target's place. ``spec_path`` is the spec as commands in hints name it."""
 
     table: TableSpec
     observed: Observed
@@ -102,7 +103,7 @@ class Case:
 
     def command(self, words: str) -> str:
         """``flowctl <words>`` about this spec and table, to be shown in a hint."""
-        return f"`flowctl {words.format(spec=self.spec_path, id=self.table.id)}`"
+        return f"`flowctl {words.format(spec=self.spec_path, id=shlex.quote(self.table.id))}`"
 
 
 @dataclass(frozen=True)

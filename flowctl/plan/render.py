@@ -43,18 +43,19 @@ class Piece:
 Line = tuple[Piece, ...]
 
 
-def to_text(plan: Plan, spec_path: str | None, out: str | None = None, engine: str = "") -> str:
-    """Plain text without a line break at the end. ``out`` is where the plan was saved; without ``spec_path`` the last
-    line, which says how to apply it, is left out. ``engine`` says what the run will start; the plan does not know."""
-    return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines(plan, spec_path, out, engine))
+def to_text(plan: Plan, command: str | None, out: str | None = None, engine: str = "") -> str:
+    """Plain text without a line break at the end. ``command`` applies this plan, which was saved to ``out`` if that is
+    given; without it the last line, which names it, is left out. ``engine`` says what the run will start; the plan does
+    not know."""
+    return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines(plan, command, out, engine))
 
 
-def to_rich(plan: Plan, spec_path: str | None, out: str | None = None, engine: str = "") -> Text:
+def to_rich(plan: Plan, command: str | None, out: str | None = None, engine: str = "") -> Text:
     """The same text with colours, for a terminal."""
     from rich.text import Text
 
     text = Text()
-    for line in lines(plan, spec_path, out, engine):
+    for line in lines(plan, command, out, engine):
         for piece in line:
             text.append(piece.text, piece.style or None)
         text.append("\n")
@@ -62,7 +63,7 @@ def to_rich(plan: Plan, spec_path: str | None, out: str | None = None, engine: s
     return text
 
 
-def lines(plan: Plan, spec_path: str | None, out: str | None = None, engine: str = "") -> Iterator[Line]:
+def lines(plan: Plan, command: str | None, out: str | None = None, engine: str = "") -> Iterator[Line]:
     """The whole plan, line by line. Tables with nothing to do and nothing to say are only counted."""
     yield (
         Piece(plan.flow, "bold"),
@@ -75,12 +76,12 @@ def lines(plan: Plan, spec_path: str | None, out: str | None = None, engine: str
     for group in groups:
         yield ()
         yield from _step(group, width, objects)
-    if engine or spec_path is not None:
+    if engine or command is not None:
         yield ()
     if engine:
         yield (Piece(engine),)
-    if spec_path is not None:
-        yield (Piece(_ending(plan, spec_path, out)),)
+    if command is not None:
+        yield (Piece(_ending(plan, command, out)),)
 
 
 def _is_shown(step: Step) -> bool:
@@ -265,9 +266,8 @@ def _wrapped(label: str, text: str) -> Iterator[Line]:
         yield _detail("" if index else label, line)
 
 
-def _ending(plan: Plan, spec_path: str, out: str | None) -> str:
+def _ending(plan: Plan, command: str, out: str | None) -> str:
     if not plan.count(*RUNNABLE):
         stopped = plan.count("stop")
         return f"Nothing was changed, and there is nothing to do{' but for what is stopped' if stopped else ''}."
-    saved = f" --plan {out}" if out else ""
-    return f"Nothing was changed. Apply {'exactly this' if out else 'it'} with: flowctl apply {spec_path}{saved}"
+    return f"Nothing was changed. Apply {'exactly this' if out else 'it'} with: {command}"

@@ -269,7 +269,7 @@ class _Schedule:
             self._record(result, attempt.intent)
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables go on
             error = translate(cause, step.mark, self._store(step))
-            _tell_repetition(error, self._attempts.get(key_of(step)), self._run.spec.path)
+            _tell_repetition(error, self._attempts.get(key_of(step)), self._run.spec.argument)
             seconds = time.monotonic() - started
             if isinstance(error, AbortRun):  # one message for all tables, at the end of the run
                 self._run.listener(events.TableSkipped(step.id, "the run has ended under it"))

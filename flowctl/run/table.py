@@ -169,7 +169,7 @@ def _write(
     run.listener(events.PhaseEntered(step.id, "reading" if is_direct else "staging"))
     if not is_direct:
         threading.Thread(target=_import_for_commits, name="imports").start()
-    read = read_interval(spark, snapshot, step, table, intent.interval, run.scratch(step.id), run.spec.path)
+    read = read_interval(spark, snapshot, step, table, intent.interval, run.scratch(step.id), run.spec.argument)
     job = _job(run, step, intent, object, read.position)
     if is_direct:
         rows = _direct_rows(read.rows, snapshot, step, table, intent.interval)

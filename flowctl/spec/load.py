@@ -98,6 +98,7 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
         digest=_digest(resolved),
         path=str(paths[0]),
         variables={name: scalar_text(value) for name, value in values.items()},
+        given=dict(variables),
     )
     return Reading(spec, resolved, ())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -253,7 +254,7 @@ class SparkSettings:
 class Spec:
     """A whole flow. ``storage`` maps URL prefixes to credentials (option values may be :class:`SecretText`).
     ``tables`` keeps the order of the file. ``digest`` is over the canonical JSON of the resolved spec: variables
-    filled in, secrets as references, no places."""
+    filled in, secrets as references, no places. ``given`` are those of ``variables`` that the command line has set."""
 
     flow: str
     state: StateLocation
@@ -264,3 +265,10 @@ class Spec:
     digest: str
     path: str
     variables: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def argument(self) -> str:
+        """The spec as commands that are shown to people name it: its path, and the variables it was read with."""
+        given = (word for name, value in self.given.items() for word in ("--var", f"{name}={value}"))
+        return shlex.join([self.path, *given])

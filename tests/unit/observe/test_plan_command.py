@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -84,6 +85,22 @@ def test_select_out_and_detailed_exit_code(folder):
     assert done.returncode == 2
     assert "flowctl apply flow.yaml --plan plan.json" in done.stdout
     assert [step["id"] for step in json.loads((folder / "plan.json").read_text())["steps"]] == ["orders", "daily"]
+
+
+def last_words(done):
+    """The arguments of the command that the plan's last line names."""
+    return shlex.split(done.stdout.strip().splitlines()[-1].partition(" with: flowctl ")[2])
+
+
+def test_the_last_line_applies_this_plan_and_no_other(folder):
+    (folder / "my flow.yaml").write_text(SPEC + "vars: {env: dev, name: x}\n", encoding="utf-8")
+    variables = ["--var", "env=prod", "--var", "name=it's one"]
+    terms = ["--select", "+daily", "--select", "raw_*", "--exclude", "raw_c*", "--full-refresh", "daily"]
+    planned = flowctl(folder, "plan", "my flow.yaml", *terms, *variables, "--estimate", "none")
+    assert last_words(planned) == ["apply", "my flow.yaml", *variables, *terms]
+    saved = flowctl(folder, "plan", "my flow.yaml", *terms, *variables, "--out", "a plan.json")
+    assert last_words(saved) == ["apply", "my flow.yaml", *variables, "--plan", "a plan.json"]
+    assert last_words(flowctl(folder, "plan", "flow.yaml")) == ["apply", "flow.yaml"]
 
 
 @pytest.mark.parametrize("args", [["--select", "nothing"], ["--full-refresh", "nothing"], ["--estimate", "guess"]])

@@ -136,7 +136,7 @@ def held(path: Path, found: str) -> None:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_text(name):
-    held(GOLDEN / f"{name}.txt", to_text(PLANS[name](), "spec.yaml", "plan.json") + "\n")
+    held(GOLDEN / f"{name}.txt", to_text(PLANS[name](), "flowctl apply spec.yaml --plan plan.json", "plan.json") + "\n")
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -167,7 +167,7 @@ def test_a_plan_that_does_not_say_how_is_read_all_the_same():
 
 def test_the_engine_stands_above_the_last_line():
     last = "Nothing was changed. Apply it with: flowctl apply spec.yaml"
-    assert to_text(first_run(), "spec.yaml", engine="Spark starts").endswith(f"\n\nSpark starts\n{last}")
+    assert to_text(first_run(), "flowctl apply spec.yaml", engine="Spark starts").endswith(f"\n\nSpark starts\n{last}")
     assert to_text(first_run(), None, engine="Spark starts").endswith("\n\nSpark starts")
 
 
@@ -184,6 +184,6 @@ def test_what_was_chosen_is_wrapped_between_words():
 def test_a_terminal_shows_the_same_text(name):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, color_system=None, soft_wrap=True, highlight=False)
-    console.print(to_rich(PLANS[name](), "spec.yaml"))
+    console.print(to_rich(PLANS[name](), "flowctl apply spec.yaml"))
     shown = [line.rstrip() for line in screen.getvalue().rstrip("\n").split("\n")]
-    assert "\n".join(shown) == to_text(PLANS[name](), "spec.yaml")
+    assert "\n".join(shown) == to_text(PLANS[name](), "flowctl apply spec.yaml")
