@@ -17,6 +17,9 @@ from flowctl.model.table_info import ObjectName, same_identity
 from tests.connectors.reading import opened, table
 
 T = ObjectName(("public", "t"))
+PARTITIONED = (
+    "CREATE TABLE t (id int PRIMARY KEY) PARTITION BY LIST (id); CREATE TABLE t_1 PARTITION OF t FOR VALUES IN (1)"
+)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,7 @@ def test_a_user_who_may_not_ask_for_the_systems_identifier_sees_the_same_table(
     ("made", "reason"),
     [
         ("CREATE TABLE t (id int)", None),
-        ("CREATE TABLE t (id int) PARTITION BY LIST (id); CREATE TABLE t_1 PARTITION OF t FOR VALUES IN (1)", None),
+        (PARTITIONED, None),
         ("CREATE VIEW t AS SELECT 1 AS id", "is a view"),
         ("CREATE MATERIALIZED VIEW t AS SELECT 1 AS id", "is a materialized view"),
         ("CREATE FOREIGN TABLE t (id int) SERVER other", "is a foreign table"),
@@ -130,3 +133,41 @@ def test_rows_that_a_policy_may_hide_are_not_compared(
     finally:
         database.execute("DROP OWNED BY loader; DROP ROLE loader")
     assert _refused(postgres, "merge") is None
+
+
+@pytest.mark.parametrize(
+    ("made", "referring"),
+    [
+        ("CREATE TABLE t (id int PRIMARY KEY)", "ON DELETE CASCADE"),
+        ("CREATE TABLE t (id int PRIMARY KEY)", "ON DELETE SET NULL"),
+        ("CREATE TABLE t (id int PRIMARY KEY)", "ON DELETE SET DEFAULT"),
+        (PARTITIONED, "ON DELETE CASCADE"),
+        (
+            "CREATE TABLE above (id int PRIMARY KEY) PARTITION BY LIST (id);"
+            "CREATE TABLE t PARTITION OF above FOR VALUES IN (1)",
+            "ON DELETE CASCADE",
+        ),
+    ],
+)
+def test_a_table_whose_deletions_reach_another_is_not_replaced(
+    database: psycopg.Connection[Any], postgres: Connector, made: str, referring: str
+) -> None:
+    database.execute(made)
+    parent = "above" if "above" in made else "t"
+    database.execute(f"CREATE TABLE child (parent int DEFAULT 1 REFERENCES {parent} {referring})")
+    for mode, replaces in (("truncate", True), ("merge", True), ("append", True), ("scd2", False)):
+        assert "deletes or changes rows of public.child" in str(_refused(postgres, mode, replaces=replaces))
+    assert _refused(postgres, "merge") is None  # deletes what the source has deleted
+    assert _refused(postgres, "append") is None
+
+
+def test_a_table_that_others_refer_to_is_replaced_where_that_touches_no_row_of_theirs(
+    database: psycopg.Connection[Any], postgres: Connector
+) -> None:
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, above int REFERENCES t ON DELETE CASCADE);"
+        "CREATE TABLE child (parent int REFERENCES t ON DELETE NO ACTION DEFERRABLE INITIALLY DEFERRED);"
+        "CREATE TABLE other (id int PRIMARY KEY);"
+        "ALTER TABLE t ADD FOREIGN KEY (above) REFERENCES other ON DELETE CASCADE"
+    )
+    assert _refused(postgres, "truncate", replaces=True) is None

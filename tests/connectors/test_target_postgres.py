@@ -303,6 +303,16 @@ def test_columns_that_others_have_added_keep_their_values(writer: Writer) -> Non
     assert sorted(writer.place.read(["id", "name", "theirs"])) == [(1, "b", "kept"), (2, "a", "kept")]
 
 
+def test_rows_that_others_refer_to_are_replaced_under_a_deferred_constraint(writer: Writer) -> None:
+    writer.write([ROW], 1, "truncate")
+    writer.place.execute(
+        "ALTER TABLE {table} ADD PRIMARY KEY (id); CREATE TABLE child AS SELECT id FROM {table};"
+        "ALTER TABLE child ADD FOREIGN KEY (id) REFERENCES {table} DEFERRABLE INITIALLY DEFERRED"
+    )
+    assert writer.write([ROW, {**ROW, "id": 2}], 2, "truncate").counts.inserted == 2
+    assert sorted(writer.place.read(["id"])) == [(1,), (2,)]
+
+
 @pytest.mark.parametrize("few", [False, True])
 def test_a_value_that_the_targets_own_type_refuses_is_named(writer: Writer, few: bool) -> None:
     writer.place.execute("CREATE TABLE {table} (id bigint, name varchar(3), amount numeric(12,2))")

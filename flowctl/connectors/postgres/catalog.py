@@ -132,10 +132,12 @@ def _table_info(
     """``rows`` is one row per column, the table's own facts repeated in each; a table may have no columns. ``heap`` is
     the size in bytes without what lies outside of the rows' pages, such as long texts; ``changes`` counts the rows that
     statistics do not know of; ``whole`` whether all columns may be read, which system columns need; ``row_security``
-    whether policies may hide rows from this user."""
-    _, oid, kind, key, estimate, size, heap, changes, clock, _, whole, row_security, *_ = rows[0]
-    of_columns = [row[12:] for row in rows if row[12] is not None]
+    whether policies may hide rows from this user; ``following`` the tables whose rows go or change when rows of this
+    one are deleted."""
+    _, oid, kind, key, estimate, size, heap, changes, clock, _, whole, row_security, following, *_ = rows[0]
+    of_columns = [row[13:] for row in rows if row[13] is not None]
     extra = {"kind": kind, "heap": heap, "changes": changes, "whole": whole, "row_security": row_security}
+    extra["following"] = following or []
     if int(oid) in foreign:
         extra["foreign"], extra["repeatable"] = foreign[int(oid)]
     return TableInfo(
@@ -198,7 +200,7 @@ _DESCRIBE = f"""
             (SELECT array_agg(k.attname ORDER BY array_position(i.indkey::int2[], k.attnum))
              FROM pg_index i JOIN pg_attribute k ON k.attrelid = i.indrelid AND k.attnum = ANY (i.indkey::int2[])
              WHERE i.indrelid = c.oid AND i.indisprimary) AS key,
-            stored.tuples, stored.size, stored.heap, stored.changes
+            stored.tuples, stored.size, stored.heap, stored.changes, referring.following
         FROM wanted w
         JOIN pg_class c ON c.relname = w.name AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
         JOIN pg_namespace s ON s.oid = c.relnamespace
@@ -210,11 +212,21 @@ _DESCRIBE = f"""
             WHERE l.relkind IN ('r', 'm') AND (l.oid = c.oid OR c.relkind = 'p' AND l.oid IN (
                 SELECT p.relid FROM pg_partition_tree(c.oid) p WHERE p.isleaf))
         ) stored(tuples, size, heap, changes) ON true
+        LEFT JOIN LATERAL (
+            WITH RECURSIVE below(oid) AS (
+                SELECT c.oid UNION SELECT i.inhrelid FROM below b JOIN pg_inherits i ON i.inhparent = b.oid
+            )
+            SELECT array_agg(DISTINCT q.nspname || '.' || r.relname)
+            FROM below b JOIN pg_trigger g ON g.tgrelid = b.oid
+            JOIN pg_constraint k ON k.oid = g.tgconstraint AND k.confrelid = b.oid AND k.confdeltype IN ('c', 'n', 'd')
+            JOIN pg_class r ON r.oid = k.conrelid JOIN pg_namespace q ON q.oid = r.relnamespace
+            WHERE (c.relhastriggers OR c.relhassubclass) AND NOT EXISTS (SELECT FROM below s WHERE s.oid = k.conrelid)
+        ) referring(following) ON true
         WHERE CASE WHEN w.schema IS NULL THEN pg_table_is_visible(c.oid) ELSE s.nspname = w.schema END
     )
     SELECT o.at, o.oid::text, o.relkind::text, o.key, o.tuples, o.size, o.heap, o.changes, now(),
         EXISTS (SELECT FROM pg_foreign_table), has_table_privilege(o.oid, 'SELECT'),
-        o.relrowsecurity AND row_security_active(o.oid), t.name, t.not_null,
+        o.relrowsecurity AND row_security_active(o.oid), o.following, t.name, t.not_null,
         {_FACTS}
     FROM tables o
     LEFT JOIN LATERAL (

@@ -30,6 +30,12 @@ def refused(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy |
             f"row-level security of {info.object} may hide rows from this user, and what it hides is written twice",
             hint="Let the table's owner or a user with BYPASSRLS write it",
         )
+    if (following := info.extra.get("following")) and (replaces or mode == "scd2"):
+        return StoppedByPolicy(
+            f"{info.object} would have rows deleted and written anew, and through a foreign key each deletion deletes or "
+            f"changes rows of {_listed(following)}",
+            hint="Make that foreign key ON DELETE NO ACTION DEFERRABLE INITIALLY DEFERRED, or drop it",
+        )
     return None
 
 
