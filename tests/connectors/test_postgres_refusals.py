@@ -156,7 +156,7 @@ def test_a_table_whose_deletions_reach_another_is_not_replaced(
     parent = "above" if "above" in made else "t"
     database.execute(f"CREATE TABLE child (parent int DEFAULT 1 REFERENCES {parent} {referring})")
     for mode, replaces in (("truncate", True), ("merge", True), ("append", True), ("scd2", False)):
-        assert "deletes or changes rows of public.child" in str(_refused(postgres, mode, replaces=replaces))
+        assert "that deletes or changes rows of public.child" in str(_refused(postgres, mode, replaces=replaces))
     assert _refused(postgres, "merge") is None  # deletes what the source has deleted
     assert _refused(postgres, "append") is None
 

@@ -32,7 +32,7 @@ def refused(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy |
         )
     if (following := info.extra.get("following")) and (replaces or mode == "scd2"):
         return StoppedByPolicy(
-            f"{info.object} would have rows deleted and written anew, and through a foreign key each deletion deletes or "
+            f"{info.object} would have rows deleted and written anew, and through a foreign key that deletes or "
             f"changes rows of {_listed(following)}",
             hint="Make that foreign key ON DELETE NO ACTION DEFERRABLE INITIALLY DEFERRED, or drop it",
         )
