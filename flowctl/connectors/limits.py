@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.spec.spec import Layout
 
 
 @runtime_checkable
@@ -35,3 +36,12 @@ class RestrictedTarget(Protocol):
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
         """Why what was described cannot be written exactly, so that a plan stops; None when it can. ``replaces``: the
         whole content is replaced. Pure."""
+
+
+@runtime_checkable
+class PartitionedTarget(Protocol):
+    def partition_columns(self, there: TableInfo | None, layout: Layout) -> tuple[str, ...]:
+        """The columns by which the table is partitioned, or will be where there is none. Pure."""
+
+    def refuse_partition(self, column: Column) -> tuple[str, str] | None:
+        """Why no table can be partitioned by this column, and what to do; None when one can. Pure."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from flowctl.connectors.engine import SAIL, demanding_features, is_unnamed
+from flowctl.model import types
 from flowctl.model.step import Step
 from flowctl.plan.case import Case, Stop
+from flowctl.plan.partitions import partition_columns
 from flowctl.resolve import sail
 
 
@@ -16,6 +18,8 @@ def refusal(case: Case, step: Step) -> Stop | None:
         return _stop(f"{', '.join(floats)}", "float", "mode")
     if widened := sail.widened(step.schema or ()) if not case.rebuilds else []:
         return _stop(f"widening {', '.join(widened)}", "widen", "on_schema_change")
+    if decimals := [one.name for one in partition_columns(case, step) if isinstance(one.type, types.Decimal)]:
+        return _stop(f"partitions by {', '.join(decimals)}", "partition", "layout.partition_by")
     target = case.observed.target
     if target is not None and "features" in target.extra:
         found = demanding_features(target.extra["features"], target.extra["properties"])

@@ -29,6 +29,7 @@ GAPS: Mapping[str, str] = {
     "format": "it reads Parquet only as exactly as flowctl promises",
     "format.csv": "pyarrow reads CSV for it, with doubled quotes and one sign as delimiter",
     "layout.cluster_by": "it cannot make clustered tables",
+    "partition": "it writes negative decimals of a partition as text that no reader can read",
     "path": "it cannot reach a path with other characters than letters, digits and . _ - / = + ~ @ :",
     "storage": "it takes one set of credentials for all object storage",
     "widen": "files of the narrower type would have to be read as the wider one",

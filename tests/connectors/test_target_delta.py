@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowctl.connectors.base import CommitLookup, OpenContext, Scratch
+from flowctl.connectors.delta.partitions import check_values
+from flowctl.connectors.delta.types import schema_json
 from flowctl.connectors.registry import open as open_connection
 from flowctl.diagnostics import Mark
 from flowctl.errors import StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
+from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Connection, Layout
 from flowctl.spec.storage import hadoop_conf
@@ -107,6 +110,30 @@ def test_a_first_batch_of_a_merge_is_an_insert_and_the_next_a_merge(writer: Writ
 
 def create(writer: Writer, columns: tuple[Column, ...], layout: Layout = PLAIN) -> list[str]:
     return writer.place.target.create_statements(writer.place.object, columns, layout)
+
+
+@pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
+@pytest.mark.parametrize("lost", ["", "__HIVE_DEFAULT_PARTITION__"])
+def test_a_text_that_a_partition_would_keep_as_null_is_refused_by_name(writer: Writer, mode: Mode, lost: str) -> None:
+    layout = Layout(("name",))
+    writer.write([row(1), row(2, None)], 1, statements=create(writer, COLUMNS, layout), layout=layout)
+    rows = [row(3, "b"), row(4, lost)]
+    with pytest.raises(Exception, match="column name, by which the table is partitioned"):
+        writer.write(upserts(*rows) if mode == "merge" else rows, 2, mode)
+    assert sorted(writer.place.read(["id", "name"])) == [(1, "a"), (2, None)]
+    rows = [row(3, "b"), row(4, " ")]
+    writer.write(upserts(*rows) if mode == "merge" else rows, 2, mode)
+    assert (4, " ") in writer.place.read(["id", "name"])
+
+
+def test_values_of_partitions_are_looked_at_before_they_are_committed() -> None:
+    columns = (Column("n", types.INT32), Column("m", types.Decimal(10, 2)), Column("t", types.TIMESTAMP))
+    metadata = {"partitionColumns": ["n", "m", "t"], "schemaString": schema_json(columns)}
+    good = {"n": "-1", "m": "-1.10", "t": "2026-01-01 00:00:00.000001"}
+    check_values(metadata, [{"partitionValues": good}, {"partitionValues": {**good, "n": None, "t": ""}}], "lake")
+    for name, wrong in {"n": "1.0", "m": "-.-1", "t": "yesterday"}.items():
+        with pytest.raises(TableError, match=f"column {name}, by which"):
+            check_values(metadata, [{"partitionValues": {**good, name: wrong}}], "lake")
 
 
 def test_layouts(writer: Writer) -> None:

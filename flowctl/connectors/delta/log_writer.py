@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl import crashpoints
 from flowctl.connectors.base import WriteJob
-from flowctl.connectors.delta import actions, features, replay, small_files, tables
+from flowctl.connectors.delta import actions, features, partitions, replay, small_files, tables
 from flowctl.connectors.delta.creation import marker
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
@@ -141,6 +141,7 @@ def commit(
     protocol = features.raised(snapshot.protocol, columns_of(metadata["schemaString"]))
     change = work_out(replace(snapshot, metadata=metadata, protocol=protocol))
     added = _written(location, metadata, change, write_files)
+    partitions.check_values(metadata, added, location.url)
     job.before_commit()
     crashpoints.reached("in_commit", job.record.table)
     told = actions.commit_info(record, change.operation, _parameters(change), _metrics(change, added))

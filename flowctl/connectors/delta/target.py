@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from flowctl.connectors.base import Capabilities, CommitLookup, Scratch, WriteJob
-from flowctl.connectors.delta import features, history, log, maintenance, statements, void
+from flowctl.connectors.delta import features, history, log, maintenance, partitions, statements, void
 from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
-from flowctl.connectors.delta.opened import find_standing
+from flowctl.connectors.delta.opened import open_newest
 from flowctl.connectors.delta.types import refused_path
 from flowctl.connectors.delta.writers import Numbered, Writer, required_scratch, writer_for, writer_of
 from flowctl.errors import TableError
@@ -73,6 +73,14 @@ class DeltaTarget:
         root = [] if "://" in self._root else [self._root]
         return refused_path("/".join([*root, *object.parts]), is_local=bool(root))
 
+    def partition_columns(self, there: TableInfo | None, layout: Layout) -> tuple[str, ...]:
+        """See :class:`flowctl.connectors.limits.PartitionedTarget`."""
+        return partitions.names(there, layout)
+
+    def refuse_partition(self, column: Column) -> tuple[str, str] | None:
+        """See :class:`flowctl.connectors.limits.PartitionedTarget`."""
+        return partitions.refused(column)
+
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
         listed = statements.statistics_columns(columns, layout)
         return f"statistics for {', '.join(listed)}" if listed else ""
@@ -93,8 +101,13 @@ class DeltaTarget:
         location = self._location(job.object)
         job = replace(job, statements=tuple(map(location.executable, job.statements)))
         app = log.app_id(job.record.lineage, job.record.table)
-        done = find_standing(location, app, job.record.record())
+        before = open_newest(location)
+        done = before.standing(app, job.record.record()) if before is not None else None
         if done is None:
+            partitioned = partitions.names(before.info(job.object) if before is not None else None, job.layout)
+            if job.replaces_content:  # and maybe its schema: then as the spec says
+                partitioned = (*partitioned, *job.layout.partition_by)
+            frame = partitions.without_lost_texts(frame, partitioned, job.columns)
             writer = writer_of(spark, self._scratch, location, job)
             record = replace(job.record, target_id=writer.prepare(location, job))
             done = self._commit(spark, writer, location, frame, replace(job, record=record))

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from flowctl.model import types
 from flowctl.model.step import Mode, Step
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.spec.spec import ColumnRules, Cursor, TargetRef
+from flowctl.model.types import DataType
+from flowctl.spec.spec import ColumnRules, Cursor, Layout, TargetRef
 from tests.unit.plan import worlds
-from tests.unit.plan.worlds import ID, NEW, UPDATED_AT, head, observed, source, step, table
+from tests.unit.plan.worlds import (
+    ID,
+    NEW,
+    OLD,
+    ORDERS,
+    UPDATED_AT,
+    committed,
+    head,
+    observed,
+    recorded,
+    source,
+    step,
+    table,
+    target,
+)
 
 
 def of_columns(count: int, **keys: object) -> Step:
@@ -69,3 +84,19 @@ def test_a_name_that_the_target_would_cut(monkeypatch: pytest.MonkeyPatch) -> No
     assert made("n" * 6, "scd2").action == "create"
     told = f"its observations would be kept in {'n' * 7}__observed: names are cut after 16 bytes"
     assert made("n" * 7, "scd2").reason.endswith(told)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stops"),
+    [(types.BINARY, True), (types.DOUBLE, True), (types.FLOAT, True), (types.STRING, False), (types.DATE, False)],
+)
+def test_a_column_whose_values_a_partition_cannot_keep_stops(kind: DataType, stops: bool) -> None:
+    """Of a table to be made, and of one that is there."""
+    columns = (*ORDERS, Column("part", kind))
+    new = table(layout=Layout(partition_by=("part",)))
+    made = step(new, observed(head(NEW), source(columns)))
+    assert (made.action == "stop", "partitioned by part" in made.reason) == (stops, stops)
+    there = replace(target(columns), extra={"properties": {}, "partition_by": ["part"]})
+    state = recorded(table(), OLD, schema=columns, target_columns=there.columns)
+    made = step(table(), observed(head(NEW), source(columns), there, committed(position=OLD)), state)
+    assert (made.action == "stop", "partitioned by part" in made.reason) == (stops, stops), made.reason

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flowctl.connectors.base import Capabilities, Head
-from flowctl.connectors.delta import CAPABILITIES
+from flowctl.connectors.delta import CAPABILITIES, partitions
 from flowctl.diagnostics import Mark
 from flowctl.errors import FlowctlError
 from flowctl.model import types
@@ -69,6 +69,12 @@ class LakeDdl:
 
     def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
         return [column for column in there.columns if column.name in written and column.native.endswith("(0)")]
+
+    def partition_columns(self, there: TableInfo | None, layout: Layout) -> tuple[str, ...]:
+        return partitions.names(there, layout) if there is None or "partition_by" in there.extra else ()
+
+    def refuse_partition(self, column: Column) -> tuple[str, str] | None:
+        return partitions.refused(column)
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         return [replace(change, statement=_statement(str(info.object), change)) for change in changes]

@@ -109,6 +109,13 @@ def test_row_hashes_of_floats_stop_the_table(spec: TableSpec) -> None:
     assert step(spec, seen).action != "stop"
 
 
+def test_partitions_by_decimals_stop_the_table() -> None:
+    spec = table(layout=Layout(partition_by=("amount",)))
+    found = sail_step(spec, observed(head()))
+    assert (found.action, GAPS["partition"] in found.reason) == ("stop", True)
+    assert step(spec, observed(head())).action != "stop"
+
+
 def test_widening_stops_the_table() -> None:
     spec = table()
     wider = source((ID, replace(AMOUNT, type=types.Decimal(14, 2)), source().columns[2]))
@@ -144,7 +151,7 @@ def test_a_feature_that_is_turned_on_in_a_table_of_an_old_protocol(writer_versio
 
 
 def test_every_gap_is_tested() -> None:
-    assert set(GAPS) == {*BY_SPEC, "storage", "float", "widen", "features", "protocol"}
+    assert set(GAPS) == {*BY_SPEC, "storage", "float", "partition", "widen", "features", "protocol"}
 
 
 def test_the_page_for_users_has_every_reason() -> None:

@@ -1,0 +1,97 @@
+"""What a partition can be of. Delta keeps its value as text (Delta protocol, *Partition Value Serialization*): where an
+engine's text for it is not exactly the value, rows would change without an error, or the log could not be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.delta.replay import Action
+from flowctl.connectors.delta.statements import quoted
+from flowctl.connectors.delta.types import columns_of
+from flowctl.connectors.refusal import PREFIX
+from flowctl.errors import TableError
+from flowctl.model import types
+from flowctl.model.table_info import Column, TableInfo
+from flowctl.model.types import DataType
+from flowctl.spec.spec import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Texts that are null as a partition's value: to the protocol, and to Spark.
+_NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
+_HINT = "Name another column under layout.partition_by; a table that is there keeps its partitions: give another `to`"
+_DAY = r"[+-]?\d{4,}-\d\d-\d\d"
+
+
+def names(there: TableInfo | None, layout: Layout) -> tuple[str, ...]:
+    """The columns by which the table is partitioned, or will be."""
+    return tuple(there.extra["partition_by"]) if there is not None else layout.partition_by
+
+
+def refused(column: Column) -> tuple[str, str] | None:
+    """Why a table cannot be partitioned by ``column``, and what to do; None where it can."""
+    if column.type == types.BINARY:
+        why = "bytes have no text of their own"
+    elif column.type in (types.FLOAT, types.DOUBLE):
+        why = "the text of a floating-point number may be another number, or longer than a file's name can be"
+    else:
+        return None
+    return f"a Delta table cannot be partitioned by {column.name}, which is {types.short(column.type)}: {why}", _HINT
+
+
+def without_lost_texts(frame: DataFrame, partitioned: Collection[str], columns: Sequence[Column]) -> DataFrame:
+    """``frame``, which raises an error at the first text that would be null as a partition's value. ``TableError`` for
+    a column that :func:`refused` does not take: of what is known only when it runs, the plan has not seen it."""
+    from pyspark.sql import functions as f
+
+    for column in columns:
+        if column.name not in partitioned:
+            continue
+        if stop := refused(column):
+            raise TableError(stop[0], hint=stop[1])
+        if column.type == types.STRING and column.name in frame.columns:
+            value = f.col(quoted(column.name))
+            failed = f.raise_error(f.lit(f"{PREFIX}{_lost_in(column.name)}")).cast("string")
+            frame = frame.withColumn(column.name, f.when(value.isin(*_NULLS), failed).otherwise(value))
+    return frame
+
+
+def _lost_in(name: str) -> str:
+    told = f"column {name}, by which the table is partitioned, holds a text that Delta would keep as null"
+    way = "Keep such rows out with `where`, or write to another `to`, which is not partitioned by it"
+    return f"{told} (the empty one, or {_NULLS[1]}) | {way}"
+
+
+def check_values(metadata: Mapping[str, Any], added: Iterable[Action], url: str) -> None:
+    """:class:`TableError` when a file to be added has a value that no reader could read: it would end the table."""
+    partitioned = set(metadata["partitionColumns"])
+    if not partitioned:
+        return
+    shapes = {one.name: _shape(one.type) for one in columns_of(metadata["schemaString"]) if one.name in partitioned}
+    for file in added:
+        for name, value in file["partitionValues"].items():
+            if value and not re.fullmatch(shapes[name], value, re.DOTALL):
+                raise TableError(
+                    f"{url}: the engine wrote a value of column {name}, by which the table is partitioned, as text "
+                    "that no reader could read",
+                    hint="Leave it out of layout.partition_by, or run with spark.url local[*]",
+                )
+
+
+def _shape(kind: DataType) -> str:
+    match kind:
+        case types.BOOL:
+            return "true|false"
+        case types.INT8 | types.INT16 | types.INT32 | types.INT64:
+            return r"-?\d+"
+        case types.Decimal():
+            return r"-?\d+(\.\d+)?"
+        case types.DATE:
+            return _DAY
+        case types.TIMESTAMP | types.TIMESTAMP_NTZ:
+            return rf"{_DAY}[ T]\d\d:\d\d:\d\d(\.\d{{1,9}})?(Z|[+-]\d\d:?\d\d)?"
+        case _:
+            return ".*"

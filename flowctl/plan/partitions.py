@@ -1,0 +1,27 @@
+"""By what a table is partitioned, as far as its plan can tell."""
+
+from __future__ import annotations
+
+from flowctl.connectors.limits import PartitionedTarget
+from flowctl.model.step import Step
+from flowctl.model.table_info import Column
+from flowctl.plan.case import Case, Stop
+
+
+def partition_columns(case: Case, step: Step) -> list[Column]:
+    """Those of the target's columns; a table whose content and schema are replaced may get other partitions."""
+    ddl: object = case.ddl
+    if not isinstance(ddl, PartitionedTarget):
+        return []
+    layout = case.table.layout
+    names = {*ddl.partition_columns(case.observed.target, layout), *(layout.partition_by if case.rebuilds else ())}
+    return [column for column in step.target_columns if column.name in names]
+
+
+def refusal(case: Case, step: Step) -> Stop | None:
+    """A column whose values would not all be kept."""
+    ddl: object = case.ddl
+    if not isinstance(ddl, PartitionedTarget):
+        return None
+    found = (ddl.refuse_partition(column) for column in partition_columns(case, step))
+    return next((Stop(*told, "layout.partition_by") for told in found if told is not None), None)
