@@ -220,7 +220,20 @@ def _insert(tx: Transaction, job: WriteJob, staged: Staged) -> int:
     names = ", ".join(written)
     alive = f" WHERE {OP_COLUMN} = 'U'" if OP_COLUMN in staged.columns else ""
     target, stage = (dialects.table(parts, tx.dialect) for parts in (job.object.parts, staged.table))
-    return tx.execute(f"INSERT INTO {target} ({names}) SELECT {names} FROM {stage}{alive}")
+    inserted = tx.execute(f"INSERT INTO {target} ({names}) SELECT {names} FROM {stage}{alive}")
+    if inserted < staged.rows:
+        _all_done(job, inserted, tx.fetch(f"SELECT count(*) FROM {stage}{alive}")[0][0])
+    return inserted
+
+
+def _all_done(job: WriteJob, rows: int, wanted: int) -> None:
+    """:class:`TableError`, before the commit, when a statement has written fewer rows than it should: a trigger, a rule
+    or a policy of the target's has left some out, and the number would say that they are there."""
+    if rows < wanted:
+        raise TableError(
+            f"{job.object} has taken {rows:,} of {wanted:,} rows: a trigger or rule of its own leaves some out",
+            hint="Let it keep every row that is inserted, updated or deleted, or write to another table",
+        )
 
 
 def _merge(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
@@ -237,8 +250,9 @@ def _merge(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
     tx.execute(f"CREATE TEMPORARY TABLE {_DIFFERENCE} AS {difference(change, tx.dialect)}")
     counted = dict(tx.fetch(f"SELECT _action, count(*) FROM {_DIFFERENCE} GROUP BY _action"))
     if counted:
-        for statement in apply_statements(change, (_DIFFERENCE,), tx.dialect):
-            tx.execute(statement)
+        for statement, actions in apply_statements(change, (_DIFFERENCE,), tx.dialect).items():
+            # A key that is there more than once is written more often.
+            _all_done(job, tx.execute(statement), sum(counted.get(action, 0) for action in actions))
     tx.execute(f"DROP TABLE {_DIFFERENCE}")
     return RowCounts(
         read=staged.rows,
@@ -268,17 +282,22 @@ def _versions(tx: Transaction, job: WriteJob, staged: Staged) -> RowCounts:
 def _apply_versions(tx: Transaction, job: WriteJob, change: scd2.Versioning) -> RowCounts:
     """In two statements where all columns are flowctl's own. Rows with columns of others are not deleted to be written
     anew: their values would be lost, and a number that the database gave a row would change."""
+    counted = dict(tx.fetch(f"SELECT {scd2.CHANGE_COLUMN}, count(*) FROM {_DIFFERENCE} GROUP BY {scd2.CHANGE_COLUMN}"))
+    deleted, put = counted.get("delete", 0), counted.get("put", 0)
     if set(tx.column_names(job.object.parts)) <= {column.name for column in job.columns}:
         removed = tx.execute(scd2.removal(change, (_DIFFERENCE,), tx.dialect))
         written = tx.execute(scd2.addition(change, (_DIFFERENCE,), tx.dialect))
-        ((deleted,),) = tx.fetch(f"SELECT count(*) FROM {_DIFFERENCE} WHERE {scd2.CHANGE_COLUMN} = 'delete'")
+        _all_done(job, removed, deleted)
+        _all_done(job, written, put)
         updated = removed - deleted
         return RowCounts(inserted=written - updated, updated=updated, deleted=deleted)
     tx.execute(f"CREATE TEMPORARY TABLE {_STANDING} AS {scd2.standing(change, (_DIFFERENCE,), tx.dialect)}")
     statements = scd2.applied_in_place(change, (_DIFFERENCE,), (_STANDING,), tx.dialect)
-    updated, deleted, inserted = map(tx.execute, statements)
+    updated, removed, inserted = map(tx.execute, statements)
+    _all_done(job, removed, deleted)
+    _all_done(job, updated + inserted, put)
     tx.execute(f"DROP TABLE {_STANDING}")
-    return RowCounts(inserted=inserted, updated=updated, deleted=deleted)
+    return RowCounts(inserted=inserted, updated=updated, deleted=removed)
 
 
 @contextmanager

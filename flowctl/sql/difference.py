@@ -75,8 +75,9 @@ def changes_row(change: Upsert, dialect: Dialect) -> str:
     return upsert.changes_row(change, dialect)
 
 
-def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> list[str]:
-    """What makes the target as ``differences``, a table holding :func:`difference`, says; in this order."""
+def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> Mapping[str, tuple[str, ...]]:
+    """What makes the target as ``differences``, a table holding :func:`difference`, says; in this order, each with the
+    actions of the rows that it applies."""
     from flowctl.sql import upsert
 
     return upsert.apply_statements(change, differences, dialect)

@@ -10,6 +10,9 @@ from flowctl.sql import dialects
 from flowctl.sql.dialects import Dialect
 from flowctl.sql.difference import ACTION, SOFT_DELETED, KeyBounds, Upsert
 
+#: A statement, and the actions of the rows that it applies.
+Applied = tuple[exp.Expr, tuple[str, ...]]
+
 
 def difference(change: Upsert, dialect: Dialect) -> str:
     values = [_value(change, name, dialect).as_(name, quoted=True) for name in change.columns]
@@ -28,11 +31,12 @@ def changes_row(change: Upsert, dialect: Dialect) -> str:
     return exp.or_(exp.and_(_is(change, "U"), _changed(change)), _deletes(change, matched=True)).sql(dialect)
 
 
-def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> list[str]:
-    return [statement.sql(dialect) for statement in (*_deletion(change, differences), *_writing(change, differences))]
+def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> dict[str, tuple[str, ...]]:
+    statements = (*_deletion(change, differences), *_writing(change, differences))
+    return {statement.sql(dialect): actions for statement, actions in statements}
 
 
-def _deletion(change: Upsert, differences: tuple[str, ...]) -> list[exp.Expr]:
+def _deletion(change: Upsert, differences: tuple[str, ...]) -> list[Applied]:
     """Soft deletes delete nothing; their mark is an update."""
     if change.deleted_at is not None:
         return []
@@ -43,10 +47,10 @@ def _deletion(change: Upsert, differences: tuple[str, ...]) -> list[exp.Expr]:
         .where(_column("d", ACTION).eq("delete"))
     )
     key = exp.Tuple(expressions=[_column("t", name) for name in change.key])
-    return [exp.delete(_aliased(change.target, "t"), where=exp.In(this=key, query=gone.subquery()))]
+    return [(exp.delete(_aliased(change.target, "t"), where=exp.In(this=key, query=gone.subquery())), ("delete",))]
 
 
-def _writing(change: Upsert, differences: tuple[str, ...]) -> list[exp.Expr]:
+def _writing(change: Upsert, differences: tuple[str, ...]) -> list[Applied]:
     updated = ("update",) if change.deleted_at is None else ("update", "delete")
     values = [name for name in change.columns if name not in change.key]
     update = exp.Update(
@@ -60,7 +64,7 @@ def _writing(change: Upsert, differences: tuple[str, ...]) -> list[exp.Expr]:
         .where(_column("d", ACTION).eq("insert"))
     )
     insert = exp.insert(rows, _table(change.target), columns=[_name(name) for name in change.columns])
-    return [update, insert] if values else [insert]
+    return [*([(update, updated)] if values else []), (insert, ("insert",))]
 
 
 def merge_statement(change: Upsert, bounds: KeyBounds) -> str:

@@ -23,7 +23,7 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName
 from tests.connectors.target_matrix import Place, postgres
-from tests.connectors.writing import COLUMNS, Writer, upserts
+from tests.connectors.writing import COLUMNS, Writer, gone, upserts
 
 STAGES = "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname LIKE '\\_flowctl\\_stage%'"
 ROW = {"id": 1, "name": "a", "amount": None}
@@ -301,6 +301,25 @@ def test_columns_that_others_have_added_keep_their_values(writer: Writer) -> Non
     writer.place.execute("ALTER TABLE {table} ADD COLUMN theirs text DEFAULT 'kept'")
     writer.write(upserts({**ROW, "name": "b"}, {**ROW, "id": 2}), 2, "merge")
     assert sorted(writer.place.read(["id", "name", "theirs"])) == [(1, "b", "kept"), (2, "a", "kept")]
+
+
+@pytest.mark.parametrize("event", ["INSERT", "UPDATE", "DELETE"])
+def test_a_trigger_that_leaves_rows_out_is_no_commit(writer: Writer, event: str) -> None:
+    writer.write(upserts(ROW, {**ROW, "id": 2}), 1, "merge")
+    writer.place.execute(
+        "CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
+        f"CREATE TRIGGER one BEFORE {event} ON {{table}} FOR EACH ROW EXECUTE FUNCTION nothing()"
+    )
+    with pytest.raises(TableError, match="has taken 0 of 1 rows: a trigger or rule"):
+        writer.write([*upserts({**ROW, "name": "b"}, {**ROW, "id": 3}), gone(2)], 2, "merge")
+    assert writer.committed().seq == 1
+    assert sorted(writer.place.read(["id", "name"])) == [(1, "a"), (2, "a")]
+
+
+def test_a_row_whose_key_is_there_twice_is_updated_twice(writer: Writer) -> None:
+    writer.write([ROW, {**ROW, "name": "b"}], 1)
+    assert writer.write(upserts({**ROW, "name": "b"}), 2, "merge").counts.updated == 1
+    assert writer.place.read(["id", "name"]) == [(1, "b"), (1, "b")]
 
 
 def test_rows_that_others_refer_to_are_replaced_under_a_deferred_constraint(writer: Writer) -> None:

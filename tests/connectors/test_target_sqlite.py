@@ -12,12 +12,14 @@ import pytest
 
 from flowctl.connectors import bounds
 from flowctl.connectors.base import Scratch
-from flowctl.errors import StateConflict, TransientError
+from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array
 from tests.connectors.target_matrix import Place, sqlite
-from tests.connectors.writing import COLUMNS, Writer, upserts
+from tests.connectors.test_target_history import COLUMNS as HISTORY
+from tests.connectors.test_target_history import seen
+from tests.connectors.writing import COLUMNS, Writer, gone, row, upserts
 
 ROW = {"id": 1, "name": "a", "amount": None}
 
@@ -93,3 +95,33 @@ def test_arrays_of_arrays_come_back(writer: Writer) -> None:
     writer.write([{"id": 1, "nested": nested}], 1, columns=columns)
     (found,) = writer.place.target.scan(writer.spark, writer.place.object, columns).collect()
     assert found["nested"] == nested
+
+
+@pytest.mark.parametrize("event", ["INSERT", "UPDATE", "DELETE"])
+def test_a_trigger_that_leaves_rows_out_is_no_commit(writer: Writer, event: str) -> None:
+    writer.write(upserts(row(1), row(2)), 1, "merge")
+    writer.place.execute(f"CREATE TRIGGER one BEFORE {event} ON {{table}} BEGIN SELECT RAISE(IGNORE); END")
+    with pytest.raises(TableError, match="has taken 0 of 1 rows: a trigger or rule"):
+        writer.write([*upserts(row(1, "b"), row(3)), gone(2)], 2, "merge")
+    assert writer.committed().seq == 1
+    assert sorted(writer.place.read(["id", "name"])) == [(1, "a"), (2, "a")]
+
+
+def test_a_trigger_that_leaves_out_what_is_appended_is_no_commit(writer: Writer) -> None:
+    writer.write([row(1)], 1)
+    writer.place.execute("CREATE TRIGGER one BEFORE INSERT ON {table} WHEN new.id = 2 BEGIN SELECT RAISE(IGNORE); END")
+    for mode in ("append", "truncate"):
+        with pytest.raises(TableError, match="has taken 1 of 2 rows"):
+            writer.write([row(2), row(3)], 2, mode)
+    assert writer.place.read(["id"]) == [(1,)]
+
+
+def test_a_trigger_that_leaves_out_a_version_is_no_commit(writer: Writer) -> None:
+    history = {"key": ("id",), "columns": HISTORY}
+    writer.write([seen("a", 1)], 1, "scd2", **history)
+    writer.place.execute(
+        "CREATE TRIGGER one BEFORE INSERT ON {table} WHEN new.is_current BEGIN SELECT RAISE(IGNORE); END"
+    )
+    with pytest.raises(TableError, match="has taken 1 of 2 rows"):
+        writer.write([seen("b", 2)], 2, "scd2", **history)
+    assert writer.place.read(["name", "is_current"]) == [("a", 1)]
