@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -50,8 +50,9 @@ def open_snapshot(
         with cast(DirectSource, source).snapshot(spark, relation, info, hints) as snapshot:
             yield snapshot
     else:
-        with cast(LandedSource, source).capture(relation, info) as capture:
-            yield LandedSnapshot(spark, capture, scratch)
+        with ExitStack() as held:
+            capture = held.enter_context(cast(LandedSource, source).capture(relation, info))
+            yield LandedSnapshot(spark, capture, scratch, held.close)
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,13 @@ def rows_of(spark: SparkSession, snapshot: Snapshot, request: ReadRequest, scrat
 
 @dataclass
 class LandedSnapshot:
-    """Each frame is captured into the buffer first, all from the capture's one moment."""
+    """Each frame is captured into the buffer first, all from the capture's one moment. ``release`` ends that moment:
+    frames stay, as they are in the buffer, and a source that lets nobody write while it is read can be the target."""
 
     spark: SparkSession
     capture: Capture
     scratch: Scratch
+    release: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)

@@ -38,7 +38,7 @@ from flowctl.run import batch, checks, events
 from flowctl.run.appending import read_interval
 from flowctl.run.late_schema import completed
 from flowctl.run.quarantine import quarantine
-from flowctl.run.reading import Rows, SqlSnapshot, open_snapshot
+from flowctl.run.reading import LandedSnapshot, Rows, SqlSnapshot, open_snapshot
 from flowctl.run.sizing import batch_rows
 from flowctl.run.spark_types import columns_of, named, same_types
 from flowctl.run.stage import Staging, stage
@@ -173,6 +173,7 @@ def _write(
     job = _job(run, step, intent, object, read.position)
     if is_direct:
         rows = _direct_rows(read.rows, snapshot, step, table, intent.interval)
+        _release(snapshot)
         attempt.writing = True
         quarantine(spark, target, job, None, newest, repeats=repeats)
         job = _confirming(replace(job, few=rows.are_few), snapshot, intent.interval)
@@ -180,6 +181,7 @@ def _write(
     staged = stage(Staging(spark, snapshot, read.rows, step, table, intent, target, object, run.scratch(step.id)))
     crashpoints.reached("after_stage", step.id)
     _confirm(snapshot, intent.interval)
+    _release(snapshot)
     _check_stop(run)
     attempt.writing = True
     quarantine(spark, target, job, staged.rejected, newest, repeats=repeats)
@@ -195,6 +197,12 @@ def _import_for_commits() -> None:
     """Beside staging, for which this process only waits: what a commit that compares rows imports takes 0.2 s."""
     for name in ("flowctl.sql.upsert", "pyarrow.acero", "pyarrow.parquet"):
         importlib.import_module(name)
+
+
+def _release(snapshot: Snapshot) -> None:
+    """Once all that is read of it is in the buffer: nothing is held while the target is written."""
+    if isinstance(snapshot, LandedSnapshot):
+        snapshot.release()
 
 
 def _confirm(snapshot: Snapshot, interval: Interval) -> None:

@@ -142,6 +142,28 @@ def test_a_saved_plan_is_executed_as_it_is_or_refused(flow: Flow) -> None:
     assert "orders: the source src:orders is gone" in stale.err
 
 
+@pytest.mark.parametrize("journal", ["delete", pytest.param("wal", marks=pytest.mark.full)])
+def test_one_sqlite_file_is_source_and_target(flow: Flow, journal: str) -> None:
+    """Without WAL, SQLite lets nobody commit while somebody reads, not even the reader."""
+    sqlite_script(flow.folder / "source.db", f"PRAGMA journal_mode = {journal}")
+    modes = {
+        "copied": "mode: truncate",
+        "logged": "mode: append, cursor: {column: id}",
+        "merged": "mode: merge, key: [id], deletes: {detect: missing_keys, action: hard}, guard: {max_deleted: 100%}",
+        "kept": "mode: scd2, key: [id], scd2: {valid_from: updated_at}",
+        "sieved": "mode: truncate, expect: [{column: note, not_null: true, on_fail: quarantine}]",
+    }
+    tables = [f"  {name}: {{from: src:orders, to: src:{name}, {rest}}}\n" for name, rest in modes.items()]
+    flow.write(HEAD.replace("local[2]", "sail") + "".join(tables))
+    flow.apply("--parallel", "1")
+    changes = "DELETE FROM orders WHERE id = 1; INSERT INTO orders VALUES (3, 'c', '3', '2026-01-03 00:00:00')"
+    sqlite_script(flow.folder / "source.db", changes)
+    done = flow.apply("--parallel", "1")
+    assert "try 1" not in done.err
+    found = {name: sqlite_rows(flow.folder / "source.db", f"SELECT count(*) FROM {name}")[0][0] for name in modes}
+    assert found == {"copied": 2, "logged": 3, "merged": 2, "kept": 3, "sieved": 1}
+
+
 def test_sigterm_ends_the_run_in_order(flow: Flow) -> None:
     flow.write(MERGED)
     process = flow.start("apply", "flow.yaml")

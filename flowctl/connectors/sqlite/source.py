@@ -81,7 +81,8 @@ class SqliteSource:
 
     @contextmanager
     def capture(self, relation: Relation, info: TableInfo) -> Iterator[SqliteCapture]:
-        """Holds one read transaction: in WAL mode writers go on beside it, otherwise their commits wait for it."""
+        """Holds one read transaction: in WAL mode writers go on beside it, otherwise their commits wait for it
+        (our own too, so the runner ends it before it writes)."""
         with self._reading() as connection:
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read takes the snapshot
