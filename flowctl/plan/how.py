@@ -7,6 +7,7 @@ from flowctl.connectors.limits import LimitingTarget
 from flowctl.model.step import RUNNABLE, Step
 from flowctl.plan import checks
 from flowctl.plan.case import Case
+from flowctl.resolve import sail
 
 
 def how(step: Step, case: Case) -> tuple[str, ...]:
@@ -16,10 +17,22 @@ def how(step: Step, case: Case) -> tuple[str, ...]:
         return ()
     staged = checks.why_staged(case.table)
     reading = case.observed.reading if step.action != "recover" else ""  # that is of what has come since
-    told = tuple(text for text in (reading, _making(step, case), _limits(step, case)) if text)
+    told = tuple(text for text in (reading, _last_row(case), _making(step, case), _limits(step, case)) if text)
     if staged:
         return (f"staged, {staged}", *told)
     return ("direct, in one pass", *told) if told else ()
+
+
+def _last_row(case: Case) -> str:
+    """Which of several rows of files with one key counts."""
+    table = case.table
+    if table.mode not in ("merge", "scd2") or case.observed.positions != "files" or table.dedupe == "fail":
+        return ""
+    if not sail.is_unordered(table, case.spark_url):
+        return "of rows with one key the last counts, by path and place in the file"
+    if table.dedupe == "latest":
+        return "of rows with one key any one counts: Sail does not tell which is the last"
+    return "keys that come twice stop it: Sail does not tell which row is the last"
 
 
 def _making(step: Step, case: Case) -> str:

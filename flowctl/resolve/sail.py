@@ -59,6 +59,16 @@ def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
         yield Diagnostic(f"storage cannot be on Sail: {GAPS['storage']}", HINT, None, "not-on-sail")
 
 
+def is_unordered(table: TableSpec, spark_url: str) -> bool:
+    """Whether nothing tells the order of the rows of files: Sail reads all but CSV by itself."""
+    if spark_url != SAIL or not isinstance(table.source, ObjectSource):
+        return False
+    try:
+        return not format_of(table.source.parts[-1], table.format).is_common_csv
+    except TableError:
+        return False  # the plan stops the table and says why
+
+
 def _asked(table: TableSpec, connections: Mapping[str, Connection]) -> Iterator[tuple[str, str]]:
     """(key of the spec, gap)"""
     source = table.source

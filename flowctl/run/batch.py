@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
+from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, Snapshot
 from flowctl.connectors.engine import has_jvm
+from flowctl.connectors.ordering import PLACE_COLUMN, OrderedSnapshot
 from flowctl.model import types
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.step import Step
@@ -110,11 +111,24 @@ def _expression(part: ProjectedColumn, landed: Collection[str]) -> str:
     return quoted(masked, "spark") if masked in landed else part.expression
 
 
-def keyed(rows: DataFrame, step: Step, table: TableSpec, at: str) -> DataFrame:
+def in_order(snapshot: Snapshot, step: Step, table: TableSpec) -> Snapshot:
+    """The snapshot with the order of its rows, where one of several with the same key may have to be chosen by that."""
+    may_choose = step.mode in ("merge", "scd2") and table.dedupe != "fail" and table.cursor is None
+    return snapshot.in_order() if may_choose and isinstance(snapshot, OrderedSnapshot) else snapshot
+
+
+def refuses_duplicates(snapshot: Snapshot, table: TableSpec) -> bool:
+    """Whether two rows with one key stop the table: where it says so, or says nothing and files are not in order."""
+    if table.dedupe is None and table.cursor is None:
+        return isinstance(snapshot, OrderedSnapshot) and not snapshot.has_places
+    return table.dedupe == "fail"
+
+
+def keyed(rows: DataFrame, step: Step, table: TableSpec, snapshot: Snapshot, at: str) -> DataFrame:
     """The batch of merge and scd2 before :func:`one_per_key`, with what orders it. ``at`` is the intent's moment."""
     from pyspark.sql import functions as f
 
-    extra = [_operation(step, table).alias(OP_COLUMN), _order(table).alias(_ORDER)]
+    extra = [_operation(step, table).alias(OP_COLUMN), _order(table, snapshot).alias(_ORDER)]
     frame = projected(rows, step.projection, step.source_columns, extra)
     frame = frame.withColumn(_TIE, f.xxhash64(*[named(part.column.name) for part in step.projection]))
     if step.mode != "scd2":
@@ -129,8 +143,9 @@ def keyed(rows: DataFrame, step: Step, table: TableSpec, at: str) -> DataFrame:
 
 
 def one_per_key(frame: DataFrame, step: Step) -> DataFrame:
-    """The latest row of each key (for scd2 of each key and event time): highest cursor, then the row's own hash, so
-    that a rerun gives the same answer. Quarantined rows stay out of the contest and are all kept."""
+    """The latest row of each key (for scd2 of each key and event time): highest cursor, else the last place in files,
+    then the row's own hash, so that a rerun gives the same answer. Quarantined rows stay out of the contest and are all
+    kept."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -159,7 +174,9 @@ def _operation(step: Step, table: TableSpec) -> SparkColumn:
     return f.when(f.coalesce(gone, f.lit(False)), f.lit("D")).otherwise(f.lit("U"))
 
 
-def _order(table: TableSpec) -> SparkColumn:
+def _order(table: TableSpec, snapshot: Snapshot) -> SparkColumn:
     from pyspark.sql import functions as f
 
+    if table.cursor is None and isinstance(snapshot, OrderedSnapshot) and snapshot.has_places:
+        return named(PLACE_COLUMN)
     return named(table.cursor.column) if table.cursor else f.lit(None).cast("timestamp")

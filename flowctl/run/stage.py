@@ -74,7 +74,7 @@ def stage(work: Staging) -> StagedBatch:
     if work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys) and work.step.target_exists:
         _refuse_null_keys(work, rows, _null_keys(work, rows))
         rows = _with_missing_keys(work, rows)
-    if _is_keyed(work) and work.table.dedupe == "fail":
+    if _is_keyed(work) and batch.refuses_duplicates(work.snapshot, work.table):
         _refuse_duplicates(work, rows.where(named(REASON_COLUMN).isNull() & ~_null_key(work)))
     observed = _counted(work, folder, rows) if rows is staged else None
     observed = observed or _observe(work, rows)
@@ -93,8 +93,9 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
     step, table = work.step, work.table
     if step.mode not in ("merge", "scd2"):
         return checks.with_reason(batch.projected(rows, step.projection, step.source_columns), table.expect)
-    frame = checks.with_reason(batch.keyed(rows, step, table, work.intent.at), table.expect)
-    return batch.without_order(batch.one_per_key(frame, step) if table.dedupe == "latest" else frame)
+    frame = checks.with_reason(batch.keyed(rows, step, table, work.snapshot, work.intent.at), table.expect)
+    is_unique = batch.refuses_duplicates(work.snapshot, table)
+    return batch.without_order(frame if is_unique else batch.one_per_key(frame, step))
 
 
 def _written(work: Staging, name: str, frame: DataFrame) -> DataFrame:
@@ -149,7 +150,7 @@ def _refuse_duplicates(work: Staging, rows: DataFrame) -> None:
     counted = grouped.agg(f.count(f.lit(1)).alias("n")).first()
     if counted is not None and counted["n"]:
         raise TableError(
-            f"dedupe: fail: {counted['n']:,} keys come more than once{_at_one_time(work)}"
+            f"dedupe: fail: {counted['n']:,} keys come more than once{_at_one_time(work)}{_unordered(work)}"
             f" (key {_sample(grouped, work.step.key)})",
             hint="Fix the source, choose a key that is unique, or set dedupe: latest",
             mark=work.table.mark_of("dedupe" if "dedupe" in work.table.marks else "key"),
@@ -161,6 +162,10 @@ def _at_one_time(work: Staging) -> str:
         return ""
     event = work.table.valid_from
     return ", and nothing says when (valid_from: now)" if event in (None, "now") else f" with one {event}"
+
+
+def _unordered(work: Staging) -> str:
+    return ", and this engine does not tell which row is the last" if work.table.dedupe is None else ""
 
 
 def _sample(rows: DataFrame, key: Sequence[str]) -> str:

@@ -110,7 +110,7 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
         run.listener(events.PhaseEntered(step.id, "waiting for Spark"))
         spark = run.session(step.id)
         _check_stop(run)
-        snapshot = stack.enter_context(_snapshot(run, spark, step, table))
+        snapshot = batch.in_order(stack.enter_context(_snapshot(run, spark, step, table)), step, table)
         crashpoints.reached("during_stage", step.id)
         if step.schema is None:
             read = columns_of(snapshot.whole().schema) if isinstance(snapshot, SqlSnapshot) else step.source_columns

@@ -50,7 +50,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         mark=node.place,
         key=tuple(get("key", ())),
         cursor=_cursor(cursor) if isinstance(cursor, dict) else None,
-        dedupe=get("dedupe", "fail" if valid_from == "now" else "latest"),
+        dedupe=get("dedupe", "fail" if valid_from == "now" else None),
         deletes=_deletes(deletes) if deletes else None,
         compare_ignore=tuple(get("compare", {}).get("ignore", ())),
         columns=_columns(get("columns", {})),

@@ -199,6 +199,7 @@ class SchemaPolicies:
 class TableSpec:
     """One entry of ``tables``. With ``${…}`` in ``id`` it is a pattern: one table per match of its source.
 
+    Without ``dedupe`` the latest row of a key counts, unless an engine does not tell the order of the rows of files.
     ``marks`` gives the place of each written key by dotted path (``cursor.column``); ``mark`` is the entry's own.
     """
 
@@ -209,7 +210,7 @@ class TableSpec:
     mark: Mark
     key: tuple[str, ...] = ()
     cursor: Cursor | None = None
-    dedupe: Literal["latest", "fail"] = "latest"
+    dedupe: Literal["latest", "fail"] | None = None
     deletes: Deletes | None = None
     compare_ignore: tuple[str, ...] = ()
     columns: ColumnRules = ColumnRules()

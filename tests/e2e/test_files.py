@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.e2e.flows import Flow, sqlite_rows
@@ -77,3 +79,41 @@ def test_a_file_that_is_still_being_written_is_read_when_it_is_whole(flow: Flow)
     flow.apply()
     assert _rows(flow.folder) == sorted(((n, f"{n}.25") for n in range(1, number + 1)), key=repr)
     assert flow.actions() == {"invoices": "none"}
+
+
+MERGED = """\
+version: 1
+flow: prices
+state: ./state
+spark: {{url: "{url}"}}
+connections:
+  inbox: {{type: files, path: ./inbox}}
+  out: {{type: sqlite, path: ./out.db}}
+defaults: {{to: out, mode: merge, key: [id]}}
+tables:
+  rows: {{from: "inbox:*.csv"}}
+  history: {{from: "inbox:*.csv", mode: scd2, scd2: {{valid_from: day}}, format: {{schema: {{day: date}}}}}}
+  columns: {{from: "inbox:*.parquet"}}
+"""
+
+
+@pytest.mark.parametrize("url", [pytest.param("local[2]", marks=pytest.mark.full), "sail"])
+def test_of_rows_with_one_key_the_last_counts_or_none(flow: Flow, url: str) -> None:
+    flow.write(MERGED.format(url=url))
+    inbox = flow.folder / "inbox"
+    inbox.mkdir()
+    for id in range(1, 9):
+        (inbox / f"b{id}.csv").write_text(f"id,day,price\n{id},2026-01-01,{id + 10}\n{id},2026-01-01,{id + 20}\n")
+        (inbox / f"a{id}.csv").write_text(f"id,day,price\n{id},2026-01-01,{id}\n")
+    pq.write_table(pa.table({"id": [1, 2, 1], "price": [7, 8, 9]}), inbox / "c.parquet")
+    how = {step["id"]: step["how"] for step in flow.plan()["steps"]}
+    done = flow.apply(expect=4 if url == "sail" else 0)
+    latest = [(str(id), str(id + 20)) for id in range(1, 9)]
+    for table in ("rows", "history"):
+        assert "of rows with one key the last counts, by path and place in the file" in how[table]
+        assert sqlite_rows(flow.folder / "out.db", f"SELECT id, price FROM {table}") == latest
+    if url == "sail":
+        assert "keys that come twice stop it: Sail does not tell which row is the last" in how["columns"]
+        assert "1 keys come more than once, and this engine does not tell which row is the last (key id=1)" in done.err
+    else:
+        assert sqlite_rows(flow.folder / "out.db", "SELECT id, price FROM columns") == [(1, 9), (2, 8)]

@@ -38,16 +38,19 @@ class Field:
 
 @dataclass(frozen=True)
 class Part:
-    """The lines of a file that begin at bytes ``start`` to ``end``; of all its bytes when ``end`` is None."""
+    """The lines of a file that begin at bytes ``start`` to ``end``; of all its bytes when ``end`` is None. ``number``
+    is the file's among those of the read."""
 
     path: str
     start: int
     end: int | None
+    number: int = 0
 
 
 @dataclass(frozen=True)
 class CsvReader:
-    """How the files of one read are written, and what they become. ``options`` hold the store's credentials."""
+    """How the files of one read are written, and what they become. ``options`` hold the store's credentials. Rows end
+    with their place among all others where it ``has_places``."""
 
     url: str
     options: Mapping[str, Any] = field(repr=False)
@@ -58,6 +61,7 @@ class CsvReader:
     null_value: str
     encoding: str
     multiline: bool
+    has_places: bool = False
 
     def reader_of(self, tasks: Sequence[Sequence[Part]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
         """The function for `mapInArrow` over the numbers of the ``tasks``; misfits are ``RuntimeError``s."""
@@ -79,10 +83,11 @@ class CsvReader:
         is_first = part.start == 0
         for offset, block in self._blocks(part):
             try:
-                yield self._parsed(block, is_first)
+                rows = self._parsed(block, is_first)
             except _Misfit as misfit:
                 where = self._where(part, offset, block, misfit, is_first)
                 raise RuntimeError(f"{PREFIX}{where}{misfit.told}") from None  # Arrow's own text holds the value
+            yield _placed(rows, part.number, offset) if self.has_places else rows
             is_first = False
 
     def _blocks(self, part: Part) -> Iterator[tuple[int, bytes]]:
@@ -271,6 +276,13 @@ class _Recoded(io.RawIOBase):
             raise RuntimeError(f"{PREFIX}{self._path}{_NOT_TEXT.format(self._encoding)}") from None
 
 
+def _placed(rows: pa.RecordBatch, file: int, offset: int) -> pa.RecordBatch:
+    """With the place of each: a row has at least one byte, so that none of a later block comes before it."""
+    first = (file << _FILE_BITS) + offset
+    places = pc.add(pa.array(range(rows.num_rows), pa.int64()), first)
+    return pa.RecordBatch.from_arrays([*rows.columns, places], names=[*rows.schema.names, _PLACE])
+
+
 def _rest_of_line(stream: Any, block: bytes) -> bytes:
     line: bytes = b"" if block.endswith(b"\n") else stream.readline()
     return line
@@ -332,6 +344,8 @@ def is_compressed(path: str) -> bool:
 
 _BLOCK_BYTES = 4 << 20
 _BOM = b"\xef\xbb\xbf"
+_FILE_BITS = 40  # up to 1 TiB each, and eight million of them
+_PLACE = "_flowctl_place"
 _MARK = "\x01flowctl\x01"
 _TRUE = ("true", "t", "yes", "y", "1")
 _ZONE = r"[ T].*(Z|[+-]\d{2}(:?\d{2})?)$"

@@ -15,6 +15,7 @@ from flowctl.connectors.engine import has_jvm, most_at_once
 from flowctl.connectors.exact import require_possible, text_shape
 from flowctl.connectors.files.formats import Format
 from flowctl.connectors.files.listing import FileRoot
+from flowctl.connectors.ordering import PLACE_COLUMN
 from flowctl.connectors.refusal import PREFIX, refusal
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -30,9 +31,15 @@ if TYPE_CHECKING:
 
 
 def csv_frame(
-    spark: SparkSession, root: FileRoot, format: Format, stamps: Sequence[FileStamp], columns: Sequence[Column]
+    spark: SparkSession,
+    root: FileRoot,
+    format: Format,
+    stamps: Sequence[FileStamp],
+    columns: Sequence[Column],
+    *,
+    has_places: bool,
 ) -> DataFrame:
-    """All rows of the files with exactly ``columns``, which all of them have in this order."""
+    """All rows of the files with exactly ``columns``, which all of them have in this order, and their places."""
     from pyspark import cloudpickle
 
     from flowctl.connectors.files import csv_parts
@@ -48,11 +55,13 @@ def csv_frame(
         null_value=given.null_value,
         encoding=given.encoding,
         multiline=given.multiline,
+        has_places=has_places,
     )
     at_most = None if has_jvm(spark) else most_at_once()
     tasks = list(_tasks(list(_parts(format, stamps)), at_most))
     cloudpickle.register_pickle_by_value(csv_parts)
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(reader.reader_of(tasks), schema_ddl(columns))
+    made = [*columns, *([Column(PLACE_COLUMN, types.INT64)] if has_places else [])]
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(reader.reader_of(tasks), schema_ddl(made))
 
 
 def require_one_header(found: Mapping[str, Sequence[Column]]) -> None:
@@ -70,13 +79,13 @@ def _parts(format: Format, stamps: Sequence[FileStamp]) -> Iterator[tuple[Part, 
 
     is_whole = format.csv.multiline or not is_utf8(format.csv.encoding)
     size = _piece_bytes(sum(stamp.size for stamp in stamps))
-    for stamp in stamps:
+    for number, stamp in enumerate(stamps):
         if is_whole or is_compressed(stamp.path) or stamp.size <= size:
-            yield Part(stamp.path, 0, None), stamp.size
+            yield Part(stamp.path, 0, None, number), stamp.size
         else:
             for start in range(0, stamp.size, size):
                 end = min(start + size, stamp.size)
-                yield Part(stamp.path, start, end), end - start
+                yield Part(stamp.path, start, end, number), end - start
 
 
 def _tasks(parts: Sequence[tuple[Part, int]], at_most: int | None) -> Iterator[list[Part]]:

@@ -16,6 +16,7 @@ from flowctl.connectors.files.formats import Format, format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
 from flowctl.connectors.files.rows import typed_rows
 from flowctl.connectors.files.schema import columns_of, merged
+from flowctl.connectors.ordering import PLACE_COLUMN
 from flowctl.connectors.refusal import refused
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
@@ -31,12 +32,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FilesSnapshot:
-    """A :class:`flowctl.connectors.base.Snapshot` of files that do not change; one that did is refused."""
+    """A :class:`flowctl.connectors.base.Snapshot` of files that do not change; one that did is refused. In order, rows
+    stand by the paths of their files, then as they stand in these."""
 
     spark: SparkSession
     root: FileRoot
     relation: Relation
     info: TableInfo
+    has_places: bool = False
+
+    def in_order(self) -> FilesSnapshot:
+        """A :class:`flowctl.connectors.ordering.OrderedSnapshot`. Sail does not say where its own readers are."""
+        format = format_of(pattern_of(self.relation), self.relation.format)
+        return replace(self, has_places=has_jvm(self.spark) or format.is_common_csv)
 
     def frame(self, request: ReadRequest) -> DataFrame:
         stamps = self._files(request.interval)
@@ -50,15 +58,16 @@ class FilesSnapshot:
             require_one_header(found)
             if not self.relation.where:  # text becomes any type at once, where nobody looks at the text in between
                 asked = tuple(_wanted(column, request.columns) for column in asked)
-            whole = csv_frame(self.spark, self.root, format, stamps, asked)
+            whole = csv_frame(self.spark, self.root, format, stamps, asked, has_places=self.has_places)
         else:
             if not has_jvm(self.spark):
                 _require_plain(format, found, asked)
             paths = [self.root.spark_path(stamp.path) for stamp in stamps]
-            whole = typed_rows(self.spark, format, paths, asked)
+            whole = typed_rows(self.spark, format, paths, asked, has_places=self.has_places)
         rows = whole.where(self.relation.where) if self.relation.where else whole
         here = {column.name: column for column in asked}
-        return rows.select(*[_delivered(column, here.get(column.name)) for column in request.columns])
+        place = [PLACE_COLUMN] if self.has_places else []
+        return rows.select(*[_delivered(column, here.get(column.name)) for column in request.columns], *place)
 
     def is_empty(self, request: ReadRequest) -> bool:
         return bool(self.frame(replace(request, columns=request.columns[:1])).isEmpty())
@@ -81,7 +90,7 @@ class FilesSnapshot:
                 f"{len(gone)} of the planned files are gone or were changed since, first {gone[0]}",
                 hint="Put the file back, or plan again",
             )
-        return wanted
+        return tuple(sorted(wanted, key=lambda stamp: stamp.path))
 
 
 def _wanted(found: Column, requested: Sequence[Column]) -> Column:

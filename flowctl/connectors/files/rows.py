@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.formats import Format
+from flowctl.connectors.ordering import PLACE_COLUMN
 from flowctl.connectors.refusal import PREFIX
 from flowctl.errors import TableError
 from flowctl.model import types
@@ -27,22 +28,40 @@ _QUOTED_EMPTY = "\x00quoted empty\x00"
 _JSON = "_flowctl_json"
 
 
-def typed_rows(spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column]) -> DataFrame:
-    """All rows of ``paths`` with exactly ``columns``. A row that does not fit them fails the read."""
+def typed_rows(
+    spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column], *, has_places: bool
+) -> DataFrame:
+    """All rows of ``paths`` with exactly ``columns``, and their places. A row that does not fit them fails the read."""
     if not paths:
-        return spark.createDataFrame([], schema_ddl(columns))
+        place = [Column(PLACE_COLUMN, types.INT64)] if has_places else []
+        return spark.createDataFrame([], schema_ddl([*columns, *place]))
     match format.name:
         case "csv":
-            return _csv(spark, format, paths, columns)
+            return _csv(spark, format, paths, columns, has_places)
         case "jsonl":
-            return _json_lines(spark, format, paths, columns)
+            return _json_lines(spark, format, paths, columns, has_places)
         case "parquet" | "orc":
-            return spark.read.schema(schema_ddl(columns)).format(format.name).load(list(paths))
+            read = spark.read.schema(schema_ddl(columns)).format(format.name).load(list(paths))
+            return read.select("*", _place(read)) if has_places else read
         case _:
             assert_never(format.name)
 
 
-def _csv(spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column]) -> DataFrame:
+def _place(read: DataFrame) -> Expression:
+    """Of each row of a frame that reads files: its file's path, the part of the file that its task reads, and what
+    grows from row to row within that. Paths are compared as they are listed, not as Spark encodes them."""
+    from pyspark.sql import functions as f
+
+    file = read.metadataColumn("_metadata")
+    path = file.getField("file_path")
+    decoded = f.try_url_decode(f.replace(path, f.lit("+"), f.lit("%2B")))
+    start = file.getField("file_block_start")
+    return f.struct(f.coalesce(decoded, path), start, f.monotonically_increasing_id()).alias(PLACE_COLUMN)
+
+
+def _csv(
+    spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column], has_places: bool
+) -> DataFrame:
     """An empty value in quotes is the empty text in text columns and null in all others."""
     from pyspark.sql import functions as f
 
@@ -54,7 +73,8 @@ def _csv(spark: SparkSession, format: Format, paths: Sequence[str], columns: Seq
         empty = f.lit("" if column.type == types.STRING else None)
         return exactly(f.when(raw == _QUOTED_EMPTY, empty).otherwise(raw), text, column).alias(column.name)
 
-    return read.select(*[value(text, column) for text, column in zip(texts, columns, strict=True)])
+    values = [value(text, column) for text, column in zip(texts, columns, strict=True)]
+    return read.select(*values, *([_place(read)] if has_places else []))
 
 
 def _csv_options(format: Format) -> dict[str, str]:
@@ -76,19 +96,26 @@ def _csv_options(format: Format) -> dict[str, str]:
     }
 
 
-def _json_lines(spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column]) -> DataFrame:
+def _json_lines(
+    spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column], has_places: bool
+) -> DataFrame:
     """One object per line; names that no column has are left out, as `format.schema` says."""
     from pyspark.sql import functions as f
 
     if str(format.options.get("encoding", "UTF-8")).upper() != "UTF-8":
         raise TableError("JSON lines are UTF-8", hint="Remove format.encoding")
-    lines = spark.read.text(list(paths)).where(f.trim("value") != "")
+    read = spark.read.text(list(paths))
+    place = [_place(read)] if has_places else []
+    lines = read.where(f.trim("value") != "")
     parsed = f.try_parse_json("value")
     told = f.concat(
         f.lit(PREFIX), f.col("_metadata.file_path"), f.lit(" holds a line that is not JSON | Fix the `file`")
     )
-    objects = lines.select(f.when(parsed.isNull(), f.raise_error(told).cast("variant")).otherwise(parsed).alias(_JSON))
-    return objects.select(*[_json_value("$", column).alias(column.name) for column in columns])
+    objects = lines.select(
+        f.when(parsed.isNull(), f.raise_error(told).cast("variant")).otherwise(parsed).alias(_JSON), *place
+    )
+    values = [_json_value("$", column).alias(column.name) for column in columns]
+    return objects.select(*values, *([PLACE_COLUMN] if has_places else []))
 
 
 def _json_value(parent: str, column: Column) -> Expression:
