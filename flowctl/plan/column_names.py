@@ -3,12 +3,14 @@ before it makes anything where only Spark can tell the columns."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 from flowctl.diagnostics import Mark
 from flowctl.model.step import Step
 from flowctl.plan.case import Case, Stop
+from flowctl.plan.projection import is_taken
 from flowctl.plan.shape import known_columns
 from flowctl.spec.spec import DetectFlag, SqlSource, TableSpec
 from flowctl.spec.suggest import did_you_mean
@@ -39,6 +41,39 @@ def unread_column(case: Case) -> Stop | None:
         return None
     is_first = case.is_sql and not case.state.schema
     return missing_source_column(case.table, {column.name for column in columns}, with_rules=is_first)
+
+
+def unprotected_column(case: Case) -> Stop | None:
+    """What shall be masked or left out has to be there in every run: under another name it would be written as it is.
+    Of files some may lack it, as long as no other column is new."""
+    source, table, state = case.observed.source, case.table, case.state
+    if source is None or not source.columns:
+        return None
+    recorded = {column.name for column in state.schema}
+    taken = [column.name for column in source.columns if is_taken(table, column.name)]
+    new = [name for name in taken if name not in recorded] if recorded else []
+    may_lack = case.observed.positions == "files" and not new and state.definition == case.definition
+    return None if may_lack else missing_protected_column(table, {column.name for column in source.columns}, new)
+
+
+def missing_protected_column(table: TableSpec, there: Collection[str], new: Sequence[str] = ()) -> Stop | None:
+    """``new`` are the columns that would be written and were not yet."""
+    for path, names in (("columns.mask", table.columns.mask), ("columns.exclude", table.columns.exclude)):
+        gone = next((name for name in names if name not in there), None)
+        if gone is None:
+            continue
+        stop = _stop(path, gone, str(table.source), there)
+        if not new:
+            near = f"{stop.hint} " if stop.hint.endswith("?") else ""
+            return replace(stop, hint=f'{near}Correct it, or take "{gone}" out if it is gone for good')
+        is_new = "is" if len(new) == 1 else "are"
+        listed = ", ".join(f'"{name}"' for name in new)
+        return replace(
+            stop,
+            reason=f"{stop.reason}, and {listed} {is_new} new there",
+            hint=f'Write its new name instead of "{gone}", if that is one; else take "{gone}" out',
+        )
+    return None
 
 
 def unwritten_column(case: Case, step: Step) -> Stop | None:

@@ -16,7 +16,7 @@ from flowctl.plan.acceptance import refusal
 from flowctl.plan.appending import appending_twice
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.checks import is_local, local_freshness
-from flowctl.plan.column_names import rule_names, unread_column
+from flowctl.plan.column_names import rule_names, unprotected_column, unread_column
 from flowctl.plan.definition import differences
 from flowctl.plan.projection import is_taken, own_columns, projection, taken_name
 from flowctl.plan.shape import known_columns, recorded_target
@@ -314,6 +314,7 @@ REASONS: tuple[Reason, ...] = (
     _no_history,
     appending_twice,
     _unknown_columns,
+    unprotected_column,
     unread_column,
     _no_columns,
     _too_many_columns,

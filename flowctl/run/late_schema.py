@@ -12,7 +12,7 @@ from flowctl.model import types
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.plan.case import Stop
-from flowctl.plan.column_names import missing_source_column, missing_target_column
+from flowctl.plan.column_names import missing_protected_column, missing_source_column, missing_target_column
 from flowctl.plan.projection import ProjectedColumn, own_columns, projection, read_columns, taken_name, untyped
 from flowctl.run.spark_types import columns_of, same_types
 from flowctl.spec.spec import SqlSource, TableSpec
@@ -30,6 +30,7 @@ def completed(spark: SparkSession, step: Step, table: TableSpec, read: Sequence[
     if isinstance(table.source, SqlSource):  # of other sources the plan knows the columns
         found = {column.name for column in read}
         _must_name(table, missing_source_column(table, found, with_rules=not step.target_exists))
+        _must_name(table, missing_protected_column(table, found))
     columns = read_columns(table, read)
     parts = projection(table, columns, _added(spark, table, columns, step.target_columns))
     wanted = (*(part.column for part in parts), *own_columns(table).values())

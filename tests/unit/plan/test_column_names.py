@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from flowctl.model import types
+from flowctl.model.position import FilesPosition
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import ColumnRules, Cursor, DetectFlag, Expectation, Layout, ReadHints, TableSpec
@@ -98,3 +100,32 @@ def test_columns_that_only_a_run_tells_are_compared_then() -> None:
     spec = sql_table("sums", layout=Layout(partition_by=("onne",)))
     made = step(spec, observed(source=None))
     assert (made.action, made.schema) == ("create", None)
+
+
+GONE = 'columns.{}: "email" is no column of pg:public.orders'
+
+
+@pytest.mark.parametrize("rule", ["mask", "exclude"])
+def test_what_shall_not_be_seen_is_there_in_every_run(rule: str) -> None:
+    """Under a new name it would be written as it is."""
+    rules = ColumnRules(mask={"email": "sha256"}) if rule == "mask" else ColumnRules(exclude=("email",))
+    spec = table(columns=rules)
+    state = recorded(spec, OLD)
+    there = replace(source(), columns=(*ORDERS, Column("email", types.STRING)))
+    assert step(spec, observed(head(NEW), there, **unchanged()), state).action == "change"
+    made = step(spec, observed(head(NEW), **unchanged()), state)
+    assert (made.action, made.reason) == ("stop", GONE.format(rule))
+    assert made.hint == 'Correct it, or take "email" out if it is gone for good'
+    renamed = replace(source(), columns=(*ORDERS, Column("e_mail", types.STRING)))
+    made = step(spec, observed(head(NEW), renamed, **unchanged()), state)
+    assert made.reason == f'{GONE.format(rule)}, and "e_mail" is new there'
+    assert made.hint == 'Write its new name instead of "email", if that is one; else take "email" out'
+
+
+def test_files_may_lack_what_shall_not_be_seen_as_long_as_nothing_else_is_new() -> None:
+    spec = table(columns=ColumnRules(exclude=("email",)))
+    seen = observed(head(FilesPosition(())), positions="files", **unchanged())
+    assert step(spec, seen, recorded(spec, None)).action != "stop"
+    assert step(spec, seen, recorded(spec, None, definition={})).reason == GONE.format("exclude")
+    added = replace(seen, source=replace(source(), columns=(*ORDERS, Column("e_mail", types.STRING))))
+    assert step(spec, added, recorded(spec, None)).reason.startswith(GONE.format("exclude"))
