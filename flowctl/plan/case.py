@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from flowctl.diagnostics import Mark
+from flowctl.model import reserved
 from flowctl.model.commit import Intent
 from flowctl.model.step import Check, Step, StoppedBy
+from flowctl.model.table_info import TableInfo
 from flowctl.observe.world import Observed, TargetDdl
 from flowctl.plan.definition import definition
 from flowctl.plan.projection import own_columns
@@ -99,6 +101,9 @@ class Case:
             return False
         if recorded and (recorded.get("mode") != "scd2" or list(recorded.get("key", ())) != list(self.table.key)):
             return True
+        sidecar = self.observed.sidecars.get("__observed")
+        if sidecar is not None and _has_another_key(sidecar, target, self.table.key):
+            return True  # also where state knows of no definition: it was reset, or the target adopted
         return not {*own_columns(self.table)} <= {column.name for column in target.columns}
 
     def command(self, words: str) -> str:
@@ -116,3 +121,21 @@ class Stop:
     by: StoppedBy = "policy"
     checks: tuple[Check, ...] = ()
     mark: Mark | None = None
+
+
+def _has_another_key(sidecar: TableInfo, target: TableInfo, key: Sequence[str]) -> bool:
+    """Whether the observations are of other keys: those come first. Delta keeps the columns of an earlier key, and adds
+    the new ones at the end: which of the two is the key is not known then."""
+    names = [column.name.lower() for column in sidecar.columns]
+    if "_event_at" not in names:
+        return False
+    at, wanted, there = (
+        names.index("_event_at"),
+        {name.lower() for name in key},
+        {c.name.lower() for c in target.columns},
+    )
+    first, added = (
+        {name for name in part if name in there and not reserved.is_taken_for_key(name)}
+        for part in (names[:at], names[at:])
+    )
+    return not wanted <= first | added if added else wanted != first

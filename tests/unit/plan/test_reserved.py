@@ -141,6 +141,32 @@ def test_a_history_without_its_observations_stops(
     assert ("Rename lake:orders__observed to lake:renamed__observed" in made.hint) == stops
 
 
+@pytest.mark.parametrize(
+    ("first", "added", "key", "continues"),
+    [
+        (("id",), (), ("id",), True),
+        (("id",), (), ("amount",), False),
+        (("id",), (), ("id", "amount"), False),
+        (("id", "amount"), (), ("id",), False),
+        (("id",), ("note",), ("id",), True),  # somebody else's column
+        (("id",), ("amount",), ("amount",), True),  # Delta keeps the columns of an earlier key
+    ],
+)
+def test_a_history_of_other_keys_is_not_continued_whatever_state_has_forgotten(
+    first: tuple[str, ...], added: tuple[str, ...], key: tuple[str, ...], continues: bool
+) -> None:
+    """After reset or adopt only the sidecar tells the key."""
+    spec = table(**{**HISTORY, "key": key})
+    columns = (*ORDERS, *own_columns(spec).values())
+    seen = observed(head(NEW), target=target(columns), commit=committed(position=OLD))
+    seen = replace(seen, sidecars=beside("__observed", *first, "_event_at", *sorted(reserved.OBSERVED), *added))
+    for state in (recorded(spec, None, definition={}), recorded(spec, OLD, target_columns=columns)):
+        made = step(spec, seen, state)
+        assert made.action == ("change" if continues else "stop"), made.reason
+        assert continues or made.reason == f"lake:orders holds no history of {', '.join(key)}"
+        assert step(spec, seen, state, REFRESH).write_full == (not continues)
+
+
 def test_a_table_that_becomes_a_history_has_no_observations_yet() -> None:
     spec = table(**HISTORY)
     seen = replace(observed(head(NEW), **unchanged_target()), sidecars={"__observed": None})
