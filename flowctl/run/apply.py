@@ -157,6 +157,7 @@ class _Run:
                 tables=self.planned.tables,
                 steps={step.id: step for step in plan.steps},
                 sources={id: seen.source for id, seen in self.planned.world.tables.items() if seen.source},
+                states=document.table,
                 session=engine.session,
                 scratch=lambda name: buffer,
                 listener=self.audience.listener,

@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, Snapshot
-from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.ordering import PLACE_COLUMN, OrderedSnapshot
 from flowctl.model import types
 from flowctl.model.projection import ProjectedColumn
@@ -53,9 +52,6 @@ def projected(
     found = {quoted(column.name, "spark"): column for column in read}
     own = _own_columns(rows, projection, is_landed)
     inexact = {part.column.name for part in projection if _may_change(own, part)}
-    aliases = bool(inexact) and has_jvm(
-        rows.sparkSession
-    )  # Sail knows no column by the name that the same select gives it
     made, helpers = [], []
     for part in projection:
         text, wanted = _expression(part, is_landed), part.column
@@ -64,15 +60,12 @@ def projected(
             value = converted(value, found[text], wanted.type)
         elif wanted.name in inexact:
             helper = f"{_OWN}{wanted.name}"  # made once: an expression may give another value each time
-            helpers.append(value.alias(helper))
-            made += helpers[-1:] if aliases else []
+            helpers.append(helper)
+            made.append(value.alias(helper))
             value = converted(named(helper), own[wanted.name], wanted.type)
         made.append(value.cast(types.spark_ddl(wanted.type)).alias(wanted.name))
-    if not helpers:
-        return rows.select(*made, *extra)
-    if aliases:
-        return rows.select(*made, *extra).drop(*[f"{_OWN}{name}" for name in inexact])
-    return rows.select("*", *helpers).select(*made, *extra)
+    frame = rows.select(*made, *extra)
+    return frame.drop(*helpers) if helpers else frame
 
 
 def _may_change(own: Mapping[str, Column], part: ProjectedColumn) -> bool:

@@ -36,7 +36,7 @@ from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.observe.relations import relation
 from flowctl.run import batch, checks, events
 from flowctl.run.appending import read_interval
-from flowctl.run.late_schema import completed
+from flowctl.run.late_schema import Known, completed
 from flowctl.run.quarantine import quarantine
 from flowctl.run.reading import LandedSnapshot, Rows, SqlSnapshot, open_snapshot
 from flowctl.run.sizing import batch_rows
@@ -45,6 +45,7 @@ from flowctl.run.stage import Staging, stage
 from flowctl.spec import access
 from flowctl.spec.spec import Spec, SqlSource, TableSpec
 from flowctl.state.blobs import open_store
+from flowctl.state.document import TableState
 from flowctl.state.lease import Lease
 
 if TYPE_CHECKING:
@@ -56,9 +57,9 @@ COMMIT_MARGIN = 1.0
 
 @dataclass(frozen=True)
 class RunContext:
-    """What every table of a run shares. ``sources`` holds what was observed of each source, by table id; ``session``
-    gives a Spark session of the table's own, starting Spark with the first call; ``engine_lost`` is asked after an
-    error, with its text, whether Spark has ended."""
+    """What every table of a run shares. ``sources`` holds what was observed of each source, by table id; ``states``
+    gives what was recorded of a table when it was planned, ``session`` a Spark session of the table's own, starting
+    Spark with the first call; ``engine_lost`` is asked after an error, with its text, whether Spark has ended."""
 
     spec: Spec
     lineage: str
@@ -67,6 +68,7 @@ class RunContext:
     tables: Mapping[str, TableSpec]
     steps: Mapping[str, Step]
     sources: Mapping[str, TableInfo]
+    states: Callable[[str], TableState]
     session: Callable[[str], SparkSession]
     scratch: Callable[[str], Scratch]
     listener: events.Listener
@@ -114,7 +116,8 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
         crashpoints.reached("during_stage", step.id)
         if step.schema is None:
             read = columns_of(snapshot.whole().schema) if isinstance(snapshot, SqlSnapshot) else step.source_columns
-            step = attempt.step = completed(spark, step, table, read, target)
+            known = Known(run.states(step.id), run.sources.get(step.id), run.spec.spark.url)
+            step = attempt.step = completed(spark, step, table, read, target, known)
         commit, warnings = _write(attempt, run, spark, snapshot, target, newest)
     crashpoints.reached("after_commit", step.id)
     return TableResult(commit, step, warnings=(*warnings, *commit.warnings))
@@ -288,8 +291,9 @@ def _sql_snapshot(
         upstream = run.tables[ref]
         target = _target(stack, run, upstream)
         object = ObjectName(upstream.target.parts)
-        columns = run.steps[ref].target_columns if ref in run.steps else ()
-        if not columns:
+        step = run.steps.get(ref)
+        columns = step.target_columns if step is not None and step.schema is not None else ()
+        if not columns:  # or they were known only when that table has run
             info = target.describe([object])[object]
             columns = info.columns if info else ()
         view = f"_flowctl_ref_{number}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -82,3 +83,48 @@ def test_a_table_that_is_up_to_date_has_not_got_its_new_column_yet(runs: SharedR
     assert result.exit_code == 0, error_of(result, "b")
     rows = runs.engine.spark.read.format("delta").load(str(runs.folder / "lake" / "b")).collect()
     assert sorted(row.x for row in rows) == ["new", "old"]
+
+
+def rows_of(runs: SharedRuns, name: str) -> list[dict[str, Any]]:
+    rows = runs.engine.spark.read.format("delta").load(str(runs.folder / "lake" / name)).collect()
+    return [row.asDict() for row in rows]
+
+
+def test_columns_follow_those_that_they_are_made_of(runs: SharedRuns) -> None:
+    """Each wider and new column of a table arrives in those that read it, and in what is computed of it, in one run."""
+    made = "CREATE TABLE p (id INTEGER PRIMARY KEY, price decimal(10,2))"
+    statements(runs.folder, made, "INSERT INTO p VALUES (1, '10.12')")
+    document = flow(
+        a={"from": "src:p", "to": "lake:a", "mode": "truncate", "columns": {"add": {"gross": "price * 1"}}},
+        b=by_sql("SELECT id, price, gross FROM {{ ref('a') }}"),
+        c=by_sql("SELECT * FROM {{ ref('b') }}", to="lake:c", mode="merge", key=["id"]),
+        e=by_sql("SELECT * FROM {{ ref('a') }}", to="lake:e"),
+    )
+    assert runs.apply(document).exit_code == 0
+    wider = made.replace("(10,2)", "(12,4), note TEXT")
+    statements(runs.folder, "DROP TABLE p", wider, "INSERT INTO p VALUES (1, '10.1234', 'new')")
+    result = runs.apply(document)
+    assert result.exit_code == 0, [error_of(result, name) for name in "abce"]
+    price = Decimal("10.1234")
+    assert rows_of(runs, "a") == [{"id": 1, "price": price, "gross": price, "note": "new"}]
+    assert rows_of(runs, "b") == [{"id": 1, "price": price, "gross": price}]
+    assert rows_of(runs, "c") == [{"id": 1, "price": price, "gross": price}]
+    assert rows_of(runs, "e") == [{"id": 1, "price": price, "gross": price, "note": "new"}]
+
+
+def test_a_full_refresh_takes_the_types_of_now(runs: SharedRuns) -> None:
+    made = "CREATE TABLE p (id INTEGER PRIMARY KEY, price INTEGER)"
+    statements(runs.folder, made, "INSERT INTO p VALUES (1, 10)")
+    document = flow(
+        a={"from": "src:p", "to": "lake:a", "mode": "truncate", "columns": {"add": {"gross": "price + 1"}}},
+        b=by_sql("SELECT id, price, gross FROM {{ ref('a') }}"),
+    )
+    assert runs.apply(document).exit_code == 0
+    statements(
+        runs.folder, "DROP TABLE p", made.replace("price INTEGER", "price REAL"), "INSERT INTO p VALUES (1, 10.5)"
+    )
+    result = runs.apply(document, full_refresh=("a",))
+    assert 'column "price" is double, was bigint' in error_of(result, "b")
+    assert runs.apply(document, full_refresh=("*",)).exit_code == 0
+    for name in "ab":
+        assert rows_of(runs, name) == [{"id": 1, "price": 10.5, "gross": 11.5}]

@@ -45,11 +45,11 @@ class SharedRuns:
     def plan(self, document: dict[str, Any]) -> Plan:
         return make_plan(self.spec(document), PlanOptions()).plan
 
-    def apply(self, document: dict[str, Any]) -> run.RunResult:
+    def apply(self, document: dict[str, Any], **options: Any) -> run.RunResult:
         shared = replace(self.engine, _sessions={}, _lock=threading.Lock())
         self.monkeypatch.setattr(run, "engine_for", lambda *_: LazyEngine(lambda _: shared, {}))
         audience = run.Audience(lambda _: True, lambda _: None, self.said.append)
-        return run.apply(self.spec(document), run.ApplyRequest(PlanOptions()), audience)
+        return run.apply(self.spec(document), run.ApplyRequest(PlanOptions(**options)), audience)
 
 
 def _escaped(value: Any) -> Any:

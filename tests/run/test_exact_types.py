@@ -85,9 +85,10 @@ def test_an_exact_value_arrives(spark: SparkSession, kind: str, value: object, w
 
 
 def test_an_added_column_keeps_its_type_or_fails(spark: SparkSession) -> None:
+    if not has_jvm(spark):
+        pytest.skip("Sail adds no columns")
     recorded = (Column("v", types.Decimal(12, 4)), Column("gross", types.Decimal(12, 2)))
-    more = "gross + 1" if has_jvm(spark) else "v + 1"
-    added = table(add={"gross": "v", "more": more}, types={"more": "decimal(10,2)"})
+    added = table(add={"gross": "v", "more": "gross + 1"}, types={"more": "decimal(10,2)"})
     assert message(spark, "decimal(12,4)", Decimal("10.1234"), added, *recorded) == (
         "column gross (decimal(12,4)) holds a value that is not exactly decimal(12,2)"
     )
@@ -96,6 +97,8 @@ def test_an_added_column_keeps_its_type_or_fails(spark: SparkSession) -> None:
 
 
 def test_an_added_value_that_differs_each_time_is_made_once(spark: SparkSession) -> None:
+    if not has_jvm(spark):
+        pytest.skip("Sail adds no columns")
     of = table(add={"chance": "floor(rand() * 100000) + v"}, types={"chance": "smallint"})
     assert message(spark, "bigint", 40000, of).startswith("column chance (")
     of = table(add={"c": "floor(rand() * 100000)"}, types={"c": "decimal(5,0)"})
