@@ -180,10 +180,21 @@ def test_a_malformed_row_is_an_error_that_names_the_file(
         spark_rows(spark, source, files("bad.csv", **format))
 
 
-def test_a_line_that_is_not_json_is_an_error_that_names_the_file(spark: SparkSession, inbox: Path, source: Any) -> None:
-    (inbox / "bad.jsonl").write_text('{"a": 1}\n{"a": 2\n')
-    with pytest.raises(TableError, match=r"bad\.jsonl holds a line that is not JSON"):
-        spark_rows(spark, source, files("*.jsonl", schema={"a": "int"}))
+def test_a_line_that_is_not_one_object_is_an_error_that_names_the_file(
+    spark: SparkSession, inbox: Path, source: Any
+) -> None:
+    """Spark's own parser takes the first value of a line and leaves out the rest."""
+    relation = files("*.jsonl", schema={"a": "int"})
+    file = inbox / "bad.jsonl"
+    file.write_text('{"a": 1}\n \t{"a": 2, "b": "}]"} \r\n\n{}\n')
+    assert [row["a"] for row in spark_rows(spark, source, relation)] == [1, 2, None]
+    others = ('{"a": 2', '{"a": 2}{"a": 3}', '{"a": 2} {"a": 3}', '{"a": 2}, {"a": 3}', '{"a": 2} more', '{"a": 2}]')
+    values = ("[]", '[{"a": 2}]', "5", '"x"', "null", "true", ",", "]", '{"a": 2},', '{"a": 2}] more')
+    for line in (*others, *values):
+        file.write_text(f'{{"a": 1}}\n{line}\n')
+        with pytest.raises(TableError, match=r"bad\.jsonl holds a line that is not one JSON object") as refused:
+            spark_rows(spark, source, relation)
+        assert "`from`" in refused.value.hint, line
 
 
 @pytest.mark.parametrize(

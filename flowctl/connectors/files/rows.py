@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 #: What Spark's CSV reader gives for a quoted empty value; it would give null, as for one without quotes.
 _QUOTED_EMPTY = "\x00quoted empty\x00"
 _JSON = "_flowctl_json"
+#: What a line of JSON is followed by while it is parsed.
+_END = "_flowctl_end"
+_NO_OBJECT = (
+    " holds a line that is not one JSON object"
+    " | Write one object in each line, or leave the file out of the pattern in `from`"
+)
 
 
 def typed_rows(
@@ -107,14 +113,14 @@ def _json_lines(
     read = spark.read.text(list(paths))
     place = [_place(read)] if has_places else []
     lines = read.where(f.trim("value") != "")
-    parsed = f.try_parse_json("value")
-    told = f.concat(
-        f.lit(PREFIX), f.col("_metadata.file_path"), f.lit(" holds a line that is not JSON | Fix the `file`")
-    )
+    # Spark leaves out what follows the first value: only in a list can it be told that nothing does.
+    parsed = f.try_parse_json(f.concat(f.lit("["), f.col("value"), f.lit(f',"{_END}"]')))
+    is_object = (f.variant_get(parsed, "$[1]", "string") == _END) & f.col("value").rlike(r"^[ \t\r\n]*\{")
+    told = f.concat(f.lit(PREFIX), f.col("_metadata.file_path"), f.lit(_NO_OBJECT))
     objects = lines.select(
-        f.when(parsed.isNull(), f.raise_error(told).cast("variant")).otherwise(parsed).alias(_JSON), *place
+        f.when(is_object, parsed).otherwise(f.raise_error(told).cast("variant")).alias(_JSON), *place
     )
-    values = [_json_value("$", column).alias(column.name) for column in columns]
+    values = [_json_value("$[0]", column).alias(column.name) for column in columns]
     return objects.select(*values, *([PLACE_COLUMN] if has_places else []))
 
 
