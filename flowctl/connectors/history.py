@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, WriteJob
+from flowctl.errors import TableError
 from flowctl.sql import dialects, scd2
 from flowctl.sql.dialects import Dialect
 from flowctl.sql.scd2 import KeptColumn, Versioning
@@ -46,6 +47,17 @@ def versioning(
         kept=kept_columns(job, present),
         compared=tuple(name for name in job.compared if name in read),
         new=tuple(name for name in job.new_columns if name in job.compared and name in read),
+    )
+
+
+def lost_observations(job: WriteJob) -> TableError:
+    """What stops a batch that would delete versions which no observation began."""
+    name, sidecar = job.object, f"{job.object.parts[-1]}{scd2.OBSERVED_SUFFIX}"
+    return TableError(
+        f"{name} has versions that {sidecar} does not know, and this batch would delete them: it is older than the "
+        "table, or somebody else has written there",
+        hint=f"Restore {sidecar} as of the same moment as the table, or begin a new history under another `to`; "
+        "versions of somebody else's making can be deleted",
     )
 
 

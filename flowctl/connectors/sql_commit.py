@@ -18,7 +18,7 @@ from typing import Any, Protocol, assert_never
 from flowctl import delays
 from flowctl.connectors import refusal
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, WriteJob
-from flowctl.connectors.history import Tables, kept_columns, versioning
+from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
 from flowctl.errors import FlowctlError, StateConflict, TableError
 from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts, commit_from_record
@@ -284,6 +284,8 @@ def _apply_versions(tx: Transaction, job: WriteJob, change: scd2.Versioning) -> 
     anew: their values would be lost, and a number that the database gave a row would change."""
     counted = dict(tx.fetch(f"SELECT {scd2.CHANGE_COLUMN}, count(*) FROM {_DIFFERENCE} GROUP BY {scd2.CHANGE_COLUMN}"))
     deleted, put = counted.get("delete", 0), counted.get("put", 0)
+    if deleted and tx.fetch(scd2.unobserved(change, (_DIFFERENCE,), tx.dialect))[0][0]:
+        raise lost_observations(job)
     if set(tx.column_names(job.object.parts)) <= {column.name for column in job.columns}:
         removed = tx.execute(scd2.removal(change, (_DIFFERENCE,), tx.dialect))
         written = tx.execute(scd2.addition(change, (_DIFFERENCE,), tx.dialect))

@@ -37,6 +37,8 @@ from flowctl.sql.versioning import (
     ARRIVAL,
     CHANGE_COLUMN,
     DELETED,
+    EFFECTIVE_AT,
+    EVENT_AT,
     HASHED,
     IS_CURRENT,
     OBSERVED_SUFFIX,
@@ -74,6 +76,7 @@ __all__ = [
     "observed_columns",
     "removal",
     "standing",
+    "unobserved",
 ]
 
 
@@ -212,6 +215,21 @@ def addition(change: Versioning, differences: tuple[str, ...], dialect: Dialect)
         f"""INSERT INTO {table(change.target)} ({listed("", change.columns)})
             SELECT {listed("d", change.columns)} FROM {table(differences)} AS d
             WHERE d.{quoted(CHANGE_COLUMN)} = 'put'""",
+        dialect,
+    )
+
+
+def unobserved(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
+    """SELECT of the number of versions that ``differences`` deletes though no observation ever began them: not what
+    this batch says ends them, but a sidecar that is older than the table."""
+    began = f"COALESCE(o.{quoted(EFFECTIVE_AT)}, o.{quoted(EVENT_AT)}) = t.{quoted(VALID_FROM)}"
+    return render(
+        f"""
+        SELECT COUNT(*) FROM {table(differences)} AS d CROSS JOIN {table(change.target)} AS t
+        LEFT JOIN {table(change.observed)} AS o ON {equal("o", "t", (*change.key, ROW_HASH))} AND {began}
+        WHERE {equal("d", "t", (*change.key, VALID_FROM))} AND d.{quoted(CHANGE_COLUMN)} = 'delete'
+              AND o.{quoted(ARRIVAL)} IS NULL
+        """,
         dialect,
     )
 

@@ -59,6 +59,7 @@ def write(connection: psycopg.Connection, rows: list[tuple[int, Observation]], n
     change = scd2.after(versioning(arrival, now, first=first), hashed)
     run(f"INSERT INTO observed {scd2.observations(change, 'postgres')}")
     run(f"CREATE TEMP TABLE changes AS {scd2.difference(change, 'postgres')}")
+    assert run(scd2.unobserved(change, ("changes",), "postgres")).fetchone() == (0,)
     run(scd2.removal(change, ("changes",), "postgres"))
     run(scd2.addition(change, ("changes",), "postgres"))
     run("DROP TABLE changes")
@@ -106,6 +107,7 @@ def test_no_row_is_compared_with_each(postgres_database: str, known: bool) -> No
         statements = [
             scd2.observations(change, "postgres"),
             scd2.difference(change, "postgres"),
+            scd2.unobserved(change, ("changes",), "postgres"),
             scd2.removal(change, ("changes",), "postgres"),
             scd2.standing(change, ("changes",), "postgres"),
             *scd2.applied_in_place(change, ("changes",), ("there",), "postgres"),

@@ -6,7 +6,11 @@ import datetime as dt
 import hashlib
 from typing import Any
 
+import pytest
+from deltalake import DeltaTable
+
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
+from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
@@ -159,7 +163,6 @@ def make_old_sidecar(writer: Writer) -> None:
     place, (*_, name) = writer.place, writer.place.object.parts
     if place.type == "delta":
         import pyarrow as pa
-        from deltalake import DeltaTable
 
         kinds = {"_event_at": pa.timestamp("us", "UTC"), "_deleted": pa.bool_(), "_detected": pa.bool_()}
         kinds |= {"_arrival": pa.int64(), "_seq": pa.int64()}
@@ -182,3 +185,24 @@ def test_the_sidecar_of_an_older_version_gets_its_columns(writer: Writer) -> Non
     write(writer, 2, touched("A", 9, "later"), columns=NOTED, at=moment(12))
     write(writer, 3, touched("B", 8, "late"), columns=NOTED, at=moment(13))
     assert content(writer, "name", "note") == [("A", "first"), ("A", "later"), ("B", "late")]
+
+
+def test_versions_that_the_sidecar_does_not_know_are_not_deleted(writer: Writer) -> None:
+    """It was taken back, and the table was not. What is read again is known again."""
+    place, name = writer.place, f"{writer.place.object.parts[-1]}__observed"
+    write(writer, 1, seen("A", 1))
+    sidecar = DeltaTable(f"{place.options['path']}/{name}") if place.type == "delta" else None
+    write(writer, 2, seen("B", 3))
+    if sidecar is not None:
+        DeltaTable(f"{place.options['path']}/{name}").restore(sidecar.version())
+    else:
+        parts = ".".join(f'"{part}"' for part in (*place.object.parts[:-1], name))
+        place.execute(f"DELETE FROM {parts} WHERE _arrival > 1")
+    with pytest.raises(TableError, match=f"{name} does not know"):
+        write(writer, 3, seen("C", 5))
+    assert versions(writer) == [("A", 1, 3, False), ("B", 3, None, True)]
+    write(writer, 3, seen("B", 3), intent="again")
+    write(writer, 4, seen("C", 5))
+    assert versions(writer) == [("A", 1, 3, False), ("B", 3, 5, False), ("C", 5, None, True)]
+    write(writer, 5, seen("A", 3))
+    assert versions(writer) == [("A", 1, 5, False), ("C", 5, None, True)]

@@ -27,7 +27,7 @@ from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import OpenedTable, open_existing, open_newest
 from flowctl.connectors.delta.replay import Action
 from flowctl.connectors.delta.writers import Changes, Condition, Numbered, Writer, side_job, writer_of_sidecar
-from flowctl.connectors.history import Tables, kept_columns, versioning
+from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
 from flowctl.errors import StateConflict, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -116,7 +116,16 @@ class _Try:
             with batch.view_of(seen) as seen_view:
                 change = self.versioning(view, versions_view, seen_view, arrival)
                 folder, difference = self._folder("difference"), self.spark.sql(scd2.difference(change, "spark"))
-                return Changes(buffered_in(folder, difference, few=self.job.few), folder)
+                changes = Changes(buffered_in(folder, difference, few=self.job.few), folder)
+                if "delete" in _different(folder, scd2.CHANGE_COLUMN):
+                    self._refuse_lost(changes.frame, change)
+                return changes
+
+    def _refuse_lost(self, difference: DataFrame, change: Versioning) -> None:
+        with batch.view_of(difference) as view:
+            lost = self.spark.sql(scd2.unobserved(change, (view,), "spark")).collect()
+        if lost[0][0]:
+            raise lost_observations(self.job)
 
     def _observe(self, rows: DataFrame, view: str, versions: str) -> tuple[DataFrame, int]:
         """Adds the batch's observations as this try's. Returns all that counts of the batch's keys then, and the

@@ -76,6 +76,7 @@ class Table:
         run(observe)
         run(differ)
         touched = run("SELECT count(*) FROM changes").fetchone()[0]
+        assert run(unobserved(change)).fetchone() == (0,), "what goes was observed once"
         run(remove)
         run(add)
         run("DROP TABLE changes")
@@ -101,6 +102,11 @@ def versioning(arrival: int, now: int | None = None, *, first: bool = False) -> 
         ("versions",), ("batch",), ("observed",), COLUMNS, BATCH_COLUMNS, KEY, arrival, "op", "detected",
         None if now is None else str(now), first, KEPT, COMPARED,
     )  # fmt: skip
+
+
+@functools.cache
+def unobserved(change: scd2.Versioning) -> str:
+    return scd2.unobserved(change, ("changes",), "sqlite")
 
 
 @functools.cache
@@ -323,7 +329,7 @@ def test_sqlite_runs_nothing_for_every_row(table: Table) -> None:
         there = scd2.standing(change, ("changes",), "sqlite")
         table.database.execute(f"CREATE TEMP TABLE IF NOT EXISTS there AS {there}")
         in_place = scd2.applied_in_place(change, ("changes",), ("there",), "sqlite")
-        for statement in (*plans, remove, add, there, *in_place):
+        for statement in (*plans, unobserved(change), remove, add, there, *in_place):
             assert_linear(table.database, statement)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flowctl.sql import scd2
-from tests.unit.sql.test_scd2 import BATCH_COLUMNS, COLUMNS, NEXT_ARRIVAL, Table, statements, versioning
+from tests.unit.sql.test_scd2 import BATCH_COLUMNS, COLUMNS, NEXT_ARRIVAL, Table, statements, unobserved, versioning
 
 
 @dataclass
@@ -32,7 +32,12 @@ class Columned:
         run("DELETE FROM batch")
         row_hash = f"#{state}" + (f"+{city}" if city else "")
         run("INSERT INTO batch VALUES (1, 'x', ?, NULL, ?, ?, 'U', FALSE, ?)", (state, at, row_hash, city))
-        for statement in statements(scd2.after(replace(change, **fields), hashed)):
+        change = scd2.after(replace(change, **fields), hashed)
+        observe, differ, *apply = statements(change)
+        run(observe)
+        run(differ)
+        assert run(unobserved(change)).fetchone() == (0,)
+        for statement in apply:
             run(statement)
         run("DROP TABLE changes")
         return run("SELECT valid_from, valid_to, state, city FROM versions ORDER BY valid_from").fetchall()
