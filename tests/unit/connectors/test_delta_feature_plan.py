@@ -44,7 +44,9 @@ NEWEST = {
 def shown(now: tuple[Column, ...], extra: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> tuple[str, list[str]]:
     """The plan as people read it, and its statements."""
     spec = table()
-    seen = observed(head(NEW), source(now), replace(target(), extra={"partition_by": (), **extra}), committed(position=OLD))
+    seen = observed(
+        head(NEW), source(now), replace(target(), extra={"partition_by": (), **extra}), committed(position=OLD)
+    )
     made = world({"orders": seen}, {"orders": recorded(spec, OLD)})
     monkeypatch.setitem(made.ddl, "lake", DeltaTarget("/lake", {}, None, CAPABILITIES))
     planned = plan(made, spec)
