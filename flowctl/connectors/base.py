@@ -224,16 +224,15 @@ class LandedSource(Source, Protocol):
 class WriteJob:
     """Everything a target needs to commit one number, whoever calls it and however often.
 
-    ``record`` is what to store with the data. ``statements`` is DDL from :meth:`Target.ddl`: run it first where DDL
-    is not part of the transaction, and tolerate that an earlier try already did. ``columns`` are all columns of the
-    target afterwards, in order. ``compared`` are those whose change makes a row new. ``replace`` replaces the whole
-    content (truncate; full refresh of append and merge). ``soft_deletes`` sets ``_deleted_at`` to ``at`` instead of
-    deleting. ``at`` is the moment fixed in the intent. ``fence`` is the lease's number: leftovers of lower ones are
-    dropped. ``rows`` is how many the batch has, once staging has counted them; ``estimated_rows`` about how many at
-    most, None when nobody knows. ``key_bounds`` are the least and the greatest value of key columns in the batch, as
-    Spark writes them as text; None where nobody has looked. ``staged`` is the buffer's folder with all of the batch's
-    rows, and maybe others; None where there is none. ``few``: this process may hold the batch, as it has held what it
-    read for it. ``before_commit`` must be called right before the atomic act; it raises when the lease is gone.
+    ``record`` is what to store with the data. ``statements`` is DDL from :meth:`Target.ddl`: run it first where DDL is
+    not part of the transaction, and tolerate that an earlier try did. ``columns`` are all columns of the target
+    afterwards, in order. ``compared`` are those whose change makes a row new. ``replace`` replaces the whole content
+    (truncate; full refresh of append and merge). ``soft_deletes`` sets ``_deleted_at`` to ``at`` instead of deleting.
+    ``at`` is the moment fixed in the intent; leftovers of leases below ``fence`` are dropped. ``rows`` is how many the
+    batch has, once counted; ``estimated_rows`` about how many at most (None: unknown). ``key_bounds`` are the least and
+    the greatest value of key columns, as Spark writes them (None: unknown). ``staged`` is the buffer's folder with all
+    of the batch's rows, and maybe others. ``few``: this process may hold the batch. ``base`` names the commit that must
+    be the newest (empty: none; None: any). ``before_commit`` must be called right before the atomic act: it may raise.
     """
 
     record: Commit
@@ -256,6 +255,7 @@ class WriteJob:
     key_bounds: Mapping[str, tuple[str, str]] | None = None
     staged: ScratchFolder | None = None
     few: bool = False
+    base: str | None = None
     before_commit: Callable[[], None] = lambda: None
 
     @property

@@ -19,6 +19,7 @@ from flowctl import delays
 from flowctl.connectors import refusal
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, WriteJob
 from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
+from flowctl.connectors.standing import check_base
 from flowctl.errors import FlowctlError, StateConflict, TableError
 from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts, commit_from_record
@@ -73,12 +74,14 @@ def commits_statement(table: tuple[str, ...], dialect: Dialect) -> str:
     return f"CREATE TABLE IF NOT EXISTS {dialects.table(table, dialect)} ({columns}, PRIMARY KEY ({key}))"
 
 
-def claim(tx: Transaction, commits: tuple[str, ...], record: Commit, at: str) -> Commit | None:
+def claim(tx: Transaction, commits: tuple[str, ...], record: Commit, at: str, base: str | None = None) -> Commit | None:
     """Takes ``record``'s number in this transaction and returns None; or returns the commit that has it already under
-    our intent id. :class:`StateConflict` when another intent has it, or a higher number is there."""
+    our intent id. :class:`StateConflict` when another intent has it, a higher number is there, or the newest one is not
+    ``base``."""
     newest = newest_commit(tx, commits, record.lineage, record.table)
     if newest is not None and newest.seq >= record.seq:
         return already_committed(newest, record)
+    check_base(record.table, newest.name if newest else "", base)
     delays.pause()
     name, markers = dialects.table(commits, tx.dialect), ", ".join([tx.marker] * len(COMMIT_COLUMNS))
     taken = tx.execute(

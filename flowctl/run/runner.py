@@ -83,7 +83,7 @@ def execute(plan: Plan, document: StateDocument, run: RunContext, writer: StateW
     runnable = (step for step in plan.steps if step.action in RUNNABLE and step.follows is None)
     todo = [] if run.stopping.is_set() else list(runnable)
     document = _give_up(todo, document, run, writer)
-    attempts = {key_of(step): Attempt(step, _intent(step, document, run)) for step in todo}
+    attempts = {key_of(step): _attempt(step, document, run) for step in todo}
     crashpoints.reached("before_intent")
     if attempts:
         writer.begin({attempt.step.id: attempt.intent for attempt in attempts.values()})
@@ -131,6 +131,14 @@ def _allows_for(step: Step, before: TableState, commit: Commit) -> bool:
     if step.write_full or commit.name == step.target_commit:
         return True
     return before.given_up and (step.mode != "append" or before.append_again)
+
+
+def _attempt(step: Step, document: StateDocument, run: RunContext) -> Attempt:
+    """Where all is read again, or the table is not there yet, it does not matter what the target had before."""
+    state, intent = document.table(step.id), _intent(step, document, run)
+    if step.refresh or step.write_full or not intent.target_id:
+        return Attempt(step, intent)
+    return Attempt(step, intent, f"{state.seq}/{state.intent_id}" if state.seq else "")
 
 
 def _intent(step: Step, document: StateDocument, run: RunContext) -> Intent:
@@ -252,7 +260,7 @@ class _Schedule:
         if step.follows is None:
             return self._attempts[key_of(step)]
         step = continued(step, finished, self._writer.document)
-        attempt = Attempt(step, _intent(step, self._writer.document, self._run))
+        attempt = _attempt(step, self._writer.document, self._run)
         crashpoints.reached("before_intent", step.id)
         self._writer.begin({step.id: attempt.intent})
         crashpoints.reached("after_intent", step.id)

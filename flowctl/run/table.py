@@ -89,10 +89,12 @@ class TableResult:
 
 @dataclass
 class Attempt:
-    """``writing`` turns true when the target may have been touched: from then on the intent stays pending."""
+    """``base`` names the commit that state has: the number is committed over it, or over any (None). ``writing`` turns
+    true when the target may have been touched: from then on the intent stays pending."""
 
     step: Step
     intent: Intent
+    base: str | None = None
     writing: bool = field(default=False)
 
 
@@ -173,7 +175,7 @@ def _write(
     if not is_direct:
         threading.Thread(target=_import_for_commits, name="imports").start()
     read = read_interval(spark, snapshot, step, table, intent.interval, run.scratch(step.id), run.spec.argument)
-    job = _job(run, step, intent, object, read.position)
+    job = replace(_job(run, step, intent, object, read.position), base=attempt.base)
     if is_direct:
         rows = _direct_rows(read.rows, snapshot, step, table, intent.interval)
         _release(snapshot)

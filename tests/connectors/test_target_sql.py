@@ -10,6 +10,7 @@ from flowctl.errors import StateConflict
 from flowctl.model import types
 from flowctl.model.position import VersionPosition
 from flowctl.model.schema_change import SchemaChange
+from flowctl.model.step import Mode
 from flowctl.model.table_info import Column
 from tests.connectors.writing import AT, COLUMNS, SOFT, Row, Writer, gone, upserts
 
@@ -50,6 +51,20 @@ def test_columns_of_a_new_table_read_back_as_declared(writer: Writer) -> None:
     assert [(column.name, column.type, column.nullable) for column in info.columns] == [
         (column.name, column.type, True) for column in COLUMNS
     ]
+
+
+@pytest.mark.parametrize("mode", ["append", "merge"])
+def test_a_number_is_committed_over_the_one_that_it_was_begun_on(writer: Writer, mode: Mode) -> None:
+    rows = [upserts(row(number)) if mode == "merge" else [row(number)] for number in range(1, 5)]
+    writer.write(rows[0], 1, mode, base=None)
+    writer.write(rows[1], 2, mode, base="1/intent-1")
+    for taken_back in ("3/intent-3", "2/another", ""):
+        with pytest.raises(StateConflict, match="since this number was begun: it carries number 2, and"):
+            writer.write(rows[3], 4, mode, base=taken_back)
+    assert content(writer, "id") == [(1,), (2,)]
+    writer.write(rows[2], 3, mode, base="2/intent-2")
+    again = writer.write(rows[2], 3, mode, base="2/intent-2")  # it has landed: nothing is committed over anything
+    assert (again.seq, content(writer, "id")) == (3, [(1,), (2,), (3,)])
 
 
 @pytest.mark.parametrize("mode", ["append", "truncate", "merge"])

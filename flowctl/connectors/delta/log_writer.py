@@ -131,7 +131,7 @@ def commit(
     :func:`flowctl.connectors.delta.transaction.commit`.
     """
     table = open_existing(location)
-    if done := table.standing(app, record):
+    if done := table.standing(app, record, job.base):
         return done
     snapshot = table.snapshot
     _check_opened(table, job, record)
@@ -150,7 +150,7 @@ def commit(
     content += [{"metaData": metadata}] if metadata != snapshot.metadata else []
     content += [actions.removed(file) for file in change.removed]
     content += [{"add": file} for file in (*change.shrunk, *added)]
-    return land(table, app, record, content, is_blind=change.is_blind)
+    return land(table, app, record, content, job.base, is_blind=change.is_blind)
 
 
 def _written(
@@ -165,19 +165,25 @@ def _written(
 
 
 def land(
-    table: OpenedTable, app: str, record: Mapping[str, Any], content: Sequence[Action], *, is_blind: bool = False
+    table: OpenedTable,
+    app: str,
+    record: Mapping[str, Any],
+    content: Sequence[Action],
+    base: str | None = None,
+    *,
+    is_blind: bool = False,
 ) -> LoggedCommit:
     """Commits ``content`` as the version after ``table``'s; with ``is_blind`` as that after a later one, opened anew,
-    where the number is free and neither schema nor protocol is another."""
-    base = table
+    where the number is free, its base the same and neither schema nor protocol is another."""
+    newest = table
     for _ in range(_TRIES if is_blind else 1):
-        if created(base.location, base.version + 1, app, record, content):
-            logged = read_back(base.location, base.version + 1, record)
-            return replace(logged, warnings=_checkpoint(base.location, logged.version))
-        base = open_existing(base.location)
-        if done := base.standing(app, record):
+        if created(newest.location, newest.version + 1, app, record, content):
+            logged = read_back(newest.location, newest.version + 1, record)
+            return replace(logged, warnings=_checkpoint(newest.location, logged.version))
+        newest = open_existing(newest.location)
+        if done := newest.standing(app, record, base):
             return done
-        if not _is_same_table(base.snapshot, table.snapshot):
+        if not _is_same_table(newest.snapshot, table.snapshot):
             break
     raise TransientError(f"another writer committed to {table.location.url} at the same moment")
 

@@ -17,6 +17,7 @@ from flowctl.connectors.delta import log, replay
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.replay import LogSnapshot
+from flowctl.connectors.standing import check_base
 from flowctl.errors import StateConflict, TableError
 from flowctl.model.table_info import ObjectName, TableInfo
 
@@ -55,11 +56,13 @@ class OpenedTable:
         """The commit of the newest sequence number of ``app``."""
         return log.newest_record(self.location, self.handle, app)
 
-    def standing(self, app: str, record: Mapping[str, Any]) -> LoggedCommit | None:
+    def standing(self, app: str, record: Mapping[str, Any], base: str | None = None) -> LoggedCommit | None:
         """The commit of this very intent, or None while its number is free. :class:`StateConflict` when the number is
-        somebody else's, or was given up: a void answers only to another void."""
+        somebody else's, or was given up: a void answers only to another void; or when it is free, and the newest commit
+        is not ``base``."""
         found = self.newest(app)
         if found is None or found.record["seq"] < record["seq"]:
+            check_base(self.location.url, f"{found.record['seq']}/{found.record['intent_id']}" if found else "", base)
             return None
         if (found.record["seq"], found.record["intent_id"]) != (record["seq"], record["intent_id"]):
             raise StateConflict(

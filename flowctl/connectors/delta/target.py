@@ -102,7 +102,7 @@ class DeltaTarget:
         job = replace(job, statements=tuple(map(location.executable, job.statements)))
         app = log.app_id(job.record.lineage, job.record.table)
         before = open_newest(location)
-        done = before.standing(app, job.record.record()) if before is not None else None
+        done = before.standing(app, job.record.record(), job.base) if before is not None else None
         if done is None:
             partitioned = partitions.names(before.info(job.object) if before is not None else None, job.layout)
             if job.replaces_content:  # and maybe its schema: then as the spec says

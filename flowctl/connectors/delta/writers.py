@@ -286,4 +286,4 @@ def side_job(job: WriteJob, columns: Sequence[Column]) -> WriteJob:
     """The job of a table beside the target: whatever is there under its name is ours, and rows are replaced by
     condition."""
     side = ObjectName((*job.object.parts[:-1], f"beside {job.object.parts[-1]}"))
-    return replace(job, object=side, mode="append", columns=tuple(columns), replace=False, layout=Layout())
+    return replace(job, object=side, mode="append", columns=tuple(columns), replace=False, layout=Layout(), base=None)

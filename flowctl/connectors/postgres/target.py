@@ -201,7 +201,7 @@ class PostgresTarget:
             record_table = (schema, COMMITS)
             tx = PostgresTransaction(connection)
             with commits.committing(connection):
-                standing = sql_commit.claim(tx, record_table, job.record, job.at)
+                standing = sql_commit.claim(tx, record_table, job.record, job.at, job.base)
                 if standing is not None:
                     return standing
                 if copied is not None and copied.becomes:

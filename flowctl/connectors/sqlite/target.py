@@ -169,7 +169,7 @@ class SqliteTarget:
         with _immediate(connection):
             connection.execute(sql_commit.commits_statement(_COMMITS, "sqlite"))
             record = _identified(connection, job, self._inode())
-            standing = sql_commit.claim(tx, _COMMITS, record, job.at)
+            standing = sql_commit.claim(tx, _COMMITS, record, job.at, job.base)
             if standing is not None:
                 return standing
             if staged is not None:

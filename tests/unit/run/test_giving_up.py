@@ -102,3 +102,16 @@ def test_an_intent_without_a_write_is_withdrawn_unless_a_full_refresh_is_owed(
     assert not runner._is_withdrawn(Attempt(planned, begun.intent, writing=True), outcome)
     assert not runner._is_withdrawn(begun, TableOutcome(planned))
     assert not runner._is_withdrawn(None, outcome)
+
+
+def test_a_number_stands_on_the_one_that_state_has_unless_all_is_read_again() -> None:
+    spec = table()
+    run = SimpleNamespace(run_id="r", lease=SimpleNamespace(fence=1))
+    planned = step(spec, observed(head(), target=target(), commit=committed()), recorded(spec, None))
+    planned = replace(planned, interval=WORK)
+    document = StateDocument(LINEAGE, 1, "w", {"orders": recorded(spec, None)})
+    attempt: Any = runner._attempt
+    assert attempt(planned, document, run).base == committed().name
+    assert attempt(planned, StateDocument(LINEAGE, 1, "w", {}), run).base == ""
+    for anew in ({"refresh": True}, {"write_full": True}, {"target_id": ""}):
+        assert attempt(replace(planned, **anew), document, run).base is None
