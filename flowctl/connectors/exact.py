@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
 
 
-def exactly(value: Expression, found: Column, wanted: Column) -> Expression:
-    """``value`` of type ``found.type`` as ``wanted.type``; the session has ANSI on and is in UTC."""
+def exactly(value: Expression, found: Column, wanted: Column, hint: str = "") -> Expression:
+    """``value`` of type ``found.type`` as ``wanted.type``; the session has ANSI on and is in UTC. ``hint`` is another
+    way on than `columns.types`."""
     from pyspark.sql import functions as f
 
     if found.type == wanted.type:
         return value
     require_possible(found, wanted)
     kind = types.spark_ddl(wanted.type)
-    told = f.raise_error(f.lit(refusal(found.name, found.native, wanted.type))).cast(kind)
+    told = f.raise_error(f.lit(refusal(found.name, found.native, wanted.type, hint=hint))).cast(kind)
     cast = value.try_cast(kind)
     if found.type == types.STRING:
         same = value.rlike(text_shape(wanted.type)) & cast.isNotNull()

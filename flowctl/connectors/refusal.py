@@ -16,12 +16,19 @@ from flowctl.model.types import DataType
 PREFIX = "flowctl value refused: "
 
 
-def refusal(column: str, native: str, kind: DataType, because: str = "") -> str:
-    """The text to raise for a value of ``column`` that is not exactly one of ``kind``; never the value itself."""
+def refusal(column: str, native: str, kind: DataType, because: str = "", hint: str = "") -> str:
+    """The text to raise for a value of ``column`` that is not exactly one of ``kind``; never the value itself. A hint
+    ends with something in backticks."""
     short = types.short(kind)
     wanted = f"column {column} ({native})" if native else f"column {column}"
-    hint = f"Fix the value, or read the column as text with `columns: {{types: {{{column}: string}}}}`"
+    hint = hint or f"Fix the value, or read the column as text with `columns: {{types: {{{column}: string}}}}`"
     return f"{PREFIX}{wanted} holds a value that is not exactly {short}{because} | {hint}"
+
+
+def file_hint(column: str) -> str:
+    """Files whose columns are text have types only by `format.schema`, and rows that were read stay read."""
+    way = f"`format: {{schema: {{{column}: string}}}}`"
+    return f"Fix the file, or read the column as text: run with --full-refresh and {way}"
 
 
 def refused(text: str) -> TableError | None:

@@ -150,6 +150,7 @@ def test_a_text_that_is_not_exactly_that_is_refused(
     with pytest.raises(TableError, match="column v holds a value that is not exactly") as refused:
         spark_rows(spark, source, Relation(relation.object, format={"schema": {"v": kind}}))
     assert text not in str(refused.value)
+    assert refused.value.hint.endswith("with --full-refresh and `format: {schema: {v: string}}`")
 
 
 def test_json_numbers_keep_their_digits(spark: SparkSession, inbox: Path, source: Any) -> None:

@@ -16,7 +16,7 @@ from flowctl.connectors.exact import require_possible, text_shape
 from flowctl.connectors.files.formats import Format
 from flowctl.connectors.files.listing import FileRoot
 from flowctl.connectors.ordering import PLACE_COLUMN
-from flowctl.connectors.refusal import PREFIX, refusal
+from flowctl.connectors.refusal import PREFIX, file_hint, refusal
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.position import FileStamp
@@ -113,7 +113,7 @@ def field_of(column: Column) -> Field:
     from flowctl.connectors.files.csv_parts import Field
 
     require_possible(Column(column.name, types.STRING), column)
-    told = refusal(column.name, column.native, column.type).removeprefix(PREFIX)
+    told = refusal(column.name, column.native, column.type, hint=file_hint(column.name)).removeprefix(PREFIX)
     kind = _kind(column.type)
     shape = "" if kind == "text" else text_shape(column.type)
     return Field(column.name, arrow_type(column.type), kind, shape, f": {told}")

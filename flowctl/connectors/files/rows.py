@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.formats import Format
 from flowctl.connectors.ordering import PLACE_COLUMN
-from flowctl.connectors.refusal import PREFIX
+from flowctl.connectors.refusal import PREFIX, file_hint
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -77,7 +77,9 @@ def _csv(
     def value(text: Column, column: Column) -> Expression:
         raw = f.col(quoted(text.name, "spark"))
         empty = f.lit("" if column.type == types.STRING else None)
-        return exactly(f.when(raw == _QUOTED_EMPTY, empty).otherwise(raw), text, column).alias(column.name)
+        return exactly(f.when(raw == _QUOTED_EMPTY, empty).otherwise(raw), text, column, file_hint(column.name)).alias(
+            column.name
+        )
 
     values = [value(text, column) for text, column in zip(texts, columns, strict=True)]
     return read.select(*values, *([_place(read)] if has_places else []))
@@ -139,7 +141,8 @@ def _json_value(parent: str, column: Column) -> Expression:
             inner = [_json_value(path, Column(name, kind)).alias(name) for name, kind in fields]
             return f.when(f.variant_get(_JSON, path, "variant").isNotNull(), f.struct(*inner))
         case Scalar() | Decimal():
-            return exactly(f.variant_get(_JSON, path, "string"), text, column)
+            hint = file_hint(column.name) if parent == "$[0]" else ""
+            return exactly(f.variant_get(_JSON, path, "string"), text, column, hint)
         case _:
             raise TableError(f"column {column.name}: JSON lines give no {types.short(column.type)}", hint=_NESTED_HINT)
 
