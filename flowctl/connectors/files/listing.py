@@ -54,11 +54,10 @@ class FileRoot:
         return storages.scheme(self.url) == "file"
 
     def spark_path(self, path: str) -> str:
-        """As Spark reads it: never percent-encoded, glob characters escaped."""
-        escaped = "".join(f"\\{char}" if char in "\\{}[]*?" else char for char in path)
+        """As Spark names it: never percent-encoded."""
         if self.is_local:
-            return f"file://{self.url}/{escaped}"
-        return f"{storages.spark_url(self.url).rstrip('/')}/{escaped}"
+            return f"file://{self.url}/{path}"
+        return f"{storages.spark_url(self.url).rstrip('/')}/{path}"
 
 
 def file_root(path: str, context: OpenContext) -> FileRoot:

@@ -6,9 +6,11 @@ JSON goes through VARIANT, which keeps a number's digits; Spark's JSON reader ma
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
+from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.formats import Format
 from flowctl.connectors.ordering import PLACE_COLUMN
@@ -21,7 +23,7 @@ from flowctl.sql.dialects import quoted, schema_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 #: What Spark's CSV reader gives for a quoted empty value; it would give null, as for one without quotes.
 _QUOTED_EMPTY = "\x00quoted empty\x00"
@@ -32,6 +34,17 @@ _NO_OBJECT = (
     " holds a line that is not one JSON object"
     " | Write one object in each line, or leave the file out of the pattern in `from`"
 )
+#: What Hadoop takes for a pattern.
+_GLOB = frozenset("\\{}[]*?")
+#: Spark's own option for a path that is no pattern. It is right for one path at a time: of several, Spark would read
+#: all of them once for each that has a sign of a pattern.
+_AS_IT_IS = {"__globPaths__": "false"}
+#: For local files with a colon in their names: Hadoop looks for a checksum beside each file, under a name that it takes
+#: for a URL then. It cannot have written one.
+_WITHOUT_CHECKSUMS = {
+    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "fs.file.impl.disable.cache": "true",  # only for this read
+}
 
 
 def typed_rows(
@@ -41,16 +54,59 @@ def typed_rows(
     if not paths:
         place = [Column(PLACE_COLUMN, types.INT64)] if has_places else []
         return spark.createDataFrame([], schema_ddl([*columns, *place]))
+    frames = [_rows(reader, format, some, columns, has_places) for reader, some in _readers(spark, paths)]
+    return reduce(lambda one, other: one.unionAll(other), frames)
+
+
+def _rows(
+    reader: DataFrameReader, format: Format, paths: list[str], columns: Sequence[Column], has_places: bool
+) -> DataFrame:
     match format.name:
         case "csv":
-            return _csv(spark, format, paths, columns, has_places)
+            return _csv(reader, format, paths, columns, has_places)
         case "jsonl":
-            return _json_lines(spark, format, paths, columns, has_places)
+            return _json_lines(reader, format, paths, columns, has_places)
         case "parquet" | "orc":
-            read = spark.read.schema(schema_ddl(columns)).format(format.name).load(list(paths))
+            read = reader.schema(schema_ddl(columns)).format(format.name).load(paths)
             return read.select("*", _place(read)) if has_places else read
         case _:
             assert_never(format.name)
+
+
+def _readers(spark: SparkSession, paths: Sequence[str]) -> Iterator[tuple[DataFrameReader, list[str]]]:
+    """All of ``paths`` as the files that they name, in as few reads as can be: almost always one. Sail is only given
+    paths that mean nothing else."""
+    if not has_jvm(spark):
+        yield spark.read, list(paths)
+        return
+    usual: list[str] = []
+    with_colon: list[str] = []
+    for path in paths:
+        scheme, _, place = path.partition("://")
+        is_unchecked = scheme == "file" and ":" in place.rpartition("/")[2]
+        if ":" in place and not _GLOB.isdisjoint(place):  # escaped, the colon would still end a URL's scheme
+            _require_classic(spark, path)
+            yield spark.read.options(**_AS_IT_IS, **(_WITHOUT_CHECKSUMS if is_unchecked else {})), [path]
+        elif is_unchecked:
+            with_colon.append(path)
+        else:
+            usual.append("".join(f"\\{char}" if char in _GLOB else char for char in path))
+    if with_colon:
+        yield spark.read.options(**_WITHOUT_CHECKSUMS), with_colon
+    if usual:
+        yield spark.read, usual
+
+
+def _require_classic(spark: SparkSession, path: str) -> None:
+    """Spark Connect writes names of options in lower case, and Spark does not know this one then."""
+    from pyspark.sql import SparkSession as ClassicSession
+
+    if not isinstance(spark, ClassicSession):
+        what = "a colon and one of \\ { } [ ] * ? in its path"
+        raise TableError(f"Spark Connect cannot read {path}, which has {what}", hint=_ODD_PATH_HINT)
+
+
+_ODD_PATH_HINT = "Rename the file or its folder, or run this flow with spark.url local[*]"
 
 
 def _place(read: DataFrame) -> Expression:
@@ -66,13 +122,13 @@ def _place(read: DataFrame) -> Expression:
 
 
 def _csv(
-    spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column], has_places: bool
+    reader: DataFrameReader, format: Format, paths: list[str], columns: Sequence[Column], has_places: bool
 ) -> DataFrame:
     """An empty value in quotes is the empty text in text columns and null in all others."""
     from pyspark.sql import functions as f
 
     texts = [Column(column.name, types.STRING) for column in columns]
-    read = spark.read.schema(schema_ddl(texts)).options(**_csv_options(format)).csv(list(paths))
+    read = reader.schema(schema_ddl(texts)).options(**_csv_options(format)).csv(paths)
 
     def value(text: Column, column: Column) -> Expression:
         raw = f.col(quoted(text.name, "spark"))
@@ -105,14 +161,14 @@ def _csv_options(format: Format) -> dict[str, str]:
 
 
 def _json_lines(
-    spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column], has_places: bool
+    reader: DataFrameReader, format: Format, paths: list[str], columns: Sequence[Column], has_places: bool
 ) -> DataFrame:
     """One object per line; names that no column has are left out, as `format.schema` says."""
     from pyspark.sql import functions as f
 
     if str(format.options.get("encoding", "UTF-8")).upper() != "UTF-8":
         raise TableError("JSON lines are UTF-8", hint="Remove format.encoding")
-    read = spark.read.text(list(paths))
+    read = reader.text(paths)
     place = [_place(read)] if has_places else []
     lines = read.where(f.trim("value") != "")
     # Spark leaves out what follows the first value: only in a list can it be told that nothing does.
