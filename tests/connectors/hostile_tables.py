@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -130,7 +131,7 @@ class FilesSource:
         self._folder = folder / "in"
         self._folder.mkdir()
         for name in NAMES:
-            if "/" not in name and len(name.encode()) < 200:
+            if "/" not in name and len(name.encode()) < 200 and not _is_refused_on_connect(name):
                 self._write(f"{name} empty", [])
         self.put(before(self.names))
 
@@ -146,6 +147,13 @@ class FilesSource:
             writer = csv.writer(file)
             writer.writerow(self.names)
             writer.writerows([[one[name] for name in self.names] for one in rows])
+
+
+def _is_refused_on_connect(name: str) -> bool:
+    """A colon beside signs of a pattern; test_source_files has the refusal."""
+    return (
+        os.environ.get("FLOWCTL_TEST_SPARK") == "connect" and ":" in name and any(sign in name for sign in "\\{}[]*?")
+    )
 
 
 SOURCES = {"postgres": PostgresSource, "parts": PartsOfPostgresSource, "sqlite": SqliteSource, "files": FilesSource}
