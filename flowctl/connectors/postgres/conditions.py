@@ -46,10 +46,10 @@ def between(request: ReadRequest, info: TableInfo) -> str:
     return " AND ".join(tests) or f"{name} IS NOT NULL"
 
 
-def head_query(request: HeadRequest) -> str:
-    """One row: the greatest cursor as exact text, whether any is null, the row count, the clock, how many rows are at
-    the position, whether there are any that the delay keeps out, whether there are any up to the position; nulls where
-    the request does not ask. ``TableError`` for a cursor that has no order of its own."""
+def head_values(request: HeadRequest) -> str:
+    """What one row selects, without a FROM: the greatest cursor as exact text, whether any is null, the row count, the
+    clock, how many rows are at the position, whether there are any that the delay keeps out, whether there are any up to
+    the position; nulls where the request does not ask. ``TableError`` for a cursor that has no order of its own."""
     cursor, relation = request.cursor, request.relation
     newest, has_null, counted, there, any_row = "NULL::text", "false", "NULL::bigint", "NULL::bigint", "false"
     older = "true"
@@ -68,7 +68,7 @@ def head_query(request: HeadRequest) -> str:
             any_row = f"EXISTS (SELECT FROM {from_clause(relation, f'{name} IS NOT NULL')})"
     if request.estimate == "count":
         counted = f"(SELECT count(*) FROM {from_clause(relation, _read(request))})"
-    return f"SELECT {newest}, {has_null}, {counted}, now(), {there}, {any_row}, {older}"
+    return f"{newest}, {has_null}, {counted}, now(), {there}, {any_row}, {older}"
 
 
 def _read(request: HeadRequest) -> str:
@@ -85,7 +85,7 @@ def _read(request: HeadRequest) -> str:
 
 
 def head(request: HeadRequest, row: Sequence[Any]) -> Head:
-    """What a row of :func:`head_query` says."""
+    """What a row of :func:`head_values` says."""
     newest, has_null, counted, clock, there, any_row, older = row
     rows = _estimate(request, counted)
     if request.cursor is None:

@@ -16,7 +16,7 @@ from flowctl.connectors.postgres.conditions import (
     counts_in_zone,
     has_part,
     head,
-    head_query,
+    head_values,
     part_query,
     with_part,
 )
@@ -76,19 +76,17 @@ class PostgresSource:
         import psycopg
 
         requests, own_zone = self._in_zones(requests)
-        queries: dict[str, str] = {}
+        wanted: dict[str, str] = {}
         failed: dict[str, Head] = {}
         for name, request in requests.items():
             try:
-                queries[name] = head_query(request)
+                wanted[name] = head_values(request)
             except TableError as error:
                 failed[name] = Head(None, RowEstimate(), failure=error)
-        if not queries:
+        if not wanted:
             return failed
         with self.client.connect() as connection:
-            together = "\nUNION ALL ".join(
-                f"SELECT {at}, * FROM ({query}) AS h" for at, query in enumerate(queries.values())
-            )
+            together = "\nUNION ALL ".join(f"SELECT {at}, {values}" for at, values in enumerate(wanted.values()))
             try:
                 busy = writers(connection, requests)
                 rows = {row[0]: row[1:] for row in connection.execute(together).fetchall()}
@@ -96,11 +94,11 @@ class PostgresSource:
                     name: replace(
                         head(requests[name], rows[at]), writers=busy.get(name, 0), zone=own_zone.get(name, "")
                     )
-                    for at, name in enumerate(queries)
+                    for at, name in enumerate(wanted)
                 }
                 return failed | heads | _estimated(connection, requests, heads)
             except psycopg.Error:
-                return failed | {name: self._head_alone(connection, requests[name]) for name in queries}
+                return failed | {name: self._head_alone(connection, requests[name]) for name in wanted}
 
     def _in_zones(self, requests: Mapping[str, HeadRequest]) -> tuple[dict[str, HeadRequest], dict[str, str]]:
         """The requests, those that need a time zone and name none with the database's own, which is the second by their
@@ -116,7 +114,7 @@ class PostgresSource:
         import psycopg
 
         try:
-            row = connection.execute(head_query(request)).fetchone()
+            row = connection.execute(f"SELECT {head_values(request)}").fetchone()
         except psycopg.Error as error:
             told = from_driver(error, self.client)
             if not isinstance(told, TableError):
