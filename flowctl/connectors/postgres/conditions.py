@@ -48,8 +48,8 @@ def between(request: ReadRequest, info: TableInfo) -> str:
 
 def head_values(request: HeadRequest) -> str:
     """What one row selects, without a FROM: the greatest cursor as exact text, whether any is null, the row count, the
-    clock, how many rows are at the position, whether there are any that the delay keeps out, whether there are any up to
-    the position; nulls where the request does not ask. ``TableError`` for a cursor that has no order of its own."""
+    clock, how many rows are at the position, whether the delay keeps any out, whether there are any up to the position;
+    nulls where the request does not ask. ``TableError`` for a cursor that has no order of its own."""
     cursor, relation = request.cursor, request.relation
     newest, has_null, counted, there, any_row = "NULL::text", "false", "NULL::bigint", "NULL::bigint", "false"
     older = "true"
