@@ -14,6 +14,7 @@ GAPS: Mapping[str, str] = {
     "test_source_files.py::test_json_numbers": "JSON lines are refused",
     "test_source_files.py::test_a_line_that_is_not_one_object": "JSON lines are refused",
     "test_source_files.py::test_orc_brings": "ORC is refused",
+    "test_source_files.py::test_columns_are_told_by_name[jsonl": "JSON lines are refused",
     "test_source_files.py::test_columns_of_all_files": "files of other types are refused",
     "test_delta_statistics.py::test_a_clustered_table_with_columns": "clustering is refused",
     "test_delta_features.py::test_columns_widen_in_place": "widening is refused",

@@ -1,4 +1,4 @@
-"""CSV as a source: text until a schema says more, whole lines wherever a file is cut, one header for all files."""
+"""CSV as a source: text until a schema says more, whole lines wherever a file is cut, values by their file's header."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flowctl.connectors.base import Relation
 from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.files import csv_reading
 from flowctl.errors import TableError
@@ -62,11 +63,40 @@ def test_line_breaks_in_quotes(spark: SparkSession, inbox: Path, source: Any) ->
     assert spark_rows(spark, source, files("t.csv", multiline=True)) == [{"a": "1", "b": "x\ny"}]
 
 
-def test_another_header_is_an_error(spark: SparkSession, inbox: Path, source: Any) -> None:
-    (inbox / "1.csv").write_text("a,b\n1,2\n")
-    (inbox / "2.csv").write_text("b,a\n1,2\n")
-    with pytest.raises(TableError, match="another header"):
-        spark_rows(spark, source, files("*.csv"))
+#: The usual reader, and the one of Spark itself, for what pyarrow does not read.
+READERS = ({}, {"escape": "\\"})
+
+
+@pytest.mark.parametrize("given", READERS)
+def test_values_are_told_by_the_header_of_their_file(
+    spark: SparkSession, inbox: Path, source: Any, given: dict[str, Any]
+) -> None:
+    if given and not has_jvm(spark):
+        pytest.skip("Sail reads no CSV with an escape")
+    (inbox / "1.csv").write_text("a,b\n1,one\n")
+    (inbox / "2.csv").write_text("b,a\ntwo,2\n")
+    (inbox / "3.csv").write_text("a,new,b\n3,x,three\n")
+    (inbox / "4.csv").write_text("a\n4\n")
+    relation = files("*.csv", schema={"a": "int"}, **given)
+    assert sorted(spark_rows(spark, source, relation), key=lambda row: row["a"]) == [
+        {"a": 1, "b": "one", "new": None},
+        {"a": 2, "b": "two", "new": None},
+        {"a": 3, "b": "three", "new": "x"},
+        {"a": 4, "b": None, "new": None},
+    ]
+    by_place = Relation(relation.object, where="new IS NULL AND b > 'p'", format=relation.format)
+    assert spark_rows(spark, source, by_place) == [{"a": 2, "b": "two", "new": None}]
+
+
+def test_large_files_of_other_headers_are_read_in_pieces(
+    spark: SparkSession, inbox: Path, source: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_reading, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(csv_reading, "_OPENING_BYTES", 10)
+    (inbox / "1.csv").write_text("id,v\n" + "".join(f"{id},{'x' * (id % 50)}\n" for id in range(300)))
+    (inbox / "2.csv").write_text("w,v,id\n" + "".join(f"w,{'x' * (id % 50)},{id}\n" for id in range(300, 600)))
+    read = spark_rows(spark, source, files("*.csv", schema={"id": "int"}))
+    assert sorted((row["id"], row["w"]) for row in read) == [(id, None if id < 300 else "w") for id in range(600)]
 
 
 def test_where_is_sparks_sql(spark: SparkSession, inbox: Path, source: Any) -> None:

@@ -295,6 +295,19 @@ def test_columns_of_all_files_come_together(spark: SparkSession, inbox: Path, so
         source.describe([relation])
 
 
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_columns_are_told_by_name(spark: SparkSession, inbox: Path, source: Any, form: str) -> None:
+    rows: list[dict[str, Any]] = [{"id": 1, "v": "one"}, {"v": "two", "id": 2}, {"id": 3, "new": "x", "v": "three"}]
+    for at, row in enumerate(rows):
+        if form == "jsonl":
+            (inbox / f"{at}.jsonl").write_text(json.dumps(row) + "\n")
+        else:
+            pq.write_table(pa.Table.from_pylist([row]), inbox / f"{at}.parquet")
+    given = {"schema": {"id": "bigint", "v": "string", "new": "string"}} if form == "jsonl" else {}
+    read = sorted(spark_rows(spark, source, files(f"*.{form}", **given)), key=lambda row: row["id"])
+    assert read == [{"id": 1, "v": "one", "new": None}, {"id": 2, "v": "two", "new": None}, rows[2]]
+
+
 @pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.time64("us"), pa.map_(pa.string(), pa.int64())], ids=str)
 def test_a_type_that_cannot_be_carried_is_refused(inbox: Path, source: Any, kind: pa.DataType) -> None:
     pq.write_table(pa.table({"v": pa.array([None], kind)}), inbox / "t.parquet")

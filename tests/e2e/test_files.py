@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -54,6 +55,35 @@ def test_a_wrong_file_stops_its_table_until_it_is_mended(flow: Flow, url: str) -
     flow.apply()
     flow.apply()
     assert _rows(flow.folder)[4:] == [(5, "1.00")]
+
+
+@pytest.mark.parametrize("url", [pytest.param("local[2]", marks=pytest.mark.full), "sail"])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_files_with_other_columns_come_together_as_one_by_one(flow: Flow, url: str, form: str) -> None:
+    """Also where the last of them come in one run: one column is new, the others stand in another order."""
+    flow.write(MERGED.format(url=url).partition("  rows:")[0] + f'  rows: {{from: "inbox:*.{form}"}}\n')
+    inbox = flow.folder / "inbox"
+    days: list[dict[str, str]] = [
+        {"id": "1", "price": "10"},
+        {"price": "20", "note": "new", "id": "2"},
+        {"id": "3", "price": "30"},
+        {"note": "last", "id": "4", "price": "40"},
+    ]
+    whole = [("1", "10", None), ("2", "20", "new"), ("3", "30", None), ("4", "40", "last")]
+    for batches in ([[0, 1, 2, 3]], [[0], [1, 2, 3]], [[0], [1], [2], [3]]):
+        for file in (flow.folder / "out.db", *inbox.glob("*")):
+            file.unlink(missing_ok=True)
+        shutil.rmtree(flow.folder / "state", ignore_errors=True)
+        inbox.mkdir(exist_ok=True)
+        for batch in batches:
+            for day in batch:
+                if form == "csv":
+                    lines = (",".join(days[day]), ",".join(days[day].values()))
+                    (inbox / f"{day}.csv").write_text("".join(f"{line}\n" for line in lines))
+                else:
+                    pq.write_table(pa.Table.from_pylist([days[day]]), inbox / f"{day}.parquet")
+            flow.apply()
+        assert sqlite_rows(flow.folder / "out.db", "SELECT id, price, note FROM rows") == whole
 
 
 def _rows(folder: Path) -> list[tuple[object, ...]]:

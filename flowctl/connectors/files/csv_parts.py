@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -39,12 +39,14 @@ class Field:
 @dataclass(frozen=True)
 class Part:
     """The lines of a file that begin at bytes ``start`` to ``end``; of all its bytes when ``end`` is None. ``number``
-    is the file's among those of the read."""
+    is the file's among those of the read. ``header``: the places among the reader's fields of what its lines hold; None
+    when they hold all of them in that order."""
 
     path: str
     start: int
     end: int | None
     number: int = 0
+    header: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,22 @@ class CsvReader:
         return read
 
     def batches(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """The rows of a part with all fields, null where its file does not have one."""
+        if part.header is None:
+            yield from self._own_batches(part)
+            return
+        own = replace(self, fields=tuple(self.fields[at] for at in part.header))
+        for rows in own._own_batches(part):
+            yield self._arranged(rows)
+
+    def _arranged(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        found = dict(zip(rows.schema.names, rows.columns, strict=True))
+        kinds = {column.name: column.type for column in self.fields}
+        arrays = [found[name] if name in found else pa.nulls(rows.num_rows, kind) for name, kind in kinds.items()]
+        names = [*kinds, *([_PLACE] if self.has_places else [])]
+        return pa.RecordBatch.from_arrays([*arrays, *([found[_PLACE]] if self.has_places else [])], names=names)
+
+    def _own_batches(self, part: Part) -> Iterator[pa.RecordBatch]:
         is_first = part.start == 0
         for offset, block in self._blocks(part):
             try:

@@ -17,7 +17,6 @@ from flowctl.connectors.files.formats import Format
 from flowctl.connectors.files.listing import FileRoot
 from flowctl.connectors.ordering import PLACE_COLUMN
 from flowctl.connectors.refusal import PREFIX, file_hint, refusal
-from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.position import FileStamp
 from flowctl.model.table_info import Column
@@ -35,11 +34,13 @@ def csv_frame(
     root: FileRoot,
     format: Format,
     stamps: Sequence[FileStamp],
+    headers: Mapping[str, Sequence[str]],
     columns: Sequence[Column],
     *,
     has_places: bool,
 ) -> DataFrame:
-    """All rows of the files with exactly ``columns``, which all of them have in this order, and their places."""
+    """All rows of the files with exactly ``columns``, null where a file's header does not name one, and their
+    places. ``headers`` are by path."""
     from pyspark import cloudpickle
 
     from flowctl.connectors.files import csv_parts
@@ -58,34 +59,32 @@ def csv_frame(
         has_places=has_places,
     )
     at_most = None if has_jvm(spark) else most_at_once()
-    tasks = list(_tasks(list(_parts(format, stamps)), at_most))
+    tasks = list(_tasks(list(_parts(format, stamps, headers, columns)), at_most))
     cloudpickle.register_pickle_by_value(csv_parts)
     made = [*columns, *([Column(PLACE_COLUMN, types.INT64)] if has_places else [])]
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(reader.reader_of(tasks), schema_ddl(made))
 
 
-def require_one_header(found: Mapping[str, Sequence[Column]]) -> None:
-    """Values are told by their places, so all files must have the same ones."""
-    headers = {path: [column.name for column in columns] for path, columns in found.items()}
-    first = next(iter(headers))
-    for path, names in headers.items():
-        if names != headers[first]:
-            raise TableError(f"{path} has another header than {first}", hint="Read them as two tables, or rewrite one")
-
-
-def _parts(format: Format, stamps: Sequence[FileStamp]) -> Iterator[tuple[Part, int]]:
+def _parts(
+    format: Format, stamps: Sequence[FileStamp], headers: Mapping[str, Sequence[str]], columns: Sequence[Column]
+) -> Iterator[tuple[Part, int]]:
     """Each file in pieces, with their sizes in bytes, or whole where a piece could not tell where its lines begin."""
     from flowctl.connectors.files.csv_parts import Part, is_compressed, is_utf8
 
     is_whole = format.csv.multiline or not is_utf8(format.csv.encoding)
     size = _piece_bytes(sum(stamp.size for stamp in stamps))
+    places = {column.name: at for at, column in enumerate(columns)}
+    usual = tuple(places)
+    others: dict[tuple[str, ...], tuple[int, ...]] = {}  # one object for all files of a header, which is pickled once
     for number, stamp in enumerate(stamps):
+        names = tuple(headers[stamp.path])
+        header = None if names == usual else others.setdefault(names, tuple(places[name] for name in names))
         if is_whole or is_compressed(stamp.path) or stamp.size <= size:
-            yield Part(stamp.path, 0, None, number), stamp.size
+            yield Part(stamp.path, 0, None, number, header), stamp.size
         else:
             for start in range(0, stamp.size, size):
                 end = min(start + size, stamp.size)
-                yield Part(stamp.path, start, end, number), end - start
+                yield Part(stamp.path, start, end, number, header), end - start
 
 
 def _tasks(parts: Sequence[tuple[Part, int]], at_most: int | None) -> Iterator[list[Part]]:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import ReadRequest, Relation
 from flowctl.connectors.engine import has_jvm, has_own_workers, reachable
 from flowctl.connectors.exact import exactly
-from flowctl.connectors.files.csv_reading import csv_frame, require_one_header
+from flowctl.connectors.files.csv_reading import csv_frame
 from flowctl.connectors.files.formats import Format, format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
 from flowctl.connectors.files.rows import typed_rows
@@ -55,19 +56,36 @@ class FilesSnapshot:
             _require_known(path, columns, known)
         asked = merged(found) if found else self.info.columns
         if found and format.is_common_csv and has_own_workers(self.spark):
-            require_one_header(found)
+            headers = {path: [column.name for column in columns] for path, columns in found.items()}
             if not self.relation.where:  # text becomes any type at once, where nobody looks at the text in between
                 asked = tuple(_wanted(column, request.columns) for column in asked)
-            whole = csv_frame(self.spark, self.root, format, stamps, asked, has_places=self.has_places)
+            whole = csv_frame(self.spark, self.root, format, stamps, headers, asked, has_places=self.has_places)
         else:
             if not has_jvm(self.spark):
                 _require_plain(format, found, asked)
-            paths = [self.root.spark_path(stamp.path) for stamp in stamps]
-            whole = typed_rows(self.spark, format, paths, asked, has_places=self.has_places)
+            whole = self._by_spark(format, found, asked)
         rows = whole.where(self.relation.where) if self.relation.where else whole
         here = {column.name: column for column in asked}
         place = [PLACE_COLUMN] if self.has_places else []
         return rows.select(*[_delivered(column, here.get(column.name)) for column in request.columns], *place)
+
+    def _by_spark(self, format: Format, found: Mapping[str, Sequence[Column]], asked: Sequence[Column]) -> DataFrame:
+        """Spark finds columns by name, but values of CSV by their places: one read for all files of a header."""
+        usual = tuple(column.name for column in asked)
+        by_header: dict[tuple[str, ...], list[str]] = {}
+        for path, columns in found.items():
+            header = tuple(column.name for column in columns) if format.name == "csv" else usual
+            by_header.setdefault(header, []).append(self.root.spark_path(path))
+        kinds = {column.name: column for column in asked}
+        frames = []
+        for header, paths in (by_header or {usual: []}).items():
+            rows = typed_rows(self.spark, format, paths, [kinds[name] for name in header], has_places=self.has_places)
+            frames.append(rows if header == usual else rows.select(*self._arranged(asked, header)))
+        return reduce(lambda one, other: one.unionAll(other), frames)
+
+    def _arranged(self, asked: Sequence[Column], header: Sequence[str]) -> list[Expression | str]:
+        values = [_delivered(column, column if column.name in header else None) for column in asked]
+        return [*values, *([PLACE_COLUMN] if self.has_places else [])]
 
     def is_empty(self, request: ReadRequest) -> bool:
         return bool(self.frame(replace(request, columns=request.columns[:1])).isEmpty())
