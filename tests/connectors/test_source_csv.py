@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from flowctl.connectors.base import Relation
 from flowctl.connectors.engine import has_jvm
@@ -25,6 +27,20 @@ def test_csv_is_text_until_a_schema_says_more(spark: SparkSession, inbox: Path, 
         {"id": "007", "name": 'a "b";ü 🦆', "empty": None},
         {"id": "8", "name": " x ", "empty": ""},
     ]
+
+
+@pytest.mark.parametrize("sign", [";", "\t", "|"])
+def test_one_column_with_the_sign_of_another_delimiter(inbox: Path, source: Any, sign: str) -> None:
+    (inbox / "t.csv").write_text(f"id{sign}name\n1{sign}x\n")
+    with pytest.raises(TableError, match=r"t\.csv has one column, 'id.*name': its delimiter seems to be") as stopped:
+        source.describe([files("t.csv")])
+    told = re.findall(r"`(.*?)`", stopped.value.hint)
+    columns = []
+    for way in told:
+        relation = files("t.csv", **yaml.safe_load(way)["format"])
+        info = source.describe([relation])[relation]
+        columns.append([column.name for column in info.columns])
+    assert columns == [["id", "name"], [f"id{sign}name"]]
 
 
 def test_what_pyarrow_reads_in_another_way_is_read_by_spark(spark: SparkSession, inbox: Path, source: Any) -> None:

@@ -7,6 +7,7 @@ exactly that or is refused. Nothing is inferred from a sample, because the next 
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -29,6 +30,7 @@ _BY_EXTENSION: Mapping[str, FormatName] = {
 }
 _COMPRESSED = (".gz", ".bz2", ".zst")
 _SEPARATOR = "\x1f"
+_OTHER_DELIMITERS = (";", "\t", "|")
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,18 @@ def _check_header(names: Sequence[str], path: str) -> None:
         raise TableError(f"{path}: the header names column {twice} twice", hint="Fix its header")
 
 
+def _check_delimiter(names: Sequence[str], path: str) -> None:
+    """A header of one name with the sign of another delimiter in it; one that is written in the spec is believed."""
+    sign = max(_OTHER_DELIMITERS, key=names[0].count)
+    if len(names) > 1 or sign not in names[0]:
+        return
+    told, is_one = (f"`format: {{delimiter: {json.dumps(one)}}}`" for one in (sign, Csv.delimiter))
+    raise TableError(
+        f"{path} has one column, {names[0]!r}: its delimiter seems to be another than {Csv.delimiter!r}",
+        hint=f"Set {told}, or {is_one} if it is one column",
+    )
+
+
 def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[Column, ...]:
     import csv
 
@@ -146,6 +160,8 @@ def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[
         header = [name.replace(_SEPARATOR, given.delimiter) for name in found]
     names = [name.removeprefix("\ufeff") if at == 0 else name for at, name in enumerate(header)]
     _check_header(names, path)
+    if "delimiter" not in format.options:
+        _check_delimiter(names, path)
     known = {column.name: column for column in format.declared}
     unknown = sorted(set(known) - set(names))
     if unknown:
