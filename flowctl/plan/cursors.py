@@ -23,6 +23,7 @@ from flowctl.model.types import DATE, DataType, keeps_order, short
 from flowctl.model.value import TypedValue
 from flowctl.observe.bounds import before, read_from, retyped
 from flowctl.plan import ties
+from flowctl.plan.commands import state_set
 from flowctl.plan.finding import Finding, Idle, Refused, Work
 from flowctl.spec.spec import Cursor, TableSpec
 
@@ -75,12 +76,12 @@ def _other_order(table: TableSpec, cursor: Cursor, at: TypedValue, now: DataType
     """The column has become another type, of whose values nobody knows on which side of the position they were."""
     was = f"was {short(at.type)} when {at.text()} was recorded"
     position = f'{{"kind": "cursor", "type": "{now}", "value": "VALUE"}}'
-    again = " --append-again" if table.mode == "append" else ""
+    again = ["--append-again"] if table.mode == "append" else []
     return Refused(
         "cursor",
         f'the cursor column "{cursor.column}" is {short(now)}, {was}: its rows have another order since',
         f"Read all again with --full-refresh {table.id}; or give the position that it continues from as one of the "
-        f"new type: `flowctl state set {spec_path} {table.id} --position '{position}'{again}`",
+        f"new type: {state_set(spec_path, table.id, '--position', position, *again)}",
         "cursor.column",
     )
 

@@ -15,6 +15,7 @@ from flowctl.model import types
 from flowctl.model.position import CursorPosition, Position, Ties
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.model.value import TypedValue
+from flowctl.plan.commands import position_option, state_set
 from flowctl.plan.projection import read_columns
 from flowctl.spec.spec import TableSpec
 from flowctl.sql.row_hash import hashes_alike
@@ -65,20 +66,19 @@ def rows_are_gone(column: str, at: TypedValue) -> str:
 def taking_all_for_written(table_id: str, at: TypedValue, spec_path: str) -> str:
     """The next steps where written rows cannot be told from new ones."""
     return (
-        f"`flowctl state set {spec_path} {table_id} --position {at.text()}` takes all rows there for written; "
+        f"{state_set(spec_path, table_id, *position_option(at))} takes all rows there for written; "
         f"--full-refresh {table_id} reads everything again and replaces the target's content"
     )
 
 
 def starting_over(table: TableSpec, at: TypedValue, newest: TypedValue | None, spec_path: str) -> str:
     """The next steps where the rows are not those that were written. ``newest`` is the source's newest row now."""
-    table_id, set_position = table.id, f"`flowctl state set {spec_path} {table.id} --position"
     is_back = newest is not None and newest < at
-    above = f"{newest.text()} --append-again" if newest is not None and is_back else at.text()
+    above = (*position_option(newest), "--append-again") if newest is not None and is_back else position_option(at)
     regularly = "; if the source deletes old rows regularly, write guard: {allow_purged: true}"
     return (
-        f"{set_position} {above}` if rows were only deleted or changed: it continues above that; "
-        f"{set_position} beginning --append-again` appends all that is there now; "
-        f"--full-refresh {table_id} replaces the target's content with it"
+        f"{state_set(spec_path, table.id, *above)} if rows were only deleted or changed: it continues above that; "
+        f"{state_set(spec_path, table.id, '--position', 'beginning', '--append-again')} appends all that is there now; "
+        f"--full-refresh {table.id} replaces the target's content with it"
         + ("" if table.guard.allow_purged else regularly)
     )

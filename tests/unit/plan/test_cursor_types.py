@@ -9,6 +9,7 @@ import pytest
 from flowctl.model import types
 from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import Column
+from flowctl.plan import ties
 from flowctl.plan.intervals import Idle, Refused, Work, find
 from flowctl.spec.spec import Cursor
 from flowctl.state.changes import position_from_text
@@ -56,3 +57,19 @@ def test_a_cursor_whose_type_changes_its_order_stops(mode, then, now, value):
     command = shlex.split(made.hint.split("`")[1])
     given = position_from_text(command[command.index("--position") + 1].replace("VALUE", value), TableState())
     assert isinstance(find(spec, info, head(given, rows_at_position=1), given, "cursor"), Idle | Work)
+
+
+@pytest.mark.parametrize(
+    "value", ["it's $HOME", "a`b", "beginning", "full", '{"kind": "full"}', "-x", "2026-01-01 00:00", ""]
+)
+def test_a_position_in_a_hint_is_one_word_that_means_this_value(value):
+    then = at(value, types.STRING)
+    hint = ties.taking_all_for_written("orders", then, "'my flow.yaml' --var 'a=b c'")
+    assert hint.count("takes all rows there for written") == 1
+    words = shlex.split(hint.partition("` takes all")[0].removeprefix("`"))
+    assert words[:7] == ["flowctl", "state", "set", "my flow.yaml", "--var", "a=b c", "orders"]
+    assert position_from_text(words[8], TableState(position=CursorPosition(then))) == CursorPosition(then)
+    back = ties.starting_over(table(mode="append"), at(f"{value}z", types.STRING), then, "flow.yaml")
+    words = shlex.split(back.partition("` if rows")[0].removeprefix("`"))
+    assert words[-1] == "--append-again" and words[-3] == "--position"
+    assert position_from_text(words[-2], TableState(position=CursorPosition(then))) == CursorPosition(then)
