@@ -70,6 +70,7 @@ def case_of(
         ddl=world.ddl.get(table.target.connection),
         full_refresh=table.id in resolved.full_refresh,
         upstream={other: before[other] for other in needed if other in before},
+        upstream_columns={other: world.state.table(other).target_columns for other in needed},
         sequences={other: _sequence(other, before, world) for other in needed},
         spec_path=spec.argument,
         spark_url=spec.spark.url,

@@ -11,19 +11,21 @@ from flowctl.diagnostics import Mark
 from flowctl.model import reserved
 from flowctl.model.commit import Intent
 from flowctl.model.step import Check, Step, StoppedBy
-from flowctl.model.table_info import TableInfo
+from flowctl.model.table_info import Column, TableInfo
 from flowctl.observe.world import Observed, TargetDdl
 from flowctl.plan.definition import definition
-from flowctl.plan.projection import own_columns
+from flowctl.plan.projection import own_columns, read_columns
+from flowctl.plan.upstream import has_changed
 from flowctl.spec.spec import ObjectSource, SqlSource, TableSpec
 from flowctl.state.document import TableState
 
 
 @dataclass(frozen=True)
 class Case:
-    """``upstream`` holds, for each table that this one reads, its step in this plan; ``sequences`` the number that it
-    has once this plan is applied (0: never loaded). ``ddl`` is None only when the target was not observed. ``shared``
-    says what else is written to the target's place. ``spec_path`` is the spec as commands in hints name it."""
+    """``upstream`` holds, for each table that this one reads, its step in this plan; ``upstream_columns`` the columns
+    that are recorded of it, ``sequences`` the number that it has once this plan is applied (0: never loaded). ``ddl``
+    is None only when the target was not observed. ``shared`` says what else is written to the target's place.
+    ``spec_path`` is the spec as commands in hints name it."""
 
     table: TableSpec
     observed: Observed
@@ -31,6 +33,7 @@ class Case:
     ddl: TargetDdl | None
     full_refresh: bool = False
     upstream: Mapping[str, Step] = field(default_factory=dict)
+    upstream_columns: Mapping[str, Sequence[Column]] = field(default_factory=dict)
     sequences: Mapping[str, int] = field(default_factory=dict)
     spec_path: str = ""
     spark_url: str = "local[*]"
@@ -52,6 +55,19 @@ class Case:
     @cached_property
     def definition(self) -> dict[str, object]:
         return definition(self.table, self.observed.source)
+
+    @cached_property
+    def makes_other_types(self) -> bool:
+        """Whether what a SQL table or ``columns.add`` makes may have other types than those that are recorded."""
+        if self.full_refresh or self.begun_refresh is not None:
+            return True
+        source, observed = self.table.source, self.observed.source
+        if isinstance(source, SqlSource):
+            return has_changed(source, self.state.upstream_shape, self.upstream, self.upstream_columns)
+        if observed is None:
+            return False
+        now = {column.name: column.type for column in read_columns(self.table, observed.columns)}
+        return any(now.get(before.name, before.type) != before.type for before in self.state.schema)
 
     @property
     def pending(self) -> bool:

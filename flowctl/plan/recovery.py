@@ -128,7 +128,13 @@ def _recorded(case: Case, begun: Intent, finished: Step) -> Case:
     table_id, observed = case.table.id, case.observed
     landed = observed.commit if case.has_landed else None
     commit = landed or Commit("", table_id, begun.seq, begun.id, begun.target_id, begun.interval.upper)
-    recorded = Recorded(finished.definition, finished.source_columns, finished.target_columns, begun.run_id)
+    recorded = Recorded(
+        finished.definition,
+        finished.source_columns,
+        finished.target_columns,
+        begun.run_id,
+        upstream_shape=case.state.upstream_shape,
+    )
     document = documents.with_commit(StateDocument("", tables={table_id: case.state}), commit, recorded)
     since = replace(observed, commit=commit, file_log=observed.pending_log or observed.file_log, pending_log=None)
     return replace(case, state=document.table(table_id), observed=since)

@@ -32,11 +32,11 @@ def known_columns(case: Case) -> tuple[Column, ...] | None:
     table neither recorded under this definition nor declared in ``columns.types``, or an untyped ``columns.add``.
     What is recorded holds while the tables that SQL reads keep their columns, and never in a full refresh."""
     state, source = case.state, case.table.source
-    if untyped(case.table, recorded_target(case)):
+    if case.table.columns.add and untyped(case.table, recorded_target(case)):
         return None
     if not isinstance(source, SqlSource):
         return case.observed.source.columns if case.observed.source else None
-    if state.schema and state.definition == case.definition and not _reads_other_types(case):
+    if state.schema and state.definition == case.definition and not case.makes_other_types:
         return state.schema
     return _declared(case, source)
 
@@ -87,33 +87,15 @@ def _likely_rename(gone: SchemaChange, changes: Sequence[SchemaChange]) -> str:
 def recorded_target(case: Case) -> tuple[Column, ...]:
     """The target's columns as the last run left them, for the types of ``columns.add``; nothing where another
     definition was accepted since, or the types that they were made of are others now."""
-    return () if not case.state.definition or _reads_other_types(case) else case.state.target_columns
-
-
-def _reads_other_types(case: Case) -> bool:
-    """Whether what a SQL table or ``columns.add`` makes may have other types than those that are recorded."""
-    if case.full_refresh or case.begun_refresh is not None:
-        return True
-    if isinstance(case.table.source, SqlSource):
-        takes_new = output_names(case.table.source.sql) is None
-        return any(_columns_change(step, takes_new) for step in case.upstream.values())
-    if case.observed.source is None:
-        return False
-    now = {column.name: column.type for column in read_columns(case.table, case.observed.source.columns)}
-    return any(now.get(before.name, before.type) != before.type for before in case.state.schema)
-
-
-def _columns_change(step: Step, takes_new: bool) -> bool:
-    """``takes_new``: a SELECT with a star, whose own columns become more with those that it reads."""
-    if step.action == "none":
-        return False
-    telling = ("widen", "retype", "drop", *(("add", "text") if takes_new else ()))
-    return step.schema is None or any(change.action in telling for change in step.schema)
+    if not case.table.columns.add or not case.state.definition or case.makes_other_types:
+        return ()
+    return case.state.target_columns
 
 
 def _declared(case: Case, source: SqlSource) -> tuple[Column, ...] | None:
     """The columns of a SQL table whose types are all declared."""
-    declared, names = case.table.columns.types, output_names(source.sql)
+    declared = case.table.columns.types
+    names = output_names(source.sql) if declared else None
     if names is None or any(name not in declared for name in names):
         return None
     return tuple(Column(name, types.parse(declared[name])) for name in names)

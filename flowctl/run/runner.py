@@ -27,6 +27,7 @@ from flowctl.model.commit import Commit, Intent, RowCounts
 from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.plan.reading import rfc3339
 from flowctl.plan.repetition import repetition
+from flowctl.plan.upstream import shape_read
 from flowctl.run import events
 from flowctl.run.blame import at_fault
 from flowctl.run.chains import Chain, Key, chains_of, continued, key_of
@@ -119,8 +120,7 @@ def _give_up(todo: Sequence[Step], document: StateDocument, run: RunContext, wri
             commit = void(run, step, pending)
             if not (commit.void or _allows_for(step, before, commit)):
                 raise StalePlan(f"{step.id}: number {pending.seq} landed after the plan was made", hint="Run again")
-            recorded = Recorded(before.definition, before.schema, before.target_columns, run.run_id)
-            writer.committed(commit, recorded).result()
+            writer.committed(commit, documents.unchanged(before, run.run_id)).result()
     return writer.document
 
 
@@ -358,6 +358,7 @@ class _Schedule:
             target_columns=step.target_columns,
             run_id=self._run.run_id,
             deletes_checked_at=intent.at if step.check_deletes else None,
+            upstream_shape=shape_read(self._run.tables[table], self._writer.document, result.commit.position),
         )
         self._writer.committed(result.commit, recorded).result()
         crashpoints.reached("after_record", table)

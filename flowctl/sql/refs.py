@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from flowctl.sql import dialects
 
@@ -23,12 +24,27 @@ def with_names(sql: str, names: Mapping[str, str]) -> str:
 def output_names(sql: str) -> tuple[str, ...] | None:
     """The names of the columns that ``sql`` gives, in order; None when only Spark can tell (``*``, unnamed
     expressions, SQL that sqlglot does not know). Never its types: sqlglot infers decimals wrongly."""
+    names = tuple(getattr(_parsed(sql), "named_selects", ()))
+    return names if names and all(name and name != "*" for name in names) else None
+
+
+def names_all_it_reads(sql: str) -> bool:
+    """Whether ``sql`` names each column that it reads, so that another column of its tables changes nothing: no ``*``
+    but that of ``count(*)``."""
+    if "*" not in sql:
+        return True
+    from sqlglot import exp
+
+    tree = _parsed(sql)
+    return tree is not None and all(isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
+
+
+def _parsed(sql: str) -> Any:
+    """sqlglot's tree, whose class differs from version to version; None for SQL that it does not know."""
     import sqlglot
     from sqlglot.errors import SqlglotError
 
     try:
-        tree = sqlglot.parse_one(with_names(sql, {table: table for table in referenced(sql)}), dialect="spark")
+        return sqlglot.parse_one(with_names(sql, {table: table for table in referenced(sql)}), dialect="spark")
     except (SqlglotError, RecursionError):
         return None
-    names = tuple(getattr(tree, "named_selects", ()))
-    return names if names and all(name and name != "*" for name in names) else None

@@ -18,6 +18,7 @@ from flowctl.state.document import StateDocument, TableState
 FIELDS = (
     "seq", "highest", "intent_id", "position", "definition", "schema", "target_columns", "target_id",
     "target_version", "deletes_checked_at", "last_run", "intent", "given_up", "append_again",
+    "upstream_shape",
 )  # fmt: skip
 
 
@@ -113,6 +114,8 @@ def _described(field: str, table: TableState) -> str:
             return f"number {table.intent.seq} of run {table.intent.run_id}" if table.intent else "none"
         case "given_up":
             return "to be given up" if table.given_up else "to be finished"
+        case "upstream_shape":
+            return table.upstream_shape[:8] or "none"
         case "append_again":
             return "rows above the position are appended again" if table.append_again else "no row is appended again"
         case _:

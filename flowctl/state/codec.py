@@ -63,7 +63,8 @@ def from_json(found: Mapping[str, Any]) -> StateDocument:
 
 
 def table_to_json(table: TableState) -> dict[str, Any]:
-    """``intent``, ``given_up``, ``highest`` and ``append_again`` are left out where they say nothing."""
+    """``intent``, ``given_up``, ``highest``, ``append_again`` and ``upstream_shape`` are left out where they say
+    nothing."""
     found: dict[str, Any] = {
         "seq": table.seq,
         "intent_id": table.intent_id,
@@ -84,6 +85,8 @@ def table_to_json(table: TableState) -> dict[str, Any]:
         found["given_up"] = True
     if table.append_again:
         found["append_again"] = True
+    if table.upstream_shape:
+        found["upstream_shape"] = table.upstream_shape
     return found
 
 
@@ -103,6 +106,7 @@ def _table_from_json(found: Mapping[str, Any]) -> TableState:
         given_up=found.get("given_up", False),
         highest=found.get("highest", found["seq"]),
         append_again=found.get("append_again", False),
+        upstream_shape=found.get("upstream_shape", ""),
     )
 
 

@@ -30,7 +30,8 @@ class TableState:
     was changed since: the intent must not be finished but voided in the target, and whatever is committed under its
     number, only the number is recorded. ``highest`` is the highest number ever recorded or given to an intent; it
     is above ``seq`` when a target that was set back has been adopted. ``append_again``: somebody has set the position
-    back and wants what append has written above it to be appended again.
+    back and wants what append has written above it to be appended again. ``upstream_shape`` is of a SQL table only: a
+    digest of the columns that it read, and their types; empty where they are not known.
     """
 
     seq: int = 0
@@ -47,6 +48,7 @@ class TableState:
     given_up: bool = False
     highest: int = 0
     append_again: bool = False
+    upstream_shape: str = ""
 
     @property
     def next_seq(self) -> int:
@@ -102,6 +104,14 @@ class Recorded:
     target_columns: tuple[Column, ...]
     run_id: str
     deletes_checked_at: str | None = None
+    upstream_shape: str = ""
+
+
+def unchanged(before: TableState, run_id: str) -> Recorded:
+    """What is recorded already, for a number whose rows were not looked at."""
+    return Recorded(
+        before.definition, before.schema, before.target_columns, run_id, upstream_shape=before.upstream_shape
+    )
 
 
 def new_document() -> StateDocument:
@@ -154,6 +164,7 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
                 target_columns=recorded.target_columns,
                 deletes_checked_at=recorded.deletes_checked_at or before.deletes_checked_at,
                 append_again=False,
+                upstream_shape=recorded.upstream_shape,
             )
         },
     )

@@ -112,6 +112,34 @@ def test_columns_follow_those_that_they_are_made_of(runs: SharedRuns) -> None:
     assert rows_of(runs, "e") == [{"id": 1, "price": price, "gross": price, "note": "new"}]
 
 
+def test_columns_follow_those_that_changed_in_an_earlier_run(runs: SharedRuns) -> None:
+    """Along a chain too, each table in a run of its own; nothing that stays the same is looked up by Spark."""
+    made = "CREATE TABLE p (id INTEGER PRIMARY KEY, price decimal(10,2))"
+    statements(runs.folder, made, "INSERT INTO p VALUES (1, '10.12')")
+    document = flow(
+        a={"from": "src:p", "to": "lake:a", "mode": "truncate"},
+        b=by_sql("SELECT id, price FROM {{ ref('a') }}"),
+        c=by_sql("SELECT * FROM {{ ref('b') }}", to="lake:c", mode="merge", key=["id"]),
+        e=by_sql("SELECT * FROM {{ ref('a') }}", to="lake:e"),
+    )
+    assert runs.apply(document).exit_code == 0
+    assert runs.apply(document, select=("a",)).exit_code == 0
+    assert [step.schema for step in runs.plan(document).steps] == [(), (), (), ()]
+    wider = made.replace("(10,2)", "(12,4), note TEXT")
+    statements(runs.folder, "DROP TABLE p", wider, "INSERT INTO p VALUES (1, '10.1234', 'new')")
+    assert runs.apply(document, select=("a",)).exit_code == 0
+    for name in "bce":
+        (step,) = runs.plan(document, select=(name,)).steps
+        assert step.schema is None or step.action == "none"
+        result = runs.apply(document, select=(name,))
+        assert result.exit_code == 0, error_of(result, name)
+    price = Decimal("10.1234")
+    assert rows_of(runs, "b") == [{"id": 1, "price": price}]
+    assert rows_of(runs, "c") == [{"id": 1, "price": price}]
+    assert rows_of(runs, "e") == [{"id": 1, "price": price, "note": "new"}]
+    assert [step.schema for step in runs.plan(document).steps] == [(), (), (), ()]
+
+
 def test_a_full_refresh_takes_the_types_of_now(runs: SharedRuns) -> None:
     made = "CREATE TABLE p (id INTEGER PRIMARY KEY, price INTEGER)"
     statements(runs.folder, made, "INSERT INTO p VALUES (1, 10)")

@@ -42,8 +42,8 @@ class SharedRuns:
         path.write_text(json.dumps(_escaped(document), ensure_ascii=False))  # which is YAML
         return load_spec([path], {})
 
-    def plan(self, document: dict[str, Any]) -> Plan:
-        return make_plan(self.spec(document), PlanOptions()).plan
+    def plan(self, document: dict[str, Any], **options: Any) -> Plan:
+        return make_plan(self.spec(document), PlanOptions(**options)).plan
 
     def apply(self, document: dict[str, Any], **options: Any) -> run.RunResult:
         shared = replace(self.engine, _sessions={}, _lock=threading.Lock())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,15 @@ def test_a_document_is_written_as_the_golden_file_has_it() -> None:
 @pytest.mark.parametrize("path", sorted(GOLDEN.glob("format-*.json")), ids=lambda path: path.stem)
 def test_every_format_ever_written_is_still_read(path: Path) -> None:
     assert codec.decode(path.read_bytes(), path.name) == whole_document()
+
+
+def test_what_a_sql_table_read_is_told_where_it_is_known() -> None:
+    """An older flowctl did not record it, and does not look at it."""
+    table = TableState(seq=3, upstream_shape="0a" * 32, highest=3)
+    document = StateDocument("4b1f", 41, tables={"daily": table, "older": replace(table, upstream_shape="")})
+    written = codec.encode(document)
+    assert codec.decode(written, "state/41.json") == document
+    assert "upstream_shape" not in json.loads(written)["tables"]["older"]
 
 
 def test_a_newer_format_is_refused_by_name() -> None:
