@@ -14,6 +14,7 @@ from flowctl.plan.projection import is_taken
 from flowctl.plan.shape import known_columns
 from flowctl.spec.spec import DetectFlag, SqlSource, TableSpec
 from flowctl.spec.suggest import did_you_mean
+from flowctl.state.document import TableState
 
 
 def rule_names(table: TableSpec) -> Iterator[tuple[str, str]]:
@@ -44,22 +45,22 @@ def unread_column(case: Case) -> Stop | None:
 
 
 def unprotected_column(case: Case) -> Stop | None:
-    """What shall be masked or left out has to be there in every run: under another name it would be written as it is.
-    Of files some may lack it, as long as no other column is new."""
+    """What shall be masked or left out has to be there: under another name it would be written as it is. Of files some
+    may lack it, as long as no other column is new."""
     source, table, state = case.observed.source, case.table, case.state
     if source is None or not source.columns:
         return None
-    recorded = {column.name for column in state.schema}
-    taken = [column.name for column in source.columns if is_taken(table, column.name)]
-    new = [name for name in taken if name not in recorded] if recorded else []
-    may_lack = case.observed.positions == "files" and not new and state.definition == case.definition
-    return None if may_lack else missing_protected_column(table, {column.name for column in source.columns}, new)
+    there = [column.name for column in source.columns]
+    is_known = state.definition == case.definition and not _new(table, there, state)
+    may_lack = case.observed.positions == "files" and is_known
+    return None if may_lack else missing_protected_column(table, there, state)
 
 
-def missing_protected_column(table: TableSpec, there: Collection[str], new: Sequence[str] = ()) -> Stop | None:
-    """``new`` are the columns that would be written and were not yet."""
+def missing_protected_column(table: TableSpec, there: Sequence[str], state: TableState) -> Stop | None:
+    """``there`` are the source's columns, ``state`` is what was recorded before this run."""
+    dropped, new = _dropped(table, there, state), _new(table, there, state)
     for path, names in (("columns.mask", table.columns.mask), ("columns.exclude", table.columns.exclude)):
-        gone = next((name for name in names if name not in there), None)
+        gone = next((name for name in names if name not in there and name not in dropped), None)
         if gone is None:
             continue
         stop = _stop(path, gone, str(table.source), there)
@@ -74,6 +75,33 @@ def missing_protected_column(table: TableSpec, there: Collection[str], new: Sequ
             hint=f'Write its new name instead of "{gone}", if that is one; else take "{gone}" out',
         )
     return None
+
+
+def dropped_exclusions(case: Case) -> Iterator[str]:
+    """The notes about excluded columns that the source has no longer. Files may lack any."""
+    source = case.observed.source
+    if source is not None and source.columns and case.table.columns.exclude and case.observed.positions != "files":
+        yield from dropped_notes(case.table, [column.name for column in source.columns], case.state)
+
+
+def dropped_notes(table: TableSpec, there: Sequence[str], state: TableState) -> Iterator[str]:
+    for name in _dropped(table, there, state):
+        yield f'columns.exclude names "{name}", which {table.source} no longer has'
+
+
+def _dropped(table: TableSpec, there: Sequence[str], state: TableState) -> tuple[str, ...]:
+    """Excluded columns that are gone from the source and cannot be there under another name: the last run left them
+    out, and no column that would be written has come since."""
+    if not table.columns.exclude or not state.schema or _new(table, there, state):
+        return ()
+    left_out = state.definition.get("columns", {}).get("exclude", ())
+    return tuple(name for name in table.columns.exclude if name in left_out and name not in there)
+
+
+def _new(table: TableSpec, there: Sequence[str], state: TableState) -> list[str]:
+    """The columns that would be written and were not yet; none where no earlier run tells."""
+    recorded = {column.name for column in state.schema}
+    return [name for name in there if recorded and name not in recorded and is_taken(table, name)]
 
 
 def unwritten_column(case: Case, step: Step) -> Stop | None:

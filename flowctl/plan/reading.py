@@ -16,7 +16,7 @@ from flowctl.model.table_info import Column, RowEstimate
 from flowctl.observe.world import Estimate
 from flowctl.plan import checks, engine, intervals, partitions
 from flowctl.plan.case import Case, Stop
-from flowctl.plan.column_names import unwritten_column
+from flowctl.plan.column_names import dropped_exclusions, unwritten_column
 from flowctl.plan.finding import Finding, Idle, Refused, Work
 from flowctl.plan.projection import read_columns
 from flowctl.plan.shape import known_columns, refusal, shaped
@@ -125,7 +125,7 @@ def working(step: Step, case: Case, work: Work, estimate: Estimate, *, check_del
         checks=guarded,
         write_full=case.replaces,
         check_deletes=check_deletes,
-        notes=(*work.notes, *_giving_up(case), *taking_over(case), *_maintenance(case)),
+        notes=(*work.notes, *_giving_up(case), *taking_over(case), *_maintenance(case), *dropped_exclusions(case)),
         state_after=state_for_people(seq, work.interval.upper),
     )
 

@@ -15,7 +15,12 @@ from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.observe.world import Observed
 from flowctl.plan import engine
 from flowctl.plan.case import Case, Stop
-from flowctl.plan.column_names import missing_protected_column, missing_source_column, missing_target_column
+from flowctl.plan.column_names import (
+    dropped_notes,
+    missing_protected_column,
+    missing_source_column,
+    missing_target_column,
+)
 from flowctl.plan.projection import own_columns, projection, read_columns, taken_name, untyped
 from flowctl.plan.shape import refusal as shape_refusal
 from flowctl.plan.shape import shaped
@@ -45,15 +50,16 @@ def completed(
     if taken := taken_name(table, read):
         raise StoppedByPolicy(taken[0], hint=taken[1], mark=table.mark_of("columns"))
     if isinstance(table.source, SqlSource):  # of other sources the plan knows the columns
-        found = {column.name for column in read}
-        _must_name(table, missing_source_column(table, found, with_rules=not step.target_exists))
-        _must_name(table, missing_protected_column(table, found))
+        there = [column.name for column in read]
+        _must_name(table, missing_source_column(table, there, with_rules=not step.target_exists))
+        _must_name(table, missing_protected_column(table, there, known.state))
+        step = replace(step, notes=(*step.notes, *dropped_notes(table, there, known.state)))
     columns = read_columns(table, read)
     added = _added(spark, table, columns)
     parts = projection(table, columns, added)
     wanted = (*(part.column for part in parts), *own_columns(table).values())
-    there = {column.name for column in (*wanted, *(step.target_columns if step.target_exists else ()))}
-    _must_name(table, missing_target_column(table, there))
+    left = {column.name for column in (*wanted, *(step.target_columns if step.target_exists else ()))}
+    _must_name(table, missing_target_column(table, left))
     object = ObjectName(table.target.parts)
     if step.target_exists:
         info = target.describe([object])[object]

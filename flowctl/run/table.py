@@ -100,8 +100,8 @@ class Attempt:
 
 def run_table(attempt: Attempt, run: RunContext) -> TableResult:
     """Commits the attempt's number, or finds it committed; raises flowctl's errors or Spark's and drivers' own."""
-    step, intent = attempt.step, attempt.intent
-    table = run.tables[step.id]
+    planned = step = attempt.step
+    intent, table = attempt.intent, run.tables[step.id]
     with ExitStack() as stack:
         target = _target(stack, run, table)
         object = ObjectName(table.target.parts)
@@ -122,7 +122,8 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
             step = attempt.step = completed(spark, step, table, read, target, known)
         commit, warnings = _write(attempt, run, spark, snapshot, target, newest)
     crashpoints.reached("after_commit", step.id)
-    return TableResult(commit, step, warnings=(*warnings, *commit.warnings))
+    since = step.notes[len(planned.notes) :]
+    return TableResult(commit, step, warnings=(*since, *warnings, *commit.warnings))
 
 
 def void(run: RunContext, step: Step, pending: Intent) -> Commit:

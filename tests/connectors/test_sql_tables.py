@@ -72,6 +72,22 @@ def test_a_name_that_no_column_has(runs: SharedRuns, keys: dict[str, Any], path:
     assert not (runs.folder / "lake" / "b").exists()
 
 
+def test_an_excluded_column_may_go_as_long_as_none_comes(runs: SharedRuns) -> None:
+    statements(runs.folder, "ALTER TABLE a ADD COLUMN email TEXT")
+    b = by_sql("SELECT * FROM {{ ref('a') }}", columns={"exclude": ["email"]})
+    assert runs.apply(flow(a=A, b=b)).exit_code == 0
+    renamed = {**A, "columns": {"rename": {"email": "e_mail"}}}
+    result = runs.apply(flow(a=renamed, b=b), full_refresh=("a",))
+    assert 'columns.exclude: "email" is no column of' in error_of(result, "b")
+    assert '"e_mail" is new there' in error_of(result, "b")
+    gone = {**A, "columns": {"exclude": ["email"]}}
+    result = runs.apply(flow(a=gone, b=b), full_refresh=("a",))
+    assert result.exit_code == 0, error_of(result, "b")
+    assert result.record is not None
+    warned = [one.warnings for one in result.record.tables if one.id == "b"]
+    assert [len(texts) for texts in warned] == [1] and warned[0][0].startswith('columns.exclude names "email"')
+
+
 def test_a_table_that_is_up_to_date_has_not_got_its_new_column_yet(runs: SharedRuns) -> None:
     """It gets it with its next rows; until then it is read as it is, whoever else has new rows."""
     statements(runs.folder, "CREATE TABLE c (id INTEGER, x TEXT)", "INSERT INTO c VALUES (1, 'old')")

@@ -11,6 +11,7 @@ from flowctl.model import types
 from flowctl.model.position import FilesPosition
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column
+from flowctl.observe.observation import Request
 from flowctl.spec.spec import ColumnRules, Cursor, DetectFlag, Expectation, Layout, ReadHints, TableSpec
 from tests.unit.plan.worlds import MARK, NEW, OLD, ORDERS, head, observed, recorded, source, sql_table, step, table
 from tests.unit.plan.worlds import unchanged_target as unchanged
@@ -105,21 +106,61 @@ def test_columns_that_only_a_run_tells_are_compared_then() -> None:
 GONE = 'columns.{}: "email" is no column of pg:public.orders'
 
 
+EMAIL = Column("email", types.STRING)
+
+
 @pytest.mark.parametrize("rule", ["mask", "exclude"])
 def test_what_shall_not_be_seen_is_there_in_every_run(rule: str) -> None:
     """Under a new name it would be written as it is."""
     rules = ColumnRules(mask={"email": "sha256"}) if rule == "mask" else ColumnRules(exclude=("email",))
     spec = table(columns=rules)
-    state = recorded(spec, OLD)
-    there = replace(source(), columns=(*ORDERS, Column("email", types.STRING)))
+    state = recorded(spec, OLD, definition={})
+    there = replace(source(), columns=(*ORDERS, EMAIL))
     assert step(spec, observed(head(NEW), there, **unchanged()), state).action == "change"
     made = step(spec, observed(head(NEW), **unchanged()), state)
     assert (made.action, made.reason) == ("stop", GONE.format(rule))
     assert made.hint == 'Correct it, or take "email" out if it is gone for good'
     renamed = replace(source(), columns=(*ORDERS, Column("e_mail", types.STRING)))
-    made = step(spec, observed(head(NEW), renamed, **unchanged()), state)
-    assert made.reason == f'{GONE.format(rule)}, and "e_mail" is new there'
-    assert made.hint == 'Write its new name instead of "email", if that is one; else take "email" out'
+    for before in (state, recorded(spec, OLD)):
+        made = step(spec, observed(head(NEW), renamed, **unchanged()), before)
+        assert made.reason == f'{GONE.format(rule)}, and "e_mail" is new there'
+        assert made.hint == 'Write its new name instead of "email", if that is one; else take "email" out'
+
+
+def test_an_excluded_column_may_go_as_long_as_none_comes() -> None:
+    """Nothing is there that it could be under another name. A mask is of a column that is written, which has gone."""
+    spec = table(columns=ColumnRules(exclude=("email",)))
+    made = step(spec, observed(head(NEW), **unchanged()), recorded(spec, OLD))
+    note = 'columns.exclude names "email", which pg:public.orders no longer has'
+    assert (made.action, made.notes) == ("change", (note,))
+    there = observed(head(NEW), replace(source(), columns=(*ORDERS, EMAIL)), **unchanged())
+    assert step(spec, there, recorded(spec, OLD)).notes == ()
+    masked = table(columns=ColumnRules(mask={"email": "sha256"}))
+    made = step(masked, observed(head(NEW), **unchanged()), recorded(masked, OLD, schema=(*ORDERS, EMAIL)))
+    assert made.reason == GONE.format("mask")
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param({"schema": ()}, id="no columns recorded"),
+        pytest.param({"definition": {}}, id="another definition accepted"),
+        pytest.param({"schema": ORDERS[:2]}, id="one new"),
+    ],
+)
+def test_where_nothing_tells_that_an_excluded_column_has_gone_it_stops(state: dict[str, Any]) -> None:
+    spec = table(columns=ColumnRules(exclude=("email",)))
+    made = step(spec, observed(head(NEW), **unchanged()), recorded(spec, OLD, **state))
+    assert made.reason.startswith(GONE.format("exclude"))
+    refresh = Request(full_refresh=("orders",))
+    other = recorded(table(columns=ColumnRules(exclude=("e_mail",))), OLD)
+    assert step(spec, observed(head(NEW), **unchanged()), other, refresh).reason == GONE.format("exclude")
+
+
+def test_an_excluded_cursor_may_not_go() -> None:
+    spec = table(columns=ColumnRules(exclude=("updated_at",)))
+    made = step(spec, observed(head(NEW), source(ORDERS[:2]), **unchanged()), recorded(spec, OLD))
+    assert made.action == "stop"
 
 
 def test_files_may_lack_what_shall_not_be_seen_as_long_as_nothing_else_is_new() -> None:
