@@ -16,10 +16,11 @@ A connector is one package here, named as its ``type``. ``CAPABILITIES`` is data
 from __future__ import annotations
 
 import datetime as dt
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from flowctl.connectors.landing import Scratch as Scratch
 from flowctl.connectors.landing import ScratchFolder as ScratchFolder
@@ -198,8 +199,8 @@ class DirectSource(Source, Protocol):
 
 @dataclass(frozen=True)
 class OpenContext:
-    """What a connection needs beside its options: ``storage`` as in the spec, the directory relative local paths
-    start from (the spec file's), and the buffer. ``scratch`` is None while planning."""
+    """What a connection needs beside its options: ``storage`` as in the spec, the folder of the spec file, where
+    relative local paths start, and the buffer (None while planning)."""
 
     storage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     base_dir: str = "."
@@ -302,91 +303,90 @@ class Target(Protocol):
         target can."""
 
 
-@runtime_checkable
-class QuarantineTarget(Protocol):
+class QuarantineTarget(ABC):
     """Extra power: keeps rejected rows beside the table, in ``<table>__quarantine``."""
 
+    @abstractmethod
     def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
         """Makes ``frame`` (of ``job.columns``) the only rows of the sidecar ``job.object`` with this job's lineage and
         ``_seq`` ``since`` or above; makes the table, and the columns that it lacks. Committed before the batch, after
         ``before_commit``; repeated it replaces."""
 
 
-@runtime_checkable
-class LeasedTarget(Protocol):
+class LeasedTarget(ABC):
     """Extra power: a target that is only safe with one writing driver per table says where their lease lies."""
 
+    @abstractmethod
     def lease_folder(self, object: ObjectName) -> str | None:
         """URL of the folder for the table's own lease log; None where the target serialises writers itself."""
 
 
-@runtime_checkable
-class CheckedTarget(Protocol):
+class CheckedTarget(ABC):
     """Extra power: tells beforehand whether it lets this user write."""
 
+    @abstractmethod
     def why_unwritable(self, object: ObjectName) -> TableError | None:
         """None when nothing speaks against it. Writes nothing, no Spark."""
 
 
-@runtime_checkable
-class LoggedTarget(Protocol):
+class LoggedTarget(ABC):
     """Extra power: one look at a table's log tells both what it is and what was committed."""
 
+    @abstractmethod
     def described_and_committed(
         self, lookups: Sequence[CommitLookup]
     ) -> Mapping[str, tuple[TableInfo | None, Commit | None]]:
         """As :meth:`Target.describe` and :meth:`Target.committed`, both of one version, by table id. No Spark."""
 
 
-@runtime_checkable
-class PerishableSnapshot(Protocol):
+class PerishableSnapshot(ABC):
     """Extra power of a snapshot that nothing protects: it tells whether somebody has changed what was read."""
 
+    @abstractmethod
     def confirm(self, interval: Interval) -> None:
-        """``TableError`` unless everything in ``interval`` is as it was planned. Called once all of it was read: before
-        the commit of a direct read, after staging otherwise."""
+        """``TableError`` unless ``interval`` is all as planned. Called before the commit, once all of it was read."""
 
 
-@runtime_checkable
-class SmallSnapshot(Protocol):
+class SmallSnapshot(ABC):
     """Extra power of a snapshot: what is little this process reads itself, sooner than an engine would."""
 
+    @abstractmethod
     def few(self, request: ReadRequest) -> pa.Table | None:
         """What :meth:`Snapshot.frame` would have; None, maybe after having begun, when it is more than
         :data:`FEW_BYTES`, or when the user has said how it is read."""
 
 
-@runtime_checkable
-class ExplainedSource(Protocol):
+class ExplainedSource(ABC):
     """Extra power: a source that chooses how it reads tells the plan what it will choose."""
 
+    @abstractmethod
     def explain_read(self, request: HeadRequest, hints: ReadHints) -> str:
         """In a few words for people, empty when there is nothing to tell. Pure: ``request.info`` is what was described,
         ``request.lower`` where an increment starts."""
 
 
-@runtime_checkable
-class FileSource(Source, Protocol):
+class FileSource(ABC):
     """Extra power: a source of files that are read once each, described and listed in one look."""
 
+    @abstractmethod
     def describe_files(self, relation: Relation, read: Mapping[str, FileStamp]) -> tuple[TableInfo | None, Head]:
         """As :meth:`Source.describe` and :meth:`Source.heads`. The columns are those of every file that is not in
         ``read`` (by path) as it is now, and of some that are."""
 
 
-@runtime_checkable
-class RestrictedSource(Protocol):
+class RestrictedSource(ABC):
     """Extra power: a source that cannot read each of its relations in every way says so while planning."""
 
+    @abstractmethod
     def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
         """Why what was described cannot be read so; None when it can. ``reads_twice``: the table takes several queries
         of one moment. Pure."""
 
 
-@runtime_checkable
-class ExplainedTarget(Protocol):
+class ExplainedTarget(ABC):
     """Extra power: a target that chooses how it makes a table tells the plan what it will choose."""
 
+    @abstractmethod
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
         """As :meth:`ExplainedSource.explain_read`, for what :meth:`Target.create_statements` makes of the same."""
 

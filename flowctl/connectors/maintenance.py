@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
 
 from flowctl.model.table_info import TableInfo
 
 
-@runtime_checkable
-class MaintainedTarget(Protocol):
+class MaintainedTarget(ABC):
     """flowctl tidies up nothing by itself: what is told is for the user to do."""
 
+    @abstractmethod
     def maintenance_due(self, info: TableInfo) -> str:
         """What is due and what to do, in words for people; empty when nothing is. Pure: no request for a plan."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from abc import ABC, abstractmethod
 
 from flowctl.connectors.base import Snapshot
 
@@ -10,13 +10,14 @@ from flowctl.connectors.base import Snapshot
 PLACE_COLUMN = "_flowctl_place"
 
 
-@runtime_checkable
-class OrderedSnapshot(Protocol):
+class OrderedSnapshot(ABC):
     """Extra power of a snapshot: its frames can say in which order their rows stand."""
 
     @property
+    @abstractmethod
     def has_places(self) -> bool:
         """Whether its frames have :data:`PLACE_COLUMN`."""
 
+    @abstractmethod
     def in_order(self) -> Snapshot:
         """The same moment with :data:`PLACE_COLUMN` in every frame, if this engine can tell; else this one."""

@@ -188,11 +188,8 @@ class _Look:
         written = [table for table in tables if table.target.connection == self.name]
         can = connector.source.capabilities.source if connector.source else None
         seen = _Seen(positions=can.position if can else "none", ddl=connector.target)
-        source: Source | None = connector.source
-        if read and isinstance(source, FileSource):
-            self._files(source, read, seen)
-        elif read and source:
-            self._sources(source, read, seen)
+        if read and connector.source:
+            self._sources(connector.source, read, seen)
         if written and connector.target:
             self._targets(connector.target, written, seen)
             self._sidecars(connector.target, written, seen)
@@ -200,9 +197,18 @@ class _Look:
 
     def _sources(self, source: Source, tables: Sequence[TableSpec], seen: _Seen) -> None:
         relations = {table.id: relation(table) for table in tables}
+        if isinstance(source, FileSource):
+            self._files(source, tables, seen)
+        else:
+            self._objects(source, tables, relations, seen)
+        missing = [id for id in relations if seen.sources[id] is None]
+        seen.missing.update(self._each(lambda ids: {id: source.why_missing(relations[id]) for id in ids}, missing))
+
+    def _objects(
+        self, source: Source, tables: Sequence[TableSpec], relations: Mapping[str, Relation], seen: _Seen
+    ) -> None:
         infos = self._each(source.describe, list(dict.fromkeys(relations.values())))
         seen.sources.update({id: infos[one] for id, one in relations.items()})
-        self._missing(source, relations, seen)
         requests = {
             table.id: self._head_request(table, relations[table.id], info)
             for table in tables
@@ -217,10 +223,6 @@ class _Look:
             hints = {table.id: table.read for table in tables}
             seen.readings.update({id: source.explain_read(one, hints[id]) for id, one in requests.items()})
 
-    def _missing(self, source: Source, relations: Mapping[str, Relation], seen: _Seen) -> None:
-        missing = [id for id in relations if seen.sources[id] is None]
-        seen.missing.update(self._each(lambda ids: {id: source.why_missing(relations[id]) for id in ids}, missing))
-
     def _files(self, source: FileSource, tables: Sequence[TableSpec], seen: _Seen) -> None:
         by_id = {table.id: table for table in tables}
         seen.files.update(self._each(lambda ids: {id: self._files_of(source, by_id[id]) for id in ids}, list(by_id)))
@@ -228,7 +230,6 @@ class _Look:
             seen.sources[id] = found if isinstance(found, FlowctlError) else found.info
             if isinstance(found, _Files) and found.info is not None:
                 seen.heads[id] = found.head
-        self._missing(source, {id: relation(table) for id, table in by_id.items()}, seen)
 
     def _files_of(self, source: FileSource, table: TableSpec) -> _Files:
         state = self.state.table(table.id)

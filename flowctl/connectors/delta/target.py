@@ -14,7 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from flowctl.connectors.base import Capabilities, CommitLookup, Scratch, WriteJob
+from flowctl.connectors.base import (
+    Capabilities,
+    CheckedTarget,
+    CommitLookup,
+    ExplainedTarget,
+    LeasedTarget,
+    LoggedTarget,
+    QuarantineTarget,
+    Scratch,
+    WriteJob,
+)
 from flowctl.connectors.delta import features, history, log, maintenance, partitions, statements, void
 from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation, location_of
@@ -22,6 +32,8 @@ from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import open_newest
 from flowctl.connectors.delta.types import refused_path
 from flowctl.connectors.delta.writers import Numbered, Writer, required_scratch, writer_for, writer_of
+from flowctl.connectors.limits import NamingTarget, PartitionedTarget
+from flowctl.connectors.maintenance import MaintainedTarget
 from flowctl.errors import TableError
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
@@ -42,7 +54,16 @@ Answer = TypeVar("Answer")
 _READERS = 16
 
 
-class DeltaTarget:
+class DeltaTarget(
+    QuarantineTarget,
+    LeasedTarget,
+    CheckedTarget,
+    LoggedTarget,
+    ExplainedTarget,
+    NamingTarget,
+    PartitionedTarget,
+    MaintainedTarget,
+):
     """``scratch`` is None while planning; only a history needs it."""
 
     def __init__(self, root: str, storage: Storage, scratch: Scratch | None, capabilities: Capabilities) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import ReadRequest, Relation
+from flowctl.connectors.base import PerishableSnapshot, ReadRequest, Relation
 from flowctl.connectors.engine import has_jvm, has_own_workers, reachable
 from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.csv_reading import csv_frame
@@ -17,7 +17,7 @@ from flowctl.connectors.files.formats import Format, format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
 from flowctl.connectors.files.rows import typed_rows
 from flowctl.connectors.files.schema import columns_of, merged
-from flowctl.connectors.ordering import PLACE_COLUMN
+from flowctl.connectors.ordering import PLACE_COLUMN, OrderedSnapshot
 from flowctl.connectors.refusal import refused
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FilesSnapshot:
+class FilesSnapshot(OrderedSnapshot, PerishableSnapshot):
     """A :class:`flowctl.connectors.base.Snapshot` of files that do not change; one that did is refused. In order, rows
     stand by the paths of their files, then as they stand in these."""
 

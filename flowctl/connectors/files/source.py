@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import Capabilities, Head, HeadRequest, Missing, Relation, Snapshot
+from flowctl.connectors.base import Capabilities, FileSource, Head, HeadRequest, Missing, Relation, Snapshot
 from flowctl.connectors.files.formats import format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of, why_nothing
 from flowctl.connectors.files.reading import FilesSnapshot, named
@@ -24,7 +24,7 @@ _READ_FILES = 100
 
 
 @dataclass(frozen=True)
-class FilesSource:
+class FilesSource(FileSource):
     """A :class:`flowctl.connectors.base.DirectSource` below one root. ``where`` is Spark SQL here."""
 
     root: FileRoot

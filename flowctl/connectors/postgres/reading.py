@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, assert_never
 
-from flowctl.connectors.base import FEW_BYTES, ReadRequest, Relation
+from flowctl.connectors.base import FEW_BYTES, ReadRequest, Relation, SmallSnapshot
 from flowctl.connectors.postgres.arrow_reading import arrow_frame, few_rows
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.columns import quoted, transfer
@@ -29,7 +29,7 @@ Reader = Literal["jdbc", "arrow"]
 
 
 @dataclass(frozen=True)
-class PostgresSnapshot:
+class PostgresSnapshot(SmallSnapshot):
     """A :class:`flowctl.connectors.base.Snapshot` while ``held`` lives. ``info`` is what was described for the plan,
     ``native`` the types that the columns have in this moment."""
 

@@ -7,7 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import Capabilities, Head, HeadRequest, Missing, Relation, Scratch
+from flowctl.connectors.base import (
+    Capabilities,
+    ExplainedSource,
+    Head,
+    HeadRequest,
+    Missing,
+    Relation,
+    RestrictedSource,
+    Scratch,
+)
 from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.postgres import catalog, foreign
 from flowctl.connectors.postgres.client import Client, from_driver
@@ -40,7 +49,7 @@ _OTHERWISE = "Correct `from`, or let the connection's user see it"
 
 
 @dataclass(frozen=True)
-class PostgresSource:
+class PostgresSource(ExplainedSource, RestrictedSource):
     """A :class:`flowctl.connectors.base.DirectSource`. A table's identity is system, database and OID: a table made
     anew under its old name is another one, a promoted replica's is the same."""
 

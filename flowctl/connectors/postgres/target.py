@@ -17,8 +17,10 @@ from flowctl.connectors import sql_commit
 from flowctl.connectors.base import (
     OP_COLUMN,
     Capabilities,
+    CheckedTarget,
     CommitLookup,
     OpenContext,
+    QuarantineTarget,
     ReadRequest,
     Relation,
     Scratch,
@@ -27,6 +29,7 @@ from flowctl.connectors.base import (
 from flowctl.connectors.buffered import NO_MARKER, buffered, put
 from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.foreign import foreign_target
+from flowctl.connectors.limits import LimitingTarget, NamingTarget, NarrowTarget, RestrictedTarget
 from flowctl.connectors.postgres import catalog, commits, ddl, restrictions
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.commits import PostgresTransaction
@@ -54,7 +57,7 @@ _ALL_ROWS = "row_security = off"
 
 
 @dataclass(frozen=True)
-class PostgresTarget:
+class PostgresTarget(QuarantineTarget, CheckedTarget, LimitingTarget, NamingTarget, NarrowTarget, RestrictedTarget):
     """A :class:`flowctl.connectors.base.Target` over one database."""
 
     client: Client

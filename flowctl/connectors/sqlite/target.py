@@ -21,14 +21,17 @@ from flowctl import crashpoints, delays
 from flowctl.connectors import sql_commit
 from flowctl.connectors.base import (
     Capabilities,
+    CheckedTarget,
     CommitLookup,
     OpenContext,
+    QuarantineTarget,
     ReadRequest,
     Relation,
     Scratch,
     WriteJob,
 )
 from flowctl.connectors.foreign import foreign_target
+from flowctl.connectors.limits import NamingTarget, NarrowTarget, RestrictedTarget
 from flowctl.connectors.sql_commit import COMMITS, Staged
 from flowctl.connectors.sqlite import ddl, place
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
@@ -51,7 +54,7 @@ _COMMITS = (COMMITS,)
 
 
 @dataclass(frozen=True)
-class SqliteTarget:
+class SqliteTarget(QuarantineTarget, CheckedTarget, NamingTarget, NarrowTarget, RestrictedTarget):
     """A :class:`flowctl.connectors.base.Target` over one file, which the first write makes."""
 
     path: Path

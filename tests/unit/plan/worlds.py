@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flowctl.connectors.base import Capabilities, Head
+from flowctl.connectors.base import Capabilities, ExplainedTarget, Head
 from flowctl.connectors.delta import CAPABILITIES, partitions
+from flowctl.connectors.limits import LimitingTarget, PartitionedTarget
 from flowctl.diagnostics import Mark
 from flowctl.errors import FlowctlError
 from flowctl.model import types
@@ -55,7 +56,7 @@ ORDERS = (ID, AMOUNT, UPDATED_AT)
 
 
 @dataclass(frozen=True)
-class LakeDdl:
+class LakeDdl(ExplainedTarget, LimitingTarget, PartitionedTarget):
     """The pure part of a target."""
 
     capabilities: Capabilities = CAPABILITIES
