@@ -95,9 +95,11 @@ def _substituted(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, Mapping):
         items = {key: _substituted(item, names) for key, item in value.items()}
         return items if any(map(is_not, items.values(), value.values())) else value
+    if not (text_fields := _text_fields(kind)):
+        return value
     changed = {
         name: after
-        for name in _text_fields(kind)
+        for name in text_fields
         if (after := _substituted(before := getattr(value, name), names)) is not before
     }
     return replace(value, **changed) if changed else value

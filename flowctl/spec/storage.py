@@ -8,6 +8,7 @@ Spark (Hadoop) is given ``s3a``, everything else ``s3``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def local_path(url: str) -> Path:
 def path_place(url: str, base_dir: str) -> str:
     """The very place behind a path or URL: symbolic links followed, slashes and ways to write a scheme made one."""
     if scheme(url) == "file":
-        return f"file {Path(base_dir, local_path(url)).resolve()}"
+        return f"file {os.path.realpath(Path(base_dir, local_path(url)))}"
     _, _, path = url.partition("://")
     return f"{scheme(url)} {'/'.join(part for part in path.split('/') if part)}"
 
