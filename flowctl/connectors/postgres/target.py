@@ -34,6 +34,7 @@ from flowctl.connectors.postgres import catalog, commits, ddl, restrictions
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.commits import PostgresTransaction
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
+from flowctl.connectors.postgres.duplicates import named_duplicates
 from flowctl.connectors.postgres.modifiers import is_limited
 from flowctl.connectors.postgres.staging import accept, become, future_table, stage_table
 from flowctl.connectors.sql_commit import COMMITS, Staged
@@ -179,7 +180,8 @@ class PostgresTarget(QuarantineTarget, CheckedTarget, LimitingTarget, NamingTarg
         """After an error the commit may have happened all the same, so the target is asked before anybody retries.
         A transaction still in flight is found by the retry: its own insert of the number waits for it."""
         try:
-            return self._commit(job, copied)
+            with named_duplicates(self.client, job):
+                return self._commit(job, copied)
         except StateConflict:
             raise
         except (FlowctlError, OSError):

@@ -35,6 +35,7 @@ from flowctl.connectors.limits import NamingTarget, NarrowTarget, RestrictedTarg
 from flowctl.connectors.sql_commit import COMMITS, Staged
 from flowctl.connectors.sqlite import ddl, place
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
+from flowctl.connectors.sqlite.duplicates import named_duplicates
 from flowctl.connectors.sqlite.types import declared
 from flowctl.errors import FlowctlError, StoppedByPolicy, TableError
 from flowctl.model import types
@@ -179,7 +180,8 @@ class SqliteTarget(QuarantineTarget, CheckedTarget, NamingTarget, NarrowTarget, 
                 if not job.record.target_id and _has_table(connection, job.object.parts[-1]):
                     raise foreign_target(job.record, job.object)
                 _run(connection, [*job.statements, *_sidecar(connection, job, staged.columns)])
-                counts = sql_commit.apply_change(tx, job, staged)
+                with named_duplicates(connection, job):
+                    counts = sql_commit.apply_change(tx, job, staged)
             job.before_commit()
             crashpoints.reached("in_commit", job.record.table)
             delays.pause()
