@@ -13,7 +13,7 @@ from flowctl.errors import ExitCode, StoppedByPolicy, UsageError
 
 if TYPE_CHECKING:
     from flowctl.model.position import Position
-    from flowctl.observe.world import Observed
+    from flowctl.observe.world import Observed, TargetDdl
     from flowctl.spec.spec import Spec, TableSpec
     from flowctl.state.document import StateDocument, TableState
 
@@ -132,17 +132,20 @@ def reset(spec_path: str, table_ids: tuple[str, ...], yes: bool, variables: Mapp
 @variables_option
 def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variables: Mapping[str, str]) -> int:
     """Take number, position and schema from the target as it is. Touches no data."""
+    from flowctl.plan.case import Case
+    from flowctl.plan.fills import columns_to_record
     from flowctl.state import changes
     from flowctl.state import document as documents
 
     def changed(spec: Spec, document: StateDocument) -> StateDocument:
-        table, observed = _observed(spec, table_id)
+        table, observed, ddl = _observed(spec, table_id)
         if observed.target is None:
             raise StoppedByPolicy(
                 f"{table.target} is not there", hint="Run `flowctl apply`: it creates the table", mark=table.mark
             )
         before = document.table(table_id)
-        adopted = documents.adopt(document, table_id, observed.target, observed.commit)
+        columns = columns_to_record(Case(table, observed, before, ddl))
+        adopted = documents.adopt(document, table_id, observed.target, observed.commit, columns)
         if position is not None:
             column = observed.source.column(table.cursor.column) if observed.source and table.cursor else None
             if position == "now" and observed.positions == "files" and observed.head is not None:
@@ -275,7 +278,7 @@ def _accepted(spec: Spec, document: StateDocument, table_id: str, *, has_positio
     state, refused = document.table(table_id), None
     recorded = state.definition or (state.intent.definition if state.intent else {})
     if recorded:
-        table, observed = _observed(spec, table_id)
+        table, observed, _ = _observed(spec, table_id)
         wanted = definition(table, observed.source)
         refused = acceptance.refusal(recorded, wanted, state.position)
         if refused and not (has_position and table.mode == "append"):
@@ -357,8 +360,8 @@ def _known(document: StateDocument, table_id: str) -> TableState:
     raise UsageError(f"state has no table {table_id!r}", hint=f"Choose one of {known}")
 
 
-def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed]:
-    """The table (of a pattern, too) and what its source and target say now."""
+def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetDdl | None]:
+    """The table (of a pattern, too), what its source and target say now, and what its target can do."""
     from flowctl.observe.observation import Request, observe
 
     world, resolved = observe(spec, Request(select=(table_id,), estimate="none"))
@@ -367,7 +370,8 @@ def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed]:
         raise UsageError(f"{table_id!r} is not the id of one table")
     if observed.error is not None:
         raise observed.error
-    return next(table for table in resolved.tables if table.id == table_id), observed
+    table = next(table for table in resolved.tables if table.id == table_id)
+    return table, observed, world.ddl.get(table.target.connection)
 
 
 def _document(spec: Spec, document: StateDocument, **more: Any) -> dict[str, Any]:

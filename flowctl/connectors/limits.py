@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Literal
 
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
+
+#: How the database fills a column that a write leaves out: it computes it from others, or numbers it, and takes no
+#: value for it in either case; or it has a default.
+Fill = Literal["computed", "numbered", "default"]
+
+
+class FillingTarget(ABC):
+    @abstractmethod
+    def filled_columns(self, there: TableInfo) -> Mapping[str, Fill]:
+        """Columns that the database fills itself, by name. flowctl makes none. Pure."""
 
 
 class LimitingTarget(ABC):

@@ -76,6 +76,8 @@ def is_taken(table: TableSpec, name: str) -> bool:
     return included and name not in table.columns.exclude
 
 
+#: What is added to the name of a column whose other type is kept as text.
+TEXT_SUFFIX = "__text"
 #: Names that flowctl gives its own columns, in whatever mode.
 OWN_NAMES = frozenset({column.name for column in (*_VERSION_COLUMNS, _DELETED_AT)})
 

@@ -14,7 +14,7 @@ from flowctl.model.position import CursorPosition, Position
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.observe.world import Estimate
-from flowctl.plan import checks, engine, intervals, partitions
+from flowctl.plan import checks, engine, fills, intervals, partitions
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.column_names import dropped_exclusions, unwritten_column
 from flowctl.plan.finding import Finding, Idle, Refused, Work
@@ -80,7 +80,8 @@ def with_source_columns(step: Step, case: Case) -> Step:
 
 def refused(step: Step, case: Case) -> Stop | None:
     """Why the columns stop the table: a policy, a name that none of them has, or what its engine cannot do."""
-    named = refusal(step.schema or ()) or unwritten_column(case, step)
+    filled = fills.refusal(case, step.projection)
+    named = filled or refusal(step.schema or ()) or unwritten_column(case, step)
     return named or partitions.refusal(case, step) or engine.refusal(case, step)
 
 

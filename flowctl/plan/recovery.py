@@ -15,6 +15,7 @@ from flowctl.model.step import Step
 from flowctl.observe.world import Estimate
 from flowctl.plan import checks, intervals
 from flowctl.plan.case import Case
+from flowctl.plan.fills import columns_to_record
 from flowctl.plan.finding import Idle, Refused, Work
 from flowctl.plan.projection import read_columns
 from flowctl.plan.reading import (
@@ -68,7 +69,7 @@ def finish(case: Case, begun: Intent, now: str) -> Step:
             record_only=True,
             reason=f"number {begun.seq} of run {begun.run_id} is committed: it is only recorded",
             source_columns=read_columns(case.table, known_columns(case) or ()),
-            target_columns=case.observed.target.columns if case.observed.target else (),
+            target_columns=columns_to_record(case),
         )
     interval = _with_written_rows(case, _interval(case, begun))
     if isinstance(interval, Refused):

@@ -6,19 +6,19 @@ difference whose action is ``fail`` stops the table. What somebody else did to t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flowctl.connectors.base import TargetCapabilities
+from flowctl.connectors.limits import Fill
 from flowctl.model import types
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.schema_change import Action, ChangeClass, SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.model.types import is_wider, short
-from flowctl.plan.projection import OWN_NAMES, own_columns
+from flowctl.plan.projection import OWN_NAMES, TEXT_SUFFIX, own_columns
+from flowctl.plan.refused_names import refused_names
 from flowctl.spec.spec import TableSpec
-
-TEXT_SUFFIX = "__text"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def for_new_table(table: TableSpec, wanted: Sequence[ProjectedColumn], can: Targ
     source's NOT NULL may be dropped at any time, and ``expect`` checks what matters."""
     projection = tuple(replace(made, column=replace(made.column, nullable=True)) for made in wanted)
     columns = (*(made.column for made in projection), *own_columns(table).values())
-    return SchemaPlan(tuple(_bad_names(columns, can)), projection, columns)
+    return SchemaPlan(tuple(refused_names(columns, can)), projection, columns)
 
 
 def compare(
@@ -57,17 +57,26 @@ def compare(
     replaces: bool,
     rebuilds: bool,
     redefined: bool = False,
+    filled: Mapping[str, Fill] | None = None,
 ) -> SchemaPlan:
     """The difference to an existing target. ``replaces``: its whole content is about to be replaced; ``rebuilds``:
     because of a full refresh, so that columns may change to any type; ``redefined``: and under another definition, so
-    that columns which it leaves out go."""
+    that columns which it leaves out go. ``filled`` are the columns that the database fills."""
     there = {column.name: column for column in target}
     own = own_columns(table)
     fate = _Fate(replaces=replaces, rebuilds=rebuilds, redefined=rebuilds and redefined)
-    drift = list(_drift(wanted, there, recorded, own, can, replaces=replaces))
+    others = _of_others(wanted, there, recorded, own, filled or {})
+    drift = [
+        *_drift(wanted, there, recorded, own, can, replaces=replaces),
+        *(_left_alone(table, column, (filled or {}).get(column.name), fate) for column in others),
+    ]
     lost = {change.column for change in drift if change.action == "fail" and change.new is None}
     decided = [_decide(table, made, there, recorded, can, fate) for made in wanted if made.column.name not in lost]
-    kept = _kept(table, [outcome.made for outcome in decided], there, recorded, own, fate)
+    taken = [outcome.made for outcome in decided]
+    kept = _kept(table, taken, there, recorded, own, fate, leaving=[column.name for column in others])
+    if replaces:  # what the database does not fill is written, also by those that replace a table with its columns
+        written = {made.column.name for made in taken} | {*(filled or {})}
+        kept += [_Outcome(_null(column)) for column in others if column.name not in written]
     changes = [
         *drift,
         *(change for outcome in (*decided, *kept) for change in outcome.changes),
@@ -76,7 +85,9 @@ def compare(
     projection = [outcome.made for outcome in (*decided, *kept) if outcome.written]
     left = [outcome.made.column for outcome in kept if outcome.left_alone]
     columns = _in_target_order(there, projection, own, left)
-    return SchemaPlan((*changes, *_bad_names(columns, can)), _ordered(projection, columns), columns)
+    standing = {column.name.lower() for column in columns if column.name in there}
+    left_out = [column.name for column in others if column.name.lower() not in standing]
+    return SchemaPlan((*changes, *refused_names(columns, can, left_out)), _ordered(projection, columns), columns)
 
 
 @dataclass(frozen=True)
@@ -194,16 +205,15 @@ def _kept(
     recorded: Recorded,
     own: Mapping[str, Column],
     fate: _Fate,
+    leaving: Collection[str],
 ) -> list[_Outcome]:
-    """Columns of the target that the source does not fill. What somebody else has added stays out of the write
-    altogether, so that updates leave it alone."""
+    """Columns of the target that flowctl has written and the source does not fill: none of those in ``leaving``."""
     filled = {made.column.name for made in taken} | {*own}
     outcomes = []
     for column in there.values():
-        foreign = bool(recorded.target) and column.name not in recorded.target
-        if column.name in filled or foreign:
+        if column.name in filled or column.name in leaving:
             continue
-        empty = ProjectedColumn(replace(column, nullable=True), "NULL")
+        empty = _null(column)
         if column.name in OWN_NAMES:
             outcomes.append(_own_of_another_mode(empty, fate))
         elif column.name + TEXT_SUFFIX in filled:
@@ -213,6 +223,10 @@ def _kept(
         else:
             outcomes.append(_dropped(table, empty, column, recorded, fate))
     return outcomes
+
+
+def _null(column: Column) -> ProjectedColumn:
+    return ProjectedColumn(replace(column, nullable=True), "NULL")
 
 
 def _own_of_another_mode(empty: ProjectedColumn, fate: _Fate) -> _Outcome:
@@ -294,21 +308,48 @@ def _drift(
             yield _shown(name, before, now, "type changed in the target by someone else", fails=False)
         elif before.nullable and not now.nullable:
             yield _shown(name, before, now, "made not null in the target by someone else", fails=False)
-    for name, now in there.items():
-        if name not in recorded.target:
-            yield from _added_by_others(name, now, needed, replaces=replaces)
+    for name in there:
+        if name not in recorded.target and name in needed:
+            yield _shown(name, None, there[name], _ADDED, fails=False)
 
 
-def _added_by_others(name: str, now: Column, needed: set[str], *, replaces: bool) -> Iterator[SchemaChange]:
-    note = "added in the target by someone else"
-    if name in needed:
-        yield _shown(name, None, now, note, fails=False)
-    elif replaces:
-        yield _shown(name, None, now, f"{note}; replacing the content would lose it", fails=True)
-    elif not now.nullable:
-        yield _shown(name, None, now, f"{note}; not null, so the next write would fail", fails=True)
-    else:
-        yield _shown(name, None, now, f"{note}; left alone", fails=False)
+_ADDED = "added in the target by someone else"
+
+
+def _of_others(
+    wanted: Sequence[ProjectedColumn],
+    there: Mapping[str, Column],
+    recorded: Recorded,
+    own: Mapping[str, Column],
+    filled: Mapping[str, Fill],
+) -> list[Column]:
+    """Columns that flowctl does not write. They stay out of the write altogether, so that updates leave them alone and
+    the database fills them. What it always fills is never flowctl's; a column with a default is, once written."""
+    needed = {made.column.name for made in wanted} | {*own}
+    has_run = bool(recorded.target and recorded.wanted)
+    return [
+        column
+        for name, column in there.items()
+        if name not in needed
+        and (
+            (bool(recorded.target) and name not in recorded.target)
+            or filled.get(name) in ("computed", "numbered")
+            or (name in filled and not has_run)
+        )
+    ]
+
+
+def _left_alone(table: TableSpec, now: Column, fill: Fill | None, fate: _Fate) -> SchemaChange:
+    """What becomes of somebody else's column. One that is computed holds nothing that could be lost."""
+    note = "filled by the database" if fill else _ADDED
+    if not now.nullable and not fill:
+        return _shown(now.name, None, now, f"{note}; not null, so the next write would fail", fails=True)
+    if not fate.replaces or fill == "computed":
+        return _shown(now.name, None, now, f"{note}; left alone", fails=False)
+    policy, may_go = table.on_schema_change.dropped_column, table.on_schema_change.dropped_column == "null"
+    then = "its values are lost" if may_go else "replacing the content would lose its values"
+    shown = _shown(now.name, None, now, f"{note}; {then}", fails=not may_go)
+    return replace(shown, policy=f"on_schema_change.dropped_column: {policy}", change_class="destructive")
 
 
 def _shown(name: str, before: Column | None, now: Column | None, note: str, *, fails: bool) -> SchemaChange:
@@ -342,21 +383,3 @@ def _in_target_order(
 def _ordered(projection: Sequence[ProjectedColumn], columns: Sequence[Column]) -> tuple[ProjectedColumn, ...]:
     by_name = {made.column.name: made for made in projection}
     return tuple(by_name[column.name] for column in columns if column.name in by_name)
-
-
-def _bad_names(columns: Sequence[Column], can: TargetCapabilities) -> Iterator[SchemaChange]:
-    """Names that the target refuses, and names that differ in case only."""
-    seen: dict[str, str] = {}
-    for column in columns:
-        earlier = seen.get(column.name.lower())
-        seen[column.name.lower()] = column.name
-        if earlier is not None:
-            yield _refused(
-                column, f'collides with "{earlier}"' + (", which differs in case only" * (earlier != column.name))
-            )
-        elif reason := can.refuses_names(column.name):
-            yield _refused(column, f"cannot keep its name: {reason}")
-
-
-def _refused(column: Column, note: str) -> SchemaChange:
-    return SchemaChange(column.name, "new_column", None, column.type, "fail", "column names", note=note)

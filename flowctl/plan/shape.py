@@ -18,6 +18,7 @@ from flowctl.model.table_info import Column, ObjectName
 from flowctl.observe.world import TargetDdl
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.definition import differences
+from flowctl.plan.fills import filled
 from flowctl.plan.projection import projection, read_columns, untyped
 from flowctl.plan.schema_diff import Recorded, SchemaPlan, compare, for_new_table
 from flowctl.spec.spec import SqlSource
@@ -119,6 +120,7 @@ def _compared(case: Case, wanted: Sequence[ProjectedColumn]) -> SchemaPlan:
         replaces=case.replaces or case.rebuilds,
         rebuilds=case.rebuilds,
         redefined=bool(case.state.definition) and bool(differences(case.state.definition, case.definition)),
+        filled=filled(case),
     )
 
 
@@ -166,6 +168,10 @@ def _what(change: SchemaChange) -> str:
 
 def _way_on(change: SchemaChange) -> str:
     match change.change:
+        case "drift" if change.policy.startswith("on_schema_change"):
+            return 'Set on_schema_change.dropped_column: "null" if they may go, or drop the column in the target'
+        case "drift" if change.old is None:
+            return "Give it a default in the target, or drop its NOT NULL"
         case "drift":
             return "Undo it in the target, or take it over with `flowctl state adopt`"
         case "new_column" if change.policy == "column names":

@@ -13,7 +13,7 @@ from flowctl.model import types
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.observe.world import Observed
-from flowctl.plan import engine
+from flowctl.plan import engine, fills
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.column_names import (
     dropped_notes,
@@ -85,7 +85,8 @@ def _fitted(
     state, observed = replace(known.state, intent=None), Observed(known.source, info)
     case = Case(table, observed, state, target, full_refresh=step.refresh, spark_url=known.spark_url)
     fitted = shaped(step, case, read, added)
-    _must_name(table, shape_refusal(fitted.schema or ()) or engine.refusal(case, fitted))
+    refused = fills.refusal(case, fitted.projection) or shape_refusal(fitted.schema or ())
+    _must_name(table, refused or engine.refusal(case, fitted))
     return fitted
 
 

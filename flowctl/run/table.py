@@ -296,7 +296,8 @@ def _sql_snapshot(
         object = ObjectName(upstream.target.parts)
         step = run.steps.get(ref)
         columns = step.target_columns if step is not None and step.schema is not None else ()
-        if not columns:  # or they were known only when that table has run
+        has_others = step is not None and any(change.change == "drift" for change in step.schema or ())
+        if not columns or has_others:  # or they were known only when that table has run
             info = target.describe([object])[object]
             columns = info.columns if info else ()
         view = f"_flowctl_ref_{number}"

@@ -204,9 +204,12 @@ def reset(document: StateDocument, table_id: str) -> StateDocument:
     return _with_tables(document, {table_id: _only_number(document.table(table_id))})
 
 
-def adopt(document: StateDocument, table_id: str, info: TableInfo, commit: Commit | None) -> StateDocument:
+def adopt(
+    document: StateDocument, table_id: str, info: TableInfo, commit: Commit | None, columns: tuple[Column, ...]
+) -> StateDocument:
     """``state adopt``: number and position as the target has them; ``commit`` None: it has no record of this lineage,
-    and the position stays. Numbers still rise from the highest ever used."""
+    and the position stays. ``columns`` are those of the target's that flowctl writes. Numbers still rise from the
+    highest ever used."""
     before = document.table(table_id)
     landed = commit is not None and before.intent is not None and commit.intent_id == before.intent.id
     return _with_tables(
@@ -219,7 +222,7 @@ def adopt(document: StateDocument, table_id: str, info: TableInfo, commit: Commi
                 position=commit.position if commit and (commit.position or not commit.void) else before.position,
                 definition={},
                 append_again=False,
-                target_columns=info.columns,
+                target_columns=columns,
                 target_id=info.identity,
                 target_version=info.version,
                 intent=None if landed else before.intent,

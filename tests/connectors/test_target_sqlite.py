@@ -12,9 +12,10 @@ import pytest
 
 from flowctl.connectors import bounds
 from flowctl.connectors.base import Scratch
+from flowctl.connectors.limits import FillingTarget
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model import types
-from flowctl.model.table_info import Column
+from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import Array
 from tests.connectors.target_matrix import Place, sqlite
 from tests.connectors.test_target_history import COLUMNS as HISTORY
@@ -80,6 +81,29 @@ def test_another_file_in_its_place_is_another_target(writer: Writer) -> None:
     path.rename(path.with_suffix(".old"))
     with pytest.raises(StateConflict, match="intent was for"):
         writer.place.target.write(writer.spark, writer.frame([ROW], COLUMNS), job)
+
+
+@pytest.mark.parametrize(
+    ("columns", "filled"),
+    [
+        ("(id INTEGER PRIMARY KEY)", {"id": "default"}),
+        ("(id INTEGER PRIMARY KEY) WITHOUT ROWID", {}),
+        ("(id INTEGER, other INTEGER, PRIMARY KEY (id, other))", {}),
+        ("(id INT, two AS (id * 2), six AS (id * 6) STORED)", {"two": "computed", "six": "computed"}),
+        (
+            "(at TEXT DEFAULT CURRENT_TIMESTAMP, no INT DEFAULT NULL, id INT DEFAULT 0)",
+            {"at": "default", "id": "default"},
+        ),
+    ],
+)
+def test_columns_that_the_database_fills_are_described(
+    writer: Writer, outsider: sqlite3.Connection, columns: str, filled: dict[str, str]
+) -> None:
+    outsider.execute(f"CREATE TABLE made {columns}")
+    target, object = writer.place.target, ObjectName(("made",))
+    assert isinstance(target, FillingTarget)
+    info = target.describe([object])[object]
+    assert info is not None and target.filled_columns(info) == filled
 
 
 def test_columns_that_others_have_added_keep_their_values(writer: Writer) -> None:

@@ -136,13 +136,14 @@ def _table_info(
     one are deleted."""
     _, oid, kind, key, estimate, size, heap, changes, clock, _, whole, row_security, following, *_ = rows[0]
     of_columns = [row[13:] for row in rows if row[13] is not None]
+    filled = {name: fill for name, _, fill, *_ in of_columns if fill}
     extra = {"kind": kind, "heap": heap, "changes": changes, "whole": whole, "row_security": row_security}
-    extra["following"] = following or []
+    extra |= {"following": following or [], "filled": filled}
     if int(oid) in foreign:
         extra["foreign"], extra["repeatable"] = foreign[int(oid)]
     return TableInfo(
         object=object,
-        columns=tuple(_column(name, not_null, facts) for name, not_null, *facts in of_columns),
+        columns=tuple(_column(name, not_null, facts) for name, not_null, _, *facts in of_columns),
         identity=f"{system}/{oid}",
         system=system,
         primary_key=tuple(key or ()),
@@ -226,13 +227,17 @@ _DESCRIBE = f"""
     )
     SELECT o.at, o.oid::text, o.relkind::text, o.key, o.tuples, o.size, o.heap, o.changes, now(),
         EXISTS (SELECT FROM pg_foreign_table), has_table_privilege(o.oid, 'SELECT'),
-        o.relrowsecurity AND row_security_active(o.oid), o.following, t.name, t.not_null,
+        o.relrowsecurity AND row_security_active(o.oid), o.following, t.name, t.not_null, t.fill,
         {_FACTS}
     FROM tables o
     LEFT JOIN LATERAL (
-        SELECT attname, attnotnull, atttypid, atttypmod, attndims, attnum
+        SELECT attname, attnotnull, atttypid, atttypmod, attndims, attnum,
+            CASE WHEN attgenerated <> '' THEN 'computed' WHEN attidentity = 'a' THEN 'numbered'
+                WHEN attidentity <> '' OR atthasdef OR EXISTS (
+                    SELECT FROM pg_type d WHERE d.oid = atttypid AND d.typtype = 'd' AND d.typdefault IS NOT NULL
+                ) THEN 'default' END
         FROM pg_attribute WHERE attrelid = o.oid AND attnum > 0 AND NOT attisdropped
-    ) t(name, not_null, type, typmod, dimensions, number) ON true
+    ) t(name, not_null, type, typmod, dimensions, number, fill) ON true
     {_FACTS_FROM}
     ORDER BY o.at, t.number
 """

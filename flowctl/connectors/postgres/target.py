@@ -29,7 +29,7 @@ from flowctl.connectors.base import (
 from flowctl.connectors.buffered import NO_MARKER, buffered, put
 from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.foreign import foreign_target
-from flowctl.connectors.limits import LimitingTarget, NamingTarget, NarrowTarget, RestrictedTarget
+from flowctl.connectors.limits import Fill, FillingTarget, LimitingTarget, NamingTarget, NarrowTarget, RestrictedTarget
 from flowctl.connectors.postgres import catalog, commits, ddl, restrictions
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.commits import PostgresTransaction
@@ -58,7 +58,9 @@ _ALL_ROWS = "row_security = off"
 
 
 @dataclass(frozen=True)
-class PostgresTarget(QuarantineTarget, CheckedTarget, LimitingTarget, NamingTarget, NarrowTarget, RestrictedTarget):
+class PostgresTarget(
+    QuarantineTarget, CheckedTarget, FillingTarget, LimitingTarget, NamingTarget, NarrowTarget, RestrictedTarget
+):
     """A :class:`flowctl.connectors.base.Target` over one database."""
 
     client: Client
@@ -95,6 +97,11 @@ class PostgresTarget(QuarantineTarget, CheckedTarget, LimitingTarget, NamingTarg
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         return ddl.alter_statements(info, changes)
+
+    def filled_columns(self, there: TableInfo) -> Mapping[str, Fill]:
+        """See :class:`flowctl.connectors.limits.FillingTarget`."""
+        filled: Mapping[str, Fill] = there.extra.get("filled", {})
+        return filled
 
     def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
         """See :class:`flowctl.connectors.limits.LimitingTarget`."""

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowctl.connectors.base import Relation
+from flowctl.connectors.limits import Fill
 from flowctl.connectors.sqlite.conditions import from_clause
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.connectors.sqlite.types import data_type
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate
+
+#: What `hidden` says of a generated column, virtual or stored. Source: SQLite's `PRAGMA table_xinfo`.
+_GENERATED = (2, 3)
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,20 @@ def columns(connection: sqlite3.Connection, name: str) -> tuple[Column, ...]:
 def primary_key(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
     keyed = [row for row in _pragma(connection, name) if row[5]]
     return tuple(row[1] for row in sorted(keyed, key=lambda row: row[5]))
+
+
+def filled(connection: sqlite3.Connection, found: Found) -> dict[str, Fill]:
+    """Columns that SQLite fills where a row is written without them. An integer that is the rowid is numbered."""
+    rows, fills = _pragma(connection, found.name), dict[str, Fill]()
+    keyed = [row[1] for row in rows if row[5]]
+    for _, name, declared, _, default, _, hidden in rows:
+        if hidden in _GENERATED:
+            fills[name] = "computed"
+        elif str(default or "NULL").upper() != "NULL" or (
+            found.has_rowid and keyed == [name] and declared.upper() == "INTEGER"
+        ):
+            fills[name] = "default"
+    return fills
 
 
 def query_columns(connection: sqlite3.Connection, relation: Relation) -> tuple[Column, ...]:

@@ -31,7 +31,7 @@ from flowctl.connectors.base import (
     WriteJob,
 )
 from flowctl.connectors.foreign import foreign_target
-from flowctl.connectors.limits import NamingTarget, NarrowTarget, RestrictedTarget
+from flowctl.connectors.limits import Fill, FillingTarget, NamingTarget, NarrowTarget, RestrictedTarget
 from flowctl.connectors.sql_commit import COMMITS, Staged
 from flowctl.connectors.sqlite import ddl, place
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
@@ -55,7 +55,7 @@ _COMMITS = (COMMITS,)
 
 
 @dataclass(frozen=True)
-class SqliteTarget(QuarantineTarget, CheckedTarget, NamingTarget, NarrowTarget, RestrictedTarget):
+class SqliteTarget(QuarantineTarget, CheckedTarget, FillingTarget, NamingTarget, NarrowTarget, RestrictedTarget):
     """A :class:`flowctl.connectors.base.Target` over one file, which the first write makes."""
 
     path: Path
@@ -99,6 +99,11 @@ class SqliteTarget(QuarantineTarget, CheckedTarget, NamingTarget, NarrowTarget, 
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         return ddl.alter_statements(info, changes)
+
+    def filled_columns(self, there: TableInfo) -> Mapping[str, Fill]:
+        """See :class:`flowctl.connectors.limits.FillingTarget`."""
+        filled: Mapping[str, Fill] = there.extra.get("filled", {})
+        return filled
 
     def refuse_name(self, object: ObjectName) -> str | None:
         """See :class:`flowctl.connectors.limits.NamingTarget`."""

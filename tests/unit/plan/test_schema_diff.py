@@ -267,13 +267,15 @@ def test_drift_that_does_no_harm_is_shown_and_left_alone():
         ),
         pytest.param(
             (*ORDERS, Column("remark", types.STRING)), {"mode": "truncate"},
-            'column "remark" added in the target by someone else; replacing the content would lose it', id="added",
+            'column "remark" added in the target by someone else; replacing the content would lose its values',
+            id="added",
         ),
     ],
 )  # fmt: skip
 def test_drift_that_the_next_write_would_fail_on_or_lose_stops(there, keys, reason):
     made = differing(there=there, **keys)
-    assert made.action == "stop" and made.reason == f"drift — {reason}"
+    rule = "dropped_column: keep" if keys else "drift"
+    assert made.action == "stop" and made.reason == f"{rule} — {reason}"
 
 
 def test_a_column_that_someone_else_has_widened_is_shown():

@@ -13,7 +13,7 @@ from typing import Any
 
 from flowctl.connectors.base import Capabilities, ExplainedTarget, Head
 from flowctl.connectors.delta import CAPABILITIES, partitions
-from flowctl.connectors.limits import LimitingTarget, PartitionedTarget
+from flowctl.connectors.limits import Fill, FillingTarget, LimitingTarget, PartitionedTarget
 from flowctl.diagnostics import Mark
 from flowctl.errors import FlowctlError
 from flowctl.model import types
@@ -56,7 +56,7 @@ ORDERS = (ID, AMOUNT, UPDATED_AT)
 
 
 @dataclass(frozen=True)
-class LakeDdl(ExplainedTarget, LimitingTarget, PartitionedTarget):
+class LakeDdl(ExplainedTarget, FillingTarget, LimitingTarget, PartitionedTarget):
     """The pure part of a target."""
 
     capabilities: Capabilities = CAPABILITIES
@@ -67,6 +67,10 @@ class LakeDdl(ExplainedTarget, LimitingTarget, PartitionedTarget):
 
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
         return f"statistics for {', '.join(layout.statistics)}" if columns and layout.statistics else ""
+
+    def filled_columns(self, there: TableInfo) -> Mapping[str, Fill]:
+        filled: Mapping[str, Fill] = there.extra.get("filled", {})
+        return filled
 
     def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
         return [column for column in there.columns if column.name in written and column.native.endswith("(0)")]

@@ -128,7 +128,7 @@ def test_rollback_keeps_a_pending_intent_to_be_given_up() -> None:
 def test_adopt_takes_number_and_position_of_a_target_that_is_ahead() -> None:
     document = committed(new_document(), "orders", 18)
     ahead = Commit(document.lineage, "orders", 5, "other", "table-2", at(20))
-    table = documents.adopt(document, "orders", INFO, ahead).table("orders")
+    table = documents.adopt(document, "orders", INFO, ahead, INFO.columns).table("orders")
     assert (table.seq, table.intent_id, table.position, table.next_seq) == (5, "other", at(20), 6)
     assert (table.target_id, table.target_version, table.target_columns) == ("table-2", 9, (ID, UPDATED_AT))
 
@@ -136,12 +136,12 @@ def test_adopt_takes_number_and_position_of_a_target_that_is_ahead() -> None:
 def test_adopt_of_a_target_that_was_set_back_does_not_use_numbers_again() -> None:
     document = committed(committed(committed(new_document(), "orders", 18), "orders", 19), "orders", 20)
     restored = Commit(document.lineage, "orders", 1, "first", "table-2", at(18))
-    table = documents.adopt(document, "orders", INFO, restored).table("orders")
+    table = documents.adopt(document, "orders", INFO, restored, INFO.columns).table("orders")
     assert (table.seq, table.position, table.next_seq) == (1, at(18), 4)
 
 
 def test_adopt_of_a_target_without_a_record_starts_at_the_given_position() -> None:
-    document = documents.adopt(new_document(), "orders", INFO, None)
+    document = documents.adopt(new_document(), "orders", INFO, None, INFO.columns)
     table = documents.with_position(document, "orders", at(5)).table("orders")
     assert (table.seq, table.position, table.target_id, table.next_seq) == (0, at(5), "table-2", 1)
 
@@ -149,9 +149,9 @@ def test_adopt_of_a_target_without_a_record_starts_at_the_given_position() -> No
 def test_adopt_ends_the_intent_that_the_target_has_and_gives_up_another() -> None:
     document = begun()
     landed = commit_of(document, "orders")
-    assert documents.adopt(document, "orders", INFO, landed).table("orders").intent is None
+    assert documents.adopt(document, "orders", INFO, landed, INFO.columns).table("orders").intent is None
     older = Commit(document.lineage, "orders", 1, "first", "table-1", at(19))
-    assert documents.adopt(document, "orders", INFO, older).table("orders").given_up
+    assert documents.adopt(document, "orders", INFO, older, INFO.columns).table("orders").given_up
 
 
 class Numbers(RuleBasedStateMachine):
@@ -211,7 +211,7 @@ class Numbers(RuleBasedStateMachine):
         """The target may have been restored to any number that was ever used, or replaced by a foreign table."""
         seq = data.draw(st.sampled_from([None, *self.used]))
         found = Commit(self.document.lineage, "orders", seq, self.used[seq], "table-2", at(2)) if seq else None
-        self.become(documents.adopt(self.document, "orders", INFO, found))
+        self.become(documents.adopt(self.document, "orders", INFO, found, INFO.columns))
 
     @invariant()
     def numbers_only_rise(self) -> None:

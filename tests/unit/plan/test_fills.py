@@ -1,0 +1,177 @@
+"""Columns of a target that flowctl does not write: who fills them, what is recorded, when the plan stops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flowctl.connectors.limits import Fill
+from flowctl.model import types
+from flowctl.model.interval import Interval
+from flowctl.model.position import NoPosition
+from flowctl.model.table_info import Column, TableInfo
+from flowctl.plan.case import Case
+from flowctl.plan.fills import columns_to_record
+from flowctl.plan.projection import own_columns
+from flowctl.spec.spec import ColumnRules, SchemaPolicies, SqlSource
+from tests.unit.plan.worlds import (
+    AMOUNT,
+    EVERYTHING,
+    ID,
+    LAKE,
+    NEW,
+    OLD,
+    ORDERS,
+    REFRESH,
+    UPDATED_AT,
+    committed,
+    head,
+    intent,
+    observed,
+    recorded,
+    source,
+    step,
+    table,
+    target,
+)  # fmt: skip
+
+SERIAL = Column("serial", types.INT64, nullable=False)
+REMARK = Column("remark", types.STRING)
+MODES = ("append", "merge", "scd2", "truncate")
+LOSE = SchemaPolicies(dropped_column="null")
+
+
+def there(*columns: Column, **filled: Fill) -> TableInfo:
+    return replace(target(), columns=columns, extra={"filled": filled})
+
+
+def spec_of(mode, **keys):
+    return table(mode=mode, **({"key": ("id",), "valid_from": "now"} if mode == "scd2" else {}), **keys)
+
+
+def planned(mode, info, left=ORDERS, request=EVERYTHING, **keys):
+    """The step of a table that ran before and left ``left`` in the target, which is ``info`` now."""
+    spec = spec_of(mode, **keys)
+    state = recorded(spec, NoPosition() if mode == "truncate" else OLD, target_columns=left)
+    position = NoPosition() if mode == "truncate" else NEW
+    seen = observed(head(position), source(), info, committed(position=state.position))
+    return step(spec, seen, state, request)
+
+
+def shown(made):
+    return [(change.column, change.action, change.change_class) for change in made.schema]
+
+
+@pytest.mark.parametrize("fill", ["computed", "numbered", "default"])
+@pytest.mark.parametrize("mode", MODES)
+def test_what_the_database_fills_is_neither_written_nor_relaxed(mode, fill):
+    own = own_columns(spec_of(mode)).values()
+    made = planned(mode, there(*ORDERS, *own, SERIAL, serial=fill), (*ORDERS, *own), on_schema_change=LOSE)
+    is_lost = mode == "truncate" and fill != "computed"
+    assert made.action == "change" and made.statements == ()
+    assert shown(made) == [("serial", "show", "destructive" if is_lost else "safe")]
+    assert "serial" not in [column.name for column in made.target_columns]
+
+
+@pytest.mark.parametrize("mode", ["merge", "truncate"])
+def test_replacing_values_of_others_stops_unless_they_may_go(mode):
+    request = REFRESH if mode == "merge" else EVERYTHING
+    for columns, filled in (((*ORDERS, SERIAL), {"serial": "default"}), ((*ORDERS, REMARK), {})):
+        made = planned(mode, there(*columns, **filled), request=request)
+        assert made.action == "stop" and "replacing the content would lose its values" in made.reason
+        assert 'on_schema_change.dropped_column: "null"' in made.hint
+        made = planned(mode, there(*columns, **filled), request=request, on_schema_change=LOSE)
+        assert (made.action, made.statements) == ("change", ())
+        # What has no default is written as null: a Delta table is replaced with its columns.
+        assert ("remark" in [part.column.name for part in made.projection]) == (not filled)
+
+
+def test_a_column_of_others_that_takes_no_null_and_has_no_default_stops():
+    made = planned("merge", there(*ORDERS, SERIAL))
+    assert made.action == "stop" and made.hint == "Give it a default in the target, or drop its NOT NULL"
+
+
+def test_what_an_older_flowctl_has_recorded_as_its_own_is_left_to_the_database():
+    columns = (*ORDERS, replace(REMARK, name="up"))
+    made = planned("merge", there(*columns, up="computed"), left=columns)
+    assert shown(made) == [("up", "show", "safe")] and "up" not in [column.name for column in made.target_columns]
+
+
+def test_a_column_with_a_default_that_was_written_once_stays_flowctls_own():
+    made = planned("append", there(*ORDERS, REMARK, remark="default"), left=(*ORDERS, REMARK))
+    assert "remark" in [part.column.name for part in made.projection]
+
+
+def test_after_a_reset_what_the_database_fills_is_still_left_alone():
+    state = replace(recorded(table(), None), schema=(), target_columns=(), definition={})
+    made = step(
+        table(), observed(head(NEW), target=there(*ORDERS, SERIAL, serial="default"), commit=committed()), state
+    )
+    assert made.action == "change" and shown(made) == [("serial", "show", "safe")]
+
+
+@pytest.mark.parametrize(
+    ("column", "mode", "keys", "hint"),
+    [
+        ("amount", "merge", {},
+         "Leave it out with columns: {exclude: [amount]}, write it under another name with columns: "
+         "{rename: {amount: source_amount}}"),
+        ("id", "merge", {},
+         "Write it under another name with columns: {rename: {id: source_id}}, which `key` then has too"),
+        ("vat", "merge", {"columns": ColumnRules(add={"vat": "1"}, types={"vat": "int"})},
+         "Take it out of columns.add"),
+        ("is_current", "scd2", {}, "Make it a plain column there"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(("fill", "what"), [("computed", "GENERATED ALWAYS AS,"), ("numbered", "AS IDENTITY,")])
+def test_a_written_column_that_takes_no_value_stops(column, mode, keys, hint, fill, what):
+    own = own_columns(spec_of(mode)).values()
+    columns = (*ORDERS, Column("vat", types.INT32), *own)
+    made = planned(mode, there(*columns, **{column: fill}), columns, **keys)
+    assert made.action == "stop" and f'column "{column}" is' in made.reason and what in made.reason
+    assert made.hint.startswith(hint)
+
+
+def test_a_written_column_with_a_default_is_written():
+    made = planned("merge", there(*ORDERS, amount="default"))
+    assert made.action == "change" and "amount" in [part.column.name for part in made.projection]
+
+
+def test_a_new_column_may_not_differ_from_one_of_others_in_case_only():
+    made = planned("merge", there(ID, UPDATED_AT, replace(AMOUNT, name="AMOUNT")), left=(ID, UPDATED_AT))
+    assert made.action == "stop" and 'collides with "AMOUNT", which differs in case only' in made.reason
+
+
+def adopted(spec, info, state=None, from_=ORDERS):
+    seen = observed(head(NEW), source(from_) if from_ else None, info)
+    state = state or recorded(spec, None, schema=(), target_columns=())
+    return [column.name for column in columns_to_record(Case(spec, seen, state, LAKE))]
+
+
+def test_adopt_records_what_flowctl_makes():
+    text = Column("amount__text", types.STRING)
+    info = there(ID, replace(AMOUNT, name="total"), UPDATED_AT, text, REMARK, SERIAL, serial="default")
+    assert adopted(table(), info) == ["id", "updated_at", "amount__text"]
+    rules = ColumnRules(rename={"amount": "total"}, exclude=("updated_at",))
+    assert adopted(table(columns=rules), info) == ["id", "total"]
+    own = tuple(own_columns(spec_of("scd2")).values())
+    assert adopted(spec_of("scd2"), there(*ORDERS, *own, REMARK)) == [column.name for column in (*ORDERS, *own)]
+    before = recorded(table(), OLD, target_columns=(*ORDERS, REMARK, SERIAL))
+    assert adopted(table(), info, before) == ["id", "updated_at", "amount__text", "remark"]
+
+
+def test_adopt_records_all_but_what_the_database_fills_where_only_spark_can_tell_the_columns():
+    info = there(*ORDERS, REMARK, SERIAL, serial="default")
+    known = SqlSource("SELECT id FROM ${{ref:lines}}", ("lines",))
+    assert adopted(table(source=known), info, from_=()) == ["id"]
+    star = SqlSource("SELECT * FROM ${{ref:lines}}", ("lines",))
+    assert adopted(table(source=star), info, from_=()) == ["id", "amount", "updated_at", "remark"]
+
+
+def test_a_number_that_has_landed_is_recorded_without_columns_of_others():
+    interval = Interval(OLD, NEW, "updated_at", read_from=OLD.at, read_to=NEW.at)
+    begun = recorded(table(), OLD, intent=intent(table(), interval), highest=4)
+    seen = observed(head(NEW), target=there(*ORDERS, REMARK, SERIAL, serial="default"), commit=committed(4, "i4", NEW))
+    made = step(table(), seen, begun)
+    assert made.record_only and made.target_columns == ORDERS
