@@ -81,7 +81,7 @@ def with_source_columns(step: Step, case: Case) -> Step:
 def refused(step: Step, case: Case) -> Stop | None:
     """Why the columns stop the table: a policy, a name that none of them has, or what its engine cannot do."""
     filled = fills.refusal(case, step.projection)
-    named = filled or refusal(step.schema or ()) or unwritten_column(case, step)
+    named = filled or refusal(step.schema or (), case) or unwritten_column(case, step)
     return named or partitions.refusal(case, step) or engine.refusal(case, step)
 
 

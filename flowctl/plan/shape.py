@@ -60,14 +60,14 @@ def shaped(step: Step, case: Case, source_columns: Sequence[Column], added: Sequ
     )
 
 
-def refusal(changes: Sequence[SchemaChange]) -> Stop | None:
+def refusal(changes: Sequence[SchemaChange], case: Case) -> Stop | None:
     """Why the schema stops the table, naming every refused column."""
     refused = [change for change in changes if change.action == "fail"]
     if not refused:
         return None
     reasons = "; ".join(f"{_rule(change)} — {_what(change)}" for change in refused)
     renamed = _likely_rename(refused[0], changes)
-    return Stop(reasons, renamed or _way_on(refused[0]), refused[0].policy.partition(":")[0])
+    return Stop(reasons, renamed or _way_on(refused[0], case), refused[0].policy.partition(":")[0])
 
 
 def _likely_rename(gone: SchemaChange, changes: Sequence[SchemaChange]) -> str:
@@ -166,7 +166,7 @@ def _what(change: SchemaChange) -> str:
             return f'column "{change.column}" {change.note}'.rstrip()
 
 
-def _way_on(change: SchemaChange) -> str:
+def _way_on(change: SchemaChange, case: Case) -> str:
     match change.change:
         case "drift" if change.policy.startswith("on_schema_change"):
             return 'Set on_schema_change.dropped_column: "null" if they may go, or drop the column in the target'
@@ -177,8 +177,30 @@ def _way_on(change: SchemaChange) -> str:
         case "new_column" if change.policy == "column names":
             return "Rename or exclude it under `columns`"
         case "other_type":
-            return "Declare its type under `columns.types`, set the policy to text, or rebuild it with --full-refresh"
+            return _ways_of_another_type(change, case)
         case "dropped_column" if change.change_class == "destructive":
             return 'Put it back, or set on_schema_change.dropped_column: "null" to have it null from now on'
         case _:
             return "Change the policy under `on_schema_change`, or exclude the column"
+
+
+def _ways_of_another_type(change: SchemaChange, case: Case) -> str:
+    """A history keeps its types in a full refresh, and a key its own whatever the policy."""
+    again = f"drop the table in the target, then run with --full-refresh {case.table.id}"
+    if change.policy == "--full-refresh":  # it is one already
+        return again[:1].upper() + again[1:]
+    ways = ["Declare its type under `columns.types`"]
+    if change.column not in case.table.key:
+        ways.append("set the policy to text")
+    if case.table.mode != "scd2":
+        ways.append(f"rebuild it with --full-refresh {case.table.id}" if _can_be_another_type(change, case) else again)
+    return ", ".join(ways[:-1]) + f", or {ways[-1]}" if len(ways) > 1 else ways[0]
+
+
+def _can_be_another_type(change: SchemaChange, case: Case) -> bool:
+    """Whether the target changes the type of a column whose content is replaced."""
+    target = case.observed.target
+    if target is None:
+        return True
+    asked = replace(change, action="retype", policy="--full-refresh")
+    return all(one.action != "fail" for one in _ddl(case).alter_statements(target, [asked]))

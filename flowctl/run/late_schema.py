@@ -85,7 +85,7 @@ def _fitted(
     state, observed = replace(known.state, intent=None), Observed(known.source, info)
     case = Case(table, observed, state, target, full_refresh=step.refresh, spark_url=known.spark_url)
     fitted = shaped(step, case, read, added)
-    refused = fills.refusal(case, fitted.projection) or shape_refusal(fitted.schema or ())
+    refused = fills.refusal(case, fitted.projection) or shape_refusal(fitted.schema or (), case)
     _must_name(table, refused or engine.refusal(case, fitted))
     return fitted
 

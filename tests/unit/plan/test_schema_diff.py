@@ -136,6 +136,8 @@ def test_other_type_fails_by_default():
     made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT))
     assert made.action == "stop"
     assert made.reason == 'other_type: fail — column "vat" is string, was int'
+    ways = "Declare its type under `columns.types`, set the policy to text, or rebuild it with --full-refresh orders"
+    assert made.hint == ways
 
 
 @pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
@@ -152,6 +154,7 @@ def test_a_full_refresh_of_a_history_keeps_it_and_with_it_the_types():
     keys = {"mode": "scd2", "key": ("id",), "there": history, "left": history, "request": REFRESH}
     made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT), **keys)
     assert made.action == "stop" and not made.write_full
+    assert made.hint == "Declare its type under `columns.types`, or set the policy to text"
 
 
 def test_other_type_as_text_goes_into_a_column_of_its_own_from_then_on():
@@ -171,6 +174,7 @@ def test_a_key_never_becomes_text():
         (replace(ID, type=types.STRING), AMOUNT, UPDATED_AT), on_schema_change=SchemaPolicies(other_type="text")
     )
     assert made.action == "stop" and "a key column cannot become text" in made.reason
+    assert made.hint == "Declare its type under `columns.types`, or rebuild it with --full-refresh orders"
 
 
 @pytest.mark.parametrize(("policy", "action"), [("keep", "change"), ("fail", "stop")])
