@@ -15,11 +15,12 @@ from flowctl.sql.refs import output_names
 _TAKES_NONE: Mapping[Fill, str] = {"computed": "GENERATED ALWAYS AS", "numbered": "GENERATED ALWAYS AS IDENTITY"}
 
 
-def filled(case: Case) -> Mapping[str, Fill]:
-    """The target's columns that the database fills where a write leaves them out."""
+def filled(case: Case) -> Mapping[str, Fill] | None:
+    """The target's columns that the database fills where a write leaves them out; None for a target that fills none,
+    and whose columns are those of what replaces its content."""
     ddl: object = case.ddl  # mypy sees no class that could be both protocols
     target = case.observed.target
-    return ddl.filled_columns(target) if target is not None and isinstance(ddl, FillingTarget) else {}
+    return ddl.filled_columns(target) if target is not None and isinstance(ddl, FillingTarget) else None
 
 
 def refusal(case: Case, projection: Sequence[ProjectedColumn]) -> Stop | None:
@@ -38,7 +39,7 @@ def refusal(case: Case, projection: Sequence[ProjectedColumn]) -> Stop | None:
 def columns_to_record(case: Case) -> tuple[Column, ...]:
     """The target's columns that are flowctl's: those that it makes, and those recorded before. Where a plan cannot tell
     what it makes, all but those that the database fills."""
-    target, fills = case.observed.target, filled(case)
+    target, fills = case.observed.target, filled(case) or {}
     if target is None:
         return ()
     made, before = _made_names(case), {column.name for column in case.state.target_columns} | OWN_NAMES

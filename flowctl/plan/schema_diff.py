@@ -61,21 +61,23 @@ def compare(
 ) -> SchemaPlan:
     """The difference to an existing target. ``replaces``: its whole content is about to be replaced; ``rebuilds``:
     because of a full refresh, so that columns may change to any type; ``redefined``: and under another definition, so
-    that columns which it leaves out go. ``filled`` are the columns that the database fills."""
+    that columns which it leaves out go. ``filled`` are the columns that the database fills, None
+    where it takes the columns of what replaces its content."""
     there = {column.name: column for column in target}
     own = own_columns(table)
     fate = _Fate(replaces=replaces, rebuilds=rebuilds, redefined=rebuilds and redefined)
-    others = _of_others(wanted, there, recorded, own, filled or {})
+    fills = filled or {}
+    others = _of_others(wanted, there, recorded, own, fills)
     drift = [
         *_drift(wanted, there, recorded, own, can, replaces=replaces),
-        *(_left_alone(table, column, (filled or {}).get(column.name), fate) for column in others),
+        *(_left_alone(table, column, fills.get(column.name), fate) for column in others),
     ]
     lost = {change.column for change in drift if change.action == "fail" and change.new is None}
     decided = [_decide(table, made, there, recorded, can, fate) for made in wanted if made.column.name not in lost]
     taken = [outcome.made for outcome in decided]
     kept = _kept(table, taken, there, recorded, own, fate, leaving=[column.name for column in others])
-    if replaces:  # what the database does not fill is written, also by those that replace a table with its columns
-        written = {made.column.name for made in taken} | {*(filled or {})}
+    if replaces and filled is None:
+        written = {made.column.name for made in taken}
         kept += [_Outcome(_null(column)) for column in others if column.name not in written]
     changes = [
         *drift,

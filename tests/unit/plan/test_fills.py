@@ -13,7 +13,8 @@ from flowctl.model.position import NoPosition
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.plan.case import Case
 from flowctl.plan.fills import columns_to_record
-from flowctl.plan.projection import own_columns
+from flowctl.plan.projection import own_columns, projection
+from flowctl.plan.schema_diff import Recorded, compare
 from flowctl.spec.spec import ColumnRules, SchemaPolicies, SqlSource
 from tests.unit.plan.worlds import (
     AMOUNT,
@@ -83,8 +84,16 @@ def test_replacing_values_of_others_stops_unless_they_may_go(mode):
         assert 'on_schema_change.dropped_column: "null"' in made.hint
         made = planned(mode, there(*columns, **filled), request=request, on_schema_change=LOSE)
         assert (made.action, made.statements) == ("change", ())
-        # What has no default is written as null: a Delta table is replaced with its columns.
-        assert ("remark" in [part.column.name for part in made.projection]) == (not filled)
+        assert made.projection == planned(mode, there(*ORDERS)).projection
+
+
+def test_a_table_that_is_replaced_with_its_columns_keeps_those_of_others_as_nulls():
+    spec, before = spec_of("truncate", on_schema_change=LOSE), {column.name: column for column in ORDERS}
+    can, wanted = LAKE.capabilities.target, projection(spec, ORDERS)
+    for filled, names in ((None, ["id", "amount", "updated_at", "remark"]), ({}, ["id", "amount", "updated_at"])):
+        made = compare(spec, wanted, (*ORDERS, REMARK), Recorded(before, before), can, replaces=True, rebuilds=False,
+                       filled=filled)  # fmt: skip
+        assert [column.name for column in made.columns] == names
 
 
 def test_a_column_of_others_that_takes_no_null_and_has_no_default_stops():
