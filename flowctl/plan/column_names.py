@@ -48,7 +48,7 @@ def unprotected_column(case: Case) -> Stop | None:
     """What shall be masked or left out has to be there: under another name it would be written as it is. Of files some
     may lack it, as long as no other column is new."""
     source, table, state = case.observed.source, case.table, case.state
-    if source is None or not source.columns:
+    if source is None or not source.columns or not (table.columns.mask or table.columns.exclude):
         return None
     there = [column.name for column in source.columns]
     is_known = state.definition == case.definition and not _new(table, there, state)

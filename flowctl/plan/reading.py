@@ -29,6 +29,7 @@ def rfc3339(at: dt.datetime) -> str:
 
 def blank(case: Case) -> Step:
     table, target = case.table, case.observed.target
+    at = state_for_people(case.state.seq, case.state.position)
     return Step(
         id=table.id,
         action="none",
@@ -47,8 +48,8 @@ def blank(case: Case) -> Step:
         target_shape=target.shape if target else "",
         target_commit=case.observed.commit.name if case.observed.commit else "",
         definition=case.definition,
-        state_before=state_for_people(case.state.seq, case.state.position),
-        state_after=state_for_people(case.state.seq, case.state.position),
+        state_before=at,
+        state_after=at,
     )
 
 
@@ -98,8 +99,14 @@ def read(step: Step, case: Case, now: str, estimate: Estimate) -> Step:
             work = Work(_only_deletes(case, upper), "looks for deleted keys", notes)
         case Idle(reason, _, notes):
             later = ("schema changes are made with the next rows",) if step.statements and step.target_exists else ()
-            step = replace(step, notes=(*notes, *later), statements=(), target_columns=_as_they_are(step, case))
-            return replace(step, reason=reason, rows=_rows(case, None, estimate))
+            return replace(
+                step,
+                reason=reason,
+                rows=_rows(case, None, estimate),
+                notes=(*notes, *later),
+                statements=(),
+                target_columns=_as_they_are(step, case),
+            )
         case Work():
             work = finding
     return working(step, case, work, estimate, check_deletes=due)

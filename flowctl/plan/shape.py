@@ -47,7 +47,7 @@ def shaped(step: Step, case: Case, source_columns: Sequence[Column], added: Sequ
     action ``fail`` (:func:`refusal`); there are no statements then. ``added`` are the columns of ``columns.add``, where
     Spark has told their types. ``ValueError`` for a type text that is none."""
     wanted = projection(case.table, source_columns, recorded_target(case) if added is None else added)
-    planned = _compared(case, wanted)
+    planned = _compared(case, wanted, source_columns)
     changes = _with_statements(case, planned.changes)
     failed = any(change.action == "fail" for change in changes)
     return replace(
@@ -102,13 +102,12 @@ def _declared(case: Case, source: SqlSource) -> tuple[Column, ...] | None:
     return tuple(Column(name, types.parse(declared[name])) for name in names)
 
 
-def _compared(case: Case, wanted: Sequence[ProjectedColumn]) -> SchemaPlan:
+def _compared(case: Case, wanted: Sequence[ProjectedColumn], source_columns: Sequence[Column]) -> SchemaPlan:
     target, can = case.observed.target, _capabilities(case)
     if target is None:
         return for_new_table(case.table, wanted, can)
-    before = projection(case.table, case.state.schema, case.state.target_columns) if case.state.schema else ()
     recorded = Recorded(
-        wanted={made.column.name: made.column for made in before},
+        wanted={made.column.name: made.column for made in _wanted_before(case, wanted, source_columns)},
         target={column.name: column for column in case.state.target_columns},
     )
     return compare(
@@ -122,6 +121,17 @@ def _compared(case: Case, wanted: Sequence[ProjectedColumn]) -> SchemaPlan:
         redefined=bool(case.state.definition) and bool(differences(case.state.definition, case.definition)),
         filled=filled(case),
     )
+
+
+def _wanted_before(
+    case: Case, wanted: Sequence[ProjectedColumn], source_columns: Sequence[Column]
+) -> Sequence[ProjectedColumn]:
+    """What the last run made of the columns that it read."""
+    state = case.state
+    if not state.schema:
+        return ()
+    is_same = state.schema == tuple(source_columns) and not case.table.columns.add
+    return wanted if is_same else projection(case.table, state.schema, state.target_columns)
 
 
 def _ddl(case: Case) -> TargetDdl:
@@ -138,7 +148,9 @@ def _capabilities(case: Case) -> TargetCapabilities:
 def _with_statements(case: Case, changes: Sequence[SchemaChange]) -> tuple[SchemaChange, ...]:
     """Every change with the target's own statement, and what they need of the table beside its columns."""
     target = case.observed.target
-    return tuple(changes) if target is None else tuple(_ddl(case).alter_statements(target, changes))
+    if target is None or not changes:
+        return tuple(changes)
+    return tuple(_ddl(case).alter_statements(target, changes))
 
 
 def _statements(case: Case, planned: SchemaPlan, changes: Sequence[SchemaChange]) -> tuple[str, ...]:

@@ -117,10 +117,8 @@ def _target_moved(case: Case) -> Stop | None:
     expected = state.target_id or (intent.target_id if intent else "")
     if case.full_refresh:
         return None
-    adopt = case.command("state adopt {spec} {id}")
-    ways = f"{adopt} takes number and position from the target; --full-refresh {case.table.id} reads all again"
     if case.begun_refresh is not None:
-        return _moved_since_refresh(case, case.begun_refresh, ways)
+        return _moved_since_refresh(case, case.begun_refresh)
     if _moved(case):
         return None
     if target is None:
@@ -128,15 +126,20 @@ def _target_moved(case: Case) -> Stop | None:
         hint = f"Restore it, or --full-refresh {case.table.id} to make it anew"
         return Stop(f"{case.table.target} is gone", hint, "to") if gone else None
     if expected and not same_identity(target.identity, expected):
-        return Stop(f"{case.table.target} is another table than the one this flow has written", ways, "to")
+        return Stop(f"{case.table.target} is another table than the one this flow has written", _ways_on(case), "to")
     if _agrees(case, commit):
         return None
     found = f"number {commit.seq}" if commit else "no number of this flow"
     relation = "ahead of" if commit and commit.seq > state.seq else "behind" if _seq(commit) < state.seq else "not"
-    return Stop(f"the target carries {found}, {relation} the recorded number {state.seq}", ways, "to")
+    return Stop(f"the target carries {found}, {relation} the recorded number {state.seq}", _ways_on(case), "to")
 
 
-def _moved_since_refresh(case: Case, begun: Intent, ways: str) -> Stop | None:
+def _ways_on(case: Case) -> str:
+    adopt = case.command("state adopt {spec} {id}")
+    return f"{adopt} takes number and position from the target; --full-refresh {case.table.id} reads all again"
+
+
+def _moved_since_refresh(case: Case, begun: Intent) -> Stop | None:
     """A full refresh replaces what was there when it began, whatever state says of that: its own intent names it."""
     target, commit = case.observed.target, case.observed.commit
     if target is None:
@@ -147,7 +150,7 @@ def _moved_since_refresh(case: Case, begun: Intent, ways: str) -> Stop | None:
         return Stop(reason, f"Replace this one with --full-refresh {case.table.id}", "to")
     if commit is not None and commit.seq >= begun.seq and not case.has_landed:
         reason = f"the target carries number {commit.seq}, which is not that of the interrupted full refresh"
-        return Stop(reason, ways, "to")
+        return Stop(reason, _ways_on(case), "to")
     return None
 
 

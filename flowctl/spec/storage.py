@@ -36,7 +36,8 @@ def local_path(url: str) -> Path:
 def path_place(url: str, base_dir: str) -> str:
     """The very place behind a path or URL: symbolic links followed, slashes and ways to write a scheme made one."""
     if scheme(url) == "file":
-        return f"file {os.path.realpath(Path(base_dir, local_path(url)))}"
+        path = url.removeprefix("file://")
+        return f"file {os.path.realpath(path if path.startswith('/') else f'{base_dir}/{path}')}"
     _, _, path = url.partition("://")
     return f"{scheme(url)} {'/'.join(part for part in path.split('/') if part)}"
 
