@@ -91,7 +91,7 @@ class TableInfo:
     than that. ``version`` is the target's own version where it has one. ``created_by`` is the id of the intent that a
     target was made for, as long as it holds no commit; empty where a table comes with its first commit. ``primary_key``
     is in key order. ``clock`` is the system's own time. ``extra`` is for the connector that made it and nobody else:
-    JSON-safe values only.
+    JSON-safe values only. ``only_without`` are, for each column that some files lack, those that only such files have.
     """
 
     object: ObjectName
@@ -104,6 +104,7 @@ class TableInfo:
     extra: Mapping[str, Any] = field(default_factory=dict)
     system: str = ""
     created_by: str = ""
+    only_without: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def shape(self) -> str:

@@ -9,6 +9,7 @@ from itertools import chain
 
 from flowctl.diagnostics import Mark
 from flowctl.model.step import Step
+from flowctl.model.table_info import TableInfo
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.projection import is_taken
 from flowctl.plan.shape import known_columns
@@ -52,8 +53,29 @@ def unprotected_column(case: Case) -> Stop | None:
         return None
     there = [column.name for column in source.columns]
     is_known = state.definition == case.definition and not _new(table, there, state)
+    if stop := _unprotected_files(table, source, {column.name for column in state.schema}):
+        return stop
     may_lack = case.observed.positions == "files" and is_known
     return None if may_lack else missing_protected_column(table, there, state)
+
+
+def _unprotected_files(table: TableSpec, source: TableInfo, recorded: Collection[str]) -> Stop | None:
+    """Files that lack such a column and have another one, which no file with it has: perhaps its new name."""
+    for path, names in (("columns.mask", table.columns.mask), ("columns.exclude", table.columns.exclude)):
+        for name in names:
+            others = [
+                other
+                for other in source.only_without.get(name, ())
+                if is_taken(table, other) and other not in table.columns.mask and other not in recorded
+            ]
+            if others:
+                listed = ", ".join(f'"{other}"' for other in others)
+                return Stop(
+                    f'{path}: some files of {table.source} lack "{name}", and only those have {listed}',
+                    f'Write {listed} there too if it is a new name of "{name}"; else read those files as another table',
+                    path,
+                )
+    return None
 
 
 def missing_protected_column(table: TableSpec, there: Sequence[str], state: TableState) -> Stop | None:

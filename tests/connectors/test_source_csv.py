@@ -104,6 +104,17 @@ def test_values_are_told_by_the_header_of_their_file(
     assert spark_rows(spark, source, by_place) == [{"a": 2, "b": "two", "new": None}]
 
 
+def test_columns_that_only_files_without_another_have(inbox: Path, source: Any) -> None:
+    for at, header in enumerate(("id,email", "id", "e_mail,id", "id,email,note", "id,note")):
+        (inbox / f"{at}.csv").write_text(f"{header}\n")
+    relation = files("*.csv")
+    assert source.describe([relation])[relation].only_without == {
+        "email": ("e_mail",),
+        "e_mail": ("email", "note"),
+        "note": ("e_mail",),
+    }
+
+
 def test_large_files_of_other_headers_are_read_in_pieces(
     spark: SparkSession, inbox: Path, source: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,6 +82,19 @@ def merged(found: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
     return tuple(column if column.name in everywhere else replace(column, nullable=True) for column in columns.values())
 
 
+def only_without(found: Mapping[str, tuple[Column, ...]]) -> dict[str, tuple[str, ...]]:
+    """For each column that some files lack, the columns that only such files have: one of them may be its new name."""
+    headers = {tuple(column.name for column in of_file) for of_file in found.values()}
+    if len(headers) < 2:
+        return {}
+    everywhere = set.intersection(*map(set, headers))
+    others: dict[str, tuple[str, ...]] = {}
+    for name in set().union(*headers) - everywhere:
+        beside = set().union(*(header for header in headers if name in header))
+        others[name] = tuple(sorted(set().union(*(header for header in headers if name not in header)) - beside))
+    return {name: those for name, those in others.items() if those}
+
+
 def _common(one: Column, other: Column, path: str, other_path: str) -> Column:
     nullable = one.nullable or other.nullable
     if one.type == other.type or types.is_wider(one.type, other.type):

@@ -11,7 +11,7 @@ from flowctl.connectors.base import Capabilities, FileSource, Head, HeadRequest,
 from flowctl.connectors.files.formats import format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of, why_nothing
 from flowctl.connectors.files.reading import FilesSnapshot, named
-from flowctl.connectors.files.schema import columns_of, merged
+from flowctl.connectors.files.schema import columns_of, merged, only_without
 from flowctl.model.position import FilesPosition, FileStamp
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
@@ -56,7 +56,11 @@ class FilesSource(FileSource):
         found = columns_of(self.root, format, (*looked_into, *stamps[-_READ_FILES:]))
         head = _head(stamps)
         info = TableInfo(
-            object=ObjectName((pattern,)), columns=merged(found), identity=self.root.identity, rows=head.rows
+            object=ObjectName((pattern,)),
+            columns=merged(found),
+            identity=self.root.identity,
+            rows=head.rows,
+            only_without=only_without(found),
         )
         return info, head
 

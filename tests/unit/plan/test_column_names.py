@@ -170,3 +170,25 @@ def test_files_may_lack_what_shall_not_be_seen_as_long_as_nothing_else_is_new() 
     assert step(spec, seen, recorded(spec, None, definition={})).reason == GONE.format("exclude")
     added = replace(seen, source=replace(source(), columns=(*ORDERS, Column("e_mail", types.STRING))))
     assert step(spec, added, recorded(spec, None)).reason.startswith(GONE.format("exclude"))
+
+
+@pytest.mark.parametrize("rule", ["mask", "exclude"])
+def test_files_that_have_another_column_instead_of_what_shall_not_be_seen(rule: str) -> None:
+    """They come in one run with files that have it, or after them."""
+
+    def made(columns: tuple[Column, ...], *protected: str, **state: Any) -> Step:
+        masked = dict.fromkeys(protected, "sha256")
+        spec = table(columns=ColumnRules(mask=masked) if rule == "mask" else ColumnRules(exclude=protected))
+        here = replace(source((*ORDERS, *columns)), only_without={"email": ("e_mail",), "e_mail": ("email",)})
+        if not state:
+            return step(spec, observed(head(FilesPosition(())), here, positions="files"))
+        seen = observed(head(FilesPosition(())), here, positions="files", **unchanged())
+        return step(spec, seen, recorded(spec, None, **state))
+
+    email, e_mail = (Column(name, types.STRING) for name in ("email", "e_mail"))
+    for state in ({}, {"schema": (*ORDERS, email)}):
+        stopped = made((email, e_mail), "email", **state)
+        assert stopped.reason.endswith('some files of pg:public.orders lack "email", and only those have "e_mail"')
+        assert stopped.hint.startswith('Write "e_mail" there too')
+        assert "some files" not in made((email, e_mail), "email", "e_mail", **state).reason
+    assert "some files" not in made((email, e_mail), "email", schema=(*ORDERS, email, e_mail)).reason
