@@ -125,6 +125,8 @@ def test_widening_stops_the_table() -> None:
     assert "widen" in str(step(spec, seen, state).schema)
     found = sail_step(spec, seen, state)
     assert (found.action, GAPS["widen"] in found.reason) == ("stop", True)
+    in_a_database = replace(seen, target=target())
+    assert sail_step(spec, in_a_database, state) == step(spec, in_a_database, state)
 
 
 def test_features_that_ask_more_of_a_commit() -> None:
