@@ -17,7 +17,8 @@ ChangeClass = Literal["safe", "destructive"]
 @dataclass(frozen=True)
 class SchemaChange:
     """``policy`` names the deciding key and value (``on_schema_change.new_column: add``); ``statement`` is the DDL
-    that apply runs, empty when none is needed. ``old`` or ``new`` is None where the column is not there."""
+    that apply runs, empty when none is needed. ``old`` or ``new`` is None where the column is not there. ``next_step``
+    is the target's own hint for a change that it does not make; it is told where the table stops."""
 
     column: str
     change: Change
@@ -28,6 +29,7 @@ class SchemaChange:
     change_class: ChangeClass = "safe"
     statement: str = ""
     note: str = ""
+    next_step: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {

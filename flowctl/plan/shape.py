@@ -66,8 +66,9 @@ def refusal(changes: Sequence[SchemaChange], case: Case) -> Stop | None:
     if not refused:
         return None
     reasons = "; ".join(f"{_rule(change)} — {_what(change)}" for change in refused)
-    renamed = _likely_rename(refused[0], changes)
-    return Stop(reasons, renamed or _way_on(refused[0], case), refused[0].policy.partition(":")[0])
+    of_target = ". ".join(dict.fromkeys(change.next_step for change in refused if change.next_step))
+    hint = of_target or _likely_rename(refused[0], changes) or _way_on(refused[0], case)
+    return Stop(reasons, hint, refused[0].policy.partition(":")[0])
 
 
 def _likely_rename(gone: SchemaChange, changes: Sequence[SchemaChange]) -> str:
@@ -166,6 +167,8 @@ def _rule(change: SchemaChange) -> str:
 
 def _what(change: SchemaChange) -> str:
     match change.change:
+        case "dropped_column" if change.next_step:
+            return f'column "{change.column}" is to be dropped ({change.note})'
         case "dropped_column":
             lost = ", and its stored values would become null" if change.change_class == "destructive" else ""
             return f'column "{change.column}" is gone{lost}'
@@ -215,4 +218,4 @@ def _can_be_another_type(change: SchemaChange, case: Case) -> bool:
     if target is None:
         return True
     asked = replace(change, action="retype", policy="--full-refresh")
-    return all(one.action != "fail" for one in _ddl(case).alter_statements(target, [asked]))
+    return all(one.action != "fail" or one.next_step for one in _ddl(case).alter_statements(target, [asked]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -10,8 +12,12 @@ import pytest
 
 from flowctl.connectors.base import Connector
 from flowctl.connectors.limits import FillingTarget, RestrictedTarget
+from flowctl.connectors.postgres import ddl
+from flowctl.connectors.postgres.client import client
 from flowctl.connectors.postgres.commits import why_unwritable
-from flowctl.errors import StoppedByPolicy
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model import types
+from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import ObjectName, same_identity
 from tests.connectors.reading import opened, table
@@ -186,3 +192,85 @@ def test_a_table_that_others_refer_to_is_replaced_where_that_touches_no_row_of_t
         "ALTER TABLE t ADD FOREIGN KEY (above) REFERENCES other ON DELETE CASCADE"
     )
     assert _refused(postgres, "truncate", replaces=True) is None
+
+
+TRIGGERED = "CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS 'begin return new; end';"
+REFERRED_TO = "ALTER TABLE t ADD UNIQUE (n); CREATE TABLE y (a int REFERENCES t (n))"
+
+
+@pytest.mark.parametrize(
+    ("made", "stopped", "name"),
+    [
+        ("CREATE VIEW v AS SELECT n FROM t", "widen retype drop", "view v"),
+        ("CREATE MATERIALIZED VIEW v AS SELECT n FROM t", "widen retype drop", "materialized view v"),
+        ("CREATE VIEW v AS SELECT count(*), max(id) FROM t", "", ""),
+        ("CREATE RULE r AS ON UPDATE TO t WHERE new.n > 5 DO NOTHING", "widen retype drop", "rule r on table t"),
+        ("ALTER TABLE t ADD dbl int GENERATED ALWAYS AS (n * 2) STORED", "widen retype drop", "column dbl of table t"),
+        ("CREATE POLICY p ON t USING (n > 1)", "widen retype drop", "policy p on table t"),
+        (
+            f"{TRIGGERED} CREATE TRIGGER g BEFORE UPDATE ON t FOR EACH ROW WHEN (new.n > 1) EXECUTE FUNCTION noted()",
+            "widen retype drop",
+            "trigger g on table t",
+        ),
+        (
+            f"{TRIGGERED} CREATE TRIGGER g BEFORE UPDATE OF n ON t FOR EACH ROW EXECUTE FUNCTION noted()",
+            "widen retype drop",
+            "trigger g on table t",
+        ),
+        (f"{TRIGGERED} CREATE TRIGGER g BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION noted()", "", ""),
+        (
+            "CREATE FUNCTION f() RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT max(n) FROM t; END",
+            "widen retype drop",
+            "function f()",
+        ),
+        (REFERRED_TO, "retype drop", "constraint y_a_fkey on table y"),
+        ("ALTER TABLE t ADD PRIMARY KEY (n)", "retype", "the primary key"),
+        ("CREATE INDEX i ON t (n); CREATE STATISTICS s ON n, id FROM t; ALTER TABLE t ALTER n SET DEFAULT 5", "", ""),
+        ("ALTER TABLE t ADD CHECK (n > id)", "", ""),
+        (
+            "DROP TABLE t; CREATE TABLE t (id int, n int) PARTITION BY RANGE (id); CREATE TABLE y (n int, id int);"
+            "ALTER TABLE t ATTACH PARTITION y FOR VALUES FROM (1) TO (10); CREATE VIEW v AS SELECT n FROM y",
+            "widen retype drop",
+            "view v",
+        ),
+        ("DROP TABLE t; CREATE TABLE t (id int, n int) PARTITION BY RANGE (n)", "widen retype drop", "partition key"),
+        ("DROP TABLE t; CREATE TABLE t (id int, n int) PARTITION BY RANGE ((n + 1))", "widen retype drop", "key"),
+    ],
+)
+def test_a_column_that_something_uses_changes_no_type_and_is_not_dropped(
+    database: psycopg.Connection[Any], postgres: Connector, made: str, stopped: str, name: str
+) -> None:
+    """The plan stops exactly where the server would, and names what uses the column."""
+    database.execute("CREATE TABLE t (id int, n int)")
+    database.execute(made)
+    assert postgres.target is not None
+    info = postgres.target.describe([T])[T]
+    assert info is not None
+    asked = {
+        "widen": SchemaChange("n", "wider_type", types.INT32, types.INT64, "widen", ""),
+        "retype": SchemaChange("n", "other_type", types.INT32, types.DATE, "retype", ""),
+        "drop": SchemaChange("n", "dropped_column", types.INT32, None, "drop", ""),
+    }
+    if "CHECK" in made:  # it needs a type to compare with
+        asked["retype"] = replace(asked["retype"], new=types.INT64)
+    changes = {action: postgres.target.alter_statements(info, [change])[0] for action, change in asked.items()}
+    refused = {action for action, change in changes.items() if change.action == "fail"}
+    assert refused == set(stopped.split())
+    for action, change in changes.items():
+        if action in refused:
+            assert name in change.note and change.next_step and not change.statement
+        by_hand = ddl.statement(info, asked[action])
+        with pytest.raises(psycopg.Error) if action in refused else nullcontext(), database.transaction() as undone:
+            database.execute(by_hand)
+            raise psycopg.Rollback(undone)
+
+
+def test_a_column_that_came_into_use_after_the_plan_is_named_with_what_uses_it(
+    database: psycopg.Connection[Any], postgres_database: str
+) -> None:
+    database.execute("CREATE TABLE t (id int, n int); CREATE VIEW v AS SELECT n FROM t")
+    reached = client({"url": postgres_database})
+    for statement in ("ALTER TABLE t ALTER n TYPE bigint", "ALTER TABLE t DROP COLUMN n"):
+        with pytest.raises(TableError, match="view v depends on column") as error, reached.connect() as connection:
+            connection.execute(statement)
+        assert error.value.hint == "Drop what uses the column, run, and make it again"

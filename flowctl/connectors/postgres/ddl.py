@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from flowctl.connectors.base import TargetCapabilities
+from flowctl.connectors.postgres import dependants
 from flowctl.connectors.postgres import types as native
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
@@ -61,7 +62,9 @@ def sidecar_statements(object: ObjectName, there: TableInfo | None, columns: Seq
 
 
 def alter_statements(info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
-    return [replace(change, statement=_statement(info, change)) for change in changes]
+    return [
+        dependants.refused(info, change) or replace(change, statement=statement(info, change)) for change in changes
+    ]
 
 
 def listed(columns: Sequence[Column]) -> str:
@@ -77,7 +80,8 @@ def quoted(name: str) -> str:
     return dialects.quoted(name, "postgres")
 
 
-def _statement(info: TableInfo, change: SchemaChange) -> str:
+def statement(info: TableInfo, change: SchemaChange) -> str:
+    """The DDL of one change; empty where none is needed."""
     alter, column = f"ALTER TABLE {table(info.object.parts)}", quoted(change.column)
     match change.action:
         case "add" | "text" if change.new is not None:

@@ -21,7 +21,7 @@ def refused(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy |
         )
     if foreign := info.extra.get("foreign"):
         return StoppedByPolicy(
-            f"{info.object} has rows on another server ({_listed(foreign)}), which does not commit them together with "
+            f"{info.object} has rows on another server ({listed(foreign)}), which does not commit them together with "
             "their sequence number",
             hint="Name a table in `to` whose partitions are all of this database",
         )
@@ -33,11 +33,11 @@ def refused(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy |
     if (following := info.extra.get("following")) and (replaces or mode == "scd2"):
         return StoppedByPolicy(
             f"{info.object} would have rows deleted and written anew, and through a foreign key that deletes or "
-            f"changes rows of {_listed(following)}",
+            f"changes rows of {listed(following)}",
             hint="Make that foreign key ON DELETE NO ACTION DEFERRABLE INITIALLY DEFERRED, or drop it",
         )
     return None
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -30,7 +30,7 @@ from flowctl.connectors.buffered import NO_MARKER, buffered, put
 from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.foreign import foreign_target
 from flowctl.connectors.limits import Fill, FillingTarget, LimitingTarget, NamingTarget, NarrowTarget, RestrictedTarget
-from flowctl.connectors.postgres import catalog, commits, ddl, restrictions
+from flowctl.connectors.postgres import catalog, commits, ddl, dependants, restrictions
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.commits import PostgresTransaction
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
@@ -73,7 +73,7 @@ class PostgresTarget(
             found = catalog.describe(connection, objects)
             if absent := [object for object, info in found.items() if info is None]:
                 self._missing_schemas.update(commits.missing_schemas(connection, absent))
-            return found
+            return dependants.with_dependants(connection, found)
 
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
         """By the server's own identity and the schema that the search path gives, whatever host and name say."""

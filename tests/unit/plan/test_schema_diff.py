@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from flowctl.connectors.postgres import ddl as postgres
 from flowctl.connectors.sqlite import CAPABILITIES as SQLITE
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -21,6 +22,7 @@ from tests.unit.plan.worlds import (
     ORDERS,
     REFRESH,
     UPDATED_AT,
+    LakeDdl,
     committed,
     head,
     observed,
@@ -138,6 +140,44 @@ def test_other_type_fails_by_default():
     assert made.reason == 'other_type: fail — column "vat" is string, was int'
     ways = "Declare its type under `columns.types`, set the policy to text, or rebuild it with --full-refresh orders"
     assert made.hint == ways
+
+
+USED = [("vat", "used", "column double of table orders"), ("vat", "used", "view sums")]
+GO = "Drop column double of table orders and view sums, run, and make them again"
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "uses", "reason", "hint"),
+    [
+        (types.INT64, {}, USED, 'wider_type: widen — column "vat" is bigint, was int', GO),
+        (types.DATE, {"request": REFRESH}, USED, '--full-refresh — column "vat" is date, was int', GO),
+        (types.INT64, {}, USED[1:], "(view sums uses it)", "Drop view sums, run, and make it again"),
+        (
+            types.INT64,
+            {},
+            [("vat", "partition key", "table orders")],
+            "(it is in the partition key of table orders)",
+            "Declare its old type under `columns.types`, or drop the table and run it with --full-refresh",
+        ),
+        (
+            types.DATE,
+            {},
+            USED,
+            "",
+            "Declare its type under `columns.types`, set the policy to text, or rebuild it with --full-refresh orders",
+        ),
+    ],
+)
+def test_a_type_that_the_target_cannot_change_for_what_uses_the_column_stops(
+    monkeypatch, kind, keys, uses, reason, hint
+):
+    def altered(_, info, changes):
+        return postgres.alter_statements(replace(info, extra={"dependants": uses}), changes)
+
+    monkeypatch.setattr(LakeDdl, "alter_statements", altered)
+    made = differing((*ORDERS, replace(VAT, type=kind)), before=(*ORDERS, VAT), **keys)
+    assert made.action == "stop" and made.statements == ()
+    assert reason in made.reason and made.hint == hint
 
 
 @pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
