@@ -8,6 +8,9 @@ from typing import Any
 
 from flowctl.sql import dialects
 
+#: What takes columns without their names, and sqlglot takes for something else: ``TABLE t``, ``f(TABLE t)``, names that
+#: are computed, pipes.
+_UNTOLD = re.compile(r"\b(?:table|identifier)\b|\|>", re.IGNORECASE)
 _MARKER = re.compile(r"\{\{ref:([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
 
 
@@ -29,14 +32,17 @@ def output_names(sql: str) -> tuple[str, ...] | None:
 
 
 def names_all_it_reads(sql: str) -> bool:
-    """Whether ``sql`` names each column that it reads, so that another column of its tables changes nothing: no ``*``
-    but that of ``count(*)``."""
-    if "*" not in sql:
-        return True
+    """Whether ``sql`` names each column that it reads, so that another column of its tables changes nothing."""
     from sqlglot import exp
 
     tree = _parsed(sql)
-    return tree is not None and all(isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star))
+    if not isinstance(tree, exp.Query) or _UNTOLD.search(sql):
+        return False
+    counted = {id(count.this) for count in tree.find_all(exp.Count)}
+    return all(id(star) in counted for star in tree.find_all(exp.Star)) and not any(
+        alias.columns and not isinstance(alias.parent, (exp.CTE, exp.Lateral, exp.Values))
+        for alias in tree.find_all(exp.TableAlias)  # t AS u (a, b) names columns by their places
+    )
 
 
 def _parsed(sql: str) -> Any:

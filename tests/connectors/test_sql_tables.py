@@ -137,14 +137,15 @@ def test_columns_follow_those_that_changed_in_an_earlier_run(runs: SharedRuns) -
         b=by_sql("SELECT id, price FROM {{ ref('a') }}"),
         c=by_sql("SELECT * FROM {{ ref('b') }}", to="lake:c", mode="merge", key=["id"]),
         e=by_sql("SELECT * FROM {{ ref('a') }}", to="lake:e"),
+        f=by_sql("TABLE {{ ref('a') }}", to="lake:f"),
     )
     assert runs.apply(document).exit_code == 0
     assert runs.apply(document, select=("a",)).exit_code == 0
-    assert [step.schema for step in runs.plan(document).steps] == [(), (), (), ()]
+    assert [step.schema for step in runs.plan(document).steps] == [()] * 5
     wider = made.replace("(10,2)", "(12,4), note TEXT")
     statements(runs.folder, "DROP TABLE p", wider, "INSERT INTO p VALUES (1, '10.1234', 'new')")
     assert runs.apply(document, select=("a",)).exit_code == 0
-    for name in "bce":
+    for name in "bcef":
         (step,) = runs.plan(document, select=(name,)).steps
         assert step.schema is None or step.action == "none"
         result = runs.apply(document, select=(name,))
@@ -152,8 +153,8 @@ def test_columns_follow_those_that_changed_in_an_earlier_run(runs: SharedRuns) -
     price = Decimal("10.1234")
     assert rows_of(runs, "b") == [{"id": 1, "price": price}]
     assert rows_of(runs, "c") == [{"id": 1, "price": price}]
-    assert rows_of(runs, "e") == [{"id": 1, "price": price, "note": "new"}]
-    assert [step.schema for step in runs.plan(document).steps] == [(), (), (), ()]
+    assert rows_of(runs, "e") == rows_of(runs, "f") == [{"id": 1, "price": price, "note": "new"}]
+    assert [step.schema for step in runs.plan(document).steps] == [()] * 5
 
 
 def test_a_full_refresh_takes_the_types_of_now(runs: SharedRuns) -> None:

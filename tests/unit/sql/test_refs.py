@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flowctl.sql.refs import output_names, referenced, with_names
+from flowctl.sql.refs import names_all_it_reads, output_names, referenced, with_names
 
 
 def test_markers_become_the_names_that_spark_knows():
@@ -28,3 +28,37 @@ def test_markers_become_the_names_that_spark_knows():
 )
 def test_output_names_are_known_or_left_to_spark(sql, names):
     assert output_names(sql) == names
+
+
+@pytest.mark.parametrize(
+    ("sql", "names_all"),
+    [
+        ("SELECT id, amount * 2 AS twice, count(*) AS n FROM {{ref:a}} GROUP BY ALL", True),
+        ("FROM {{ref:a}} SELECT id", True),
+        ("WITH c (x) AS (SELECT id FROM {{ref:a}}) SELECT x FROM c JOIN {{ref:b}} USING (x)", True),
+        ("SELECT x FROM {{ref:a}} LATERAL VIEW explode(items) AS x", True),
+        ("SELECT id, k FROM {{ref:a}} JOIN (VALUES (1, 2)) AS v (id, k) USING (id)", True),
+        ("SELECT *, count(*) OVER () FROM {{ref:a}}", False),
+        ("SELECT * EXCEPT (id) FROM {{ref:a}}", False),
+        ("SELECT item.* FROM {{ref:a}}", False),
+        ("SELECT count(a.*) AS n FROM {{ref:a}} AS a", False),
+        ("SELECT count(DISTINCT *) AS n FROM {{ref:a}}", False),
+        ("SELECT to_json(struct(*)) AS all FROM {{ref:a}}", False),
+        ("SELECT id FROM {{ref:a}} UNION ALL BY NAME SELECT * FROM {{ref:b}}", False),
+        ("TABLE {{ref:a}}", False),
+        ("SELECT id FROM {{ref:a}} UNION TABLE {{ref:b}}", False),
+        ("WITH c AS (TABLE {{ref:a}}) SELECT id FROM c", False),
+        ("WITH c (x, y) AS (table {{ref:a}}) SELECT x FROM c", False),
+        ("SELECT x FROM (TABLE {{ref:a}}) AS t (x, y)", False),
+        ("SELECT id FROM f(TABLE({{ref:a}}))", False),
+        ("FROM {{ref:a}}", False),
+        ("SELECT count(1) AS n FROM (FROM {{ref:a}})", False),
+        ("FROM {{ref:a}} |> WHERE id > 1", False),
+        ("SELECT x FROM {{ref:a}} AS t (x, y)", False),
+        ("SELECT x FROM ({{ref:a}} NATURAL JOIN {{ref:b}}) AS t (x, y)", False),
+        ("SELECT IDENTIFIER('amo' || 'unt') AS x FROM {{ref:a}}", False),
+        ("SELECT id FROM {{ref:a}} WHERE", False),
+    ],
+)
+def test_whether_all_columns_that_are_read_are_named(sql, names_all):
+    assert names_all_it_reads(sql) is names_all
