@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from flowctl.connectors.base import Scratch
 from flowctl.connectors.limits import FillingTarget
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model import types
+from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import Array
 from tests.connectors.target_matrix import Place, sqlite
@@ -38,6 +40,47 @@ def outsider(writer: Writer) -> Iterator[sqlite3.Connection]:
     connection = sqlite3.connect(writer.place.options["path"], isolation_level=None)
     yield connection
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("made", "note", "next_step"),
+    [
+        ("CREATE INDEX i ON t (id); CREATE VIEW v AS SELECT * FROM t; ALTER TABLE t ADD d AS (id * 2)", None, None),
+        ("CREATE INDEX i ON t (n)", "in use by index i", "Drop index i, run, and make it again"),
+        (
+            "CREATE VIEW v AS SELECT n FROM t; CREATE INDEX i ON t (id) WHERE n > 1;"
+            "CREATE TRIGGER g AFTER INSERT ON t BEGIN SELECT new.n; END",
+            "in use by index i, view v and trigger g",
+            "Drop index i, view v and trigger g, run, and make them again",
+        ),
+        (
+            "ALTER TABLE t ADD d AS (n * 2)",
+            "a computed column, a check or a key of the table uses it",
+            "Drop the computed columns that use it, run, and make them again; "
+            "else drop the table and run it with --full-refresh",
+        ),
+        (
+            "DROP TABLE t; CREATE TABLE t (id INT, n INT UNIQUE)",
+            'SQLite says: cannot drop UNIQUE column: "n"',
+            "Drop the table and run it with --full-refresh",
+        ),
+    ],
+)
+def test_a_column_that_something_uses_is_not_dropped(
+    place: Place, made: str, note: str | None, next_step: str | None
+) -> None:
+    """The plan stops exactly where SQLite would."""
+    asked = SchemaChange("n", "dropped_column", types.INT32, None, "drop", "--full-refresh")
+    with closing(sqlite3.connect(place.options["path"], isolation_level=None)) as connection:
+        connection.executescript(f"CREATE TABLE t (id INT, n INT); {made}")
+        info = place.target.describe([ObjectName(("t",))])[ObjectName(("t",))]
+        assert info is not None
+        (change,) = place.target.alter_statements(info, [asked])
+        assert (change.action, change.note, change.next_step) == (
+            ("fail", note, next_step) if note else ("drop", "", "")
+        )
+        with pytest.raises(sqlite3.Error) if note else nullcontext():
+            connection.execute("ALTER TABLE t DROP COLUMN n")
 
 
 @pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])

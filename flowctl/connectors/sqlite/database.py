@@ -63,6 +63,9 @@ def translated(path: Path) -> Iterator[None]:
             ) from error
         if name.startswith("SQLITE_NOTADB"):
             raise TableError(f"{path} is not an SQLite file", hint="Check `path` of the connection") from error
+        if " after drop column: " in str(error):
+            hint = "Drop what uses the column, run, and make it again"
+            raise TableError(f"SQLite says: {error}", hint=hint) from error
         raise TableError(f"SQLite says: {error}", hint=f"Look at {path}") from error
 
 

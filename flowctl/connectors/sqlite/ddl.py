@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from flowctl.connectors.base import TargetCapabilities
+from flowctl.connectors.sqlite import dropping
 from flowctl.connectors.sqlite.types import declared
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
@@ -46,7 +47,8 @@ def _with_statement(info: TableInfo, change: SchemaChange) -> SchemaChange:
             return replace(change, statement=f"ALTER TABLE {table} ADD COLUMN {column} {declared(change.new)}")
         case "drop":
             table, column = _quoted(info.object.parts[-1]), _quoted(change.column)
-            return replace(change, statement=f"ALTER TABLE {table} DROP COLUMN {column}")
+            drop = replace(change, statement=f"ALTER TABLE {table} DROP COLUMN {column}")
+            return dropping.refused(info, drop) or drop
         case "retype":
             return replace(change, action="fail", note="SQLite cannot change a column's type; drop the table")
         case "relax":

@@ -1,0 +1,64 @@
+"""What keeps SQLite from dropping a column: asked of a copy of the file's schema in memory, as only SQLite's own parser
+tells which columns a view, a trigger or an expression uses."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import replace
+
+from flowctl.connectors.sqlite.database import quoted
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import TableInfo
+
+#: In the info of a target: the statements that make what is in the file.
+SCHEMA = "schema"
+_USED_BY = re.compile(r"error in (index|view|trigger) (.+?)(?: after drop column)?: ")
+_ANEW = "rop the table and run it with --full-refresh"
+
+
+def schema_of(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Tables first; without what SQLite makes itself."""
+    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type <> 'table'")
+    return tuple(sql for name, sql in rows if not name.lower().startswith("sqlite_"))
+
+
+def refused(info: TableInfo, dropping: SchemaChange) -> SchemaChange | None:
+    """``dropping``, which has the statement, as a change that stops the table; None where SQLite makes it."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+        for sql in info.extra.get(SCHEMA, ()):
+            with suppress(sqlite3.Error):  # such as a virtual table of a module that is not here
+                copy.execute(sql)
+        in_the_way, why = _in_the_way(copy, dropping.statement)
+    if in_the_way:
+        listed = " and ".join(part for part in (", ".join(in_the_way[:-1]), in_the_way[-1]) if part)
+        them = "it" if len(in_the_way) == 1 else "them"
+        note, next_step = f"in use by {listed}", f"Drop {listed}, run, and make {them} again"
+    elif why.startswith("cannot drop"):
+        note, next_step = f"SQLite says: {why}", f"D{_ANEW}"
+    elif why.startswith("error in table"):
+        note = "a computed column, a check or a key of the table uses it"
+        next_step = f"Drop the computed columns that use it, run, and make them again; else d{_ANEW}"
+    else:
+        return None
+    return replace(dropping, action="fail", statement="", note=note, next_step=next_step)
+
+
+def _in_the_way(copy: sqlite3.Connection, statement: str) -> tuple[list[str], str]:
+    """Each index, view and trigger that has to go first, and what SQLite says when all are gone."""
+    names: list[str] = []
+    while True:
+        try:
+            copy.execute(statement)
+        except sqlite3.Error as error:
+            found = _USED_BY.match(str(error))
+            if found is None:
+                return [], str(error)
+            names.append(f"{found[1]} {found[2]}")
+            with suppress(sqlite3.Error):
+                copy.execute(f"DROP {found[1]} {quoted(found[2])}")
+                continue
+            return names, ""
+        else:
+            return names, ""
