@@ -94,6 +94,14 @@ class Step:
     stopped_by: StoppedBy | None = None
     how: tuple[str, ...] = ()
 
+    @property
+    def recorded_columns(self) -> tuple[Column, ...]:
+        """What state records of ``target_columns``: all but those of others, which a target that is replaced with its
+        columns gets as nulls."""
+        others = {change.column for change in self.schema or () if change.change == "drift" and change.old is None}
+        nulls = {part.column.name for part in self.projection if part.is_absent} & others
+        return tuple(column for column in self.target_columns if column.name not in nulls)
+
 
 @dataclass(frozen=True)
 class Plan:

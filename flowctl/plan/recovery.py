@@ -104,12 +104,15 @@ def read_since(case: Case, begun: Intent, finished: Step, now: str, estimate: Es
 
 
 def _above(after: Case, begun: Intent, finished: Step, estimate: Estimate) -> Step:
-    """The columns are those that ``finished`` reads, writes and leaves behind."""
+    """The columns are those that ``finished`` reads, writes and leaves behind; those of others only where all content
+    is replaced again."""
+    columns = finished.target_columns if after.replaces else finished.recorded_columns
+    names = {column.name for column in columns}
     step = replace(
         blank(after),
         source_columns=finished.source_columns,
-        target_columns=finished.target_columns,
-        projection=finished.projection,
+        target_columns=columns,
+        projection=tuple(part for part in finished.projection if part.column.name in names),
         schema=None if finished.schema is None else (),
         target_exists=True,
     )
@@ -132,7 +135,7 @@ def _recorded(case: Case, begun: Intent, finished: Step) -> Case:
     recorded = Recorded(
         finished.definition,
         finished.source_columns,
-        finished.target_columns,
+        finished.recorded_columns,
         begun.run_id,
         upstream_shape=case.state.upstream_shape,
     )

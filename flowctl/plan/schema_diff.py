@@ -254,27 +254,31 @@ def _dropped(table: TableSpec, empty: ProjectedColumn, column: Column, recorded:
     stays = table.mode in ("append", "merge") and not fate.replaces
     left_alone = table.mode == "merge" and stays and policy == "keep"
     outcome = _Outcome(empty, written=not left_alone, left_alone=left_alone)
-    if recorded.wanted and column.name not in recorded.wanted:
+    is_known = bool(recorded.wanted) and column.name not in recorded.wanted
+    if is_known and not fate.replaces:
         return outcome
     rule = f"on_schema_change.dropped_column: {policy}"
     action: Action = "fail" if policy == "fail" or (policy == "keep" and not stays) else policy
     of_class: ChangeClass = "safe" if stays else "destructive"
-    change = SchemaChange(
-        column.name, "dropped_column", column.type, None, action, rule, of_class, note=_DROPPED[policy, stays]
-    )
+    note = _DROPPED[policy, stays]
+    note = note.replace(_GONE, NOT_FILLED) if is_known else note
+    change = SchemaChange(column.name, "dropped_column", column.type, None, action, rule, of_class, note=note)
     relaxed = SchemaChange(column.name, "nullable", column.type, column.type, "relax", rule, note="may be null")
     changes = (change,) if column.nullable or action == "fail" else (change, relaxed)
     return replace(outcome, changes=changes)
 
 
+_GONE = "gone from the source"
+#: Of a column that an earlier run has told of, that the definition leaves out, or that others have made.
+NOT_FILLED = "not filled from the source"
 #: By policy, and whether stored values can stay.
 _DROPPED = {
     ("keep", True): "stored values stay, new rows have null",
-    ("keep", False): "gone from the source; its stored values would become null",
+    ("keep", False): f"{_GONE}; its stored values would become null",
     ("null", True): "null from now on",
     ("null", False): "null from now on; its stored values are lost",
-    ("fail", True): "the column is gone from the source",
-    ("fail", False): "the column is gone from the source",
+    ("fail", True): f"the column is {_GONE}",
+    ("fail", False): f"the column is {_GONE}",
 }
 
 

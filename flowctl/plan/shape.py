@@ -20,7 +20,7 @@ from flowctl.plan.case import Case, Stop
 from flowctl.plan.definition import differences
 from flowctl.plan.fills import filled
 from flowctl.plan.projection import projection, read_columns, untyped
-from flowctl.plan.schema_diff import Recorded, SchemaPlan, compare, for_new_table
+from flowctl.plan.schema_diff import NOT_FILLED, Recorded, SchemaPlan, compare, for_new_table
 from flowctl.spec.spec import SqlSource
 from flowctl.sql.refs import output_names
 
@@ -73,7 +73,7 @@ def refusal(changes: Sequence[SchemaChange], case: Case) -> Stop | None:
 
 def _likely_rename(gone: SchemaChange, changes: Sequence[SchemaChange]) -> str:
     """How to keep the data of a column that has got another name: one gone, one new, of one type."""
-    if gone.change != "dropped_column":
+    if gone.change != "dropped_column" or NOT_FILLED in gone.note:
         return ""
     alike = [one for one in changes if one.change == "dropped_column" and one.old == gone.old]
     new = [one for one in changes if one.change == "new_column" and one.new == gone.old and one.action != "fail"]
@@ -171,7 +171,8 @@ def _what(change: SchemaChange) -> str:
             return f'column "{change.column}" is to be dropped ({change.note})'
         case "dropped_column":
             lost = ", and its stored values would become null" if change.change_class == "destructive" else ""
-            return f'column "{change.column}" is gone{lost}'
+            what = f"is {NOT_FILLED}" if NOT_FILLED in change.note else "is gone"
+            return f'column "{change.column}" {what}{lost}'
         case "new_column" if not change.note:
             return f'column "{change.column}" is new'
         case "wider_type" | "other_type" if change.old and change.new:
@@ -194,7 +195,8 @@ def _way_on(change: SchemaChange, case: Case) -> str:
         case "other_type":
             return _ways_of_another_type(change, case)
         case "dropped_column" if change.change_class == "destructive":
-            return 'Put it back, or set on_schema_change.dropped_column: "null" to have it null from now on'
+            null = 'set on_schema_change.dropped_column: "null" to have it null from now on'
+            return f"Put it back, {null}, or drop the column in the target"
         case _:
             return "Change the policy under `on_schema_change`, or exclude the column"
 

@@ -34,7 +34,7 @@ def has_changed(
     running = {other: step for other, step in steps.items() if step.action in RUNNABLE}
     if any(step.schema is None for step in running.values()):
         return True
-    now = _shape(source, {**columns, **{other: step.target_columns for other, step in running.items()}})
+    now = _shape(source, {**columns, **{other: step.recorded_columns for other, step in running.items()}})
     if recorded and now:
         return now != recorded
     takes_new = bool(running) and output_names(source.sql) is None

@@ -355,7 +355,7 @@ class _Schedule:
         recorded = Recorded(
             definition=step.definition,
             schema=step.source_columns,
-            target_columns=step.target_columns,
+            target_columns=step.recorded_columns,
             run_id=self._run.run_id,
             deletes_checked_at=intent.at if step.check_deletes else None,
             upstream_shape=shape_read(self._run.tables[table], self._writer.document, result.commit.position),

@@ -54,6 +54,8 @@ class Definition:
             parts.append(f"where: id >= {self.least}")
         if self.columns:
             parts.append(f"columns: {self.columns}")
+        if self.columns and self.mode == "truncate":  # what it leaves out would become null
+            parts.append('on_schema_change: {dropped_column: "null"}')
         return "{" + ", ".join(parts) + "}"
 
     @property

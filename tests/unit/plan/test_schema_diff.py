@@ -13,7 +13,8 @@ from flowctl.model.table_info import Column
 from flowctl.observe.observation import Request
 from flowctl.plan.projection import own_columns, projection
 from flowctl.plan.schema_diff import Recorded, compare
-from flowctl.spec.spec import ColumnRules, Cursor, DetectFlag, SchemaPolicies
+from flowctl.spec.spec import ColumnRules, DetectFlag, SchemaPolicies
+from tests.unit.plan.differences import VAT, columns, differing, told
 from tests.unit.plan.worlds import (
     AMOUNT,
     ID,
@@ -32,31 +33,6 @@ from tests.unit.plan.worlds import (
     table,
     target,
 )  # fmt: skip
-
-VAT = Column("vat", types.INT32)
-
-
-def differing(
-    now=ORDERS, *, there=None, before=ORDERS, left=None, request=None, accepted=False, recorded_as=None, **keys
-):
-    """The step when the source has ``now`` and had ``before``, the target has ``there`` and was left with ``left``; the
-    definition was ``accepted``, or is recorded as it was with other keys."""
-    spec = table(**keys)
-    there = target(there or before)
-    state = recorded(table(**{**keys, **(recorded_as or {})}), OLD, schema=tuple(before),
-                     target_columns=target(left or before).columns)  # fmt: skip
-    if accepted:
-        state = replace(state, definition={})
-    seen = observed(head(NEW), source(now), there, committed(position=OLD))
-    return step(spec, seen, state, request or Request())
-
-
-def told(made):
-    return [(change.column, change.change, change.action) for change in made.schema]
-
-
-def columns(made):
-    return {column.name: types.short(column.type) for column in made.target_columns}
 
 
 @pytest.mark.parametrize(
@@ -215,76 +191,6 @@ def test_a_key_never_becomes_text():
     )
     assert made.action == "stop" and "a key column cannot become text" in made.reason
     assert made.hint == "Declare its type under `columns.types`, or rebuild it with --full-refresh orders"
-
-
-@pytest.mark.parametrize(("policy", "action"), [("keep", "change"), ("fail", "stop")])
-def test_dropped_column(policy, action):
-    made = differing(before=(*ORDERS, VAT), on_schema_change=SchemaPolicies(dropped_column=policy))
-    assert made.action == action
-    assert told(made) == [("vat", "dropped_column", policy)]
-    if policy == "fail":
-        assert made.reason == 'dropped_column: fail — column "vat" is gone'
-    else:
-        assert "vat" not in [part.column.name for part in made.projection] and made.statements == ()
-        assert columns(made)["vat"] == "int"  # a merge leaves its stored values alone
-
-
-@pytest.mark.parametrize("mode", ["truncate", "scd2", "merge", "append"])
-@pytest.mark.parametrize("policy", ["keep", "null", "fail"])
-def test_a_dropped_column_stops_where_stored_values_would_be_lost(mode, policy):
-    """truncate reads every row anew; a history would take the gap for a change; the others keep what is stored."""
-    history = own_columns(table(mode=mode, key=("id",))).values() if mode == "scd2" else ()
-    there = (*ORDERS, VAT, *history)
-    made = differing(
-        before=(*ORDERS, VAT), there=there, left=there, mode=mode, key=("id",), cursor=Cursor("updated_at"),
-        on_schema_change=SchemaPolicies(dropped_column=policy),
-    )  # fmt: skip
-    loses = mode in ("truncate", "scd2")
-    action = "fail" if policy == "fail" or (loses and policy == "keep") else policy
-    assert told(made) == [("vat", "dropped_column", action)]
-    assert made.schema[0].change_class == ("destructive" if loses else "safe")
-    assert made.action == ("stop" if action == "fail" else "change")
-    if loses and policy == "keep":
-        assert made.reason.endswith('column "vat" is gone, and its stored values would become null')
-        assert '"null"' in made.hint
-
-
-def test_a_full_refresh_does_not_null_a_dropped_column_in_silence():
-    made = differing(before=(*ORDERS, VAT), request=REFRESH)
-    assert (made.action, told(made)) == ("stop", [("vat", "dropped_column", "fail")])
-
-
-def test_a_likely_rename_is_named():
-    tax = replace(VAT, name="tax")
-    made = differing((*ORDERS, tax), before=(*ORDERS, VAT), mode="truncate")
-    assert made.action == "stop" and "columns: {rename: {tax: vat}}" in made.hint
-    renamed = differing(
-        (*ORDERS, tax),
-        before=(*ORDERS, VAT),
-        mode="truncate",
-        columns=ColumnRules(rename={"tax": "vat"}),
-        accepted=True,
-    )
-    assert (renamed.action, told(renamed)) == ("change", [])
-    assert [part.source for part in renamed.projection if part.column.name == "vat"] == ["tax"]
-
-
-def test_a_full_refresh_gives_the_target_the_shape_of_the_new_definition():
-    """A column that is no longer taken, and those of another mode, go with the content; a mode that keeps content
-    keeps them too."""
-    there = (*ORDERS, VAT, *own_columns(table(mode="scd2", key=("id",))).values())
-    keys = {"before": (*ORDERS, VAT), "there": there, "left": there, "columns": ColumnRules(exclude=("vat",))}
-    made = differing((*ORDERS, VAT), **keys, recorded_as={"columns": ColumnRules()}, request=REFRESH)
-    gone = ["vat", "valid_from", "valid_to", "is_current", "row_hash"]
-    assert told(made) == [(name, "dropped_column", "drop") for name in gone]
-    assert list(columns(made)) == ["id", "amount", "updated_at"]
-    accepted = differing((*ORDERS, VAT), **keys, accepted=True)
-    assert set(gone) <= set(columns(accepted)) and "is_current" not in [p.column.name for p in accepted.projection]
-
-
-def test_a_dropped_column_is_told_once():
-    made = differing(before=ORDERS, there=(*ORDERS, VAT), left=(*ORDERS, VAT))
-    assert told(made) == [] and columns(made)["vat"] == "int"
 
 
 @pytest.mark.parametrize(("policy", "action"), [("relax", "change"), ("fail", "stop")])
