@@ -165,7 +165,9 @@ def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[
     known = {column.name: column for column in format.declared}
     unknown = sorted(set(known) - set(names))
     if unknown:
-        raise TableError(f"{path} has no column {unknown[0]}, which format.schema names", hint="Compare its header")
+        lost = unknown[0]
+        hint = f"Compare its header. If files may lack {lost}, give its type under `columns.types`, not `format.schema`"
+        raise TableError(f"{path} has no column {lost}, which format.schema names", hint=hint)
     return tuple(known.get(name, Column(name, types.STRING)) for name in names)
 
 

@@ -37,8 +37,9 @@ def inbox(tmp_path: Path) -> Path:
     return tmp_path / "inbox"
 
 
-def planned(folder: Path, source: str) -> Step:
-    (folder / "flow.yaml").write_text(SPEC % source, encoding="utf-8")
+def planned(folder: Path, source: str, more: str = "") -> Step:
+    text = (SPEC % source).replace("mode: truncate", f"mode: truncate{more}")
+    (folder / "flow.yaml").write_text(text, encoding="utf-8")
     (step,) = make_plan(load_spec([folder / "flow.yaml"], {}), PlanOptions()).plan.steps
     return step
 
@@ -53,6 +54,17 @@ def test_every_new_file_has_a_say_in_the_columns(inbox: Path) -> None:
         (inbox / f"{number:03}.csv").write_text("id\n1\n")
     (inbox / "000.csv").write_text("id,remark\n1,x\n")
     assert names(planned(inbox.parent, "inbox:*.csv")) == ["id", "remark"]
+
+
+def test_a_column_that_files_may_lack_gets_its_type_by_the_hint(inbox: Path) -> None:
+    (inbox / "a.csv").write_text("id,v\n1,2026-01-01\n")
+    (inbox / "b.csv").write_text("id\n2\n")
+    stopped = planned(inbox.parent, "inbox:*.csv", ", format: {schema: {id: bigint, v: date}}")
+    assert stopped.reason.endswith("b.csv has no column v, which format.schema names")
+    assert "give its type under `columns.types`, not `format.schema`" in stopped.hint
+    keys = ", format: {schema: {id: bigint}}, columns: {types: {v: date}}"
+    made = planned(inbox.parent, "inbox:*.csv", keys)
+    assert made.action == "create" and [str(column.type) for column in made.target_columns] == ["int64", "date32[day]"]
 
 
 def test_files_that_were_read_are_not_all_looked_into(inbox: Path) -> None:
