@@ -277,9 +277,14 @@ def _accepted(spec: Spec, document: StateDocument, table_id: str, *, has_positio
 
     state, refused = document.table(table_id), None
     recorded = state.definition or (state.intent.definition if state.intent else {})
-    if recorded:
+    protects = any(table.columns.mask or table.columns.exclude for table in spec.tables)
+    if recorded or (state.schema and protects):
         table, observed, _ = _observed(spec, table_id)
         wanted = definition(table, observed.source)
+        taken = acceptance.with_columns_accepted(state, wanted, table, observed.source)
+        if taken != state and not has_position:  # of the definition nothing is new
+            return documents.with_table(document, table_id, taken), False
+    if recorded:
         refused = acceptance.refusal(recorded, wanted, state.position)
         if refused and not (has_position and table.mode == "append"):
             again = f"`flowctl apply {spec.argument} --full-refresh {table_id}`"

@@ -8,6 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from flowctl.model.position import CursorPosition, Position
+from flowctl.model.table_info import TableInfo
+from flowctl.plan.column_names import perhaps_renamed
+from flowctl.plan.definition import differences
+from flowctl.spec.spec import TableSpec
 from flowctl.state.document import TableState
 
 
@@ -34,6 +38,22 @@ def continued(state: TableState, recorded: Mapping[str, Any], wanted: Mapping[st
     if moved or recorded.get("cursor", wanted["cursor"]) != wanted["cursor"]:
         state = replace(state, position=None)
     return state
+
+
+def with_columns_accepted(
+    state: TableState, wanted: Mapping[str, Any], table: TableSpec, source: TableInfo | None
+) -> TableState:
+    """``state`` with the columns of files that the plan stops for as perhaps another's new name: they are none. Only
+    where nothing else is accepted, so that nobody accepts what no plan has named; no later column is meant."""
+    if (
+        source is None
+        or not state.schema
+        or state.pending
+        or (state.definition and differences(state.definition, wanted))
+    ):
+        return state
+    *_, names = perhaps_renamed(table, source, state) or ("", "", ())
+    return replace(state, schema=(*state.schema, *(column for column in source.columns if column.name in names)))
 
 
 def _position_is_lost(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Position | None) -> bool:

@@ -53,14 +53,34 @@ def unprotected_column(case: Case) -> Stop | None:
         return None
     there = [column.name for column in source.columns]
     is_known = state.definition == case.definition and not _new(table, there, state)
-    if stop := _unprotected_files(table, source, {column.name for column in state.schema}):
+    if stop := _unprotected_files(case, source):
         return stop
     may_lack = case.observed.positions == "files" and is_known
     return None if may_lack else missing_protected_column(table, there, state)
 
 
-def _unprotected_files(table: TableSpec, source: TableInfo, recorded: Collection[str]) -> Stop | None:
-    """Files that lack such a column and have another one, which no file with it has: perhaps its new name."""
+def _unprotected_files(case: Case, source: TableInfo) -> Stop | None:
+    found = perhaps_renamed(case.table, source, case.state)
+    if found is None:
+        return None
+    path, name, others = found
+    listed = ", ".join(f'"{other}"' for other in others)
+    otherwise = "else read those files as another table"
+    if case.state.schema:  # a table that never ran records no column
+        accept = case.command("state set {spec} {id} --accept-definition")
+        them = "it as it is" if len(others) == 1 else "them as they are"
+        otherwise = f"else take {them} with {accept}"
+    return Stop(
+        f'{path}: some files of {case.table.source} lack "{name}", and only those have {listed}',
+        f'Write {listed} there too if it is a new name of "{name}"; {otherwise}',
+        path,
+    )
+
+
+def perhaps_renamed(table: TableSpec, source: TableInfo, state: TableState) -> tuple[str, str, list[str]] | None:
+    """Files that lack such a column and have others, which no file with it has: perhaps its new name. The rule, the
+    column, the others; what an earlier run has written, or somebody has accepted, is none of them."""
+    recorded = {column.name for column in state.schema}
     for path, names in (("columns.mask", table.columns.mask), ("columns.exclude", table.columns.exclude)):
         for name in names:
             others = [
@@ -69,12 +89,7 @@ def _unprotected_files(table: TableSpec, source: TableInfo, recorded: Collection
                 if is_taken(table, other) and other not in table.columns.mask and other not in recorded
             ]
             if others:
-                listed = ", ".join(f'"{other}"' for other in others)
-                return Stop(
-                    f'{path}: some files of {table.source} lack "{name}", and only those have {listed}',
-                    f'Write {listed} there too if it is a new name of "{name}"; else read those files as another table',
-                    path,
-                )
+                return path, name, others
     return None
 
 

@@ -99,7 +99,12 @@ def _of_table(table_id: str, before: TableState, after: TableState) -> list[Diff
 
 
 def _text(field: str, before: TableState, after: TableState) -> str:
-    return f"{_described(field, before)} → {_described(field, after)}"
+    text = f"{_described(field, before)} → {_described(field, after)}"
+    if field == "schema" and before.schema:
+        known = {column.name for column in before.schema}
+        if new := ", ".join(column.name for column in after.schema if column.name not in known):
+            return f"{text} (new: {new})"
+    return text
 
 
 def _described(field: str, table: TableState) -> str:

@@ -86,6 +86,41 @@ def test_files_with_other_columns_come_together_as_one_by_one(flow: Flow, url: s
         assert sqlite_rows(flow.folder / "out.db", "SELECT id, price, note FROM rows") == whole
 
 
+MASKED = """\
+version: 1
+flow: people
+state: ./state
+spark: {url: sail}
+connections:
+  inbox: {type: files, path: ./inbox}
+  out: {type: sqlite, path: ./out.db}
+tables:
+  people: {from: "inbox:*.csv", to: out, mode: append, columns: {mask: {email: sha256}}}
+"""
+
+
+def test_a_new_column_that_is_no_masked_one_is_taken_once_somebody_says_so(flow: Flow) -> None:
+    """And only the one that was there then."""
+    flow.write(MASKED)
+    inbox = flow.folder / "inbox"
+    inbox.mkdir()
+    (inbox / "1.csv").write_text("id,email\n1,a@b\n")
+    flow.apply()
+    (inbox / "2.csv").write_text("id,note\n2,hello\n")
+    (step,) = flow.plan(expect=6)["steps"]
+    assert step["action"] == "stop" and "state set flow.yaml people --accept-definition" in step["hint"]
+    told = flow.run("state", "set", "flow.yaml", "people", "--accept-definition", "--yes", expect=0)
+    assert "(new: note)" in told.out + told.err
+    (inbox / "3.csv").write_text("id,e_mail\n3,c@d\n")
+    (step,) = flow.plan(expect=6)["steps"]
+    assert step["action"] == "stop" and step["reason"].endswith('lack "email", and only those have "e_mail"')
+    (inbox / "3.csv").write_text("id,note\n3,again\n")
+    flow.apply()
+    flow.apply()
+    rows = sqlite_rows(flow.folder / "out.db", "SELECT id, email IS NULL, note FROM people ORDER BY id")
+    assert rows == [("1", 0, None), ("2", 1, "hello"), ("3", 1, "again")]
+
+
 def _rows(folder: Path) -> list[tuple[object, ...]]:
     return sqlite_rows(folder / "out.db", "SELECT number, total FROM invoices")
 
