@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import flowctl
 from flowctl.diagnostics import Mark
 from flowctl.model.commit import Intent
 from flowctl.model.step import Plan, Step
+from flowctl.model.table_info import Column
 from flowctl.observe.observation import Request
 from flowctl.observe.world import Estimate, World
 from flowctl.plan import places, reading, recovery
 from flowctl.plan.case import Case
 from flowctl.plan.how import how
 from flowctl.plan.stops import first_stop
+from flowctl.plan.upstream import columns_found
 from flowctl.resolve.resolve import Resolved
 from flowctl.spec.names import pattern_ids
 from flowctl.spec.spec import Spec, TableSpec
@@ -70,7 +72,7 @@ def case_of(
         ddl=world.ddl.get(table.target.connection),
         full_refresh=table.id in resolved.full_refresh,
         upstream={other: before[other] for other in needed if other in before},
-        upstream_columns={other: world.state.table(other).target_columns for other in needed},
+        upstream_columns={other: _columns(other, before, world) for other in needed},
         sequences={other: _sequence(other, before, world) for other in needed},
         spec_path=spec.argument,
         spark_url=spec.spark.url,
@@ -111,6 +113,14 @@ def _finished(case: Case, begun: Intent, now: str, estimate: Estimate) -> Iterat
 def _sequence(table_id: str, before: Mapping[str, Step], world: World) -> int:
     """The number that a table has once this plan is applied."""
     return before[table_id].seq if table_id in before else world.state.table(table_id).seq
+
+
+def _columns(table_id: str, before: Mapping[str, Step], world: World) -> Sequence[Column]:
+    """The columns that others find in a table once this plan is applied."""
+    seen = world.tables.get(table_id)
+    return columns_found(
+        before.get(table_id), world.state.table(table_id).target_columns, seen.target if seen else None
+    )
 
 
 def _unexpanded(spec: Spec, world: World) -> Iterator[Step]:

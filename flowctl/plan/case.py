@@ -23,9 +23,9 @@ from flowctl.state.document import TableState
 @dataclass(frozen=True)
 class Case:
     """``upstream`` holds, for each table that this one reads, its step in this plan; ``upstream_columns`` the columns
-    that are recorded of it, ``sequences`` the number that it has once this plan is applied (0: never loaded). ``ddl``
-    is None only when the target was not observed. ``shared`` says what else is written to the target's place.
-    ``spec_path`` is the spec as commands in hints name it."""
+    that it finds there (:func:`flowctl.plan.upstream.columns_found`), ``sequences`` the number that it has once this
+    plan is applied (0: never loaded). ``ddl`` is None only when the target was not observed. ``shared`` says what else
+    is written to the target's place. ``spec_path`` is the spec as commands in hints name it."""
 
     table: TableSpec
     observed: Observed
@@ -63,7 +63,7 @@ class Case:
             return True
         source, observed = self.table.source, self.observed.source
         if isinstance(source, SqlSource):
-            return has_changed(source, self.state.upstream_shape, self.upstream, self.upstream_columns)
+            return has_changed(source, self.state.upstream_shape, self.upstream_columns)
         if observed is None:
             return False
         now = {column.name: column.type for column in read_columns(self.table, observed.columns)}

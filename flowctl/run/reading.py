@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -133,11 +133,13 @@ def _landed(spark: SparkSession, folder: ScratchFolder, request: ReadRequest, co
 
 @dataclass(frozen=True)
 class SqlSnapshot:
-    """Spark SQL over committed tables of the flow; ``relations`` maps ids to the views that stand for them."""
+    """Spark SQL over committed tables of the flow; ``relations`` maps ids to the views that stand for them, ``columns``
+    to the columns of these."""
 
     spark: SparkSession
     source: SqlSource
     relations: Mapping[str, str]
+    columns: Mapping[str, Sequence[Column]]
     where: str | None = None
 
     def frame(self, request: ReadRequest) -> DataFrame:

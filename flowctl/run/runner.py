@@ -27,14 +27,13 @@ from flowctl.model.commit import Commit, Intent, RowCounts
 from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.plan.reading import rfc3339
 from flowctl.plan.repetition import repetition
-from flowctl.plan.upstream import shape_read
 from flowctl.run import events
 from flowctl.run.blame import at_fault
 from flowctl.run.chains import Chain, Key, chains_of, continued, key_of
 from flowctl.run.failure import translate, whole_text
 from flowctl.run.retry import CircuitBreaker, RetryPolicy, retrying
 from flowctl.run.table import Attempt, RunContext, TableResult, find_landed, run_table, void
-from flowctl.spec.spec import Connection
+from flowctl.spec.spec import Connection, SqlSource
 from flowctl.state import document as documents
 from flowctl.state.document import Recorded, StateDocument, TableState
 from flowctl.state.writer import StateWriter
@@ -274,7 +273,7 @@ class _Schedule:
         try:
             attempt = self._attempt(step, finished)
             result = self._tried(attempt)
-            self._record(result, attempt.intent)
+            self._record(result, attempt)
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables go on
             error = translate(cause, step.mark, self._store(step))
             _tell_repetition(error, self._attempts.get(key_of(step)), self._run.spec.argument)
@@ -347,7 +346,7 @@ class _Schedule:
         if self._run.stopping.wait(seconds):
             raise TableError("stopped while waiting to try again", hint="Run again to finish it")
 
-    def _record(self, result: TableResult, intent: Intent) -> None:
+    def _record(self, result: TableResult, attempt: Attempt) -> None:
         step = result.step
         table = step.id
         crashpoints.reached("before_record", table)
@@ -357,11 +356,16 @@ class _Schedule:
             schema=step.source_columns,
             target_columns=step.recorded_columns,
             run_id=self._run.run_id,
-            deletes_checked_at=intent.at if step.check_deletes else None,
-            upstream_shape=shape_read(self._run.tables[table], self._writer.document, result.commit.position),
+            deletes_checked_at=attempt.intent.at if step.check_deletes else None,
+            upstream_shape=attempt.upstream_shape or self._recorded_shape(table),
         )
         self._writer.committed(result.commit, recorded).result()
         crashpoints.reached("after_record", table)
+
+    def _recorded_shape(self, table: str) -> str:
+        """It holds for the columns that the plan has taken from state."""
+        is_sql = isinstance(self._run.tables[table].source, SqlSource)
+        return self._writer.document.table(table).upstream_shape if is_sql else ""
 
 
 def _with_outlook(error: FlowctlError, known: str) -> FlowctlError:

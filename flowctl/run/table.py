@@ -34,6 +34,7 @@ from flowctl.model.position import Position
 from flowctl.model.step import Step
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.observe.relations import relation
+from flowctl.plan.upstream import shape_read
 from flowctl.run import batch, checks, events
 from flowctl.run.appending import read_interval
 from flowctl.run.late_schema import Known, completed
@@ -90,12 +91,14 @@ class TableResult:
 @dataclass
 class Attempt:
     """``base`` names the commit that state has: the number is committed over it, or over any (None). ``writing`` turns
-    true when the target may have been touched: from then on the intent stays pending."""
+    true when the target may have been touched: from then on the intent stays pending. ``upstream_shape`` is that of the
+    columns from which Spark has told those of a SQL table in this run; empty where the plan knew them."""
 
     step: Step
     intent: Intent
     base: str | None = None
     writing: bool = field(default=False)
+    upstream_shape: str = ""
 
 
 def run_table(attempt: Attempt, run: RunContext) -> TableResult:
@@ -120,6 +123,8 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
             read = columns_of(snapshot.whole().schema) if isinstance(snapshot, SqlSnapshot) else step.source_columns
             known = Known(run.states(step.id), run.sources.get(step.id), run.spec.spark.url)
             step = attempt.step = completed(spark, step, table, read, target, known)
+            if isinstance(snapshot, SqlSnapshot):
+                attempt.upstream_shape = shape_read(snapshot.source, snapshot.columns)
         commit, warnings = _write(attempt, run, spark, snapshot, target, newest)
     crashpoints.reached("after_commit", step.id)
     since = step.notes[len(planned.notes) :]
@@ -289,22 +294,29 @@ def _sql_snapshot(
     stack: ExitStack, run: RunContext, spark: SparkSession, table: TableSpec, source: SqlSource
 ) -> SqlSnapshot:
     """Each referenced table becomes a view of this session over its target's committed content."""
-    views = {}
+    views, read = {}, {}
     for number, ref in enumerate(source.refs):
         upstream = run.tables[ref]
         target = _target(stack, run, upstream)
         object = ObjectName(upstream.target.parts)
         step = run.steps.get(ref)
-        columns = step.target_columns if step is not None and step.schema is not None else ()
-        has_others = step is not None and any(change.change == "drift" for change in step.schema or ())
-        if not columns or has_others:  # or they were known only when that table has run
+        columns = step.target_columns if step is not None and _knows_all_columns(step) else ()
+        if not columns:
             info = target.describe([object])[object]
             columns = info.columns if info else ()
         view = f"_flowctl_ref_{number}"
         frame = target.scan(spark, object, columns)
         frame.select(*[named(column.name) for column in columns]).createOrReplaceTempView(view)
-        views[ref] = view
-    return SqlSnapshot(spark, source, views, table.where)
+        views[ref], read[ref] = view, columns
+    return SqlSnapshot(spark, source, views, read, table.where)
+
+
+def _knows_all_columns(step: Step) -> bool:
+    """Whether its plan could tell all columns that the table has when it has run: there are none of others, and nothing
+    had to be finished first."""
+    if step.schema is None or step.record_only or step.follows is not None:
+        return False
+    return not any(change.change == "drift" for change in step.schema)
 
 
 def _target(stack: ExitStack, run: RunContext, table: TableSpec) -> Target:

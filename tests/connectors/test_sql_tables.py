@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from decimal import Decimal
 from pathlib import Path
@@ -23,8 +24,8 @@ def runs(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Sha
     return made
 
 
-def statements(folder: Path, *texts: str) -> None:
-    connection = sqlite3.connect(folder / "source.db")
+def statements(folder: Path, *texts: str, database: str = "source.db") -> None:
+    connection = sqlite3.connect(folder / database)
     try:
         with connection:
             for text in texts:
@@ -155,6 +156,64 @@ def test_columns_follow_those_that_changed_in_an_earlier_run(runs: SharedRuns) -
     assert rows_of(runs, "c") == [{"id": 1, "price": price}]
     assert rows_of(runs, "e") == rows_of(runs, "f") == [{"id": 1, "price": price, "note": "new"}]
     assert [step.schema for step in runs.plan(document).steps] == [()] * 5
+
+
+def without_what_was_read(folder: Path) -> None:
+    """The newest state as an older flowctl would have written it."""
+    newest = max((folder / "state").rglob("state/*.json"), key=lambda path: int(path.stem))
+    document = json.loads(newest.read_text())
+    for table in document["tables"].values():
+        table.pop("upstream_shape", None)
+    newest.write_text(json.dumps(document))
+
+
+def test_what_an_older_flowctl_has_made_gets_the_columns_that_came_before_this_one(runs: SharedRuns) -> None:
+    """They were in what it read already, and it went on without them. What is as it was stays so."""
+    b = by_sql("SELECT * FROM {{ ref('a') }}", mode="merge", key=["id"])
+    document = flow(a=A, b=b, c=by_sql("SELECT id FROM {{ ref('a') }}", to="lake:c"))
+    assert runs.apply(document).exit_code == 0
+    statements(runs.folder, "ALTER TABLE a ADD COLUMN note TEXT", "INSERT INTO a VALUES (2, 'two', 'new')")
+    assert runs.apply(document, select=("a",)).exit_code == 0
+    without_what_was_read(runs.folder)
+    result = runs.apply(document)
+    assert result.exit_code == 0, error_of(result, "b") + error_of(result, "c")
+    assert sorted(row["note"] or "" for row in rows_of(runs, "b")) == ["", "new"]
+    assert sorted(rows_of(runs, "c"), key=str) == [{"id": 1}, {"id": 2}]
+    assert [step.schema for step in runs.plan(document).steps] == [(), (), ()]
+
+
+def test_columns_of_others_come_change_and_go_as_those_that_flowctl_writes(runs: SharedRuns) -> None:
+    def someone(*texts: str) -> None:
+        statements(runs.folder, *texts, database="target.db")
+
+    def applied(new: str) -> None:
+        statements(runs.folder, f"INSERT INTO a VALUES ({new})")
+        (a, *_) = runs.plan(document).steps
+        assert a.action in ("create", "change")
+        result = runs.apply(document)
+        assert result.exit_code == 0, error_of(result, "b") + error_of(result, "c")
+
+    keys = {"on_schema_change": {"other_type": "text", "dropped_column": "null"}}
+    document = flow(
+        a={**A, "to": "db:a"},
+        b=by_sql("SELECT * FROM {{ ref('a') }}", **keys),
+        c=by_sql("SELECT id, rem FROM {{ ref('a') }}", to="lake:c", **keys),
+    )
+    document["connections"]["db"] = {"type": "sqlite", "path": "target.db"}
+    assert runs.apply(document, select=("a", "b")).exit_code == 0
+    someone("ALTER TABLE a ADD COLUMN rem INTEGER", "UPDATE a SET rem = 7")
+    applied("2, 'two'")
+    assert sorted(rows_of(runs, "b"), key=str) == [
+        {"id": 1, "name": "one", "rem": 7}, {"id": 2, "name": "two", "rem": None}
+    ]  # fmt: skip
+    applied("3, 'three'")
+    assert [step.schema for step in runs.plan(document).steps][1:] == [(), ()]
+    someone("ALTER TABLE a DROP COLUMN rem", "ALTER TABLE a ADD COLUMN rem TEXT", "UPDATE a SET rem = 'x'")
+    applied("4, 'four'")
+    texts = {row["id"]: row.get("rem__text") for row in rows_of(runs, "c")}
+    assert texts == {1: "x", 2: "x", 3: "x", 4: None}
+    someone("ALTER TABLE a DROP COLUMN rem")
+    assert runs.apply(document, exclude=("c",)).exit_code == 0
 
 
 def test_a_full_refresh_takes_the_types_of_now(runs: SharedRuns) -> None:

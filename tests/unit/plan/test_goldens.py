@@ -25,7 +25,17 @@ from flowctl.model.table_info import Column, RowEstimate
 from flowctl.observe.observation import Request
 from flowctl.plan.document import from_json, to_json
 from flowctl.plan.render import to_rich, to_text
-from flowctl.spec.spec import Cursor, DetectMissingKeys, Expectation, Guard, Layout, ObjectSource, SchemaPolicies
+from flowctl.plan.upstream import shape_read
+from flowctl.spec.spec import (
+    Cursor,
+    DetectMissingKeys,
+    Expectation,
+    Guard,
+    Layout,
+    ObjectSource,
+    SchemaPolicies,
+    SqlSource,
+)
 from tests.unit.plan.worlds import (
     MARK,
     ORDERS,
@@ -81,7 +91,13 @@ def second_run() -> Plan:
         "invoices": recorded(
             invoices, NoPosition(), schema=(*ORDERS, VAT), target_columns=target((*ORDERS, VAT)).columns
         ),
-        "daily": recorded(daily, UpstreamPosition((("orders", 3),)), schema=(VAT,), target_columns=(VAT,)),
+        "daily": recorded(
+            daily,
+            UpstreamPosition((("orders", 3),)),
+            schema=(VAT,),
+            target_columns=(VAT,),
+            upstream_shape=shape_read(SqlSource("SELECT 1 AS one", ("orders",)), {"orders": ORDERS}),
+        ),
         "quiet": recorded(quiet, OLD),
         "lost": recorded(lost, OLD),
         "former": recorded(table("former"), OLD),
