@@ -16,18 +16,10 @@ from flowctl.model.projection import ProjectedColumn
 from flowctl.model.schema_change import Action, ChangeClass, SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.model.types import is_wider, short
+from flowctl.plan.drift import Recorded, drift, left_alone, of_others
 from flowctl.plan.projection import OWN_NAMES, TEXT_SUFFIX, own_columns
 from flowctl.plan.refused_names import refused_names
 from flowctl.spec.spec import TableSpec
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """What the last run left. ``wanted`` is the projection of the source as it was then, by name; both are empty when
-    nothing is recorded (first run, reset)."""
-
-    wanted: Mapping[str, Column]
-    target: Mapping[str, Column]
 
 
 @dataclass(frozen=True)
@@ -67,20 +59,20 @@ def compare(
     own = own_columns(table)
     fate = _Fate(replaces=replaces, rebuilds=rebuilds, redefined=rebuilds and redefined)
     fills = filled or {}
-    others = _of_others(wanted, there, recorded, own, fills)
-    drift = [
-        *_drift(wanted, there, recorded, own, can, replaces=replaces),
-        *(_left_alone(table, column, fills.get(column.name), fate) for column in others),
+    others = of_others(table, wanted, there, recorded, own, fills)
+    drifted = [
+        *drift(wanted, there, recorded, own, can, replaces=replaces),
+        *(left_alone(table, column, fills.get(column.name), replaces=replaces) for column in others),
     ]
-    lost = {change.column for change in drift if change.action == "fail" and change.new is None}
+    lost = {change.column for change in drifted if change.action == "fail" and change.new is None}
     decided = [_decide(table, made, there, recorded, can, fate) for made in wanted if made.column.name not in lost]
     taken = [outcome.made for outcome in decided]
-    kept = _kept(table, taken, there, recorded, own, fate, leaving=[column.name for column in others])
+    kept = _kept(table, taken, there, recorded, own, fate, fills, [column.name for column in others])
     if replaces and filled is None:
         written = {made.column.name for made in taken}
         kept += [_Outcome(_null(column)) for column in others if column.name not in written]
     changes = [
-        *drift,
+        *drifted,
         *(change for outcome in (*decided, *kept) for change in outcome.changes),
         *_own_changes(table, own, there, lost),
     ]
@@ -207,6 +199,7 @@ def _kept(
     recorded: Recorded,
     own: Mapping[str, Column],
     fate: _Fate,
+    fills: Mapping[str, Fill],
     leaving: Collection[str],
 ) -> list[_Outcome]:
     """Columns of the target that flowctl has written and the source does not fill: none of those in ``leaving``."""
@@ -223,7 +216,7 @@ def _kept(
         elif fate.redefined and column.name not in recorded.wanted:
             outcomes.append(_leaves(empty, "--full-refresh", "destructive"))
         else:
-            outcomes.append(_dropped(table, empty, column, recorded, fate))
+            outcomes.append(_dropped(table, column, recorded, fate, fills.get(column.name)))
     return outcomes
 
 
@@ -246,25 +239,28 @@ def _leaves(empty: ProjectedColumn, policy: str, of_class: ChangeClass) -> _Outc
     return _Outcome(empty, (change,), written=False)
 
 
-def _dropped(table: TableSpec, empty: ProjectedColumn, column: Column, recorded: Recorded, fate: _Fate) -> _Outcome:
+def _dropped(table: TableSpec, column: Column, recorded: Recorded, fate: _Fate, fill: Fill | None) -> _Outcome:
     """A column gone from the source. Its stored values can stay only where stored rows do: a merge leaves it out of
     what it writes, an append writes new rows only. A history would take the missing column for a change of every row
-    that is read again."""
+    that is read again. What the database fills by a default is left to it, which may be NOT NULL; from then on it is a
+    column that flowctl does not write."""
     policy = table.on_schema_change.dropped_column
     stays = table.mode in ("append", "merge") and not fate.replaces
-    left_alone = table.mode == "merge" and stays and policy == "keep"
-    outcome = _Outcome(empty, written=not left_alone, left_alone=left_alone)
+    keeps, loses = stays and policy == "keep", fate.replaces and not column.nullable
+    is_filled = fill == "default" and (keeps or loses)
+    left_alone = keeps and table.mode == "merge" and not is_filled
+    outcome = _Outcome(_null(column), written=not (left_alone or is_filled), left_alone=left_alone)
     is_known = bool(recorded.wanted) and column.name not in recorded.wanted
-    if is_known and not fate.replaces:
-        return outcome
     rule = f"on_schema_change.dropped_column: {policy}"
+    relaxed = SchemaChange(column.name, "nullable", column.type, column.type, "relax", rule, note="may be null")
+    if is_known and not fate.replaces:
+        return outcome if column.nullable else replace(outcome, changes=(relaxed,))
     action: Action = "fail" if policy == "fail" or (policy == "keep" and not stays) else policy
     of_class: ChangeClass = "safe" if stays else "destructive"
-    note = _DROPPED[policy, stays]
+    note = (is_filled and _DROPPED_WITH_DEFAULT.get((policy, stays))) or _DROPPED[policy, stays]
     note = note.replace(_GONE, NOT_FILLED) if is_known else note
     change = SchemaChange(column.name, "dropped_column", column.type, None, action, rule, of_class, note=note)
-    relaxed = SchemaChange(column.name, "nullable", column.type, column.type, "relax", rule, note="may be null")
-    changes = (change,) if column.nullable or action == "fail" else (change, relaxed)
+    changes = (change,) if column.nullable or is_filled or action == "fail" else (change, relaxed)
     return replace(outcome, changes=changes)
 
 
@@ -280,6 +276,10 @@ _DROPPED = {
     ("fail", True): f"the column is {_GONE}",
     ("fail", False): f"the column is {_GONE}",
 }
+_DROPPED_WITH_DEFAULT = {
+    ("keep", True): "stored values stay, new rows have its default",
+    ("null", False): "has its default from now on; its stored values are lost",
+}
 
 
 def _own_changes(
@@ -289,80 +289,6 @@ def _own_changes(
         if column.name not in there and column.name not in lost:
             policy = "mode: scd2" if table.mode == "scd2" else "deletes.action: soft"
             yield SchemaChange(column.name, "new_column", None, column.type, "add", policy)
-
-
-def _drift(
-    wanted: Sequence[ProjectedColumn],
-    there: Mapping[str, Column],
-    recorded: Recorded,
-    own: Mapping[str, Column],
-    can: TargetCapabilities,
-    *,
-    replaces: bool,
-) -> Iterator[SchemaChange]:
-    """What somebody else did to the target since the last run; nothing when nothing is recorded."""
-    if not recorded.target:
-        return
-    needed = {made.column.name for made in wanted} | {*own}
-    for name, before in recorded.target.items():
-        now = there.get(name)
-        if now is None:
-            fails = name in needed and not replaces
-            note = "dropped in the target by someone else" + ("; its values are lost" if fails else "")
-            yield _shown(name, before, None, note, fails=fails)
-        elif now.type not in (before.type, can.stores(before.type)):
-            yield _shown(name, before, now, "type changed in the target by someone else", fails=False)
-        elif before.nullable and not now.nullable:
-            yield _shown(name, before, now, "made not null in the target by someone else", fails=False)
-    for name in there:
-        if name not in recorded.target and name in needed:
-            yield _shown(name, None, there[name], _ADDED, fails=False)
-
-
-_ADDED = "added in the target by someone else"
-
-
-def _of_others(
-    wanted: Sequence[ProjectedColumn],
-    there: Mapping[str, Column],
-    recorded: Recorded,
-    own: Mapping[str, Column],
-    filled: Mapping[str, Fill],
-) -> list[Column]:
-    """Columns that flowctl does not write. They stay out of the write altogether, so that updates leave them alone and
-    the database fills them. What it always fills is never flowctl's; a column with a default is, once written."""
-    needed = {made.column.name for made in wanted} | {*own}
-    has_run = bool(recorded.target and recorded.wanted)
-    return [
-        column
-        for name, column in there.items()
-        if name not in needed
-        and (
-            (bool(recorded.target) and name not in recorded.target)
-            or filled.get(name) in ("computed", "numbered")
-            or (name in filled and not has_run)
-        )
-    ]
-
-
-def _left_alone(table: TableSpec, now: Column, fill: Fill | None, fate: _Fate) -> SchemaChange:
-    """What becomes of somebody else's column. One that is computed holds nothing that could be lost."""
-    note = "filled by the database" if fill else _ADDED
-    if not now.nullable and not fill:
-        return _shown(now.name, None, now, f"{note}; not null, so the next write would fail", fails=True)
-    if not fate.replaces or fill == "computed":
-        return _shown(now.name, None, now, f"{note}; left alone", fails=False)
-    policy, may_go = table.on_schema_change.dropped_column, table.on_schema_change.dropped_column == "null"
-    then = "its values are lost" if may_go else "replacing the content would lose its values"
-    shown = _shown(now.name, None, now, f"{note}; {then}", fails=not may_go)
-    return replace(shown, policy=f"on_schema_change.dropped_column: {policy}", change_class="destructive")
-
-
-def _shown(name: str, before: Column | None, now: Column | None, note: str, *, fails: bool) -> SchemaChange:
-    old, new = before.type if before else None, now.type if now else None
-    return SchemaChange(
-        name, "drift", old, new, "fail" if fails else "show", "drift", "destructive" if fails else "safe", note=note
-    )
 
 
 def _typed(made: ProjectedColumn, now: Column) -> ProjectedColumn:

@@ -18,9 +18,10 @@ from flowctl.model.table_info import Column, ObjectName
 from flowctl.observe.world import TargetDdl
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.definition import differences
+from flowctl.plan.drift import Recorded
 from flowctl.plan.fills import filled
 from flowctl.plan.projection import projection, read_columns, untyped
-from flowctl.plan.schema_diff import NOT_FILLED, Recorded, SchemaPlan, compare, for_new_table
+from flowctl.plan.schema_diff import NOT_FILLED, SchemaPlan, compare, for_new_table
 from flowctl.spec.spec import SqlSource
 from flowctl.sql.refs import output_names
 
@@ -197,8 +198,25 @@ def _way_on(change: SchemaChange, case: Case) -> str:
         case "dropped_column" if change.change_class == "destructive":
             null = 'set on_schema_change.dropped_column: "null" to have it null from now on'
             return f"Put it back, {null}, or drop the column in the target"
+        case "nullable" if change.policy.startswith("on_schema_change.dropped_column"):
+            return _ways_of_a_required_column(change, case)
+        case "nullable" if change.policy.endswith("relax"):  # which the target cannot
+            return "Copy the table there without that NOT NULL, and put the copy in its place"
+        case "nullable":
+            return "Set on_schema_change.nullable: relax, or make the column nullable in the target"
+        case "dropped_column":
+            return "Put it back, set on_schema_change.dropped_column: keep, or drop the column in the target"
         case _:
             return "Change the policy under `on_schema_change`, or exclude the column"
+
+
+def _ways_of_a_required_column(change: SchemaChange, case: Case) -> str:
+    """A column that is gone from the source, and that takes no null in a target that cannot change that."""
+    ways = "Put it back, drop the column in the target, or copy the table there without that NOT NULL"
+    stays = case.table.mode in ("append", "merge") and not case.replaces
+    if stays and (filled(case) or {}).get(change.column) == "default":
+        return f"Set on_schema_change.dropped_column: keep, and new rows have its default; {ways[:1].lower()}{ways[1:]}"
+    return ways
 
 
 def _ways_of_another_type(change: SchemaChange, case: Case) -> str:

@@ -37,10 +37,13 @@ def columns_found(step: Step | None, recorded: Sequence[Column], target: TableIn
     if step.schema is None:
         return ()
     written = {column.name for column in step.target_columns}
+    left = {"drift": ("show",), "dropped_column": ("keep", "null")}  # to others, or to the database
     of_others = [
-        Column(change.column, change.new)
+        Column(change.column, kind)
         for change in step.schema
-        if change.change == "drift" and change.new is not None and change.column not in written
+        if change.action in left.get(change.change, ()) and change.column not in written
+        for kind in (change.new if change.change == "drift" else change.old,)
+        if kind is not None
     ]
     return (*step.target_columns, *of_others)
 

@@ -312,11 +312,11 @@ def _sql_snapshot(
 
 
 def _knows_all_columns(step: Step) -> bool:
-    """Whether its plan could tell all columns that the table has when it has run: there are none of others, and nothing
-    had to be finished first."""
+    """Whether its plan could tell all columns that the table has when it has run: there are none of others or left to
+    the database, and nothing had to be finished first."""
     if step.schema is None or step.record_only or step.follows is not None:
         return False
-    return not any(change.change == "drift" for change in step.schema)
+    return not any(change.change in ("drift", "dropped_column") for change in step.schema)
 
 
 def _target(stack: ExitStack, run: RunContext, table: TableSpec) -> Target:

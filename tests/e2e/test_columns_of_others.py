@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.e2e.flows import Flow, delta_rows, postgres_rows, sqlite_rows, sqlite_script
 
 STOPPED = 6
+MERGE = "mode: merge, key: [id], cursor: {column: at}"
+APPEND = "mode: append, cursor: {column: at}"
 LOSE = ', on_schema_change: {dropped_column: "null"}'
 CONNECTIONS = {
     "delta": "{type: delta, path: lake}",
@@ -24,7 +28,7 @@ class Shop(Flow):
     def __init__(self, folder: Path, kind: str, url: str) -> None:
         super().__init__(folder, {"PG_URL": url})
         self.kind, self.url = kind, url
-        self.source("CREATE TABLE ev (id INTEGER PRIMARY KEY, note TEXT, at INTEGER, c TEXT)")
+        self.source("CREATE TABLE ev (id INTEGER PRIMARY KEY, note TEXT NOT NULL, at INTEGER, c TEXT)")
         self.source("INSERT INTO ev VALUES (1, 'a', 1, 'c1'), (2, 'b', 2, 'c2')")
 
     def source(self, script: str) -> None:
@@ -36,6 +40,13 @@ class Shop(Flow):
             f"  src: {{type: sqlite, path: source.db}}\n  dst: {CONNECTIONS[self.kind]}\n"
             f'tables:\n  t: {{from: src:ev, to: "dst:t", {mode}{more}}}\n'
         )
+
+    def target(self, script: str) -> None:
+        if self.kind == "sqlite":
+            sqlite_script(self.folder / "target.db", script)
+            return
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(script)
 
     def rows(self, *columns: str) -> list[tuple[object, ...]]:
         query = f"SELECT {', '.join(columns)} FROM t"
@@ -52,8 +63,8 @@ class Shop(Flow):
 def test_a_full_refresh_names_the_values_that_an_earlier_run_has_kept(
     kind: str, tmp_path: Path, postgres_database: str
 ) -> None:
-    shop, mode = Shop(tmp_path, kind, postgres_database), "mode: merge, key: [id], cursor: {column: at}"
-    shop.table(mode)
+    shop = Shop(tmp_path, kind, postgres_database)
+    shop.table(MERGE)
     shop.apply()
     shop.source("ALTER TABLE ev DROP COLUMN c; INSERT INTO ev VALUES (3, 'd', 3)")
     shop.apply()
@@ -61,7 +72,7 @@ def test_a_full_refresh_names_the_values_that_an_earlier_run_has_kept(
     assert shop.rows("id", "c") == kept
     told = shop.apply("--full-refresh", "t", expect=STOPPED).out
     assert 'column "c" is not filled from the source, and its stored values would become null' in told
-    shop.table(mode, LOSE)
+    shop.table(MERGE, LOSE)
     shop.apply("--full-refresh", "t")
     assert shop.rows("id", "c") == [(1, None), (2, None), (3, None)]
     assert shop.actions() == {"t": "none"}
@@ -93,3 +104,42 @@ def test_a_delta_table_that_is_replaced_goes_on_naming_columns_of_others(
         shop.table("mode: truncate")
         assert lost in shop.apply(expect=STOPPED).out
         assert shop.rows("id", "rem") == [(1, "R"), (2, "R")]
+
+
+def adopted(folder: Path, kind: str, url: str, mode: str, column: str, *more: str) -> Shop:
+    """A table of somebody else's that flowctl has continued; then the source has lost ``note``."""
+    shop = Shop(folder, kind, url)
+    shop.target(f"CREATE TABLE t (id bigint, {column}, at bigint, c text)")
+    shop.table(mode)
+    shop.run("state", "adopt", "flow.yaml", "t", "--yes", *more, expect=0)
+    shop.apply()
+    shop.source("ALTER TABLE ev DROP COLUMN note; INSERT INTO ev VALUES (3, 3, 'c3')")
+    return shop
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("mode", "more"), [(MERGE, ()), (APPEND, ("--position", "beginning"))], ids=["merge", "append"]
+)
+def test_a_dropped_column_with_a_default_keeps_it(
+    kind: str, mode: str, more: tuple[str, ...], tmp_path: Path, postgres_database: str
+) -> None:
+    shop = adopted(tmp_path, kind, postgres_database, mode, "note text NOT NULL DEFAULT 'zz'", *more)
+    if mode == APPEND:  # it tells rows of one position apart
+        shop.run("state", "set", "flow.yaml", "t", "--position", "2", "--yes", expect=0)
+    shop.apply()
+    shop.source("INSERT INTO ev VALUES (4, 4, 'c4')")
+    shop.apply()
+    assert shop.rows("id", "note") == [(1, "a"), (2, "b"), (3, "zz"), (4, "zz")]
+    with pytest.raises((psycopg.Error, sqlite3.Error), match=r"(?i)not[ -]null"):
+        shop.target("UPDATE t SET note = NULL")  # still refused
+
+
+def test_sqlite_names_what_lets_a_required_column_go(tmp_path: Path, postgres_database: str) -> None:
+    shop = adopted(tmp_path, "sqlite", postgres_database, MERGE, "note text NOT NULL")
+    told = shop.apply(expect=STOPPED).out
+    assert "Put it back, drop the column in the target, or copy the table there without that NOT NULL" in told, told
+    copy = "CREATE TABLE u (id bigint, note text, at bigint, c text); INSERT INTO u SELECT * FROM t"
+    shop.target(f"{copy}; DROP TABLE t; ALTER TABLE u RENAME TO t")
+    shop.apply()
+    assert shop.rows("id", "note") == [(1, "a"), (2, "b"), (3, None)]

@@ -12,9 +12,10 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.plan.case import Case
+from flowctl.plan.drift import Recorded
 from flowctl.plan.fills import columns_to_record
 from flowctl.plan.projection import own_columns, projection
-from flowctl.plan.schema_diff import Recorded, compare
+from flowctl.plan.schema_diff import compare
 from flowctl.spec.spec import ColumnRules, SchemaPolicies, SqlSource
 from tests.unit.plan.worlds import (
     AMOUNT,
@@ -107,9 +108,34 @@ def test_what_an_older_flowctl_has_recorded_as_its_own_is_left_to_the_database()
     assert shown(made) == [("up", "show", "safe")] and "up" not in [column.name for column in made.target_columns]
 
 
-def test_a_column_with_a_default_that_was_written_once_stays_flowctls_own():
-    made = planned("append", there(*ORDERS, REMARK, remark="default"), left=(*ORDERS, REMARK))
-    assert "remark" in [part.column.name for part in made.projection]
+@pytest.mark.parametrize("policy", ["keep", "null"])
+@pytest.mark.parametrize("mode", ["append", "merge", "truncate"])
+def test_a_dropped_column_with_a_default_is_left_to_the_database_where_no_null_is_asked_for(mode, policy):
+    policies, note = SchemaPolicies(dropped_column=policy), replace(REMARK, nullable=False)
+    made = planned(mode, there(*ORDERS, note, remark="default"), (*ORDERS, note), on_schema_change=policies)
+    if mode == "truncate" and policy == "keep":
+        assert made.action == "stop" and "replacing the content would lose its values" in made.reason
+        return
+    is_left = policy == "keep" or mode == "truncate"
+    assert (made.action, bool(made.statements)) == ("change", not is_left)
+    assert ("remark" in [part.column.name for part in made.projection]) == (not is_left)
+    assert ("remark" in [column.name for column in made.target_columns]) == (not is_left)
+
+
+@pytest.mark.parametrize(("policy", "mode", "told"), [
+    ("keep", "append", [("keep", "stored values stay, new rows have its default")]),
+    ("keep", "merge", [("keep", "stored values stay, new rows have its default")]),
+    ("null", "truncate", [("null", "has its default from now on; its stored values are lost")]),
+    ("null", "merge", [("null", "null from now on"), ("relax", "may be null")]),
+])  # fmt: skip
+def test_a_default_keeps_a_dropped_column_as_it_is(policy, mode, told):
+    spec, note = spec_of(mode, on_schema_change=SchemaPolicies(dropped_column=policy)), replace(REMARK, nullable=False)
+    before = {column.name: column for column in (*ORDERS, note)}
+    made = compare(spec, projection(spec, ORDERS), tuple(before.values()), Recorded(before, before),
+                   LAKE.capabilities.target, replaces=mode == "truncate", rebuilds=False,
+                   filled={"remark": "default"})  # fmt: skip
+    assert [(change.action, change.note) for change in made.changes] == told
+    assert ("remark" in [column.name for column in made.columns]) == (len(told) == 2)
 
 
 def test_after_a_reset_what_the_database_fills_is_still_left_alone():

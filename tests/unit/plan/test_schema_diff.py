@@ -11,8 +11,9 @@ from flowctl.connectors.sqlite import CAPABILITIES as SQLITE
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.observe.observation import Request
+from flowctl.plan.drift import Recorded
 from flowctl.plan.projection import own_columns, projection
-from flowctl.plan.schema_diff import Recorded, compare
+from flowctl.plan.schema_diff import compare
 from flowctl.spec.spec import ColumnRules, DetectFlag, SchemaPolicies
 from tests.unit.plan.differences import VAT, columns, differing, told
 from tests.unit.plan.worlds import (
