@@ -43,6 +43,24 @@ def test_one_column_with_the_sign_of_another_delimiter(inbox: Path, source: Any,
     assert columns == [["id", "name"], [f"id{sign}name"]]
 
 
+def test_a_file_with_another_delimiter_than_the_others_is_the_one_to_change(inbox: Path, source: Any) -> None:
+    (inbox / "a.csv").write_text("id;name\n1;x\n")
+    for name in ("b", "c"):
+        (inbox / f"{name}.csv").write_text("id,name\n1,x\n")
+    for schema in ({}, {"schema": {"id": "int"}}):
+        with pytest.raises(TableError, match=r"^a\.csv has one column, 'id;name': its delimiter seems") as stopped:
+            source.describe([files("*.csv", **schema)])
+        assert stopped.value.hint == (
+            "Write it with ',' as b.csv is, or leave it out of the pattern in `from`; "
+            'set `format: {delimiter: ","}` if it is one column'
+        )
+    relation = files("*.csv", delimiter=",")
+    assert [column.name for column in source.describe([relation])[relation].columns] == ["id;name", "id", "name"]
+    (inbox / "a.csv").write_text("id,name\n1,x\n")
+    relation = files("*.csv")
+    assert [column.name for column in source.describe([relation])[relation].columns] == ["id", "name"]
+
+
 def test_what_pyarrow_reads_in_another_way_is_read_by_spark(spark: SparkSession, inbox: Path, source: Any) -> None:
     (inbox / "t.csv").write_text('a||b\n1||"x \\"y\\""\n')
     relation = files("t.csv", delimiter="||", escape="\\", schema={"a": "int"})

@@ -132,16 +132,30 @@ def _check_header(names: Sequence[str], path: str) -> None:
         raise TableError(f"{path}: the header names column {twice} twice", hint="Fix its header")
 
 
-def _check_delimiter(names: Sequence[str], path: str) -> None:
-    """A header of one name with the sign of another delimiter in it; one that is written in the spec is believed."""
-    sign = max(_OTHER_DELIMITERS, key=names[0].count)
-    if len(names) > 1 or sign not in names[0]:
+def check_delimiters(format: Format, found: Mapping[str, Sequence[Column]]) -> None:
+    """Of files by their paths: a header of one name with the sign of another delimiter in it. One delimiter is read in
+    all files, so where it divides others, this file is the one to change."""
+    signs = {path: _other_delimiter(format, [column.name for column in columns]) for path, columns in found.items()}
+    path = next((path for path, sign in signs.items() if sign), None)
+    if path is None:
         return
-    told, is_one = (f"`format: {{delimiter: {json.dumps(one)}}}`" for one in (sign, Csv.delimiter))
+    told, is_one = (f"`format: {{delimiter: {json.dumps(one)}}}`" for one in (signs[path], Csv.delimiter))
+    other = next((path for path, columns in found.items() if len(columns) > 1), None)
+    way = f"Set {told}, or"
+    if other is not None:
+        way = f"Write it with {Csv.delimiter!r} as {other} is, or leave it out of the pattern in `from`; set"
     raise TableError(
-        f"{path} has one column, {names[0]!r}: its delimiter seems to be another than {Csv.delimiter!r}",
-        hint=f"Set {told}, or {is_one} if it is one column",
+        f"{path} has one column, {found[path][0].name!r}: its delimiter seems to be another than {Csv.delimiter!r}",
+        hint=f"{way} {is_one} if it is one column",
     )
+
+
+def _other_delimiter(format: Format, names: Sequence[str]) -> str:
+    """The sign that seems to divide the one name of a header; one that is written in the spec is believed."""
+    if format.name != "csv" or not format.csv.header or "delimiter" in format.options or len(names) != 1:
+        return ""
+    sign = max(_OTHER_DELIMITERS, key=names[0].count)
+    return sign if sign in names[0] else ""
 
 
 def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[Column, ...]:
@@ -160,8 +174,8 @@ def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[
         header = [name.replace(_SEPARATOR, given.delimiter) for name in found]
     names = [name.removeprefix("\ufeff") if at == 0 else name for at, name in enumerate(header)]
     _check_header(names, path)
-    if "delimiter" not in format.options:
-        _check_delimiter(names, path)
+    if _other_delimiter(format, names):  # told when the other files are known
+        return (Column(names[0], types.STRING),)
     known = {column.name: column for column in format.declared}
     unknown = sorted(set(known) - set(names))
     if unknown:

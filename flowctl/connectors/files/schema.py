@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from flowctl.connectors.files.formats import Format, columns_of_file
+from flowctl.connectors.files.formats import Format, check_delimiters, columns_of_file
 from flowctl.connectors.files.listing import FileRoot
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.model import types
@@ -33,7 +33,9 @@ def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> d
             raise _unreadable(root, format, stamp.path, error) from error
 
     with ThreadPoolExecutor(_PARALLEL) as pool:
-        return dict(zip((stamp.path for stamp in stamps), pool.map(read, stamps), strict=True))
+        found = dict(zip((stamp.path for stamp in stamps), pool.map(read, stamps), strict=True))
+    check_delimiters(format, found)
+    return found
 
 
 def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> FlowctlError:
