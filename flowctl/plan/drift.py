@@ -23,6 +23,7 @@ class Recorded:
 
 
 def drift(
+    table: TableSpec,
     wanted: Sequence[ProjectedColumn],
     there: Mapping[str, Column],
     recorded: Recorded,
@@ -30,8 +31,10 @@ def drift(
     can: TargetCapabilities,
     *,
     replaces: bool,
+    may_take: bool,
 ) -> Iterator[SchemaChange]:
-    """What somebody else did to the target since the last run; nothing when nothing is recorded."""
+    """What somebody else did to the target since the last run; nothing when nothing is recorded. ``may_take``: a column
+    of theirs that is to be written now may be, whatever it holds."""
     if not recorded.target:
         return
     needed = {made.column.name for made in wanted} | {*own}
@@ -47,10 +50,28 @@ def drift(
             yield _shown(name, before, now, "made not null in the target by someone else", fails=False)
     for name in there:
         if name not in recorded.target and name in needed:
-            yield _shown(name, None, there[name], _ADDED, fails=False)
+            yield _taken(table, there[name], replaces=replaces, may_take=may_take or name in own)
 
 
+def _taken(table: TableSpec, now: Column, *, replaces: bool, may_take: bool) -> SchemaChange:
+    """A column of others that is written from now on. An append and a history touch no values that are there."""
+    note = f"{_ADDED}; written from now on"
+    if not replaces and table.mode != "merge":
+        return _shown(now.name, None, now, note, fails=False)
+    is_allowed = may_take or (replaces and table.on_schema_change.dropped_column == "null")
+    shown = _shown(now.name, None, now, f"{note}: {TAKEN}", fails=not is_allowed)
+    return replace(shown, change_class="destructive")
+
+
+TAKEN = "its values are replaced"
 _ADDED = "added in the target by someone else"
+
+
+def is_ignored(table: TableSpec, made: ProjectedColumn, there: Mapping[str, Column], recorded: Recorded) -> bool:
+    """Whether a column of the source is left out because others have one of its name and new columns are ignored."""
+    name = made.column.name
+    is_others = bool(recorded.target) and name in there and name not in recorded.target
+    return is_others and table.on_schema_change.new_column == "ignore" and name not in table.key
 
 
 def of_others(

@@ -16,7 +16,7 @@ from flowctl.model.projection import ProjectedColumn
 from flowctl.model.schema_change import Action, ChangeClass, SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.model.types import is_wider, short
-from flowctl.plan.drift import Recorded, drift, left_alone, of_others
+from flowctl.plan.drift import Recorded, drift, is_ignored, left_alone, of_others
 from flowctl.plan.projection import OWN_NAMES, TEXT_SUFFIX, own_columns
 from flowctl.plan.refused_names import refused_names
 from flowctl.spec.spec import TableSpec
@@ -49,19 +49,21 @@ def compare(
     replaces: bool,
     rebuilds: bool,
     redefined: bool = False,
+    may_take: bool = False,
     filled: Mapping[str, Fill] | None = None,
 ) -> SchemaPlan:
     """The difference to an existing target. ``replaces``: its whole content is about to be replaced; ``rebuilds``:
     because of a full refresh, so that columns may change to any type; ``redefined``: and under another definition, so
-    that columns which it leaves out go. ``filled`` are the columns that the database fills, None
-    where it takes the columns of what replaces its content."""
+    that columns which it leaves out go; ``may_take``: columns of others that the source has now may be overwritten.
+    ``filled`` are the columns that the database fills, None where it takes the columns of what replaces its content."""
     there = {column.name: column for column in target}
+    wanted = [made for made in wanted if not is_ignored(table, made, there, recorded)]
     own = own_columns(table)
     fate = _Fate(replaces=replaces, rebuilds=rebuilds, redefined=rebuilds and redefined)
     fills = filled or {}
     others = of_others(table, wanted, there, recorded, own, fills)
     drifted = [
-        *drift(wanted, there, recorded, own, can, replaces=replaces),
+        *drift(table, wanted, there, recorded, own, can, replaces=replaces, may_take=may_take),
         *(left_alone(table, column, fills.get(column.name), replaces=replaces) for column in others),
     ]
     lost = {change.column for change in drifted if change.action == "fail" and change.new is None}

@@ -18,7 +18,7 @@ from flowctl.model.table_info import Column, ObjectName
 from flowctl.observe.world import TargetDdl
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.definition import differences
-from flowctl.plan.drift import Recorded
+from flowctl.plan.drift import TAKEN, Recorded
 from flowctl.plan.fills import filled
 from flowctl.plan.projection import projection, read_columns, untyped
 from flowctl.plan.schema_diff import NOT_FILLED, SchemaPlan, compare, for_new_table
@@ -48,7 +48,7 @@ def shaped(step: Step, case: Case, source_columns: Sequence[Column], added: Sequ
     action ``fail`` (:func:`refusal`); there are no statements then. ``added`` are the columns of ``columns.add``, where
     Spark has told their types. ``ValueError`` for a type text that is none."""
     wanted = projection(case.table, source_columns, recorded_target(case) if added is None else added)
-    planned = _compared(case, wanted, source_columns)
+    planned = _compared(case, wanted, source_columns, is_running=step.schema is None)
     changes = _with_statements(case, planned.changes)
     failed = any(change.action == "fail" for change in changes)
     return replace(
@@ -104,7 +104,10 @@ def _declared(case: Case, source: SqlSource) -> tuple[Column, ...] | None:
     return tuple(Column(name, types.parse(declared[name])) for name in names)
 
 
-def _compared(case: Case, wanted: Sequence[ProjectedColumn], source_columns: Sequence[Column]) -> SchemaPlan:
+def _compared(
+    case: Case, wanted: Sequence[ProjectedColumn], source_columns: Sequence[Column], *, is_running: bool
+) -> SchemaPlan:
+    """``is_running``, and a begun number: then flowctl itself may have made a column that is not recorded yet."""
     target, can = case.observed.target, _capabilities(case)
     if target is None:
         return for_new_table(case.table, wanted, can)
@@ -121,6 +124,7 @@ def _compared(case: Case, wanted: Sequence[ProjectedColumn], source_columns: Seq
         replaces=case.replaces or case.rebuilds,
         rebuilds=case.rebuilds,
         redefined=bool(case.state.definition) and bool(differences(case.state.definition, case.definition)),
+        may_take=is_running or case.state.intent is not None or not case.state.definition,
         filled=filled(case),
     )
 
@@ -187,6 +191,10 @@ def _way_on(change: SchemaChange, case: Case) -> str:
     match change.change:
         case "drift" if change.policy.startswith("on_schema_change"):
             return 'Set on_schema_change.dropped_column: "null" if they may go, or drop the column in the target'
+        case "drift" if change.note.endswith(TAKEN):
+            accept = case.command("state set {spec} {id} --accept-definition")
+            alone = "on_schema_change.new_column: ignore leaves them alone"
+            return f"{accept} lets them be replaced; {alone}, or rename the column under `columns`"
         case "drift" if change.old is None:
             return "Give it a default in the target, or drop its NOT NULL"
         case "drift":

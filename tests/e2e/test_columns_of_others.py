@@ -143,3 +143,25 @@ def test_sqlite_names_what_lets_a_required_column_go(tmp_path: Path, postgres_da
     shop.target(f"{copy}; DROP TABLE t; ALTER TABLE u RENAME TO t")
     shop.apply()
     assert shop.rows("id", "note") == [(1, "a"), (2, "b"), (3, None)]
+
+
+def test_values_of_others_are_overwritten_only_where_that_is_accepted(tmp_path: Path, postgres_database: str) -> None:
+    shop = Shop(tmp_path, "sqlite", postgres_database)
+    shop.table(MERGE)
+    shop.apply()
+    shop.target("ALTER TABLE t ADD COLUMN d TEXT; UPDATE t SET d = 'precious'")
+    shop.source("ALTER TABLE ev ADD COLUMN d TEXT; UPDATE ev SET at = 3 WHERE id = 1")
+    told = shop.apply(expect=STOPPED).out
+    assert "written from now on: its values are replaced" in told
+    shop.table(MERGE, ", on_schema_change: {new_column: ignore}")
+    shop.apply()
+    kept = [(1, 3, "precious"), (2, 2, "precious")]
+    assert shop.rows("id", "at", "d") == kept
+    shop.source("UPDATE ev SET at = 4 WHERE id = 1")
+    shop.table(MERGE)
+    assert "--accept-definition" in shop.apply(expect=STOPPED).out
+    assert shop.rows("id", "at", "d") == kept
+    shop.run("state", "set", "flow.yaml", "t", "--accept-definition", "--yes", expect=0)
+    shop.apply()
+    assert shop.rows("id", "at", "d") == [(1, 4, None), (2, 2, "precious")]
+    assert shop.actions() == {"t": "none"}

@@ -210,3 +210,51 @@ def test_a_number_that_has_landed_is_recorded_without_columns_of_others():
     seen = observed(head(NEW), target=there(*ORDERS, REMARK, SERIAL, serial="default"), commit=committed(4, "i4", NEW))
     made = step(table(), seen, begun)
     assert made.record_only and made.target_columns == ORDERS
+
+
+def taking(mode, request=EVERYTHING, accepted=False, begun=False, **keys):
+    """``amount`` is new in the source, and others have put one into the target."""
+    spec = spec_of(mode, **keys)
+    position = NoPosition() if mode == "truncate" else OLD
+    own, left = tuple(own_columns(spec).values()), (ID, UPDATED_AT)
+    state = recorded(spec, position, schema=left, target_columns=(*left, *own))
+    state = replace(state, definition={}) if accepted else state
+    if begun:
+        state = replace(state, intent=intent(spec, Interval(OLD, NEW, "updated_at", read_from=OLD.at, read_to=NEW.at)))
+    seen = observed(head(NoPosition() if mode == "truncate" else NEW), target=there(*ORDERS, *own),
+                    commit=committed(position=position))  # fmt: skip
+    return step(spec, seen, state, request)
+
+
+@pytest.mark.parametrize("mode", ["merge", "truncate", "append"])
+def test_values_of_others_are_overwritten_only_where_that_is_accepted(mode):
+    request = REFRESH if mode == "append" else EVERYTHING
+    made = taking(mode, request)
+    assert made.action == "stop"
+    assert made.reason.endswith('"amount" added in the target by someone else; written from now on: '
+                                "its values are replaced")  # fmt: skip
+    assert "state set" in made.hint and "--accept-definition` lets them be replaced" in made.hint
+    made = taking(mode, request, accepted=True)
+    assert (made.action, shown(made)) == ("change", [("amount", "show", "destructive")])
+    made = taking(mode, request, on_schema_change=SchemaPolicies(new_column="ignore"))
+    assert made.action == ("change" if mode == "merge" else "stop")
+    assert mode == "merge" or "replacing the content would lose its values" in made.reason
+    if mode == "merge":
+        assert shown(made) == [("amount", "show", "safe")] and "left alone" in made.schema[0].note
+        assert "amount" not in [column.name for column in (*made.target_columns, *(p.column for p in made.projection))]
+
+
+def test_where_content_is_replaced_the_policy_for_values_that_may_go_lets_them_be_overwritten():
+    made = taking("truncate", on_schema_change=LOSE)
+    assert (made.action, shown(made)) == ("change", [("amount", "show", "destructive")])
+
+
+@pytest.mark.parametrize("mode", ["append", "scd2"])
+def test_new_rows_touch_no_values_of_others(mode):
+    made = taking(mode)
+    assert (made.action, shown(made)) == ("change", [("amount", "show", "safe")])
+    assert made.schema[0].note == "added in the target by someone else; written from now on"
+
+
+def test_a_begun_number_may_have_made_the_column_itself():
+    assert taking("merge", begun=True).action == "recover"
