@@ -184,10 +184,11 @@ def _other(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
 
 
 def _nullable(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
-    """The column keeps the target's nullability, unless the source may now send nulls."""
+    """The column keeps the target's nullability, unless the source may now send nulls. Those in a key stop it."""
     if made.column.nullable == now.nullable:
         return _Outcome(made)
-    if now.nullable or not made.column.nullable:
+    is_key = table.mode in ("merge", "scd2") and now.name in table.key
+    if now.nullable or not made.column.nullable or is_key:
         return _Outcome(replace(made, column=replace(made.column, nullable=now.nullable)))
     policy = table.on_schema_change.nullable
     rule = f"on_schema_change.nullable: {policy}"

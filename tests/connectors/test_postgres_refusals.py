@@ -224,7 +224,7 @@ REFERRED_TO = "ALTER TABLE t ADD UNIQUE (n); CREATE TABLE y (a int REFERENCES t 
             "function f()",
         ),
         (REFERRED_TO, "retype drop", "constraint y_a_fkey on table y"),
-        ("ALTER TABLE t ADD PRIMARY KEY (n)", "retype", "the primary key"),
+        ("ALTER TABLE t ADD PRIMARY KEY (n)", "retype relax", "the primary key"),
         ("CREATE INDEX i ON t (n); CREATE STATISTICS s ON n, id FROM t; ALTER TABLE t ALTER n SET DEFAULT 5", "", ""),
         ("ALTER TABLE t ADD CHECK (n > id)", "", ""),
         (
@@ -250,6 +250,7 @@ def test_a_column_that_something_uses_changes_no_type_and_is_not_dropped(
         "widen": SchemaChange("n", "wider_type", types.INT32, types.INT64, "widen", ""),
         "retype": SchemaChange("n", "other_type", types.INT32, types.DATE, "retype", ""),
         "drop": SchemaChange("n", "dropped_column", types.INT32, None, "drop", ""),
+        "relax": SchemaChange("n", "nullable", types.INT32, types.INT32, "relax", ""),
     }
     if "CHECK" in made:  # it needs a type to compare with
         asked["retype"] = replace(asked["retype"], new=types.INT64)

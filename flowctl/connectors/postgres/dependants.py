@@ -36,6 +36,11 @@ def with_dependants(
 
 def refused(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
     """``change`` as one that stops the table, with what uses its column; None where the server makes it."""
+    if change.action == "relax" and change.column in info.primary_key:
+        note = "may be null, and the primary key has it"
+        return replace(
+            change, action="fail", note=note, next_step="Drop the primary key: a UNIQUE constraint takes nulls"
+        )
     if change.action not in ("widen", "retype", "drop"):
         return None
     uses: Sequence[tuple[str, str, str]] = info.extra.get(_EXTRA, ())

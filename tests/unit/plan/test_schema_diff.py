@@ -119,6 +119,20 @@ def test_other_type_fails_by_default():
     assert made.hint == ways
 
 
+@pytest.mark.parametrize("mode", ["append", "truncate", "merge", "scd2"])
+def test_a_key_stays_not_null_in_the_target_as_a_null_in_it_stops_the_table(mode):
+    spec = table(mode=mode, key=("id",) if mode in ("merge", "scd2") else ())
+    strict = (replace(ID, nullable=False), AMOUNT, UPDATED_AT, *own_columns(spec).values())
+    now = source((replace(ID, nullable=True), AMOUNT, UPDATED_AT))
+    there = replace(target(), columns=strict)
+    seen = observed(head(NEW), now, there, committed(position=OLD))
+    made = step(spec, seen, recorded(spec, OLD, schema=now.columns, target_columns=strict), Request())
+    if spec.key:
+        assert told(made) == [] and not made.target_columns[0].nullable
+    else:
+        assert told(made) == [("id", "nullable", "relax")]
+
+
 USED = [("vat", "used", "column double of table orders"), ("vat", "used", "view sums")]
 GO = "Drop column double of table orders and view sums, run, and make them again"
 
