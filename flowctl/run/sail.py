@@ -44,6 +44,7 @@ def server(
     require()
     settings = {
         "RUST_LOG": "error" if log is not None else "warn",
+        "SAIL_SPARK__SESSION_TIMEOUT_SECS": str(bounds.ENGINE_IDLE),
         "SAIL_RUNTIME__MEMORY_POOL__TYPE": "fair",
         "SAIL_RUNTIME__MEMORY_POOL__FAIR__MAX_SIZE": str(memory),
         "SAIL_RUNTIME__TEMPORARY_FILES__PATHS": json.dumps([str(scratch)]),

@@ -31,6 +31,9 @@ ENGINE_PING = 15.0
 ENGINE_SILENCE = 300.0
 #: Until its process says where it can be reached.
 ENGINE_START = 300.0
+#: Until Sail forgets a session that asks nothing. This process may land a source for hours before it asks again; Sail
+#: ends with it.
+ENGINE_IDLE = 30 * 24 * 3600
 
 #: After a signal: for what is under way to end by itself, well inside the 30 that a container gets; …
 GRACE = 12.0

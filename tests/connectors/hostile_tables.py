@@ -144,7 +144,7 @@ class FilesSource:
 
     def _write(self, name: str, rows: Sequence[Row]) -> None:
         with (self._folder / f"{name}.csv").open("w", newline="") as file:
-            writer = csv.writer(file)
+            writer = csv.writer(file, lineterminator="\n")  # Spark Connect refuses others
             writer.writerow(self.names)
             writer.writerows([[one[name] for name in self.names] for one in rows])
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from flowctl.connectors.base import Relation
-from flowctl.connectors.engine import has_jvm
+from flowctl.connectors.engine import has_jvm, has_own_workers
 from flowctl.connectors.files import csv_reading
 from flowctl.errors import TableError
 from tests.connectors.reading import files, spark_rows
@@ -95,6 +95,27 @@ def test_a_large_file_is_read_in_pieces(
 def test_line_breaks_in_quotes(spark: SparkSession, inbox: Path, source: Any) -> None:
     (inbox / "t.csv").write_text('a,b\n1,"x\ny"\n')
     assert spark_rows(spark, source, files("t.csv", multiline=True)) == [{"a": "1", "b": "x\ny"}]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("options", [{}, {"escape": "\\"}], ids=["usual", "escape"])
+def test_line_breaks_in_quotes_stay_as_they_are(
+    spark: SparkSession, inbox: Path, source: Any, options: dict[str, str], end: str
+) -> None:
+    """Spark's own reader would put line feeds in place of those that its file has between rows."""
+    value = "x\r\ny\nz\r"
+    (inbox / "t.csv").write_bytes(end.join(["a,b", f'"{value}",2', "3,4", ""]).encode())
+    relation = files("t.csv", multiline=True, **options)
+    if has_own_workers(spark) and not options:
+        assert [row["a"] for row in spark_rows(spark, source, relation)] == [value, "3"]
+    elif not has_jvm(spark):
+        with pytest.raises(TableError, match="Sail reads no CSV with an escape"):
+            spark_rows(spark, source, relation)
+    elif end == "\n":
+        assert spark_rows(spark, source, relation) == [{"a": value, "b": "2"}, {"a": "3", "b": "4"}]
+    else:
+        with pytest.raises(TableError, match="lines that end in a carriage return"):
+            spark_rows(spark, source, relation)
 
 
 #: The usual reader, and the one of Spark itself, for what pyarrow does not read.

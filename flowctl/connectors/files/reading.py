@@ -16,7 +16,7 @@ from flowctl.connectors.files.csv_reading import csv_frame
 from flowctl.connectors.files.formats import Format, format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
 from flowctl.connectors.files.rows import typed_rows
-from flowctl.connectors.files.schema import columns_of, merged
+from flowctl.connectors.files.schema import columns_of, merged, require_line_feeds
 from flowctl.connectors.ordering import PLACE_COLUMN, OrderedSnapshot
 from flowctl.connectors.refusal import refused
 from flowctl.errors import FlowctlError, TableError
@@ -63,6 +63,8 @@ class FilesSnapshot(OrderedSnapshot, PerishableSnapshot):
         else:
             if not has_jvm(self.spark):
                 _require_plain(format, found, asked)
+            if format.name == "csv" and format.csv.multiline:
+                require_line_feeds(self.root, format, list(found))
             whole = self._by_spark(format, found, asked)
         rows = whole.where(self.relation.where) if self.relation.where else whole
         here = {column.name: column for column in asked}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -36,6 +37,35 @@ def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> d
         found = dict(zip((stamp.path for stamp in stamps), pool.map(read, stamps), strict=True))
     check_delimiters(format, found)
     return found
+
+
+def require_line_feeds(root: FileRoot, format: Format, paths: Sequence[str]) -> None:
+    """``TableError`` for a CSV whose first row ends in a carriage return: where values may hold line breaks, Spark's
+    own reader takes a file's first one for what ends its lines, and puts line feeds in place of it, in values too."""
+    import csv
+
+    system, base = root.file_system()
+
+    def ends_in_return(path: str) -> bool:
+        with system.open(f"{base}/{path}", "rb", compression="infer") as raw:
+            text = io.TextIOWrapper(raw, encoding=format.csv.encoding, newline="")
+            lines: list[str] = []
+            next(csv.reader(_kept(text, lines), quotechar=format.csv.quote), None)
+            return any(line.endswith(("\r", "\r\n")) for line in (*lines[:1], *lines[-1:]))
+
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        for path, found in zip(paths, pool.map(ends_in_return, paths), strict=True):
+            if found:
+                raise TableError(
+                    f"{path} has lines that end in a carriage return, so Spark would change line breaks within values",
+                    hint="Write it with line feeds alone; without format.escape, spark.url local[*] reads it as it is",
+                )
+
+
+def _kept(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
+    for line in lines:
+        taken.append(line)
+        yield line
 
 
 def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> FlowctlError:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from flowctl.connectors.bounds import STATEMENT
 from flowctl.run import sail
 
 OPEN = """
@@ -48,6 +49,29 @@ with open_engine(SparkSettings("sail"), [], {}, "small") as second:
         gc.collect()
     assert Results._release_thread_pool_instance is threads
     print(second.spark.range(3).count())
+"""
+
+
+#: How long Sail keeps a session that asks nothing: what is given, else flowctl's bound.
+IDLE = """
+import os, sys, time
+from pathlib import Path
+from pyspark.errors import PySparkException
+from pyspark.sql.connect.session import SparkSession
+from flowctl.run import sail
+folder = Path(sys.argv[1])
+for given in ({"SAIL_SPARK__SESSION_TIMEOUT_SECS": "1"}, {}):
+    with sail.server(given, 1 << 28, folder, folder / "log") as (url, process):
+        session = SparkSession.builder.remote(url).create()
+        session.range(3).count()
+        time.sleep(3)
+        try:
+            print(session.range(3).count())
+        except PySparkException as error:
+            print("is not running" in str(error))
+        variables = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\\0")
+        print(*(one.decode() for one in variables if one.startswith(b"SAIL_SPARK__")), flush=True)
+os._exit(0)  # pyspark would look for the servers for ten minutes
 """
 
 
@@ -89,3 +113,13 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(sail.SailMissing) as missing:
         sail.require()
     assert "flowctl[sail]" in missing.value.hint
+
+
+def test_a_session_that_waits_for_long_is_kept(tmp_path: Path) -> None:
+    """Sail's own default is 15 minutes: landing a large source takes longer, and nothing is asked meanwhile."""
+    done = subprocess.run([sys.executable, "-c", IDLE, str(tmp_path)], capture_output=True, text=True, check=True)
+    lost, short, kept, long = done.stdout.splitlines()
+    assert (lost, short, kept) == ("True", "SAIL_SPARK__SESSION_TIMEOUT_SECS=1", "3")
+    name, _, seconds = long.partition("=")
+    assert name == "SAIL_SPARK__SESSION_TIMEOUT_SECS"
+    assert int(seconds) > STATEMENT
