@@ -156,6 +156,8 @@ _SPARK_HINT = "Run this flow with spark.url local[*]"
 @contextmanager
 def named(relation: Relation) -> Iterator[None]:
     """Spark's errors by file, without the row that it quotes."""
+    from fsspec.utils import infer_compression
+
     try:
         yield
     except FlowctlError:
@@ -171,7 +173,10 @@ def named(relation: Relation) -> Iterator[None]:
             ) from error
         if "MALFORMED_RECORD" in text or "FAILED_READ_FILE" in text:
             where = file[1] if file else pattern_of(relation)
-            raise TableError(f"{where} holds a row that does not fit its columns", hint=_MALFORMED_HINT) from error
+            codec = "is not compressed as its name tells, or not whole, or " if infer_compression(where) else ""
+            raise TableError(
+                f"{where} {codec}holds a row that does not fit its columns", hint=_MALFORMED_HINT
+            ) from error
         raise
 
 
