@@ -26,6 +26,8 @@ connections:
   dst: {type: sqlite, path: target.db}
 tables:
 """
+#: The same with an engine that starts in no time, for what no engine has to do with.
+ON_SAIL = HEAD.replace("local[2]", "sail")
 MERGED = HEAD + "  orders: {from: src:orders, to: dst:orders, mode: merge, key: [id], cursor: {column: updated_at}}\n"
 
 
@@ -97,7 +99,7 @@ def test_a_broken_table_stops_its_dependents_and_nobody_else(flow: Flow) -> None
 
 def test_expectations_quarantine_and_guards(flow: Flow) -> None:
     flow.write(
-        HEAD
+        ON_SAIL
         + """
   strict: {from: src:orders, to: dst:strict, mode: truncate, expect: [{column: note, not_null: true}]}
   sieved:
@@ -123,7 +125,7 @@ def test_expectations_quarantine_and_guards(flow: Flow) -> None:
 
 
 def test_a_saved_plan_is_executed_as_it_is_or_refused(flow: Flow) -> None:
-    flow.write(MERGED)
+    flow.write(MERGED.replace(HEAD, ON_SAIL))
     flow.run("plan", "flow.yaml", "--out", "plan.json", expect=0)
     sqlite_script(flow.folder / "source.db", "INSERT INTO orders VALUES (3, 'late', '3', '2026-01-03 00:00:00')")
     flow.apply("--plan", "plan.json", expect=0)
@@ -158,7 +160,7 @@ def test_one_sqlite_file_is_source_and_target(flow: Flow, journal: str, at_once:
         "sieved": "mode: truncate, expect: [{column: note, not_null: true, on_fail: quarantine}]",
     }
     tables = [f"  {name}: {{from: src:orders, to: src:{name}, {rest}}}\n" for name, rest in modes.items()]
-    flow.write(HEAD.replace("local[2]", "sail") + "".join(tables))
+    flow.write(ON_SAIL + "".join(tables))
     flow.apply("--parallel", at_once)
     changes = "DELETE FROM orders WHERE id = 1; INSERT INTO orders VALUES (3, 'c', '3', '2026-01-03 00:00:00')"
     sqlite_script(flow.folder / "source.db", changes)

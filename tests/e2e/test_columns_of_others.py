@@ -20,7 +20,7 @@ CONNECTIONS = {
     "sqlite": "{type: sqlite, path: target.db}",
 }
 kinds = pytest.mark.parametrize(
-    "kind", ["delta", "sqlite", pytest.param("postgres", marks=pytest.mark.full)]
+    "kind", ["delta", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("sqlite", "postgres"))]
 )  # fmt: skip
 
 
@@ -119,7 +119,11 @@ def adopted(folder: Path, kind: str, url: str, mode: str, column: str, *more: st
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
-    ("mode", "more"), [(MERGE, ()), (APPEND, ("--position", "beginning"))], ids=["merge", "append"]
+    ("mode", "more"),
+    [
+        pytest.param(MERGE, (), id="merge"),
+        pytest.param(APPEND, ("--position", "beginning"), id="append", marks=pytest.mark.full),
+    ],
 )
 def test_a_dropped_column_with_a_default_keeps_it(
     kind: str, mode: str, more: tuple[str, ...], tmp_path: Path, postgres_database: str

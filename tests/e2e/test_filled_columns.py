@@ -82,7 +82,8 @@ class Shop(Flow):
             self.run("state", "adopt", "flow.yaml", name, "--yes", *more, expect=0)
 
 
-@kinds("postgres")
+@pytest.mark.full  # three runs of Spark
+@pytest.mark.parametrize("kind", list(CONNECTIONS))
 def test_an_adopted_table_keeps_what_the_database_fills(kind: str, tmp_path: Path, postgres_database: str) -> None:
     shop = Shop(tmp_path, kind, postgres_database)
     shop.tables(ADOPTED, report=REPORT)

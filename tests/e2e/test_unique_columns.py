@@ -70,7 +70,7 @@ CONSTRAINT = "ALTER TABLE people ADD CONSTRAINT unique_email UNIQUE (email)"
     [
         ("sqlite", INDEX, ["DROP INDEX"]),
         pytest.param("postgres", INDEX, ["ALTER TABLE", "DROP INDEX"], marks=pytest.mark.full),
-        ("postgres", CONSTRAINT, ["ALTER TABLE", "ALTER TABLE"]),
+        pytest.param("postgres", CONSTRAINT, ["ALTER TABLE", "ALTER TABLE"], marks=pytest.mark.full),
     ],
 )
 def test_rows_that_exchange_unique_values(
