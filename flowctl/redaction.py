@@ -91,21 +91,23 @@ def _passwords(secret: str) -> Iterator[str]:
         yield from (part for part in _DELIMITERS.split(password) if part)
 
 
+#: As :func:`html.escape` has them. That module takes longer to import than all of this one does.
+_HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"}
+
+
 def _any_form(text: str) -> str:
     """A pattern for ``text`` with each of its characters in any encoding that leaves letters and digits alone."""
     return "".join(re.escape(char) if char.isascii() and char.isalnum() else _any_of(char) for char in text)
 
 
 def _any_of(char: str) -> str:
-    import html  # every command imports this module, few know a secret with such characters
-
     encoded = "".join(f"%(?:25)?{_hex(f'{byte:02x}')}" for byte in char.encode("utf-8", "surrogatepass"))
     escaped = json.dumps(char)[1:-1]
     if escaped.startswith("\\u"):
         escapes = "".join(rf"\\u{_hex(unit)}" for unit in escaped.split("\\u")[1:])
     else:
         escapes = re.escape(escaped)
-    others = {repr(char)[1:-1], html.escape(char), f"\\{char}", char, *(["+"] if char == " " else [])}
+    others = {repr(char)[1:-1], _HTML.get(char, char), f"\\{char}", char, *(["+"] if char == " " else [])}
     others |= {char * 2} if char in "'\"`$" else set()
     longest_first = sorted(map(re.escape, others), key=len, reverse=True)
     return f"(?:{'|'.join([encoded, escapes, *longest_first])})"
