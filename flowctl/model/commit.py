@@ -71,6 +71,11 @@ class RowCounts:
         return dict(vars(self))
 
 
+def commit_name(seq: int, intent_id: str) -> str:
+    """:attr:`Commit.name` of what is recorded elsewhere."""
+    return f"{seq}/{intent_id}"
+
+
 @dataclass(frozen=True)
 class Commit:
     """The target's own record of the newest number of ``(lineage, table)``, stored atomically with the data.
@@ -95,7 +100,7 @@ class Commit:
     @property
     def name(self) -> str:
         """Number and intent: no other commit of this lineage has both."""
-        return f"{self.seq}/{self.intent_id}"
+        return commit_name(self.seq, self.intent_id)
 
     def record(self) -> dict[str, Any]:
         """The JSON that targets store beside the data (Delta ``userMetadata``, ``_flowctl_commits``)."""

@@ -23,7 +23,7 @@ from flowctl.errors import (
     TableError,
     TransientError,
 )
-from flowctl.model.commit import Commit, Intent, RowCounts
+from flowctl.model.commit import Commit, Intent, RowCounts, commit_name
 from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.plan.reading import rfc3339
 from flowctl.plan.repetition import repetition
@@ -137,7 +137,7 @@ def _attempt(step: Step, document: StateDocument, run: RunContext) -> Attempt:
     state, intent = document.table(step.id), _intent(step, document, run)
     if step.refresh or step.write_full or not intent.target_id:
         return Attempt(step, intent)
-    return Attempt(step, intent, f"{state.seq}/{state.intent_id}" if state.seq else "")
+    return Attempt(step, intent, commit_name(state.seq, state.intent_id) if state.seq else "")
 
 
 def _intent(step: Step, document: StateDocument, run: RunContext) -> Intent:

@@ -19,6 +19,7 @@ from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.replay import LogSnapshot
 from flowctl.connectors.standing import check_base
 from flowctl.errors import StateConflict, TableError
+from flowctl.model.commit import commit_name
 from flowctl.model.table_info import ObjectName, TableInfo
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class OpenedTable:
         is not ``base``."""
         found = self.newest(app)
         if found is None or found.record["seq"] < record["seq"]:
-            check_base(self.location.url, f"{found.record['seq']}/{found.record['intent_id']}" if found else "", base)
+            newest = commit_name(found.record["seq"], found.record["intent_id"]) if found else ""
+            check_base(self.location.url, newest, base)
             return None
         if (found.record["seq"], found.record["intent_id"]) != (record["seq"], record["intent_id"]):
             raise StateConflict(
