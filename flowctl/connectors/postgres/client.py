@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from flowctl.connectors import bounds, waiting
+from flowctl.connectors import bounds, uses, waiting
 from flowctl.connectors.postgres.watch import watched
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.spec import urls
@@ -204,7 +204,7 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
         return TransientError(f"{message}: it was lost with the connection that held it", hint="Wait: it starts again")
     if state == "2BP01" or (state == "0A000" and "cannot alter" in message):
         named = (error.diag.message_detail or "").partition("\n")[0]  # an object that uses a column: no value
-        return TableError(f"{message} ({named})" if named else message, hint=_DEPENDANTS_HINT)
+        return TableError(f"{message} ({named})" if named else message, hint=uses.DROP_WHAT_USES_IT)
     return TableError(message, hint=f"Look up SQLSTATE {state} in PostgreSQL's manual" if state else "")
 
 
@@ -215,5 +215,4 @@ def _is_connection_failure(error: psycopg.Error, state: str) -> bool:
     return isinstance(error, psycopg.OperationalError) and not state
 
 
-_DEPENDANTS_HINT = "Drop what uses the column, run, and make it again"
 _REFUSED = ("authentication failed", "no pg_hba.conf entry", "no password supplied", "does not exist")

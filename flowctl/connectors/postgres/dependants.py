@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors import uses
 from flowctl.connectors.postgres.restrictions import listed
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import ObjectName, TableInfo
@@ -43,30 +44,20 @@ def refused(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
         )
     if change.action not in ("widen", "retype", "drop"):
         return None
-    uses: Sequence[tuple[str, str, str]] = info.extra.get(_EXTRA, ())
-    keys = [name for column, how, name in uses if column == change.column and how == _PARTITION_KEY]
+    used: Sequence[tuple[str, str, str]] = info.extra.get(_EXTRA, ())
+    keys = [name for column, how, name in used if column == change.column and how == _PARTITION_KEY]
     if keys:
         again = "drop the table and run it with --full-refresh"
         next_step = f"Declare its old type under `columns.types`, or {again}" if change.new else again.capitalize()
         return replace(change, action="fail", note=f"it is in the partition key of {keys[0]}", next_step=next_step)
     hindering = (_USED,) if change.action == "widen" else (_USED, _REFERRED_TO)
-    names = [name for column, how, name in uses if column == change.column and how in hindering]
+    names = [name for column, how, name in used if column == change.column and how in hindering]
     if change.action == "retype" and change.column in info.primary_key:
         names.append("the primary key")
     if not names:
         return None
-    verb, them = ("uses", "it") if len(names) == 1 else ("use", "them")
-    return replace(
-        change,
-        action="fail",
-        note=f"{listed(names)} {verb} it",
-        next_step=f"Drop {_all(names)}, run, and make {them} again",
-    )
-
-
-def _all(names: Sequence[str]) -> str:
-    """None is left out: each has to go."""
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+    verb = "uses" if len(names) == 1 else "use"
+    return replace(change, action="fail", note=f"{listed(names)} {verb} it", next_step=uses.drop_them(names))
 
 
 #: Triggers name columns in OF and WHEN. Up to PostgreSQL 14 a generated column depends on others by itself, later by

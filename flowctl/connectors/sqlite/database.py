@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from flowctl.connectors import bounds
+from flowctl.connectors import bounds, uses
 from flowctl.connectors.base import OpenContext
 from flowctl.errors import TableError, TransientError
 from flowctl.spec.secrets import Revealed
@@ -64,8 +64,7 @@ def translated(path: Path) -> Iterator[None]:
         if name.startswith("SQLITE_NOTADB"):
             raise TableError(f"{path} is not an SQLite file", hint="Check `path` of the connection") from error
         if " after drop column: " in str(error):
-            hint = "Drop what uses the column, run, and make it again"
-            raise TableError(f"SQLite says: {error}", hint=hint) from error
+            raise TableError(f"SQLite says: {error}", hint=uses.DROP_WHAT_USES_IT) from error
         raise TableError(f"SQLite says: {error}", hint=f"Look at {path}") from error
 
 

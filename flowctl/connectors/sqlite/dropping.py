@@ -8,6 +8,7 @@ import sqlite3
 from contextlib import closing, suppress
 from dataclasses import replace
 
+from flowctl.connectors import uses
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import TableInfo
@@ -32,9 +33,7 @@ def refused(info: TableInfo, dropping: SchemaChange) -> SchemaChange | None:
                 copy.execute(sql)
         in_the_way, why = _in_the_way(copy, dropping.statement)
     if in_the_way:
-        listed = " and ".join(part for part in (", ".join(in_the_way[:-1]), in_the_way[-1]) if part)
-        them = "it" if len(in_the_way) == 1 else "them"
-        note, next_step = f"in use by {listed}", f"Drop {listed}, run, and make {them} again"
+        note, next_step = f"in use by {uses.joined(in_the_way)}", uses.drop_them(in_the_way)
     elif why.startswith("cannot drop"):
         note, next_step = f"SQLite says: {why}", f"D{_ANEW}"
     elif why.startswith("error in table"):
