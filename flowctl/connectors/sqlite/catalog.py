@@ -57,8 +57,11 @@ def primary_key(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
     return tuple(row[1] for row in sorted(keyed, key=lambda row: row[5]))
 
 
-def filled(connection: sqlite3.Connection, found: Found) -> dict[str, Fill]:
+def filled(connection: sqlite3.Connection, object: ObjectName) -> dict[str, Fill]:
     """Columns that SQLite fills where a row is written without them. An integer that is the rowid is numbered."""
+    found = find(connection, object)
+    if found is None:
+        return {}
     rows, fills = _pragma(connection, found.name), dict[str, Fill]()
     keyed = [row[1] for row in rows if row[5]]
     for _, name, declared, _, default, _, hidden in rows:

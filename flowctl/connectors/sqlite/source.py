@@ -110,7 +110,7 @@ class SqliteSource:
             primary_key=catalog.primary_key(connection, found.name),
             rows=catalog.statistics(connection, found),
             clock=dt.datetime.now(dt.UTC),
-            extra={"is_table": found.is_table, "filled": catalog.filled(connection, found)},
+            extra={"is_table": found.is_table},
             system=self.system,
         )
 

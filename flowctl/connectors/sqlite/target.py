@@ -33,7 +33,7 @@ from flowctl.connectors.base import (
 from flowctl.connectors.foreign import foreign_target
 from flowctl.connectors.limits import Fill, FillingTarget, NamingTarget, NarrowTarget, RestrictedTarget
 from flowctl.connectors.sql_commit import COMMITS, Staged
-from flowctl.connectors.sqlite import ddl, dropping, place
+from flowctl.connectors.sqlite import catalog, ddl, dropping, place
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
 from flowctl.connectors.sqlite.duplicates import named_duplicates
 from flowctl.connectors.sqlite.types import declared
@@ -68,16 +68,17 @@ class SqliteTarget(QuarantineTarget, CheckedTarget, FillingTarget, NamingTarget,
         found = self._source().describe([Relation(object) for object in objects])
         with self._open("ro") as connection:
             file_id = _file_id(connection) or self._inode()
-            schema = {dropping.SCHEMA: dropping.schema_of(connection)}
-        return {
-            relation.object: replace(
-                info, identity=_target_id(file_id, relation.object), extra={**info.extra, **schema}
-            )
-            if info
-            else None
-            for relation, info in found.items()
-            if relation.object is not None
-        }
+            schema = dropping.schema_of(connection)
+
+            def as_target(object: ObjectName, info: TableInfo) -> TableInfo:
+                more = {dropping.SCHEMA: schema, "filled": catalog.filled(connection, object)}
+                return replace(info, identity=_target_id(file_id, object), extra={**info.extra, **more})
+
+            return {
+                relation.object: as_target(relation.object, info) if info else None
+                for relation, info in found.items()
+                if relation.object is not None
+            }
 
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
         return {object: place({"path": str(self.path)}, object, "") for object in objects}
