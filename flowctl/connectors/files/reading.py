@@ -156,8 +156,6 @@ _SPARK_HINT = "Run this flow with spark.url local[*]"
 @contextmanager
 def named(relation: Relation) -> Iterator[None]:
     """Spark's errors by file, without the row that it quotes."""
-    from fsspec.utils import infer_compression
-
     try:
         yield
     except FlowctlError:
@@ -172,8 +170,10 @@ def named(relation: Relation) -> Iterator[None]:
                 f"a file of {pattern_of(relation)} has another header than the others", hint=_MALFORMED_HINT
             ) from error
         if "MALFORMED_RECORD" in text or "FAILED_READ_FILE" in text:
+            from flowctl.connectors.files.csv_parts import is_compressed
+
             where = file[1] if file else pattern_of(relation)
-            codec = "is not compressed as its name tells, or not whole, or " if infer_compression(where) else ""
+            codec = "is not compressed as its name tells, or not whole, or " if is_compressed(where) else ""
             raise TableError(
                 f"{where} {codec}holds a row that does not fit its columns", hint=_MALFORMED_HINT
             ) from error

@@ -72,7 +72,7 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
     """What is wrong with one file, without what stands in it. Only what a store says of itself may go away."""
     import csv
 
-    from fsspec.utils import infer_compression
+    from flowctl.connectors.files.csv_parts import is_compressed
 
     match error:
         case FileNotFoundError():
@@ -91,7 +91,7 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
         case csv.Error():
             hint = "Fix the file, or set format: delimiter, quote, escape or header"
             return TableError(f"{path}: its header cannot be read: {error}", hint=hint)
-        case _ if format.is_text and infer_compression(path) is not None:
+        case _ if format.is_text and is_compressed(path):
             hint = "Replace it, or leave it out of the pattern in `from`"
             return TableError(f"{path} is not compressed as its name tells, or not whole", hint=hint)
         case _:
