@@ -51,12 +51,18 @@ def unprotected_column(case: Case) -> Stop | None:
     source, table, state = case.observed.source, case.table, case.state
     if source is None or not source.columns or not (table.columns.mask or table.columns.exclude):
         return None
-    there = [column.name for column in source.columns]
-    is_known = state.definition == case.definition and not _new(table, there, state)
     if stop := _unprotected_files(case, source):
         return stop
+    there = [column.name for column in source.columns]
+    is_known = state.definition == case.definition and not _new(table, there, state)
     may_lack = case.observed.positions == "files" and is_known
     return None if may_lack else missing_protected_column(table, there, state)
+
+
+def _protected(table: TableSpec) -> Iterator[tuple[str, str]]:
+    """The columns that shall not be seen as they are, each behind the rule that says so."""
+    yield from (("columns.mask", name) for name in table.columns.mask)
+    yield from (("columns.exclude", name) for name in table.columns.exclude)
 
 
 def _unprotected_files(case: Case, source: TableInfo) -> Stop | None:
@@ -81,37 +87,35 @@ def perhaps_renamed(table: TableSpec, source: TableInfo, state: TableState) -> t
     """Files that lack such a column and have others, which no file with it has: perhaps its new name. The rule, the
     column, the others; what an earlier run has written, or somebody has accepted, is none of them."""
     recorded = {column.name for column in state.schema}
-    for path, names in (("columns.mask", table.columns.mask), ("columns.exclude", table.columns.exclude)):
-        for name in names:
-            others = [
-                other
-                for other in source.only_without.get(name, ())
-                if is_taken(table, other) and other not in table.columns.mask and other not in recorded
-            ]
-            if others:
-                return path, name, others
+    for path, name in _protected(table):
+        others = [
+            other
+            for other in source.only_without.get(name, ())
+            if is_taken(table, other) and other not in table.columns.mask and other not in recorded
+        ]
+        if others:
+            return path, name, others
     return None
 
 
 def missing_protected_column(table: TableSpec, there: Sequence[str], state: TableState) -> Stop | None:
     """``there`` are the source's columns, ``state`` is what was recorded before this run."""
     dropped, new = _dropped(table, there, state), _new(table, there, state)
-    for path, names in (("columns.mask", table.columns.mask), ("columns.exclude", table.columns.exclude)):
-        gone = next((name for name in names if name not in there and name not in dropped), None)
-        if gone is None:
-            continue
-        stop = _stop(path, gone, str(table.source), there)
-        if not new:
-            near = f"{stop.hint} " if stop.hint.endswith("?") else ""
-            return replace(stop, hint=f'{near}Correct it, or take "{gone}" out if it is gone for good')
-        is_new = "is" if len(new) == 1 else "are"
-        listed = ", ".join(f'"{name}"' for name in new)
-        return replace(
-            stop,
-            reason=f"{stop.reason}, and {listed} {is_new} new there",
-            hint=f'Write its new name instead of "{gone}", if that is one; else take "{gone}" out',
-        )
-    return None
+    gone = ((path, name) for path, name in _protected(table) if name not in there and name not in dropped)
+    path, name = next(gone, ("", ""))
+    if not path:
+        return None
+    stop = _stop(path, name, str(table.source), there)
+    if not new:
+        near = f"{stop.hint} " if stop.hint.endswith("?") else ""
+        return replace(stop, hint=f'{near}Correct it, or take "{name}" out if it is gone for good')
+    is_new = "is" if len(new) == 1 else "are"
+    listed = ", ".join(f'"{one}"' for one in new)
+    return replace(
+        stop,
+        reason=f"{stop.reason}, and {listed} {is_new} new there",
+        hint=f'Write its new name instead of "{name}", if that is one; else take "{name}" out',
+    )
 
 
 def dropped_exclusions(case: Case) -> Iterator[str]:

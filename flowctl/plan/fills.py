@@ -8,7 +8,7 @@ from flowctl.connectors.limits import Fill, FillingTarget
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.table_info import Column
 from flowctl.plan.case import Case, Stop
-from flowctl.plan.projection import OWN_NAMES, TEXT_SUFFIX, is_taken, own_columns
+from flowctl.plan.projection import OWN_NAMES, TEXT_SUFFIX, is_taken, own_columns, renaming
 from flowctl.spec.spec import SqlSource, TableSpec
 from flowctl.sql.refs import output_names
 
@@ -18,7 +18,7 @@ _TAKES_NONE: Mapping[Fill, str] = {"computed": "GENERATED ALWAYS AS", "numbered"
 def filled(case: Case) -> Mapping[str, Fill] | None:
     """The target's columns that the database fills where a write leaves them out; None for a target that fills none,
     and whose columns are those of what replaces its content."""
-    ddl: object = case.ddl  # mypy sees no class that could be both protocols
+    ddl: object = case.ddl  # mypy sees no class that could be both
     target = case.observed.target
     return ddl.filled_columns(target) if target is not None and isinstance(ddl, FillingTarget) else None
 
@@ -68,7 +68,7 @@ def _way(table: TableSpec, part: ProjectedColumn) -> str:
     name, source, plain = part.column.name, part.source, "or make it a plain column in the target"
     if source is None:
         return f"Take it out of columns.add or give it another name there, {plain}"
-    renamed = f"columns: {{rename: {{{source}: source_{source.lstrip('_')}}}}}"
+    renamed = renaming(source)
     if name in table.key:
         return f"Write it under another name with {renamed}, which `key` then has too, {plain}"
     return f"Leave it out with columns: {{exclude: [{source}]}}, write it under another name with {renamed}, {plain}"

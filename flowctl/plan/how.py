@@ -36,7 +36,7 @@ def _last_row(case: Case) -> str:
 
 
 def _making(step: Step, case: Case) -> str:
-    ddl: object = case.ddl  # mypy sees no class that could be both protocols
+    ddl: object = case.ddl  # mypy sees no class that could be both
     if step.target_exists or not isinstance(ddl, ExplainedTarget):
         return ""
     return ddl.explain_create(step.target_columns, case.table.layout)

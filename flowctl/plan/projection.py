@@ -97,6 +97,11 @@ def reserved_names(table: TableSpec) -> frozenset[str]:
     return frozenset(own_columns(table)) | (reserved.QUARANTINE if quarantines else frozenset())
 
 
+def renaming(name: str) -> str:
+    """The rule that gives a source column a name of which nobody has another, for hints."""
+    return f"columns: {{rename: {{{name}: source_{name.lstrip('_')}}}}}"
+
+
 def taken_name(table: TableSpec, columns: Iterable[Column]) -> tuple[str, str] | None:
     """What is wrong with the first of the source's ``columns``, or of those that are added, whose name in the target is
     one of flowctl's own, and what to do."""
@@ -104,8 +109,7 @@ def taken_name(table: TableSpec, columns: Iterable[Column]) -> tuple[str, str] |
     for column in columns:
         name = column.name
         if is_taken(table, name) and reserved.is_taken(table.columns.rename.get(name, name), own):
-            hint = f"Rename it: columns: {{rename: {{{name}: source_{name.lstrip('_')}}}}}"
-            return f'the source has a column "{name}", a name that flowctl needs itself', hint
+            return f'the source has a column "{name}", a name that flowctl needs itself', f"Rename it: {renaming(name)}"
     for name in table.columns.add:
         if reserved.is_taken(name, own):
             return f'columns.add makes a column "{name}", a name that flowctl needs itself', "Give it another name"

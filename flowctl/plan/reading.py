@@ -185,7 +185,7 @@ def _rows(case: Case, work: Work | None, estimate: Estimate) -> RowEstimate:
 
 def _maintenance(case: Case) -> Iterator[str]:
     """Of a table whose rows stay."""
-    ddl: object = case.ddl  # mypy sees no class that could be both protocols
+    ddl: object = case.ddl  # mypy sees no class that could be both
     if case.observed.target is None or case.replaces or not isinstance(ddl, MaintainedTarget):
         return
     if due := ddl.maintenance_due(case.observed.target):
