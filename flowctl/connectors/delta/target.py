@@ -4,6 +4,8 @@
 empty ``target_id``: *the table this number will make*. Its CREATE names the intent (:mod:`.creation`), so that it is
 told from a table of somebody else. The commit's record carries the real id, read after CREATE, and state takes it from
 there. An intent with an id commits into that very table or not at all.
+
+What only a write needs is imported by it: most runs have nothing to do.
 """
 
 from __future__ import annotations
@@ -25,13 +27,12 @@ from flowctl.connectors.base import (
     Scratch,
     WriteJob,
 )
-from flowctl.connectors.delta import features, history, log, maintenance, partitions, statements, void
+from flowctl.connectors.delta import features, log, maintenance, partitions, statements
 from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import open_newest
 from flowctl.connectors.delta.types import refused_path
-from flowctl.connectors.delta.writers import Numbered, Writer, required_scratch, writer_for, writer_of
 from flowctl.connectors.limits import NamingTarget, PartitionedTarget
 from flowctl.connectors.maintenance import MaintainedTarget
 from flowctl.errors import TableError
@@ -45,6 +46,8 @@ from flowctl.spec.storage import Storage, path_place
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
+
+    from flowctl.connectors.delta.writers import Writer
 
 Name = TypeVar("Name")
 Question = TypeVar("Question")
@@ -119,6 +122,8 @@ class DeltaTarget(
         return spark.read.format("delta").load(self._location(object).spark_path).select(*names)
 
     def write(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Commit:
+        from flowctl.connectors.delta.writers import writer_of
+
         location = self._location(job.object)
         job = replace(job, statements=tuple(map(location.executable, job.statements)))
         app = log.app_id(job.record.lineage, job.record.table)
@@ -136,12 +141,17 @@ class DeltaTarget(
         return _as_commit(done, job)
 
     def void(self, job: WriteJob) -> Commit:
+        from flowctl.connectors.delta import void
+
         location = self._location(job.object)
         app = log.app_id(job.record.lineage, job.record.table)
         done = void.commit(location, app, replace(job, record=replace(job.record, void=True)))
         return _as_commit(log.keep_copy(location, app, done), job)
 
     def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
+        from flowctl.connectors.delta import history
+        from flowctl.connectors.delta.writers import writer_for
+
         history.quarantine(writer_for(spark, self._scratch), self._location(job.object), frame, job, since)
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
@@ -165,7 +175,11 @@ class DeltaTarget(
     def _commit(
         self, spark: SparkSession, writer: Writer, location: TableLocation, frame: DataFrame, job: WriteJob
     ) -> LoggedCommit:
+        from flowctl.connectors.delta.writers import Numbered, required_scratch
+
         if job.mode == "scd2":
+            from flowctl.connectors.delta import history
+
             return history.commit(spark, writer, location, frame, job, required_scratch(self._scratch))
         number = Numbered(log.app_id(job.record.lineage, job.record.table), job.record.record())
         return writer.put(location, number, frame, job)
