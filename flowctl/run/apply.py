@@ -17,6 +17,7 @@ from flowctl.plan.planfile import check_fresh, load
 from flowctl.plan.planning import Planned, PlanOptions, make_plan
 from flowctl.plan.reading import rfc3339
 from flowctl.run import events, file_logs, sail
+from flowctl.run.attempt import RunContext
 from flowctl.run.failure import translate
 from flowctl.run.lazy_engine import engine_for
 from flowctl.run.retry import RetryPolicy
@@ -24,7 +25,6 @@ from flowctl.run.runner import ASKED_TO_STOP, Ended, Execution, TableOutcome, ex
 from flowctl.run.signals import Interruption, graceful
 from flowctl.run.sizing import load_of_run
 from flowctl.run.spark_conf import is_sail
-from flowctl.run.table import RunContext
 from flowctl.spec.spec import Spec
 from flowctl.state.blobs import BlobStore
 from flowctl.state.buffer import Buffer

@@ -28,11 +28,11 @@ from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.plan.reading import rfc3339
 from flowctl.plan.repetition import repetition
 from flowctl.run import events
+from flowctl.run.attempt import Attempt, RunContext, TableResult
 from flowctl.run.blame import at_fault
 from flowctl.run.chains import Chain, Key, chains_of, continued, key_of
 from flowctl.run.failure import translate, whole_text
 from flowctl.run.retry import CircuitBreaker, RetryPolicy, retrying
-from flowctl.run.table import Attempt, RunContext, TableResult, find_landed, run_table, void
 from flowctl.spec.spec import Connection, SqlSource
 from flowctl.state import document as documents
 from flowctl.state.document import Recorded, StateDocument, TableState
@@ -112,6 +112,8 @@ def _is_withdrawn(attempt: Attempt | None, outcome: TableOutcome) -> bool:
 def _give_up(todo: Sequence[Step], document: StateDocument, run: RunContext, writer: StateWriter) -> StateDocument:
     """Commits a void under each pending number that the plan does not finish, so that no stale writer of it can land.
     One that is committed all the same is kept, and recorded where the plan allows for its rows."""
+    from flowctl.run.table import void
+
     for step in todo:
         pending = document.table(step.id).intent
         if pending is not None and step.seq > pending.seq:
@@ -293,6 +295,8 @@ class _Schedule:
         )
 
     def _tried(self, attempt: Attempt) -> TableResult:
+        from flowctl.run.table import run_table
+
         step = attempt.step
         connections = self._connections(step)
         names = tuple(connection.name for connection in connections)
@@ -332,6 +336,8 @@ class _Schedule:
     def _asked(self, attempt: Attempt) -> tuple[TableResult | None, str]:
         """A statement may land although its client saw an error. What the target says of our number, and that in words;
         when it cannot be asked now, the next try or the next run does."""
+        from flowctl.run.table import find_landed
+
         if not attempt.writing:
             return None, "nothing was written"
         try:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flowctl import crashpoints
@@ -22,21 +22,21 @@ from flowctl.connectors.base import (
     OpenContext,
     PerishableSnapshot,
     ReadRequest,
-    Scratch,
     Snapshot,
     Target,
     WriteJob,
 )
-from flowctl.errors import AbortRun, EngineFailed, StateConflict, TableError
+from flowctl.errors import AbortRun, StateConflict, TableError
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import Position
 from flowctl.model.step import Step
-from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.model.table_info import ObjectName
 from flowctl.observe.relations import relation
 from flowctl.plan.upstream import shape_read
 from flowctl.run import batch, checks, events
 from flowctl.run.appending import read_interval
+from flowctl.run.attempt import Attempt, RunContext, TableResult
 from flowctl.run.late_schema import Known, completed
 from flowctl.run.quarantine import quarantine
 from flowctl.run.reading import LandedSnapshot, Rows, SqlSnapshot, open_snapshot
@@ -44,9 +44,8 @@ from flowctl.run.sizing import batch_rows
 from flowctl.run.spark_types import columns_of, named, same_types
 from flowctl.run.stage import Staging, stage
 from flowctl.spec import access
-from flowctl.spec.spec import Spec, SqlSource, TableSpec
+from flowctl.spec.spec import SqlSource, TableSpec
 from flowctl.state.blobs import open_store
-from flowctl.state.document import TableState
 from flowctl.state.lease import Lease
 
 if TYPE_CHECKING:
@@ -54,51 +53,6 @@ if TYPE_CHECKING:
 
 #: Seconds of lease that must be left when a commit begins.
 COMMIT_MARGIN = 1.0
-
-
-@dataclass(frozen=True)
-class RunContext:
-    """What every table of a run shares. ``sources`` holds what was observed of each source, by table id; ``states``
-    gives what was recorded of a table when it was planned, ``session`` a Spark session of the table's own, starting
-    Spark with the first call; ``engine_lost`` is asked after an error, with its text, whether Spark has ended."""
-
-    spec: Spec
-    lineage: str
-    run_id: str
-    lease: Lease
-    tables: Mapping[str, TableSpec]
-    steps: Mapping[str, Step]
-    sources: Mapping[str, TableInfo]
-    states: Callable[[str], TableState]
-    session: Callable[[str], SparkSession]
-    scratch: Callable[[str], Scratch]
-    listener: events.Listener
-    stopping: threading.Event
-    engine_lost: Callable[[str], EngineFailed | TableError | None] = lambda text: None
-    base_dir: str = "."
-
-
-@dataclass(frozen=True)
-class TableResult:
-    """What to record. ``recovered``: an earlier try's commit was found."""
-
-    commit: Commit
-    step: Step
-    recovered: bool = False
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass
-class Attempt:
-    """``base`` names the commit that state has: the number is committed over it, or over any (None). ``writing`` turns
-    true when the target may have been touched: from then on the intent stays pending. ``upstream_shape`` is that of the
-    columns from which Spark has told those of a SQL table in this run; empty where the plan knew them."""
-
-    step: Step
-    intent: Intent
-    base: str | None = None
-    writing: bool = field(default=False)
-    upstream_shape: str = ""
 
 
 def run_table(attempt: Attempt, run: RunContext) -> TableResult:

@@ -15,8 +15,8 @@ from flowctl.model.commit import Commit
 from flowctl.model.interval import Interval
 from flowctl.model.step import Mode
 from flowctl.run import runner
+from flowctl.run.attempt import Attempt
 from flowctl.run.runner import ASKED_TO_STOP, TableOutcome
-from flowctl.run.table import Attempt
 from flowctl.state.document import StateDocument
 from tests.unit.plan.worlds import LINEAGE, committed, head, intent, observed, recorded, step, table, target
 
@@ -60,7 +60,7 @@ def test_what_landed_after_the_plan_is_not_read_again(
     )
     writer = Writer(StateDocument(LINEAGE, 1, "w", {"orders": state}))
     found = replace(committed(4, "i4"), void=is_void)
-    monkeypatch.setattr(runner, "void", lambda *_: found)
+    monkeypatch.setattr("flowctl.run.table.void", lambda *_: found)
     planned = replace(
         step(spec, observed(head(), target=target(), commit=committed()), recorded(spec, None)),
         mode=mode,

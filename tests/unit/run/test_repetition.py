@@ -12,7 +12,7 @@ from flowctl.errors import FlowctlError, LeaseLost, TableError
 from flowctl.model.commit import intent_from_json
 from flowctl.model.interval import Interval
 from flowctl.run import runner
-from flowctl.run.table import Attempt
+from flowctl.run.attempt import Attempt
 from flowctl.state.document import StateDocument
 from tests.unit.plan.worlds import LINEAGE, NEW, OLD, head, intent, observed, recorded, step, table, unchanged_target
 

@@ -1,0 +1,66 @@
+"""What the tries of a run's tables share, are given, and yield. Cheap to import: most runs have nothing to do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.base import Scratch
+from flowctl.errors import EngineFailed, TableError
+from flowctl.model.commit import Commit, Intent
+from flowctl.model.step import Step
+from flowctl.model.table_info import TableInfo
+from flowctl.run import events
+from flowctl.spec.spec import Spec, TableSpec
+from flowctl.state.document import TableState
+from flowctl.state.lease import Lease
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What every table of a run shares. ``sources`` holds what was observed of each source, by table id; ``states``
+    gives what was recorded of a table when it was planned, ``session`` a Spark session of the table's own, starting
+    Spark with the first call; ``engine_lost`` is asked after an error, with its text, whether Spark has ended."""
+
+    spec: Spec
+    lineage: str
+    run_id: str
+    lease: Lease
+    tables: Mapping[str, TableSpec]
+    steps: Mapping[str, Step]
+    sources: Mapping[str, TableInfo]
+    states: Callable[[str], TableState]
+    session: Callable[[str], SparkSession]
+    scratch: Callable[[str], Scratch]
+    listener: events.Listener
+    stopping: threading.Event
+    engine_lost: Callable[[str], EngineFailed | TableError | None] = lambda text: None
+    base_dir: str = "."
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """What to record. ``recovered``: an earlier try's commit was found."""
+
+    commit: Commit
+    step: Step
+    recovered: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass
+class Attempt:
+    """``base`` names the commit that state has: the number is committed over it, or over any (None). ``writing`` turns
+    true when the target may have been touched: from then on the intent stays pending. ``upstream_shape`` is that of the
+    columns from which Spark has told those of a SQL table in this run; empty where the plan knew them."""
+
+    step: Step
+    intent: Intent
+    base: str | None = None
+    writing: bool = field(default=False)
+    upstream_shape: str = ""
