@@ -27,7 +27,7 @@ _DAEMON = {
 def connect_server(master: str = "local[2]") -> Iterator[str]:
     """The ``sc://`` URL of the server that `flowctl spark-server` starts."""
     port = free_port()
-    conf = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    conf = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"}
     settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     command = [sys.executable, "-m", "flowctl", "spark-server", "--port", str(port), "--url", master, "--verbose"]
     with tempfile.TemporaryDirectory(prefix="flowctl-connect-", ignore_cleanup_errors=True) as folder:
