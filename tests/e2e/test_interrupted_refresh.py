@@ -15,6 +15,7 @@ from tests.e2e.targets import Kind, TargetPlace, place
 KILLED, FAILED = -9, 4
 #: Nothing is remembered before, and nothing is left to do after.
 BEGUN = [point for point in POINTS if point not in ("before_intent", "after_record")]
+LANDED = ("after_commit", "before_record")
 
 
 def interrupt(flow: Flow, mode: str, target: TargetPlace, points: list[tuple[str, str]]) -> None:
@@ -29,8 +30,10 @@ def interrupt(flow: Flow, mode: str, target: TargetPlace, points: list[tuple[str
         stopped = flow.apply("--full-refresh", "orders", env=crash, expect=None)
         assert stopped.code == (KILLED if signal == "SIGKILL" else FAILED), f"{point}: {stopped.out}{stopped.err}"
         assert signal == "SIGKILL" or "Run again to finish it" in stopped.err, stopped.err
-        [step] = flow.plan()["steps"]
+        step, *since = flow.plan()["steps"]
         assert (step["action"], step["refresh"]) == ("recover", True), (point, step)
+        # What has landed is only recorded, and what is read in full each time is read.
+        assert bool(since) == (mode in ("truncate", "merge") and point in LANDED), (point, since)
         flow.apply(expect=0)
         must_be_right(mode, target, source)
     assert flow.actions()["orders"] in ("none", "change")

@@ -55,7 +55,8 @@ def _handler(proxy: S3Proxy, upstream: str) -> type[BaseHTTPRequestHandler]:
                 self._body()
                 self._answer(403, [("Content-Type", "application/xml")], _EXPIRED)
                 return
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "expect")}
+            # The name it was asked by is signed.
+            headers = {name: value for name, value in self.headers.items() if name.lower() != "expect"}
             if proxy.habit == "ignores conditions":
                 headers.pop("If-None-Match", None)
             status, answer, body = _ask(upstream, self.command, self.path, headers, self._body())
