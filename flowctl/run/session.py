@@ -57,6 +57,8 @@ _ENDING_SECONDS = 5.0
 _NO_ANSWER = re.compile(
     r"Answer from Java side is empty|Py4JNetworkError|Error while (?:sending|receiving|obtaining)|Code\.UNAVAILABLE"
     r"|Connection refused|Connection reset|Broken pipe|Socket closed|SparkContext was shut ?down|stopped SparkContext"
+    r"|An error occurred while calling \S+\w$",  # by Java's own errors more follows: a point, and their trace
+    re.MULTILINE,
 )
 #: A server started anew knows no session of before.
 _NO_SESSION = re.compile(r"INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CLOSED|CHANGED)")

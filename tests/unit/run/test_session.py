@@ -175,6 +175,22 @@ def test_a_dead_connect_port_is_told_at_once() -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("text", "is_the_end"),
+    [
+        ("An error occurred while calling o42.count", True),  # py4j's, when the connection broke amid the answer
+        ("An error occurred while calling o42.count.\n: java.lang.ArithmeticException\n\tat o.a.Row", False),
+        ("An error occurred while calling o42.count. Trace:\npy4j.Py4JException: Method count", False),
+    ],
+)
+def test_a_process_that_ends_a_moment_after_its_connection_is_the_cause(text: str, is_the_end: bool) -> None:
+    with subprocess.Popen(["sleep", "0.5"]) as process:
+        engine = Engine(None, False, None, lambda: None, process=process)  # type: ignore[arg-type,return-value]
+        lost = engine.lost(text)
+    assert (lost is not None) == is_the_end
+    assert lost is None or lost.message == "Spark has ended by itself (exit code 0)"
+
+
 def test_options_that_spark_refuses_are_told_in_its_own_words(tmp_path: Path) -> None:
     ran = run(
         """
