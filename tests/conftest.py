@@ -40,9 +40,8 @@ def postgres_database(postgres_server: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[s3.S3Server]:
-    """S3 with nothing in it: moto, or VersityGW with ``FLOWCTL_TEST_S3=versitygw`` (``make test-full``)."""
-    start = s3.versitygw if os.environ.get("FLOWCTL_TEST_S3") == "versitygw" else s3.moto
-    with start() as server:
+    """S3 with nothing in it."""
+    with s3.chosen() as server:
         yield server
 
 

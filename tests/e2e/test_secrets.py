@@ -22,7 +22,7 @@ import pytest
 from flowctl.run.spark_conf import is_sail
 from flowctl.spec.storage import hadoop_conf
 from tests.e2e.flows import Done, Flow, sqlite_script
-from tests.services import postgres
+from tests.services import postgres, s3
 from tests.services.s3 import S3Server
 
 #: Where each is planted, and what it is: characters that a URL, JSON, SQL or a shell would write in another way.
@@ -149,6 +149,13 @@ def command_lines() -> Iterator[str]:
                 yield line
         except OSError:  # it has ended meanwhile
             continue
+
+
+@pytest.fixture
+def s3_server() -> Iterator[S3Server]:
+    """Lets the planted keys in, and no others where it checks them."""
+    with s3.chosen(SECRETS["ACCESS"], SECRETS["SECRET"]) as server:
+        yield server
 
 
 @pytest.fixture

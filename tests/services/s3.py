@@ -48,20 +48,28 @@ class S3Server:
 
 
 @contextmanager
-def moto() -> Iterator[S3Server]:
+def chosen(access_key: str = S3Server.access_key, secret_key: str = S3Server.secret_key) -> Iterator[S3Server]:
+    """moto, or VersityGW with ``FLOWCTL_TEST_S3=versitygw`` (``make test-full``)."""
+    start = versitygw if os.environ.get("FLOWCTL_TEST_S3") == "versitygw" else moto
+    with start(access_key, secret_key) as server:
+        yield server
+
+
+@contextmanager
+def moto(access_key: str = S3Server.access_key, secret_key: str = S3Server.secret_key) -> Iterator[S3Server]:
     port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)]
     with (
         tempfile.TemporaryDirectory(prefix="flowctl-moto-") as folder,
         running(command, log=Path(folder, "moto.log"), answers=lambda: listens(port)),
     ):
-        yield S3Server(f"http://{HOST}:{port}")
+        yield S3Server(f"http://{HOST}:{port}", access_key, secret_key)
 
 
 @contextmanager
-def versitygw() -> Iterator[S3Server]:
+def versitygw(access_key: str = S3Server.access_key, secret_key: str = S3Server.secret_key) -> Iterator[S3Server]:
     port = free_port()
-    server = S3Server(f"http://{HOST}:{port}")
+    server = S3Server(f"http://{HOST}:{port}", access_key, secret_key)
     with tempfile.TemporaryDirectory(prefix="flowctl-s3-", ignore_cleanup_errors=True) as folder:
         objects, sidecar = Path(folder, "objects"), Path(folder, "metadata")
         objects.mkdir()
