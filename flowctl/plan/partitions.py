@@ -19,9 +19,13 @@ def partition_columns(case: Case, step: Step) -> list[Column]:
 
 
 def refusal(case: Case, step: Step) -> Stop | None:
-    """A column whose values would not all be kept."""
+    """A column whose values would not all be kept, or no column for the files themselves."""
     ddl: object = case.ddl
     if not isinstance(ddl, PartitionedTarget):
         return None
-    found = (ddl.refuse_partition(column) for column in partition_columns(case, step))
+    partitioned = partition_columns(case, step)
+    if partitioned and len(partitioned) == len(step.target_columns):
+        reason = "layout.partition_by names every column of the table, and its files must hold one"
+        return Stop(reason, "Leave a column out of partition_by", "layout.partition_by")
+    found = (ddl.refuse_partition(column) for column in partitioned)
     return next((Stop(*told, "layout.partition_by") for told in found if told is not None), None)

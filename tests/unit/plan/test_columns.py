@@ -101,3 +101,11 @@ def test_a_column_whose_values_a_partition_cannot_keep_stops(kind: DataType, sto
     state = recorded(table(), OLD, schema=columns, target_columns=there.columns)
     made = step(table(), observed(head(NEW), source(columns), there, committed(position=OLD)), state)
     assert (made.action == "stop", "partitioned by part" in made.reason) == (stops, stops), made.reason
+
+
+def test_a_table_with_nothing_but_partitions_stops() -> None:
+    names = tuple(column.name for column in ORDERS)
+    made = step(table(layout=Layout(partition_by=names)), observed(head(NEW), source(ORDERS)))
+    assert (made.action, "names every column of the table" in made.reason) == ("stop", True), made.reason
+    made = step(table(layout=Layout(partition_by=names[1:])), observed(head(NEW), source(ORDERS)))
+    assert made.action == "create"
