@@ -26,7 +26,9 @@ from flowctl.spec import bounds
 from flowctl.spec.spec import SparkSettings
 from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
 from tests.e2e.test_spark_server import spark_server
+from tests.services import s3
 from tests.services.processes import children_of
+from tests.state.s3_proxy import S3Proxy
 
 SPEC = """
 version: 1
@@ -118,6 +120,23 @@ def test_sigterm_ends_a_run_whose_store_never_answers(
     process = flow.start("apply", "flow.yaml")
     assert store.asked.wait(60)
     must_end(process)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("spark", "client"), [("sail", "object_store"), ("local[2]", "Hadoop")])
+def test_sigterm_ends_a_run_whose_engine_waits_for_a_store(tmp_path: Path, spark: str, client: str) -> None:
+    """Its own client of S3 then, not flowctl's: a table with partitions is written by the engine."""
+    split = "  split: {from: src:orders, to: lake:split, mode: truncate, layout: {partition_by: [part]}}\n"
+    with s3.moto() as server, S3Proxy(server.endpoint) as proxy:
+        server.client().create_bucket(Bucket="silent")
+        proxy.silent_at = "/part-"
+        flow = flow_over(tmp_path, split, endpoint=proxy.endpoint, lake="s3://silent/lake", spark=spark)
+        sqlite_script(tmp_path / "source.db", "ALTER TABLE orders ADD COLUMN part TEXT; UPDATE orders SET part = 'a'")
+        process = flow.start("apply", "flow.yaml")
+        assert client in proxy.kept_waiting.get(timeout=90)
+        must_end(process)
+        proxy.silent_at = None
+        assert "1 committed" in flow.apply(expect=0).out
 
 
 @contextmanager

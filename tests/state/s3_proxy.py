@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import queue
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +24,10 @@ class S3Proxy:
         self.habit: Habit = "none"
         #: The first write below such a path is refused, and everything after it.
         self.expires_at: str | None = None
+        #: A write whose path holds this is never answered; whose it was then stands in ``kept_waiting``.
+        self.silent_at: str | None = None
+        self.kept_waiting: queue.Queue[str] = queue.Queue()
+        self._ends = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, upstream))
         self._server.daemon_threads = True
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
@@ -33,8 +38,12 @@ class S3Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ends.set()
         self._server.shutdown()
         self._server.server_close()
+
+    def wait_for_the_end(self) -> None:
+        self._ends.wait()
 
 
 _EXPIRED = (
@@ -49,6 +58,11 @@ def _handler(proxy: S3Proxy, upstream: str) -> type[BaseHTTPRequestHandler]:
 
         def _pass_on(self) -> None:
             conditional = "If-None-Match" in self.headers
+            if proxy.silent_at and self.command == "PUT" and proxy.silent_at in self.path:
+                proxy.kept_waiting.put(self.headers.get("User-Agent", ""))
+                proxy.wait_for_the_end()
+                self.close_connection = True
+                return
             if proxy.expires_at and self.command == "PUT" and proxy.expires_at in self.path:
                 proxy.habit = "expired"
             if proxy.habit == "expired":
