@@ -27,7 +27,7 @@ class S3Proxy:
         #: A write whose path holds this is never answered; whose it was then stands in ``kept_waiting``.
         self.silent_at: str | None = None
         self.kept_waiting: queue.Queue[str] = queue.Queue()
-        self._ends = threading.Event()
+        self.ended = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, upstream))
         self._server.daemon_threads = True
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
@@ -38,12 +38,9 @@ class S3Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ends.set()
+        self.ended.set()
         self._server.shutdown()
         self._server.server_close()
-
-    def wait_for_the_end(self) -> None:
-        self._ends.wait()
 
 
 _EXPIRED = (
@@ -58,12 +55,12 @@ def _handler(proxy: S3Proxy, upstream: str) -> type[BaseHTTPRequestHandler]:
 
         def _pass_on(self) -> None:
             conditional = "If-None-Match" in self.headers
-            if proxy.silent_at and self.command == "PUT" and proxy.silent_at in self.path:
+            if self._writes_below(proxy.silent_at):
                 proxy.kept_waiting.put(self.headers.get("User-Agent", ""))
-                proxy.wait_for_the_end()
+                proxy.ended.wait()
                 self.close_connection = True
                 return
-            if proxy.expires_at and self.command == "PUT" and proxy.expires_at in self.path:
+            if self._writes_below(proxy.expires_at):
                 proxy.habit = "expired"
             if proxy.habit == "expired":
                 self._body()
@@ -81,6 +78,9 @@ def _handler(proxy: S3Proxy, upstream: str) -> type[BaseHTTPRequestHandler]:
                 self.close_connection = True
                 return
             self._answer(status, answer, body)
+
+        def _writes_below(self, path: str | None) -> bool:
+            return path is not None and self.command == "PUT" and path in self.path
 
         def _answer(self, status: int, answer: list[tuple[str, str]], body: bytes) -> None:
             self.send_response(status)
