@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from bench import peers
 from bench.case import Command, Relation, Setting
 from bench.contents import delta
-from flowctl.run import jars
+from flowctl.engine import jars
 
 LOCAL = (
     "a script on `local[*]`, 4 GiB of heap, jars on the class path, UI off, as many shuffle and snapshot partitions as"

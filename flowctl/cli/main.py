@@ -14,7 +14,7 @@ from flowctl import extras
 from flowctl.cli import output
 from flowctl.errors import ExitCode, FlowctlError
 from flowctl.redaction import register_environment
-from flowctl.spec.access import HINT, refused_access
+from flowctl.storage.access import HINT, refused_access
 
 #: Command to one line about it, so that `flowctl --help` imports none of them.
 _COMMANDS = {

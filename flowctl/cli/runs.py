@@ -12,8 +12,8 @@ from flowctl.cli.arguments import spec_argument, variables_option
 from flowctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from flowctl.state.blobs import BlobStore
     from flowctl.state.runs import BegunRun, RunError, RunRecord, TableRun
+    from flowctl.storage.blobs import BlobStore
 
 #: The version of the JSON list; one run is the document of `schemas/run.schema.json`.
 FORMAT = 1

@@ -14,7 +14,7 @@ def command(no_archive: bool) -> int:
 
     Does nothing that is done already. Everything goes to FLOWCTL_HOME, or the platform's cache folder.
     """
-    from flowctl.run import archive, jars, java
+    from flowctl.engine import archive, jars, java
 
     found = java.find()
     jars.ensure(jars.sets(), output.write_line)

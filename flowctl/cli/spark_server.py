@@ -32,8 +32,8 @@ def command(port: int, host: str, url: str, conf: dict[str, str]) -> int:
     Specs use it with `spark: {url: sc://HOST:PORT}`. It ends with SIGTERM or Ctrl-C; runs under way then fail and are
     finished by the next ones.
     """
-    from flowctl.run.spark_conf import is_connect, is_sail
-    from flowctl.run.spark_server import Address, serve
+    from flowctl.engine.conf import is_connect, is_sail
+    from flowctl.engine.server import Address, serve
     from flowctl.spec.spec import SparkSettings
 
     if is_connect(url) or is_sail(url):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import metadata
 
 import flowctl
-from flowctl.run import java
-from flowctl.run.java import JavaMissing
+from flowctl.engine import java
+from flowctl.engine.java import JavaMissing
 
 
 def version_lines() -> list[str]:

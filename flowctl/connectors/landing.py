@@ -33,7 +33,7 @@ class ScratchFolder(Protocol):
 
 
 class Scratch(Protocol):
-    """Where a connector lands what only the driver can read, and the mirror; implemented by ``state.buffer``."""
+    """Where a connector lands what only the driver can read, and the mirror; implemented by ``storage.buffer``."""
 
     def folder(self, name: str) -> ScratchFolder:
         """A new, empty folder; ``name`` says what for. Removed when the run ends."""

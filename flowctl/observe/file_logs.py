@@ -7,8 +7,8 @@ from flowctl.model.commit import Commit
 from flowctl.model.file_log import FileLog, log_of
 from flowctl.model.position import FileLogPosition, Position
 from flowctl.state import file_log
-from flowctl.state.blobs import BlobStore
 from flowctl.state.document import TableState
+from flowctl.storage.blobs import BlobStore
 
 
 def files_read(blobs: BlobStore, table: str, position: Position | None, *, read_anew: bool = False) -> FileLog:

@@ -39,10 +39,10 @@ from flowctl.resolve.places import owner_name, sidecars_of
 from flowctl.resolve.resolve import Resolved, resolve
 from flowctl.spec.names import is_pattern
 from flowctl.spec.spec import DetectMissingKeys, ObjectSource, ReadHints, Spec, SqlSource, TableSpec
-from flowctl.state.blobs import BlobStore
 from flowctl.state.document import StateDocument, TableState
 from flowctl.state.location import open_flow
 from flowctl.state.store import StateStore
+from flowctl.storage.blobs import BlobStore
 
 
 @dataclass(frozen=True)

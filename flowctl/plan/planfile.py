@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from flowctl.durable import open_private
 from flowctl.errors import StalePlan, UsageError
 from flowctl.model import types
 from flowctl.model.step import RUNNABLE, Plan, Step
@@ -17,6 +16,7 @@ from flowctl.plan.definition import definition, differences
 from flowctl.plan.document import from_json, to_json
 from flowctl.plan.projection import read_columns
 from flowctl.spec.spec import Spec, SqlSource, TableSpec
+from flowctl.storage.durable import open_private
 
 
 def save(plan: Plan, path: Path) -> None:

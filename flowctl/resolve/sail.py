@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from flowctl.connectors.engine import SAIL, reachable
 from flowctl.connectors.files.formats import format_of
 from flowctl.diagnostics import Diagnostic
+from flowctl.engine.base import SAIL, reachable
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.spec.secrets import without_references
 from flowctl.spec.spec import Connection, ObjectSource, Spec, SqlSource, TableSpec
-from flowctl.spec.storage import credentials
+from flowctl.storage.options import credentials
 
 HINT = "Run this flow with spark.url local[*]"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import ReadRequest, Scratch, Snapshot
+from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position, Ties
@@ -21,7 +22,6 @@ from flowctl.observe.bounds import read_from
 from flowctl.plan.ties import rows_are_gone, starting_over
 from flowctl.run.masking import maskable
 from flowctl.run.reading import Rows, rows_of
-from flowctl.run.spark_types import named
 from flowctl.spec.spec import TableSpec
 from flowctl.sql.row_hash import row_hash_sql
 

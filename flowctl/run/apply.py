@@ -10,13 +10,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flowctl import __version__
+from flowctl.engine import sail
+from flowctl.engine.conf import is_sail
 from flowctl.errors import AbortRun, ExitCode, FlowctlError
 from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.plan.document import to_json as plan_json
 from flowctl.plan.planfile import check_fresh, load
 from flowctl.plan.planning import Planned, PlanOptions, make_plan
 from flowctl.plan.reading import rfc3339
-from flowctl.run import events, file_logs, sail
+from flowctl.run import events, file_logs
 from flowctl.run.attempt import RunContext
 from flowctl.run.failure import translate
 from flowctl.run.lazy_engine import engine_for
@@ -24,16 +26,15 @@ from flowctl.run.retry import RetryPolicy
 from flowctl.run.runner import ASKED_TO_STOP, Ended, Execution, TableOutcome, execute, unmoved
 from flowctl.run.signals import Interruption, graceful
 from flowctl.run.sizing import load_of_run
-from flowctl.run.spark_conf import is_sail
 from flowctl.spec.spec import Spec
-from flowctl.state.blobs import BlobStore
-from flowctl.state.buffer import Buffer
 from flowctl.state.lease import Lease
 from flowctl.state.location import check_reachable, flow_url, open_flow
 from flowctl.state.runs import BegunRun, RunError, RunRecord, TableRun, new_run_id, put_begun, put_run
 from flowctl.state.runs import TableOutcome as Verdict
 from flowctl.state.store import StateStore
 from flowctl.state.writer import StateWriter
+from flowctl.storage.blobs import BlobStore
+from flowctl.storage.buffer import Buffer
 
 #: Tables at once, when `--parallel` does not say.
 MOST_PARALLEL = 4

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, Snapshot
 from flowctl.connectors.ordering import PLACE_COLUMN, OrderedSnapshot
+from flowctl.engine.spark_types import from_spark, named
 from flowctl.model import types
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.step import Step
@@ -21,7 +22,6 @@ from flowctl.plan.projection import is_mask
 from flowctl.run.checks import REASON_COLUMN
 from flowctl.run.conversion import converted, is_plain
 from flowctl.run.masking import PREFIX
-from flowctl.run.spark_types import from_spark, named
 from flowctl.spec.spec import DetectFlag, TableSpec
 from flowctl.sql.dialects import quoted
 from flowctl.sql.row_hash import row_hash_sql

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.plan.checks import DEFAULT_MAX_DELETED, DELETES_ALL
 from flowctl.run.failure import CHECK_PREFIX
-from flowctl.run.spark_types import named
 from flowctl.spec.spec import DetectMissingKeys, Expectation, TableSpec
 
 if TYPE_CHECKING:

@@ -12,18 +12,18 @@ from collections.abc import Iterator, Mapping
 
 from flowctl.connectors.base import CheckedTarget
 from flowctl.diagnostics import Diagnostic, in_order
+from flowctl.engine import java, sail
+from flowctl.engine.conf import is_sail
 from flowctl.errors import ExitCode, FlowctlError, SpecError
 from flowctl.model.table_info import ObjectName
 from flowctl.observe.asking import Connections
 from flowctl.plan.planning import Planned, PlanOptions, make_plan
-from flowctl.run import java, sail
 from flowctl.run.executors import missing_modules, needed_modules
 from flowctl.run.failure import translate
 from flowctl.run.lazy_engine import engine_for
-from flowctl.run.spark_conf import is_sail
 from flowctl.spec.spec import Spec
-from flowctl.spec.storage import local_path, scheme
 from flowctl.state.location import check_reachable, flow_url
+from flowctl.storage.options import local_path, scheme
 
 #: The exit code that `plan` or `apply` would end with. Every other finding is one of the spec itself.
 EXIT_CODES: Mapping[str, int] = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
-from flowctl.run.spark_types import named
+from flowctl.engine.spark_types import named
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
+from flowctl.engine.conf import Size, is_connect, is_sail
 from flowctl.model.step import RUNNABLE, Plan
 from flowctl.observe.world import World
 from flowctl.run.sizing import is_interpreted, load_of_run, rows_of_run, size_of_run
-from flowctl.run.spark_conf import Size, is_connect, is_sail
 from flowctl.spec.spec import SparkSettings
 
-#: What follows from the size in :mod:`flowctl.run.spark_conf`.
+#: What follows from the size in :mod:`flowctl.engine.conf`.
 _COMPILERS: dict[Size, str] = {"small": "quick compiler", "medium": "quick compiler", "large": "optimising compiler"}
 
 

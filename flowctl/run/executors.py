@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors import registry
-from flowctl.run.spark_conf import is_local, is_sail
+from flowctl.engine.conf import is_local, is_sail
 from flowctl.spec.spec import Spec, TableSpec
 
 if TYPE_CHECKING:

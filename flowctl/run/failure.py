@@ -12,7 +12,7 @@ from flowctl import extras
 from flowctl.connectors import refusal
 from flowctl.diagnostics import Mark
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
-from flowctl.spec import access
+from flowctl.storage import access
 
 #: Text before the message of a row check that failed inside Spark (`raise_error` in the projection).
 CHECK_PREFIX = "flowctl check failed: "

@@ -11,7 +11,7 @@ from flowctl.model.position import FileLogPosition, FilesPosition
 from flowctl.model.step import Step
 from flowctl.observe.world import World
 from flowctl.state import file_log
-from flowctl.state.blobs import BlobStore
+from flowctl.storage.blobs import BlobStore
 
 
 def put(blobs: BlobStore, steps: Iterable[Step], world: World) -> None:

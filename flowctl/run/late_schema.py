@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import Target
+from flowctl.engine.spark_types import columns_of
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.step import Step
@@ -24,7 +25,6 @@ from flowctl.plan.column_names import (
 from flowctl.plan.projection import own_columns, projection, read_columns, taken_name, untyped
 from flowctl.plan.shape import refusal as shape_refusal
 from flowctl.plan.shape import shaped
-from flowctl.run.spark_types import columns_of
 from flowctl.spec.spec import SqlSource, TableSpec
 from flowctl.sql.dialects import schema_ddl
 from flowctl.state.document import TableState

@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from flowctl.connectors import registry
+from flowctl.engine.processes import kill_all
+from flowctl.engine.session import Engine, open_engine
 from flowctl.errors import EngineFailed, TableError
-from flowctl.run.children import kill_all
-from flowctl.run.session import Engine, open_engine
 from flowctl.run.sizing import is_interpreted, size_of_run
 from flowctl.spec.secrets import reveal
 from flowctl.spec.spec import Spec, SqlSource, TableSpec
-from flowctl.spec.storage import deltalake_options, hadoop_conf, scheme
+from flowctl.storage.options import deltalake_options, hadoop_conf, scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

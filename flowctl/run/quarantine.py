@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, QuarantineTarget, Target, WriteJob
+from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import reserved, types
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.run.checks import REASON_COLUMN
-from flowctl.run.spark_types import named
 from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:

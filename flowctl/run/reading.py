@@ -23,10 +23,10 @@ from flowctl.connectors.base import (
     Source,
 )
 from flowctl.connectors.buffered import put
+from flowctl.engine.spark_types import from_spark, named
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.run.conversion import converted
 from flowctl.run.masking import MaskingSink, landed_columns, landed_table
-from flowctl.run.spark_types import from_spark, named
 from flowctl.spec.spec import ReadHints, SqlSource
 from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.refs import with_names

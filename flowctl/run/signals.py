@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 from flowctl.connectors import waiting
+from flowctl.engine import processes
 from flowctl.errors import ExitCode
-from flowctl.run import children
 from flowctl.spec import bounds
 
 
@@ -48,7 +48,7 @@ def graceful(interruption: Interruption, say: Callable[[str], None]) -> Iterator
 
     def end() -> None:
         """The state's intents say what was begun, as after any kill; the lease is free once this process is gone."""
-        children.kill_all()
+        processes.kill_all()
         told = f"not all has ended after {bounds.LAST:.0f} s; the next run finishes what was begun"
         threading.Thread(target=say, args=(told,), daemon=True).start()
         time.sleep(0.5)  # a terminal that takes nothing must not keep it either
@@ -62,7 +62,7 @@ def graceful(interruption: Interruption, say: Callable[[str], None]) -> Iterator
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if interruption.stopping.is_set():
-            children.kill_all()
+            processes.kill_all()
             os._exit(ExitCode.TABLE)
         interruption.stopping.set()
         for timer in timers:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from flowctl.engine.conf import Size
 from flowctl.model.step import Step
 from flowctl.model.table_info import RowEstimate, TableInfo
 from flowctl.observe.world import Observed
-from flowctl.run.spark_conf import Size
 
 #: From so much load on, compiled queries pay for a run; from so much, an optimising compiler and throughput do.
 MEDIUM_ROWS = 100_000

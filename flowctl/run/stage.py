@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import OP_COLUMN, ReadRequest, Scratch, ScratchFolder, Snapshot, Target
 from flowctl.connectors.buffered import buffered_in
+from flowctl.engine.spark_types import columns_of, named
 from flowctl.errors import TableError
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
@@ -23,7 +24,6 @@ from flowctl.plan.checks import is_local, local_freshness
 from flowctl.run import batch, checks, counting, deletes, masking
 from flowctl.run.checks import REASON_COLUMN, Observed
 from flowctl.run.reading import Rows
-from flowctl.run.spark_types import columns_of, named
 from flowctl.spec.spec import DetectFlag, DetectMissingKeys, TableSpec
 
 if TYPE_CHECKING:

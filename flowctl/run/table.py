@@ -26,6 +26,7 @@ from flowctl.connectors.base import (
     Target,
     WriteJob,
 )
+from flowctl.engine.spark_types import columns_of, named, same_types
 from flowctl.errors import AbortRun, StateConflict, TableError
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
@@ -41,12 +42,11 @@ from flowctl.run.late_schema import Known, completed
 from flowctl.run.quarantine import quarantine
 from flowctl.run.reading import LandedSnapshot, Rows, SqlSnapshot, open_snapshot
 from flowctl.run.sizing import batch_rows
-from flowctl.run.spark_types import columns_of, named, same_types
 from flowctl.run.stage import Staging, stage
-from flowctl.spec import access
 from flowctl.spec.spec import SqlSource, TableSpec
-from flowctl.state.blobs import open_store
 from flowctl.state.lease import Lease
+from flowctl.storage import access
+from flowctl.storage.blobs import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

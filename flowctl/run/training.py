@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 from flowctl.connectors import registry
 from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, OpenContext, Target, WriteJob
 from flowctl.diagnostics import Mark
+from flowctl.engine import archive, jars, java
+from flowctl.engine.session import open_engine
 from flowctl.errors import FlowctlError
 from flowctl.model import types
 from flowctl.model.commit import Commit
 from flowctl.model.position import VersionPosition
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.run import archive, jars, java
-from flowctl.run.session import open_engine
 from flowctl.spec.spec import Connection, Layout, SparkSettings
-from flowctl.state.buffer import Buffer
+from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -2,7 +2,7 @@
 :mod:`flowctl.connectors.bounds`.
 
 Each client of a store tries again by itself, so a bound here is that of one request: a store that takes requests and
-never answers is given up after some five minutes. The state's own client (:mod:`flowctl.state.objects`) is stricter,
+never answers is given up after some five minutes. The state's own client (:mod:`flowctl.storage.objects`) is stricter,
 because the lease must be renewed in time.
 """
 

@@ -8,8 +8,8 @@ from flowctl.spec import urls
 from flowctl.spec.findings import Findings
 from flowctl.spec.node import Node
 from flowctl.spec.secrets import is_one_reference, secret_references, without_references
-from flowctl.spec.storage import scheme
 from flowctl.spec.suggest import did_you_mean
+from flowctl.storage.options import scheme
 
 #: Schemes whose URLs begin with a bucket (or container), in the order they are named to people.
 _BUCKETS = ("s3", "gs", "gcs", "abfss", "abfs", "az")

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.file_log import FileEntry, FileLog, entry_from_json
 from flowctl.model.position import FileLogPosition, Position
-from flowctl.state.blobs import BlobStore
+from flowctl.storage.blobs import BlobStore
 
 FOLDER = "files/"
 _RETIRED = f"{FOLDER}retired/"

@@ -31,8 +31,8 @@ from types import TracebackType
 from typing import Any
 
 from flowctl.errors import AbortRun, LeaseLost, LockedError
-from flowctl.state.blobs import BlobStore
 from flowctl.state.process import Process
+from flowctl.storage.blobs import BlobStore
 
 DEFAULT_LIFE_SECONDS = 60.0
 #: Superseded numbers that stay, for people who look.

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from flowctl.diagnostics import Diagnostic
 from flowctl.errors import SpecError
-from flowctl.spec import storage as storages
 from flowctl.spec.spec import Spec
-from flowctl.state.blobs import BlobStore, open_store
+from flowctl.storage import options as storages
+from flowctl.storage.blobs import BlobStore, open_store
 
 
 def flow_url(spec: Spec) -> str:

@@ -18,7 +18,7 @@ from flowctl.model import interval as intervals
 from flowctl.model.commit import RowCounts
 from flowctl.model.interval import Interval
 from flowctl.redaction import REDACTOR
-from flowctl.state.blobs import BlobStore
+from flowctl.storage.blobs import BlobStore
 
 FORMAT = 1
 FOLDER = "runs/"

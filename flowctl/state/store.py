@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 
 from flowctl.errors import AbortRun, StateConflict, UsageError
 from flowctl.state import codec, file_log
-from flowctl.state.blobs import BlobInfo, BlobStore
 from flowctl.state.document import StateDocument, new_document
+from flowctl.storage.blobs import BlobInfo, BlobStore
 
 FOLDER = "state/"
 HINT = "latest.json"

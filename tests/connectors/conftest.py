@@ -12,7 +12,7 @@ import pytest
 
 from flowctl.connectors.base import Connector, Scratch
 from flowctl.connectors.postgres import source as postgres_source
-from flowctl.state.buffer import Buffer
+from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import opened
 from tests.connectors.sail_gaps import GAPS
 from tests.connectors.target_matrix import FACTORIES, Place

@@ -16,7 +16,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.run.reading import rows_of
 from flowctl.spec.spec import Connection, ReadHints
-from flowctl.state.buffer import Buffer
+from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from flowctl.connectors.base import Capabilities, OpenContext, Scratch, Target
-from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.registry import open as open_connection
 from flowctl.diagnostics import Mark
+from flowctl.engine.base import has_jvm
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 

@@ -16,13 +16,13 @@ from flowctl.connectors.delta import log, replay
 from flowctl.connectors.delta.history import may_never_land
 from flowctl.connectors.delta.location import location_of
 from flowctl.connectors.delta.opened import open_existing
-from flowctl.connectors.engine import has_jvm
 from flowctl.diagnostics import Mark
+from flowctl.engine.base import has_jvm
+from flowctl.engine.session import Engine
 from flowctl.model import types
 from flowctl.model.commit import Commit
 from flowctl.model.position import NoPosition
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.run.session import Engine
 from flowctl.spec.spec import Connection, Layout
 from flowctl.sql import scd2
 from tests.history import Batch, Observation, Version, moment_of, plain, random_histories, versions

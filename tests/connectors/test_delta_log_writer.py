@@ -26,7 +26,7 @@ from flowctl.connectors.delta.rewriting import touched
 from flowctl.connectors.delta.schemas import with_columns
 from flowctl.connectors.delta.types import columns_of, schema_json
 from flowctl.connectors.delta.writers import LogWriter, Numbered
-from flowctl.connectors.engine import has_jvm
+from flowctl.engine.base import has_jvm
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.commit import Commit

@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from flowctl.connectors.base import OP_COLUMN, Scratch
 from flowctl.connectors.delta import deletion_vectors, finding, marking, marking_on_spark, plain
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.engine import has_jvm
+from flowctl.engine.base import has_jvm
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column

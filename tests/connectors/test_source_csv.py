@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from flowctl.connectors.base import Relation
-from flowctl.connectors.engine import has_jvm, has_own_workers
 from flowctl.connectors.files import csv_reading
+from flowctl.engine.base import has_jvm, has_own_workers
 from flowctl.errors import TableError
 from tests.connectors.reading import files, spark_rows
 

@@ -17,7 +17,7 @@ from pyarrow import orc
 from pyspark.sql import SparkSession as ClassicSession
 
 from flowctl.connectors.base import HeadRequest, PerishableSnapshot, Relation
-from flowctl.connectors.engine import has_jvm, has_own_workers
+from flowctl.engine.base import has_jvm, has_own_workers
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval

@@ -14,9 +14,9 @@ import pytest
 from pyarrow import orc
 
 from flowctl.connectors.base import ReadRequest
-from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.files import csv_reading
 from flowctl.connectors.ordering import PLACE_COLUMN, OrderedSnapshot
+from flowctl.engine.base import has_jvm
 from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import files
 

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from flowctl.connectors.base import Connector, ReadRequest
-from flowctl.connectors.engine import ENGINE_KEY, SAIL
+from flowctl.engine import sail
+from flowctl.engine.base import ENGINE_KEY, SAIL
+from flowctl.engine.session import stop_client
 from flowctl.errors import TableError, TransientError
-from flowctl.run import sail
-from flowctl.run.session import stop_client
 from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import spark_rows, table
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from flowctl.engine.session import Engine
 from flowctl.run.apply import RunResult
-from flowctl.run.session import Engine
 from tests.connectors.whole_runs import SharedRuns
 
 

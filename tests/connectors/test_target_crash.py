@@ -15,9 +15,9 @@ from tests.connectors.writing import Writer, upserts
 CHILD = """
 import json, sys
 from flowctl.model.table_info import ObjectName
-from flowctl.run.session import open_engine
+from flowctl.engine.session import open_engine
 from flowctl.spec.spec import SparkSettings
-from flowctl.state.buffer import Buffer
+from flowctl.storage.buffer import Buffer
 from tests.conftest import TEST_JARS, TEST_SPARK_CONF
 from tests.connectors.target_matrix import Place, opened
 from tests.connectors.writing import Writer

@@ -20,7 +20,7 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Connection, Layout
-from flowctl.spec.storage import hadoop_conf
+from flowctl.storage.options import hadoop_conf
 from tests.connectors.target_matrix import Place
 from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Writer, gone, row, upserts
 

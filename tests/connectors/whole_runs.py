@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from flowctl.connectors.engine import has_jvm
+from flowctl.engine.base import has_jvm
+from flowctl.engine.session import Engine
 from flowctl.model.step import Plan
 from flowctl.plan.planning import PlanOptions, make_plan
 from flowctl.run import apply as run
 from flowctl.run.lazy_engine import LazyEngine
-from flowctl.run.session import Engine
 from flowctl.spec.load import load_spec
 from flowctl.spec.spec import Spec
 

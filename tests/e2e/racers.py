@@ -25,12 +25,12 @@ from flowctl import delays
 from flowctl.connectors.base import OpenContext, Target
 from flowctl.connectors.registry import open as open_connection
 from flowctl.diagnostics import Mark
+from flowctl.engine.session import open_engine
 from flowctl.errors import StateConflict, TransientError
 from flowctl.model.table_info import ObjectName
-from flowctl.run.session import open_engine
 from flowctl.spec.spec import Connection, Layout, SparkSettings
-from flowctl.spec.storage import deltalake_options
-from flowctl.state.buffer import Buffer
+from flowctl.storage.buffer import Buffer
+from flowctl.storage.options import deltalake_options
 from tests.conftest import TEST_JARS
 from tests.connectors.target_matrix import Place
 from tests.connectors.writing import COLUMNS, Writer, upserts

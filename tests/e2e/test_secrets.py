@@ -19,8 +19,8 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from flowctl.run.spark_conf import is_sail
-from flowctl.spec.storage import hadoop_conf
+from flowctl.engine.conf import is_sail
+from flowctl.storage.options import hadoop_conf
 from tests.e2e.flows import Done, Flow, sqlite_script
 from tests.services import postgres, s3
 from tests.services.s3 import S3Server

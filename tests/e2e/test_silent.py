@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.engine.session import open_engine
 from flowctl.errors import TransientError
 from flowctl.run.failure import translate, whole_text
-from flowctl.run.session import open_engine
 from flowctl.spec import bounds
 from flowctl.spec.spec import SparkSettings
 from tests.e2e.flows import Flow, sqlite_rows, sqlite_script

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from flowctl.engine.server import TOKEN_VARIABLE
 from flowctl.errors import ExitCode
-from flowctl.run.spark_server import TOKEN_VARIABLE
 from tests.e2e.flows import Flow
 from tests.e2e.orders import must_be_right, write_flow
 from tests.e2e.targets import place

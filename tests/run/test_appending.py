@@ -27,7 +27,7 @@ from flowctl.plan.projection import read_columns
 from flowctl.run.appending import read_interval
 from flowctl.run.reading import open_snapshot
 from flowctl.spec.spec import ColumnRules, Cursor, Guard, ObjectSource, ReadHints, TableSpec, TargetRef
-from flowctl.state.buffer import Buffer
+from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import opened, table
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
 from flowctl.run.counting import counted
-from flowctl.state.buffer import Buffer
+from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.refusal import refused
 from flowctl.diagnostics import Mark
+from flowctl.engine.base import has_jvm
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.plan.projection import projection

@@ -23,7 +23,7 @@ from flowctl.run.batch import projected
 from flowctl.run.masking import maskable
 from flowctl.run.reading import LandedSnapshot, rows_of
 from flowctl.spec.spec import ColumnRules, Cursor, DetectFlag, ObjectSource, TableSpec, TargetRef
-from flowctl.state.buffer import Buffer
+from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -34,7 +34,7 @@ from flowctl.spec.spec import (
     TableSpec,
     TargetRef,
 )
-from flowctl.state.buffer import Buffer
+from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from flowctl.run.session import Engine
+from flowctl.engine.session import Engine
 
 ROOT = Path(__file__).parents[2]
 

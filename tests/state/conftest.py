@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.state.blobs import BlobStore
+from flowctl.storage.blobs import BlobStore
 from tests.services import s3
 from tests.state.s3_proxy import S3Proxy
 from tests.state.stores import StoreAddress, s3_address

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flowctl.state.blobs import BlobStore, open_store
+from flowctl.storage.blobs import BlobStore, open_store
 from tests.services.s3 import S3Server
 
 

@@ -12,9 +12,9 @@ from typing import TypeVar
 import pytest
 
 from flowctl.errors import AbortRun
-from flowctl.state.blobs import BlobStore
 from flowctl.state.document import new_document
 from flowctl.state.store import StateStore
+from flowctl.storage.blobs import BlobStore
 from tests.services.s3 import S3Server
 from tests.state.s3_proxy import S3Proxy
 from tests.state.stores import StoreAddress, s3_address

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flowctl.state import buffer as buffers
-from flowctl.state.buffer import Buffer
+from flowctl.storage import buffer as buffers
+from flowctl.storage.buffer import Buffer
 from tests.state.stores import StoreAddress, s3_address
 
 SCHEMA = pa.schema(

@@ -20,9 +20,9 @@ import pytest
 
 from flowctl.errors import ExitCode, LeaseLost, LockedError
 from flowctl.state import lease as leases
-from flowctl.state.blobs import BlobStore
 from flowctl.state.lease import Lease, LeaseRecord
 from flowctl.state.process import Process
+from flowctl.storage.blobs import BlobStore
 from tests.state.stores import StoreAddress
 
 TAKERS = 16
@@ -30,7 +30,7 @@ LONG = 600.0
 
 _HOLD = """
 import sys, time
-from flowctl.state.blobs import open_store
+from flowctl.storage.blobs import open_store
 from flowctl.state.lease import Lease
 lease = Lease.acquire(open_store(sys.argv[1], {}), run_id="killed", life_seconds=600)
 print(lease.fence, flush=True)

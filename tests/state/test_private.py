@@ -16,9 +16,9 @@ import pytest
 from flowctl.errors import AbortRun
 from flowctl.model.step import Plan
 from flowctl.plan import planfile
-from flowctl.state.blobs import open_store
-from flowctl.state.buffer import Buffer
 from flowctl.state.lease import Lease
+from flowctl.storage.blobs import open_store
+from flowctl.storage.buffer import Buffer
 
 
 @pytest.fixture(autouse=True, params=[0o022, 0o002, 0o077], ids=oct)

@@ -13,7 +13,6 @@ from flowctl.errors import AbortRun
 from flowctl.model.commit import RowCounts
 from flowctl.model.interval import Interval
 from flowctl.state import runs
-from flowctl.state.blobs import BlobStore
 from flowctl.state.runs import (
     BegunRun,
     RunError,
@@ -26,6 +25,7 @@ from flowctl.state.runs import (
     put_begun,
     put_run,
 )
+from flowctl.storage.blobs import BlobStore
 from tests.unit.state.examples import at
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "run.schema.json").read_text())

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from flowctl.errors import AbortRun, StateConflict, UsageError
-from flowctl.state.blobs import BlobStore
 from flowctl.state.document import StateDocument, new_document
 from flowctl.state.store import HINT, KEEP_NUMBERS, StateStore
+from flowctl.storage.blobs import BlobStore
 from tests.state.stores import StoreAddress
 from tests.unit.state.examples import committed
 

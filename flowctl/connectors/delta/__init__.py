@@ -12,7 +12,7 @@ from flowctl.connectors.base import Capabilities, Connector, OpenContext, Target
 from flowctl.connectors.delta.types import refused_name, widens
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
-from flowctl.spec.storage import path_place
+from flowctl.storage.options import path_place
 
 CAPABILITIES = Capabilities(
     source=None,

@@ -22,9 +22,9 @@ from flowctl.connectors.delta import features
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.statements import DELETION_VECTORS, table_properties
 from flowctl.connectors.delta.types import schema_json
-from flowctl.durable import make_folder, sync_folder, write_durably
 from flowctl.errors import TransientError
-from flowctl.spec.storage import local_path, scheme
+from flowctl.storage.durable import make_folder, sync_folder, write_durably
+from flowctl.storage.options import local_path, scheme
 
 Action = dict[str, Any]
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from flowctl.durable import make_folder, sync_folder, write_durably
 from flowctl.model.table_info import ObjectName
 from flowctl.redaction import REDACTOR
-from flowctl.spec import storage
-from flowctl.spec.storage import Storage
 from flowctl.sql import dialects
+from flowctl.storage import options as storage
+from flowctl.storage.durable import make_folder, sync_folder, write_durably
+from flowctl.storage.options import Storage
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem

@@ -20,7 +20,7 @@ from flowctl.connectors.delta.types import columns_of, has_nested_not_null
 from flowctl.errors import AccessDenied, TableError, TransientError
 from flowctl.model.commit import Commit, RowCounts, commit_from_record
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
-from flowctl.spec import access
+from flowctl.storage import access
 
 if TYPE_CHECKING:
     from arro3.core import RecordBatch

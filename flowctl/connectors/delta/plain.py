@@ -11,9 +11,9 @@ from flowctl.connectors.delta import parquet_files, statements, tables
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.marking import are_told_apart
 from flowctl.connectors.delta.opened import OpenedTable, open_newest
-from flowctl.connectors.engine import demanding_features
+from flowctl.engine.base import demanding_features
 from flowctl.model.table_info import Column, TableInfo
-from flowctl.spec.storage import scheme
+from flowctl.storage.options import scheme
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

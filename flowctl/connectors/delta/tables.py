@@ -12,8 +12,8 @@ from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.opened import OpenedTable, open_newest
 from flowctl.connectors.delta.statements import quoted, statistics_without
 from flowctl.connectors.delta.types import columns_of
-from flowctl.connectors.engine import compiles, interpreted
 from flowctl.connectors.foreign import foreign_target
+from flowctl.engine.base import compiles, interpreted
 from flowctl.errors import StateConflict, StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo

@@ -39,9 +39,9 @@ from flowctl.errors import TableError
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
-from flowctl.spec import storage
 from flowctl.spec.spec import Layout
-from flowctl.spec.storage import Storage, path_place
+from flowctl.storage import options as storage
+from flowctl.storage.options import Storage, path_place
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

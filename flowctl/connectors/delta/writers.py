@@ -29,7 +29,7 @@ from flowctl.connectors.delta.marking_on_spark import SparkMarker
 from flowctl.connectors.delta.opened import OpenedTable, open_existing, open_newest
 from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.rewriting import Rewriter
-from flowctl.connectors.engine import has_jvm, reachable
+from flowctl.engine.base import has_jvm, reachable
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Layout

@@ -9,7 +9,7 @@ from typing import Any
 from flowctl.connectors.base import Capabilities, Connector, OpenContext, SourceCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
-from flowctl.spec.storage import path_place
+from flowctl.storage.options import path_place
 
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(kind="direct", position="files"),

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from flowctl.connectors.base import Missing, OpenContext, Relation
 from flowctl.errors import AccessDenied, TableError, TransientError
 from flowctl.model.position import FileStamp
-from flowctl.spec import access
-from flowctl.spec import storage as storages
 from flowctl.spec.secrets import Revealed
 from flowctl.spec.suggest import nearest
+from flowctl.storage import access
+from flowctl.storage import options as storages
 
 if TYPE_CHECKING:
     import fsspec

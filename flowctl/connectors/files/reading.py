@@ -10,7 +10,6 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.base import PerishableSnapshot, ReadRequest, Relation
-from flowctl.connectors.engine import has_jvm, has_own_workers, reachable
 from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.csv_reading import csv_frame
 from flowctl.connectors.files.formats import Format, format_of
@@ -19,6 +18,7 @@ from flowctl.connectors.files.rows import typed_rows
 from flowctl.connectors.files.schema import columns_of, merged, require_line_feeds
 from flowctl.connectors.ordering import PLACE_COLUMN, OrderedSnapshot
 from flowctl.connectors.refusal import refused
+from flowctl.engine.base import has_jvm, has_own_workers, reachable
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
-from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.formats import Format
 from flowctl.connectors.ordering import PLACE_COLUMN
 from flowctl.connectors.refusal import PREFIX, file_hint
+from flowctl.engine.base import has_jvm
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column

@@ -13,7 +13,7 @@ from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientErro
 from flowctl.model import types
 from flowctl.model.position import FileStamp
 from flowctl.model.table_info import Column
-from flowctl.spec import access
+from flowctl.storage import access
 
 _PARALLEL = 16
 

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, assert_never
 
 from flowctl.connectors.arrow import arrow_schema, arrow_type
-from flowctl.connectors.engine import most_at_once
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.columns import Transfer, texts_of
 from flowctl.connectors.postgres.copy_parts import Field, Form, PartReader, part_reader
 from flowctl.connectors.postgres.parts import Parts, nth
 from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST, HeldSnapshot
 from flowctl.connectors.refusal import PREFIX, refusal
+from flowctl.engine.base import most_at_once
 from flowctl.model import types
 from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
 from flowctl.sql.dialects import schema_ddl

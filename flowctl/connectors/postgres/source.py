@@ -17,7 +17,6 @@ from flowctl.connectors.base import (
     RestrictedSource,
     Scratch,
 )
-from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.postgres import catalog, foreign
 from flowctl.connectors.postgres.client import Client, from_driver
 from flowctl.connectors.postgres.conditions import (
@@ -36,6 +35,7 @@ from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader
 from flowctl.connectors.postgres.snapshot import HeldSnapshot, hold_snapshot
 from flowctl.connectors.postgres.splits import explained
 from flowctl.connectors.postgres.writing_transactions import writers
+from flowctl.engine.base import has_jvm
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints

@@ -27,7 +27,6 @@ from flowctl.connectors.base import (
     WriteJob,
 )
 from flowctl.connectors.buffered import NO_MARKER, buffered, put
-from flowctl.connectors.engine import has_jvm
 from flowctl.connectors.foreign import foreign_target
 from flowctl.connectors.limits import Fill, FillingTarget, LimitingTarget, NamingTarget, NarrowTarget, RestrictedTarget
 from flowctl.connectors.postgres import catalog, commits, ddl, dependants, restrictions
@@ -38,6 +37,7 @@ from flowctl.connectors.postgres.duplicates import named_duplicates
 from flowctl.connectors.postgres.modifiers import is_limited
 from flowctl.connectors.postgres.staging import accept, become, future_table, stage_table
 from flowctl.connectors.sql_commit import COMMITS, Staged
+from flowctl.engine.base import has_jvm
 from flowctl.errors import FlowctlError, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange

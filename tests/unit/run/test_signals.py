@@ -8,14 +8,15 @@ import threading
 
 import pytest
 
+from flowctl.engine import processes
 from flowctl.errors import ExitCode
-from flowctl.run import children
 from flowctl.spec import bounds
 
 #: A run that waits for what never comes, with a child that is suspended; it says when it is ready for a signal.
 STUCK = """
 import os, signal, subprocess, sys, threading, time
-from flowctl.run import children, signals
+from flowctl.run import signals
+from flowctl.engine import processes
 from flowctl.spec import bounds
 
 bounds.GRACE, bounds.ABANDON, bounds.LAST = 0.2, 1.5, 3.0
@@ -25,7 +26,7 @@ os.kill(sleeper.pid, signal.SIGSTOP)
 interruption = signals.Interruption()
 hang = threading.Event().wait
 interruption.of(lambda: (say("interrupted"), hang()), lambda: (say("given up"), hang()))
-with children.child(sleeper, 600), signals.graceful(interruption, say):
+with processes.child(sleeper, 600), signals.graceful(interruption, say):
     say(sleeper.pid)
     threading.Event().wait()
 """
@@ -59,10 +60,10 @@ def sleeper(monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen[bytes]:
 
 def test_an_engine_that_does_not_answer_is_ended(sleeper: subprocess.Popen[bytes]) -> None:
     for_ever = threading.Event()
-    with children.child(sleeper, 60), children.watched(sleeper, for_ever.wait):
+    with processes.child(sleeper, 60), processes.watched(sleeper, for_ever.wait):
         assert sleeper.wait(60) == -9
     for_ever.set()
-    assert children.was_silent(sleeper)
+    assert processes.was_silent(sleeper)
 
 
 def test_an_engine_that_answers_or_refuses_is_left_alone(
@@ -75,8 +76,8 @@ def test_an_engine_that_answers_or_refuses_is_left_alone(
         asked.release()
         raise ConnectionRefusedError
 
-    with children.child(sleeper, 0), children.watched(sleeper, ping):
+    with processes.child(sleeper, 0), processes.watched(sleeper, ping):
         for _ in range(30):
             assert asked.acquire(timeout=60)
         assert sleeper.poll() is None
-    assert not children.was_silent(sleeper) and sleeper.returncode == -9
+    assert not processes.was_silent(sleeper) and sleeper.returncode == -9

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from flowctl.engine.conf import Size
 from flowctl.model import types
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.run.sizing import INTERPRETED_ROWS, is_interpreted, load_of_run, rows_in_play, size_of_run
-from flowctl.run.spark_conf import Size
 from tests.unit.plan.worlds import cursor, head, observed, source, step, table, target
 
 

@@ -14,9 +14,9 @@ from flowctl.model.position import FileLogPosition, FilesPosition, FileStamp
 from flowctl.state import document as documents
 from flowctl.state import file_log
 from flowctl.state import store as stores
-from flowctl.state.blobs import BlobStore, MemoryStore
 from flowctl.state.document import StateDocument, TableState
 from flowctl.state.store import StateStore
+from flowctl.storage.blobs import BlobStore, MemoryStore
 
 
 def stamps(*paths: str, tag: str = "1") -> list[FileStamp]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flowctl.spec import storage
 from flowctl.spec.spec import SecretRef, SecretText
+from flowctl.storage import options as storage
 
 Options = Callable[[str, storage.Storage], Mapping[str, Any]]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flowctl.connectors import registry
-from flowctl.run import jars
+from flowctl.engine import jars
 
 CONNECTOR_SCHEMAS = Path(__file__).parents[3] / "schemas" / "connectors"
 
@@ -64,7 +64,7 @@ def test_a_missing_or_damaged_jar_is_fetched_and_said(fetched: Path, empty_home:
 
 @pytest.mark.usefixtures("empty_home")
 def test_two_processes_fetch_once() -> None:
-    code = "from flowctl.run import jars; jars.ensure(['postgresql'])"
+    code = "from flowctl.engine import jars; jars.ensure(['postgresql'])"
     both = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(2)]
     told = [process.communicate()[1] for process in both]
     assert [process.returncode for process in both] == [0, 0]

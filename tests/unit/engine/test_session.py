@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from flowctl.engine import java
+from flowctl.engine.conf import INVARIANTS
+from flowctl.engine.environment import changed_environment
+from flowctl.engine.session import Engine, open_engine, silence_pyspark
 from flowctl.errors import EngineFailed
-from flowctl.run import java
-from flowctl.run.environment import changed_environment
-from flowctl.run.session import Engine, open_engine, silence_pyspark
-from flowctl.run.spark_conf import INVARIANTS
 from flowctl.spec.spec import SparkSettings
 from tests.services.processes import free_port
 
@@ -216,7 +216,7 @@ def test_the_environment_is_as_before() -> None:
 PROLOGUE = """\
 import signal, subprocess, threading, time
 from flowctl.errors import FlowctlError
-from flowctl.run.session import open_engine, silence_pyspark
+from flowctl.engine.session import open_engine, silence_pyspark
 from flowctl.spec.spec import SparkSettings
 """
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from flowctl.engine import java
 from flowctl.errors import EngineFailed
-from flowctl.run import java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

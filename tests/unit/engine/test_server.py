@@ -7,9 +7,9 @@ import socket
 import pytest
 
 from flowctl.cli import main
+from flowctl.engine import server as spark_server
+from flowctl.engine.server import TOKEN_VARIABLE, Address, serve
 from flowctl.errors import ExitCode
-from flowctl.run import spark_server
-from flowctl.run.spark_server import TOKEN_VARIABLE, Address, serve
 from flowctl.spec.spec import SparkSettings
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from flowctl import extras
 from flowctl.errors import AbortRun
-from flowctl.spec import access
-from flowctl.spec import storage as storages
-from flowctl.state.blobs import BlobInfo
+from flowctl.storage import access
+from flowctl.storage import options as storages
+from flowctl.storage.blobs import BlobInfo
 
 #: Created once per store and refused ever after; a store that accepts it twice does not honour conditions.
 PROBE = "conditional-create"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.run.scratch import scratch_folder
+from flowctl.engine.scratch import scratch_folder
 
 KILLED = """
 import os, signal
-from flowctl.run.scratch import scratch_folder
+from flowctl.engine.scratch import scratch_folder
 with scratch_folder() as folder:
     print(folder, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from flowctl.connectors import engine
+from flowctl.engine import base as engine
 from flowctl.spec.spec import SparkSettings
 
 #: ``small`` starts fast, ``large`` runs fast; the plan's row estimate picks. ``medium`` is for some 100,000 to some

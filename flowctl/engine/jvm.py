@@ -18,10 +18,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from flowctl.engine import jars
+from flowctl.engine.environment import changed_environment
+from flowctl.engine.processes import child, watched
 from flowctl.errors import EngineFailed
-from flowctl.run import jars
-from flowctl.run.children import child, watched
-from flowctl.run.environment import changed_environment
 from flowctl.spec import bounds
 
 #: Seconds between two looks for the JVM's answer.

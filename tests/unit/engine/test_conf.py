@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.run.spark_conf import INVARIANTS, Machine, Size, conf_for, local_cores, session_conf
+from flowctl.engine.conf import INVARIANTS, Machine, Size, conf_for, local_cores, session_conf
 from flowctl.spec.spec import SparkSettings
 
 GIB = 1024**3

@@ -8,7 +8,10 @@ import time
 import uuid
 from pathlib import Path
 
-from flowctl.durable import (
+from flowctl.errors import AbortRun
+from flowctl.storage import options as storages
+from flowctl.storage.blobs import BlobInfo
+from flowctl.storage.durable import (
     USUAL_MODE,
     make_folder,
     make_private_folder,
@@ -16,9 +19,6 @@ from flowctl.durable import (
     sync_folder,
     write_durably,
 )
-from flowctl.errors import AbortRun
-from flowctl.spec import storage as storages
-from flowctl.state.blobs import BlobInfo
 
 #: What is so old is nobody's unfinished write any more.
 _UNFINISHED_SECONDS = 24 * 3600

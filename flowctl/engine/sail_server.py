@@ -1,4 +1,4 @@
-"""The process of :mod:`flowctl.run.sail`: a Sail server that says its port, and ends with whoever has started it."""
+"""The process of :mod:`flowctl.engine.sail`: a Sail server that says its port, and ends with whoever has started it."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from flowctl.durable import make_private_folder, open_private
-from flowctl.spec import storage as storages
-from flowctl.spec.storage import Storage
+from flowctl.storage import options as storages
+from flowctl.storage.durable import make_private_folder, open_private
+from flowctl.storage.options import Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa

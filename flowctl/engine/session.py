@@ -23,14 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from flowctl.connectors.engine import ENGINE_KEY, SAIL
-from flowctl.errors import EngineFailed
-from flowctl.run import archive, jars, java, sail
-from flowctl.run.children import was_silent
-from flowctl.run.environment import changed_environment
-from flowctl.run.jvm import launched, tail
-from flowctl.run.scratch import scratch_folder
-from flowctl.run.spark_conf import (
+from flowctl.engine import archive, jars, java, sail
+from flowctl.engine.base import ENGINE_KEY, SAIL
+from flowctl.engine.conf import (
     INTERPRETED,
     INVARIANTS,
     Size,
@@ -41,6 +36,11 @@ from flowctl.run.spark_conf import (
     session_conf,
     this_machine,
 )
+from flowctl.engine.environment import changed_environment
+from flowctl.engine.jvm import launched, tail
+from flowctl.engine.processes import was_silent
+from flowctl.engine.scratch import scratch_folder
+from flowctl.errors import EngineFailed
 from flowctl.spec import bounds
 from flowctl.spec.spec import SparkSettings
 

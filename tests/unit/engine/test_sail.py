@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from flowctl.connectors.bounds import STATEMENT
-from flowctl.run import sail
+from flowctl.engine import sail
 
 OPEN = """
 import os, signal, sys, time
 from flowctl.errors import EngineFailed
-from flowctl.run.session import open_engine
+from flowctl.engine.session import open_engine
 from flowctl.spec.spec import SparkSettings
 signal.signal(signal.SIGINT, lambda *_: None)
 with open_engine(SparkSettings("sail"), [], {}, "small") as engine:
@@ -35,7 +35,7 @@ with open_engine(SparkSettings("sail"), [], {}, "small") as engine:
 #: Two engines, the first of which ends; its session is collected while the second one's threads are at work.
 COLLECT = """
 import gc
-from flowctl.run.session import open_engine
+from flowctl.engine.session import open_engine
 from flowctl.spec.spec import SparkSettings
 from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator as Results
 with open_engine(SparkSettings("sail"), [], {}, "small") as second:
@@ -58,7 +58,7 @@ import os, sys, time
 from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession
-from flowctl.run import sail
+from flowctl.engine import sail
 folder = Path(sys.argv[1])
 for given in ({"SAIL_SPARK__SESSION_TIMEOUT_SECS": "1"}, {}):
     with sail.server(given, 1 << 28, folder, folder / "log") as (url, process):

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from flowctl.run import jars, java
+from flowctl.engine import jars, java
 
 
 def file_for(found: java.Java, class_path: Sequence[Path]) -> Path:

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flowctl import extras
+from flowctl.engine.jvm import output, tail
+from flowctl.engine.processes import child, watched
 from flowctl.errors import EngineFailed
-from flowctl.run.children import child, watched
-from flowctl.run.jvm import output, tail
 from flowctl.spec import bounds
 
 _STOP_SECONDS = 5.0
@@ -53,7 +53,7 @@ def server(
     }
     with output(log) as out:
         process = subprocess.Popen(
-            [sys.executable, "-m", "flowctl.run.sail_server"],
+            [sys.executable, "-m", "flowctl.engine.sail_server"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=out,

@@ -19,9 +19,10 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
+from flowctl.engine import jars
+from flowctl.engine import processes
+from flowctl.engine.session import Engine, open_engine
 from flowctl.errors import EngineFailed, UsageError
-from flowctl.run import children, jars
-from flowctl.run.session import Engine, open_engine
 from flowctl.spec import bounds
 from flowctl.spec.spec import SparkSettings
 
@@ -114,7 +115,7 @@ def _ended_by_signals() -> Iterator[None]:
     def handle(_number: int, _frame: FrameType | None) -> None:
         for number in both:
             signal.signal(number, signal.SIG_DFL)
-        late = threading.Timer(bounds.ABANDON, children.kill_all)
+        late = threading.Timer(bounds.ABANDON, processes.kill_all)
         late.daemon = True
         late.start()
         raise KeyboardInterrupt
