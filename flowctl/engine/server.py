@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
-from flowctl.engine import jars
-from flowctl.engine import processes
+from flowctl.engine import jars, processes
 from flowctl.engine.session import Engine, open_engine
 from flowctl.errors import EngineFailed, UsageError
 from flowctl.spec import bounds
