@@ -12,8 +12,9 @@ from flowctl.cli.arguments import spec_argument, variables_option
 from flowctl.errors import ExitCode, StoppedByPolicy, UsageError
 
 if TYPE_CHECKING:
+    from flowctl.connectors.target import TargetRules
     from flowctl.model.position import Position
-    from flowctl.observe.world import Observed, TargetDdl
+    from flowctl.observe.world import Observed
     from flowctl.spec.spec import Spec, TableSpec
     from flowctl.state.document import StateDocument, TableState
 
@@ -365,7 +366,7 @@ def _known(document: StateDocument, table_id: str) -> TableState:
     raise UsageError(f"state has no table {table_id!r}", hint=f"Choose one of {known}")
 
 
-def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetDdl | None]:
+def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetRules | None]:
     """The table (of a pattern, too), what its source and target say now, and what its target can do."""
     from flowctl.observe.observation import Request, observe
 

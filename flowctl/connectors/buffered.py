@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import Scratch, ScratchFolder
+from flowctl.connectors.landing import Scratch, ScratchFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, WriteJob
+from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, WriteJob
 from flowctl.errors import TableError
 from flowctl.sql import dialects, scd2
 from flowctl.sql.dialects import Dialect

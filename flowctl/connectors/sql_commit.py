@@ -17,9 +17,9 @@ from typing import Any, Protocol, assert_never
 
 from flowctl import delays
 from flowctl.connectors import refusal
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, WriteJob
 from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
 from flowctl.connectors.standing import check_base
+from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, WriteJob
 from flowctl.errors import FlowctlError, StateConflict, TableError
 from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts, commit_from_record

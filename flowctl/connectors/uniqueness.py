@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flowctl.connectors.base import WriteJob
+from flowctl.connectors.target import WriteJob
 from flowctl.errors import TableError
 
 

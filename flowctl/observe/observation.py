@@ -11,20 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from flowctl.connectors.base import (
-    CommitLookup,
-    ExplainedSource,
-    FileSource,
-    Head,
-    HeadRequest,
-    LoggedTarget,
-    Missing,
-    Relation,
-    RestrictedSource,
-    Source,
-    Target,
-)
-from flowctl.connectors.limits import RestrictedTarget
+from flowctl.connectors.source import Head, HeadRequest, Missing, Relation, Source
+from flowctl.connectors.target import CommitLookup, Target, TargetRules
 from flowctl.errors import FlowctlError, StoppedByPolicy, UsageError
 from flowctl.model.commit import Commit
 from flowctl.model.file_log import FileLog
@@ -34,7 +22,7 @@ from flowctl.observe.asking import Answer, Connections, Key, each_answered, in_p
 from flowctl.observe.bounds import read_from, retyped
 from flowctl.observe.file_logs import files_read, files_written, pending_log
 from flowctl.observe.relations import relation
-from flowctl.observe.world import Estimate, Observed, PositionKind, TargetDdl, World
+from flowctl.observe.world import Estimate, Observed, PositionKind, World
 from flowctl.resolve.places import owner_name, sidecars_of
 from flowctl.resolve.resolve import Resolved, resolve
 from flowctl.spec.names import is_pattern
@@ -153,7 +141,7 @@ class _Seen:
     commits: dict[str, Commit | FlowctlError | None] = field(default_factory=dict)
     sidecars: dict[str, dict[str, TableInfo | FlowctlError | None]] = field(default_factory=dict)
     positions: PositionKind = "none"
-    ddl: TargetDdl | None = None
+    ddl: TargetRules | None = None
     error: FlowctlError | None = None
 
 
@@ -197,7 +185,7 @@ class _Look:
 
     def _sources(self, source: Source, tables: Sequence[TableSpec], seen: _Seen) -> None:
         relations = {table.id: relation(table) for table in tables}
-        if isinstance(source, FileSource):
+        if seen.positions == "files":
             self._files(source, tables, seen)
         else:
             self._objects(source, tables, relations, seen)
@@ -215,15 +203,13 @@ class _Look:
             if isinstance(info := seen.sources[table.id], TableInfo)
         }
         seen.heads.update(self._each(lambda ids: source.heads({id: requests[id] for id in ids}), list(requests)))
-        if isinstance(source, RestrictedSource):
-            for table in tables:
-                if table.id in requests and (error := _refused(source, table, requests[table.id].info)):
+        for table in tables:
+            if request := requests.get(table.id):
+                if error := _refused(source, table, request.info):
                     seen.heads[table.id] = error
-        if isinstance(source, ExplainedSource):
-            hints = {table.id: table.read for table in tables}
-            seen.readings.update({id: source.explain_read(one, hints[id]) for id, one in requests.items()})
+                seen.readings[table.id] = source.explain_read(request, table.read)
 
-    def _files(self, source: FileSource, tables: Sequence[TableSpec], seen: _Seen) -> None:
+    def _files(self, source: Source, tables: Sequence[TableSpec], seen: _Seen) -> None:
         by_id = {table.id: table for table in tables}
         seen.files.update(self._each(lambda ids: {id: self._files_of(source, by_id[id]) for id in ids}, list(by_id)))
         for id, found in seen.files.items():
@@ -231,7 +217,7 @@ class _Look:
             if isinstance(found, _Files) and found.info is not None:
                 seen.heads[id] = found.head
 
-    def _files_of(self, source: FileSource, table: TableSpec) -> _Files:
+    def _files_of(self, source: Source, table: TableSpec) -> _Files:
         state = self.state.table(table.id)
         anew = table.id in self.full_refresh
         log = files_read(self.blobs, table.id, state.position, read_anew=anew or _begun_refresh(state))
@@ -271,25 +257,16 @@ class _Look:
 
     def _targets(self, target: Target, tables: Sequence[TableSpec], seen: _Seen) -> None:
         objects = {table.id: ObjectName(table.target.parts) for table in tables}
-        if isinstance(target, LoggedTarget) and self.state.serial > 0:
-            self._logged(target, objects, seen)
-            return
-        infos = self._each(target.describe, list(objects.values()))
-        seen.targets.update({id: infos[object] for id, object in objects.items()})
-        if isinstance(target, RestrictedTarget):
-            for table in tables:
-                if isinstance(info := seen.targets[table.id], TableInfo):
-                    seen.targets[table.id] = self._unwritable(target, table, info) or info
-        if self.state.serial == 0:
-            return  # a new lineage: nothing can carry a number of it
-        lookups = {
-            id: CommitLookup(self.state.lineage, id, object)
-            for id, object in objects.items()
-            if isinstance(seen.targets[id], TableInfo)
-        }
-        seen.commits.update(self._each(lambda ids: target.committed([lookups[id] for id in ids]), list(lookups)))
+        if self.state.serial == 0:  # a new lineage: nothing can carry a number of it
+            infos = self._each(target.describe, list(objects.values()))
+            seen.targets.update({id: infos[object] for id, object in objects.items()})
+        else:
+            self._committed(target, objects, seen)
+        for table in tables:
+            if isinstance(info := seen.targets[table.id], TableInfo):
+                seen.targets[table.id] = self._unwritable(target, table, info) or info
 
-    def _unwritable(self, target: RestrictedTarget, table: TableSpec, info: TableInfo) -> FlowctlError | None:
+    def _unwritable(self, target: Target, table: TableSpec, info: TableInfo) -> FlowctlError | None:
         is_refresh = table.id in self.full_refresh or _begun_refresh(self.state.table(table.id))
         error = target.refuse_write(info, table.mode, replaces=is_refresh or table.mode == "truncate")
         if error is not None:
@@ -309,7 +286,7 @@ class _Look:
         for (id, suffix), object in objects.items():
             seen.sidecars.setdefault(id, {})[suffix] = infos[object]
 
-    def _logged(self, target: LoggedTarget, objects: Mapping[str, ObjectName], seen: _Seen) -> None:
+    def _committed(self, target: Target, objects: Mapping[str, ObjectName], seen: _Seen) -> None:
         lookups = {id: CommitLookup(self.state.lineage, id, object) for id, object in objects.items()}
         found = self._each(lambda ids: target.described_and_committed([lookups[id] for id in ids]), list(lookups))
         for id, answer in found.items():
@@ -324,7 +301,7 @@ class _Look:
         return each_answered(ask, keys, self.connections.mark(self.name))
 
 
-def _refused(source: RestrictedSource, table: TableSpec, info: TableInfo) -> FlowctlError | None:
+def _refused(source: Source, table: TableSpec, info: TableInfo) -> FlowctlError | None:
     """An append reads the rows at its upper bound by themselves, and keys are compared with those of all rows."""
     is_append = table.mode == "append" and table.cursor is not None
     error = source.refuse_read(info, table.read, reads_twice=is_append or isinstance(table.deletes, DetectMissingKeys))

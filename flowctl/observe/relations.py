@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from flowctl.connectors.base import Relation
+from flowctl.connectors.source import Relation
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import ObjectSource, QuerySource, SqlSource, TableSpec
 

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
-from flowctl.connectors.base import Capabilities, Head, Missing
+from flowctl.connectors.source import Head, Missing
+from flowctl.connectors.target import TargetRules
 from flowctl.errors import FlowctlError
 from flowctl.model.commit import Commit
 from flowctl.model.file_log import FileLog
-from flowctl.model.schema_change import SchemaChange
-from flowctl.model.table_info import Column, ObjectName, TableInfo
-from flowctl.spec.spec import Layout
+from flowctl.model.table_info import TableInfo
 from flowctl.state.document import StateDocument
 
 Estimate = Literal["none", "stats", "count"]
 PositionKind = Literal["cursor", "files", "none"]
-
-
-class TargetDdl(Protocol):
-    """The pure part of a target: what it can do, and the statements it would run."""
-
-    @property
-    def capabilities(self) -> Capabilities: ...
-
-    def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]: ...
-
-    def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]: ...
 
 
 @dataclass(frozen=True)
@@ -64,6 +52,6 @@ class World:
     at: dt.datetime
     state: StateDocument
     tables: Mapping[str, Observed]
-    ddl: Mapping[str, TargetDdl]
+    ddl: Mapping[str, TargetRules]
     unexpanded: Mapping[str, FlowctlError] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from flowctl.connectors.target import TargetRules
 from flowctl.diagnostics import Mark
 from flowctl.model import reserved
 from flowctl.model.commit import Intent
 from flowctl.model.step import Check, Step, StoppedBy
 from flowctl.model.table_info import Column, TableInfo
-from flowctl.observe.world import Observed, TargetDdl
+from flowctl.observe.world import Observed
 from flowctl.plan.definition import definition
 from flowctl.plan.projection import own_columns, read_columns
 from flowctl.plan.upstream import has_changed
@@ -30,7 +31,7 @@ class Case:
     table: TableSpec
     observed: Observed
     state: TableState
-    ddl: TargetDdl | None
+    ddl: TargetRules | None
     full_refresh: bool = False
     upstream: Mapping[str, Step] = field(default_factory=dict)
     upstream_columns: Mapping[str, Sequence[Column]] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from flowctl.connectors.base import Head
+from flowctl.connectors.source import Head
 from flowctl.model import types
 from flowctl.model.position import NoPosition
 from flowctl.model.step import Check, Via

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import assert_never
 
-from flowctl.connectors.base import Head
+from flowctl.connectors.source import Head
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position, Ties
 from flowctl.model.step import Mode

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flowctl.connectors.base import TargetCapabilities
-from flowctl.connectors.limits import Fill
+from flowctl.connectors.target import Fill, TargetCapabilities
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column

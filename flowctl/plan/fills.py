@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from flowctl.connectors.limits import Fill, FillingTarget
+from flowctl.connectors.target import Fill
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.table_info import Column
 from flowctl.plan.case import Case, Stop
@@ -18,9 +18,8 @@ _TAKES_NONE: Mapping[Fill, str] = {"computed": "GENERATED ALWAYS AS", "numbered"
 def filled(case: Case) -> Mapping[str, Fill] | None:
     """The target's columns that the database fills where a write leaves them out; None for a target that fills none,
     and whose columns are those of what replaces its content."""
-    ddl: object = case.ddl  # mypy sees no class that could be both
     target = case.observed.target
-    return ddl.filled_columns(target) if target is not None and isinstance(ddl, FillingTarget) else None
+    return case.ddl.filled_columns(target) if target is not None and case.ddl is not None else None
 
 
 def refusal(case: Case, projection: Sequence[ProjectedColumn]) -> Stop | None:

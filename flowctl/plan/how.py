@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from flowctl.connectors.base import ExplainedTarget
-from flowctl.connectors.limits import LimitingTarget
 from flowctl.model.step import RUNNABLE, Step
 from flowctl.plan import checks
 from flowctl.plan.case import Case
@@ -36,23 +34,21 @@ def _last_row(case: Case) -> str:
 
 
 def _making(step: Step, case: Case) -> str:
-    ddl: object = case.ddl  # mypy sees no class that could be both
-    if step.target_exists or not isinstance(ddl, ExplainedTarget):
+    if step.target_exists or case.ddl is None:
         return ""
-    return ddl.explain_create(step.target_columns, case.table.layout)
+    return case.ddl.explain_create(step.target_columns, case.table.layout)
 
 
 def _limits(step: Step, case: Case) -> str:
     """Columns of a table that somebody else has made, which may round or cut; what comes from a column of the same type
     fits."""
-    ddl: object = case.ddl
     there, source = case.observed.target, case.observed.source
-    if there is None or not isinstance(ddl, LimitingTarget):
+    if there is None or case.ddl is None:
         return ""
     renamed = case.table.columns.rename
     alike = {(renamed.get(one.name, one.name), one.native) for one in source.columns} if source else set()
     written = {column.name for column in step.target_columns}
-    limited = [one for one in ddl.limited_columns(there, written) if (one.name, one.native) not in alike]
+    limited = [one for one in case.ddl.limited_columns(there, written) if (one.name, one.native) not in alike]
     listed = ", ".join(f"{one.name} {one.native}" for one in limited[:3])
     more = f" and {len(limited) - 3} more" if len(limited) > 3 else ""
     return f"values must fit {listed}{more}" if limited else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flowctl.connectors.base import Head
+from flowctl.connectors.source import Head
 from flowctl.model.file_log import FileLog, log_of
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoPosition, Position, UpstreamPosition

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from flowctl.connectors.limits import PartitionedTarget
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column
 from flowctl.plan.case import Case, Stop
@@ -10,22 +9,19 @@ from flowctl.plan.case import Case, Stop
 
 def partition_columns(case: Case, step: Step) -> list[Column]:
     """Those of the target's columns; a table whose content and schema are replaced may get other partitions."""
-    ddl: object = case.ddl
-    if not isinstance(ddl, PartitionedTarget):
+    if case.ddl is None:
         return []
-    layout = case.table.layout
-    names = {*ddl.partition_columns(case.observed.target, layout), *(layout.partition_by if case.rebuilds else ())}
+    names = case.ddl.partition_columns(case.observed.target, case.table.layout, rebuilds=case.rebuilds)
     return [column for column in step.target_columns if column.name in names]
 
 
 def refusal(case: Case, step: Step) -> Stop | None:
     """A column whose values would not all be kept, or no column for the files themselves."""
-    ddl: object = case.ddl
-    if not isinstance(ddl, PartitionedTarget):
+    if case.ddl is None:
         return None
     partitioned = partition_columns(case, step)
     if partitioned and len(partitioned) == len(step.target_columns):
         reason = "layout.partition_by names every column of the table, and its files must hold one"
         return Stop(reason, "Leave a column out of partition_by", "layout.partition_by")
-    found = (ddl.refuse_partition(column) for column in partitioned)
+    found = (case.ddl.refuse_partition(column) for column in partitioned)
     return next((Stop(*told, "layout.partition_by") for told in found if told is not None), None)

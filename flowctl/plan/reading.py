@@ -6,7 +6,6 @@ import datetime as dt
 from collections.abc import Iterator
 from dataclasses import replace
 
-from flowctl.connectors.maintenance import MaintainedTarget
 from flowctl.model import position
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
@@ -185,10 +184,9 @@ def _rows(case: Case, work: Work | None, estimate: Estimate) -> RowEstimate:
 
 def _maintenance(case: Case) -> Iterator[str]:
     """Of a table whose rows stay."""
-    ddl: object = case.ddl  # mypy sees no class that could be both
-    if case.observed.target is None or case.replaces or not isinstance(ddl, MaintainedTarget):
+    if case.observed.target is None or case.replaces or case.ddl is None:
         return
-    if due := ddl.maintenance_due(case.observed.target):
+    if due := case.ddl.maintenance_due(case.observed.target):
         yield due
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from flowctl.connectors.base import TargetCapabilities
+from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
 

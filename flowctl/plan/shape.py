@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from flowctl.connectors.base import TargetCapabilities
+from flowctl.connectors.target import TargetCapabilities, TargetRules
 from flowctl.model import types
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.observe.world import TargetDdl
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.definition import differences
 from flowctl.plan.drift import TAKEN, Recorded
@@ -140,7 +139,7 @@ def _wanted_before(
     return wanted if is_same else projection(case.table, state.schema, state.target_columns)
 
 
-def _ddl(case: Case) -> TargetDdl:
+def _ddl(case: Case) -> TargetRules:
     assert case.ddl is not None, "stops has dealt with targets that were not observed"
     return case.ddl
 

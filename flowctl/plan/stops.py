@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from difflib import get_close_matches
 
-from flowctl.connectors.base import Missing
-from flowctl.connectors.limits import NamingTarget, NarrowTarget
+from flowctl.connectors.source import Missing
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
 from flowctl.model.commit import Commit, Intent
@@ -99,12 +98,11 @@ def _foreign_target(case: Case) -> Stop | None:
 
 def _refused_name(case: Case) -> Stop | None:
     """A name that the target would cut, or keeps for itself; of the table or of what is kept beside it."""
-    ddl: object = case.ddl
-    if not isinstance(ddl, NamingTarget):
+    if case.ddl is None:
         return None
     *above, name = case.table.target.parts
     for suffix in ("", *sidecars_of(case.table)):
-        if why := ddl.refuse_name(ObjectName((*above, name + suffix))):
+        if why := case.ddl.refuse_name(ObjectName((*above, name + suffix))):
             what = f"its {SIDECARS[suffix]} would be kept in {name}{suffix}" if suffix else f'"{name}" is no name there'
             return Stop(f"{case.table.target}: {what}: {why}", "Give it another `to`", "to")
     return None
@@ -192,14 +190,12 @@ def _no_columns(case: Case) -> Stop | None:
 
 
 def _too_many_columns(case: Case) -> Stop | None:
-    ddl: object = case.ddl
-    found = known_columns(case)
-    if found is None or not isinstance(ddl, NarrowTarget):
+    found, most = known_columns(case), case.ddl.most_columns(case.table.mode) if case.ddl else None
+    if found is None or most is None:
         return None
     there = case.observed.target.columns if case.observed.target else ()
     made = (one.column for one in projection(case.table, found, recorded_target(case)))
     columns = {column.name for column in (*made, *there)} | {*own_columns(case.table)}
-    most = ddl.most_columns(case.table.mode)
     if len(columns) <= most:
         return None
     return Stop(

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import ReadRequest, Scratch, Snapshot
+from flowctl.connectors.landing import Scratch
+from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval

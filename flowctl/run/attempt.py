@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import Scratch
+from flowctl.connectors.landing import Scratch
 from flowctl.errors import EngineFailed, TableError
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.step import Step

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, Snapshot
-from flowctl.connectors.ordering import PLACE_COLUMN, OrderedSnapshot
+from flowctl.connectors.source import PLACE_COLUMN, Snapshot
+from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.engine.spark_types import from_spark, named
 from flowctl.model import types
 from flowctl.model.projection import ProjectedColumn
@@ -107,13 +107,13 @@ def _expression(part: ProjectedColumn, landed: Collection[str]) -> str:
 def in_order(snapshot: Snapshot, step: Step, table: TableSpec) -> Snapshot:
     """The snapshot with the order of its rows, where one of several with the same key may have to be chosen by that."""
     may_choose = step.mode in ("merge", "scd2") and table.dedupe != "fail" and table.cursor is None
-    return snapshot.in_order() if may_choose and isinstance(snapshot, OrderedSnapshot) else snapshot
+    return snapshot.in_order() if may_choose else snapshot
 
 
 def refuses_duplicates(snapshot: Snapshot, table: TableSpec) -> bool:
     """Whether two rows with one key stop the table: where it says so, or says nothing and files are not in order."""
     if table.dedupe is None and table.cursor is None:
-        return isinstance(snapshot, OrderedSnapshot) and not snapshot.has_places
+        return snapshot.hides_order
     return table.dedupe == "fail"
 
 
@@ -170,6 +170,6 @@ def _operation(step: Step, table: TableSpec) -> SparkColumn:
 def _order(table: TableSpec, snapshot: Snapshot) -> SparkColumn:
     from pyspark.sql import functions as f
 
-    if table.cursor is None and isinstance(snapshot, OrderedSnapshot) and snapshot.has_places:
+    if table.cursor is None and snapshot.has_places:
         return named(PLACE_COLUMN)
     return named(table.cursor.column) if table.cursor else f.lit(None).cast("timestamp")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from flowctl.connectors.base import CheckedTarget
 from flowctl.diagnostics import Diagnostic, in_order
 from flowctl.engine import java, sail
 from flowctl.engine.conf import is_sail
@@ -66,11 +65,10 @@ def _targets(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
                and not (step.action == "stop" and step.stopped_by == "error")]  # fmt: skip
     with Connections(spec) as connections:
         for table in written:
+            refused: FlowctlError | None
             try:
                 target = connections.get(table.target.connection).target
-                refused = (
-                    target.why_unwritable(ObjectName(table.target.parts)) if isinstance(target, CheckedTarget) else None
-                )
+                refused = target.why_unwritable(ObjectName(table.target.parts)) if target is not None else None
             except FlowctlError as error:
                 refused = error
             if refused is not None:

@@ -6,7 +6,8 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import OP_COLUMN, ScratchFolder
+from flowctl.connectors.landing import ScratchFolder
+from flowctl.connectors.target import OP_COLUMN
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType, Decimal

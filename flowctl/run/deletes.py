@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
+from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.engine.spark_types import named
 
 if TYPE_CHECKING:

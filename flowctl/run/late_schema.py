@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import Target
+from flowctl.connectors.target import Target
 from flowctl.engine.spark_types import columns_of
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types

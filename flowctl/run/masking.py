@@ -10,7 +10,8 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import ReadRequest, SegmentSink
+from flowctl.connectors.landing import SegmentSink
+from flowctl.connectors.source import ReadRequest
 from flowctl.model import types
 from flowctl.model.position import CursorPosition
 from flowctl.model.step import Step

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, QuarantineTarget, Target, WriteJob
+from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.engine.spark_types import named
-from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.errors import StoppedByPolicy
 from flowctl.model import reserved, types
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column, ObjectName
@@ -50,10 +50,6 @@ def quarantine(
     ``repeats``: an earlier try of this number may have kept some."""
     gave_up = newest is not None and newest.void
     if rejected is None and not (repeats or gave_up):
-        return
-    if not isinstance(target, QuarantineTarget):
-        if rejected is not None:
-            raise TableError(f"{job.object} cannot keep quarantined rows", hint="Set on_fail: fail or warn")
         return
     since = newest.seq if newest is not None and newest.void else job.record.seq
     side = replace(job, object=quarantine_object(job.object), columns=OWN_COLUMNS)

@@ -6,23 +6,19 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, assert_never
 
-from flowctl.connectors.base import (
+from flowctl.connectors.buffered import put
+from flowctl.connectors.landing import Scratch, ScratchFolder, SegmentSink
+from flowctl.connectors.source import (
     FEW_BYTES,
     Capture,
     DirectSource,
     LandedSource,
     ReadRequest,
     Relation,
-    Scratch,
-    ScratchFolder,
-    SegmentSink,
-    SmallSnapshot,
     Snapshot,
-    Source,
 )
-from flowctl.connectors.buffered import put
 from flowctl.engine.spark_types import from_spark, named
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.run.conversion import converted
@@ -40,19 +36,24 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_snapshot(
-    source: Source, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints, scratch: Scratch
+    source: DirectSource | LandedSource,
+    spark: SparkSession,
+    relation: Relation,
+    info: TableInfo,
+    hints: ReadHints,
+    scratch: Scratch,
 ) -> Iterator[Snapshot]:
     """The source's own snapshot, or landed captures read back by Spark. Open until the write is done."""
-    capabilities = source.capabilities.source
-    if capabilities is None:
-        raise TypeError("only a source can be read")
-    if capabilities.kind == "direct":
-        with cast(DirectSource, source).snapshot(spark, relation, info, hints) as snapshot:
-            yield snapshot
-    else:
-        with ExitStack() as held:
-            capture = held.enter_context(cast(LandedSource, source).capture(relation, info))
-            yield LandedSnapshot(spark, capture, scratch, held.close)
+    match source:
+        case DirectSource():
+            with source.snapshot(spark, relation, info, hints) as snapshot:
+                yield snapshot
+        case LandedSource():
+            with ExitStack() as held:
+                capture = held.enter_context(source.capture(relation, info))
+                yield LandedSnapshot(spark, capture, scratch, held.close)
+        case _:
+            assert_never(source)
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def rows_of(spark: SparkSession, snapshot: Snapshot, request: ReadRequest, scrat
     """Of the snapshot, read by whoever has them sooner."""
     if isinstance(snapshot, LandedSnapshot):
         return snapshot.rows(request)
-    few = snapshot.few(request) if isinstance(snapshot, SmallSnapshot) else None
+    few = snapshot.few(request)
     if few is None:
         return Rows(snapshot.frame(request))
     folder = scratch.folder("few")
@@ -81,14 +82,14 @@ def rows_of(spark: SparkSession, snapshot: Snapshot, request: ReadRequest, scrat
 
 
 @dataclass
-class LandedSnapshot:
-    """Each frame is captured into the buffer first, all from the capture's one moment. ``release`` ends that moment:
+class LandedSnapshot(Snapshot):
+    """Each frame is captured into the buffer first, all from the capture's one moment. ``close`` ends that moment:
     frames stay, as they are in the buffer, and a source that lets nobody write while it is read can be the target."""
 
     spark: SparkSession
     capture: Capture
     scratch: Scratch
-    release: Callable[[], None] = lambda: None
+    close: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -108,6 +109,9 @@ class LandedSnapshot:
 
     def is_empty(self, request: ReadRequest) -> bool:
         return self.capture.is_empty(request)
+
+    def release(self) -> None:
+        self.close()
 
 
 @dataclass
@@ -132,7 +136,7 @@ def _landed(spark: SparkSession, folder: ScratchFolder, request: ReadRequest, co
 
 
 @dataclass(frozen=True)
-class SqlSnapshot:
+class SqlSnapshot(Snapshot):
     """Spark SQL over committed tables of the flow; ``relations`` maps ids to the views that stand for them, ``columns``
     to the columns of these."""
 

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import OP_COLUMN, ReadRequest, Scratch, ScratchFolder, Snapshot, Target
 from flowctl.connectors.buffered import buffered_in
+from flowctl.connectors.landing import Scratch, ScratchFolder
+from flowctl.connectors.source import ReadRequest, Snapshot
+from flowctl.connectors.target import OP_COLUMN, Target
 from flowctl.engine.spark_types import columns_of, named
 from flowctl.errors import TableError
 from flowctl.model.commit import Intent

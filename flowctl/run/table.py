@@ -15,17 +15,9 @@ from typing import TYPE_CHECKING
 
 from flowctl import crashpoints
 from flowctl.connectors import registry
-from flowctl.connectors.base import (
-    CommitLookup,
-    Connector,
-    LeasedTarget,
-    OpenContext,
-    PerishableSnapshot,
-    ReadRequest,
-    Snapshot,
-    Target,
-    WriteJob,
-)
+from flowctl.connectors.base import Connector, OpenContext
+from flowctl.connectors.source import ReadRequest, Snapshot
+from flowctl.connectors.target import CommitLookup, Target, WriteJob
 from flowctl.engine.spark_types import columns_of, named, same_types
 from flowctl.errors import AbortRun, StateConflict, TableError
 from flowctl.model.commit import Commit, Intent
@@ -40,7 +32,7 @@ from flowctl.run.appending import read_interval
 from flowctl.run.attempt import Attempt, RunContext, TableResult
 from flowctl.run.late_schema import Known, completed
 from flowctl.run.quarantine import quarantine
-from flowctl.run.reading import LandedSnapshot, Rows, SqlSnapshot, open_snapshot
+from flowctl.run.reading import Rows, SqlSnapshot, open_snapshot
 from flowctl.run.sizing import batch_rows
 from flowctl.run.stage import Staging, stage
 from flowctl.spec.spec import SqlSource, TableSpec
@@ -138,15 +130,15 @@ def _write(
     job = replace(_job(run, step, intent, object, read.position), base=attempt.base)
     if is_direct:
         rows = _direct_rows(read.rows, snapshot, step, table, intent.interval)
-        _release(snapshot)
+        snapshot.release()
         attempt.writing = True
         quarantine(spark, target, job, None, newest, repeats=repeats)
         job = _confirming(replace(job, few=rows.are_few), snapshot, intent.interval)
         return target.write(spark, rows.frame, job), ()
     staged = stage(Staging(spark, snapshot, read.rows, step, table, intent, target, object, run.scratch(step.id)))
     crashpoints.reached("after_stage", step.id)
-    _confirm(snapshot, intent.interval)
-    _release(snapshot)
+    snapshot.confirm(intent.interval)
+    snapshot.release()  # nothing is held while the target is written
     _check_stop(run)
     attempt.writing = True
     quarantine(spark, target, job, staged.rejected, newest, repeats=repeats)
@@ -164,22 +156,11 @@ def _import_for_commits() -> None:
         importlib.import_module(name)
 
 
-def _release(snapshot: Snapshot) -> None:
-    """Once all that is read of it is in the buffer: nothing is held while the target is written."""
-    if isinstance(snapshot, LandedSnapshot):
-        snapshot.release()
-
-
-def _confirm(snapshot: Snapshot, interval: Interval) -> None:
-    if isinstance(snapshot, PerishableSnapshot):
-        snapshot.confirm(interval)
-
-
 def _confirming(job: WriteJob, snapshot: Snapshot, interval: Interval) -> WriteJob:
     """The job, with what a direct read has read confirmed before its commit."""
 
     def before_commit() -> None:
-        _confirm(snapshot, interval)
+        snapshot.confirm(interval)
         job.before_commit()
 
     return replace(job, before_commit=before_commit)
@@ -286,7 +267,7 @@ def _open(stack: ExitStack, run: RunContext, name: str) -> Connector:
 
 
 def _take_table_lease(stack: ExitStack, run: RunContext, table: TableSpec, target: Target, object: ObjectName) -> None:
-    folder = target.lease_folder(object) if isinstance(target, LeasedTarget) else None
+    folder = target.lease_folder(object)
     if folder is not None:
         blobs = open_store(folder, run.spec.storage, unsafe=run.spec.state.unsafe, private=False)
         try:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flowctl.connectors import registry
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, OpenContext, Target, WriteJob
+from flowctl.connectors.base import OpenContext
+from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.diagnostics import Mark
 from flowctl.engine import archive, jars, java
 from flowctl.engine.session import open_engine

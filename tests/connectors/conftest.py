@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from flowctl.connectors.base import Connector, Scratch
+from flowctl.connectors.base import Connector
+from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres import source as postgres_source
 from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import opened

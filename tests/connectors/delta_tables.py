@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flowctl.connectors.base import Scratch
 from flowctl.connectors.delta import actions, log, parquet_files, replay
 from flowctl.connectors.delta.location import TableLocation, location_of
+from flowctl.connectors.landing import Scratch
 from flowctl.engine.base import has_jvm
 from tests.connectors.target_matrix import delta
 from tests.connectors.writing import Writer

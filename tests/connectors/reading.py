@@ -8,7 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors import registry
-from flowctl.connectors.base import Connector, OpenContext, ReadRequest, Relation
+from flowctl.connectors.base import Connector, OpenContext
+from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.diagnostics import Mark
 from flowctl.errors import TableError
 from flowctl.model import types

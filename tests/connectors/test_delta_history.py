@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowctl.connectors import delta
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, OpenContext, Scratch, Target, WriteJob
+from flowctl.connectors.base import OpenContext
 from flowctl.connectors.delta import log, replay
 from flowctl.connectors.delta.history import may_never_land
 from flowctl.connectors.delta.location import location_of
 from flowctl.connectors.delta.opened import open_existing
+from flowctl.connectors.landing import Scratch
+from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.diagnostics import Mark
 from flowctl.engine.base import has_jvm
 from flowctl.engine.session import Engine

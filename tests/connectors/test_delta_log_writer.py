@@ -17,7 +17,6 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from flowctl.connectors.base import Scratch, WriteJob
 from flowctl.connectors.delta import actions, log, parquet_files, replay, shadow
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.marking import Marker
@@ -26,6 +25,8 @@ from flowctl.connectors.delta.rewriting import touched
 from flowctl.connectors.delta.schemas import with_columns
 from flowctl.connectors.delta.types import columns_of, schema_json
 from flowctl.connectors.delta.writers import LogWriter, Numbered
+from flowctl.connectors.landing import Scratch
+from flowctl.connectors.target import WriteJob
 from flowctl.engine.base import has_jvm
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types

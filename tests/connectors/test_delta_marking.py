@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from flowctl.connectors.base import OP_COLUMN, Scratch
 from flowctl.connectors.delta import deletion_vectors, finding, marking, marking_on_spark, plain
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.landing import Scratch
+from flowctl.connectors.target import OP_COLUMN
 from flowctl.engine.base import has_jvm
 from flowctl.errors import TableError
 from flowctl.model import types

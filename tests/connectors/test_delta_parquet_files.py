@@ -16,10 +16,10 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowctl.connectors.base import Scratch
 from flowctl.connectors.delta import log, parquet_files, plain
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.types import schema_json
+from flowctl.connectors.landing import Scratch
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from flowctl.connectors.base import Scratch
 from flowctl.connectors.delta import features
 from flowctl.connectors.delta.opened import open_existing
+from flowctl.connectors.landing import Scratch
 from flowctl.engine.base import has_jvm
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange

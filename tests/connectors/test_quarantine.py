@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from flowctl.connectors.base import WriteJob
+from flowctl.connectors.target import WriteJob
 from flowctl.errors import AbortRun
 from flowctl.model import types
 from flowctl.model.commit import Commit

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from flowctl.connectors.base import Relation
 from flowctl.connectors.files import csv_reading
+from flowctl.connectors.source import Relation
 from flowctl.engine.base import has_jvm, has_own_workers
 from flowctl.errors import TableError
 from tests.connectors.reading import files, spark_rows

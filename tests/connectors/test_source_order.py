@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from flowctl.connectors.base import ReadRequest
 from flowctl.connectors.files import csv_reading
-from flowctl.connectors.ordering import PLACE_COLUMN, OrderedSnapshot
+from flowctl.connectors.source import PLACE_COLUMN, ReadRequest
 from flowctl.engine.base import has_jvm
 from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import files
@@ -63,7 +62,7 @@ def test_rows_of_files_have_an_order(
     relation = files(f"*.{extension}", **FORMATS[kind])
     info = source.describe([relation])[relation]
     with source.snapshot(spark, relation, info, ReadHints()) as snapshot:
-        assert isinstance(snapshot, OrderedSnapshot) and not snapshot.has_places
+        assert snapshot.hides_order and not snapshot.has_places
         ordered: Any = snapshot.in_order()
         assert ordered.has_places == (has_jvm(spark) or kind == "csv")
         if not ordered.has_places:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from flowctl.connectors.base import Connector, ReadRequest, Relation
+from flowctl.connectors.base import Connector
+from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
 from flowctl.model.interval import Interval

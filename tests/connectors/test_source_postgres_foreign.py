@@ -10,7 +10,9 @@ import psycopg
 import pytest
 
 from flowctl.connectors import registry
-from flowctl.connectors.base import Connector, HeadRequest, OpenContext, ReadRequest, Relation, Scratch
+from flowctl.connectors.base import Connector, OpenContext
+from flowctl.connectors.landing import Scratch
+from flowctl.connectors.source import HeadRequest, ReadRequest, Relation
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy
 from flowctl.spec.spec import Connection, ReadHints

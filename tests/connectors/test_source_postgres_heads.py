@@ -10,8 +10,9 @@ from zoneinfo import ZoneInfo
 import psycopg
 import pytest
 
-from flowctl.connectors.base import Connector, Head, HeadRequest, Relation
+from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres.conditions import _local
+from flowctl.connectors.source import Head, HeadRequest, Relation
 from flowctl.connectors.zones import earliest_local
 from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import ObjectName

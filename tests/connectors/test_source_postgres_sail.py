@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from flowctl.connectors.base import Connector, ReadRequest
+from flowctl.connectors.base import Connector
+from flowctl.connectors.source import ReadRequest
 from flowctl.engine import sail
 from flowctl.engine.base import ENGINE_KEY, SAIL
 from flowctl.engine.session import stop_client

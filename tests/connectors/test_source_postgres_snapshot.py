@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from flowctl.connectors.base import Connector, HeadRequest, ReadRequest, Relation
+from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres.jdbc_reading import jdbc_text
 from flowctl.connectors.postgres.splits import default_splits, number_ranges, page_ranges
+from flowctl.connectors.source import HeadRequest, ReadRequest, Relation
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.interval import Interval

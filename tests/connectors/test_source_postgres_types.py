@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from flowctl.connectors.base import Connector, ReadRequest
+from flowctl.connectors.base import Connector
+from flowctl.connectors.source import ReadRequest
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.types import Array, DataType

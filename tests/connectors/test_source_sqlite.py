@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from flowctl.connectors.base import HeadRequest, ReadRequest, Relation
+from flowctl.connectors.source import HeadRequest, ReadRequest, Relation
 from flowctl.connectors.sqlite.source import SqliteSource
 from flowctl.connectors.sqlite.types import data_type, declared
 from flowctl.errors import TableError

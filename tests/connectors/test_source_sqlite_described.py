@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.connectors.base import HeadRequest, ReadRequest, Relation
+from flowctl.connectors.source import HeadRequest, ReadRequest, Relation
 from flowctl.connectors.sqlite.source import SqliteSource
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from flowctl.connectors.base import HeadRequest
+from flowctl.connectors.source import HeadRequest
 from flowctl.connectors.zones import earliest_local
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flowctl.connectors.base import CommitLookup, OpenContext, Scratch
+from flowctl.connectors.base import OpenContext
 from flowctl.connectors.delta.partitions import check_values
 from flowctl.connectors.delta.types import schema_json
+from flowctl.connectors.landing import Scratch
 from flowctl.connectors.registry import open as open_connection
+from flowctl.connectors.target import CommitLookup
 from flowctl.diagnostics import Mark
 from flowctl.errors import StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
+from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange

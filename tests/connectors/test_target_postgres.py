@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from flowctl.connectors import bounds, sql_commit
-from flowctl.connectors.base import Scratch
+from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
 from flowctl.connectors.postgres.staging import accept, stage_table

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from flowctl.connectors.base import Scratch
+from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.copying import _copier
 from flowctl.connectors.postgres.staging import stage_table

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.connectors.base import Scratch
+from flowctl.connectors.landing import Scratch
 from flowctl.errors import TableError
 from flowctl.model.step import Mode
 from tests.connectors.target_matrix import Place, postgres, sqlite

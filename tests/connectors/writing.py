@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN, CommitLookup, WriteJob
+from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, CommitLookup, WriteJob
 from flowctl.model import types
 from flowctl.model.commit import Commit
 from flowctl.model.position import VersionPosition

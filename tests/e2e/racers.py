@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowctl import delays
-from flowctl.connectors.base import OpenContext, Target
+from flowctl.connectors.base import OpenContext
 from flowctl.connectors.registry import open as open_connection
+from flowctl.connectors.target import Target
 from flowctl.diagnostics import Mark
 from flowctl.engine.session import open_engine
 from flowctl.errors import StateConflict, TransientError
@@ -36,7 +37,7 @@ from tests.connectors.target_matrix import Place
 from tests.connectors.writing import COLUMNS, Writer, upserts
 
 if TYPE_CHECKING:
-    from flowctl.connectors.base import Scratch
+    from flowctl.connectors.landing import Scratch
 
 #: Before each line that a racer says; engines write to standard output too.
 _SAYS = "racer: "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from flowctl.connectors.base import Head
+from flowctl.connectors.source import Head
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.position import CursorPosition, Ties, from_json, to_json

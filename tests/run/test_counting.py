@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowctl.connectors.base import OP_COLUMN
 from flowctl.connectors.buffered import buffered_in
+from flowctl.connectors.target import OP_COLUMN
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from flowctl.connectors.base import ReadRequest, SmallSnapshot
+from flowctl.connectors.source import Capture, ReadRequest, Snapshot
 from flowctl.diagnostics import Mark
 from flowctl.model import types
 from flowctl.model.interval import Interval
@@ -57,7 +57,7 @@ STEP = Step("people", "change", "", TABLE.mark, "src:people", "dst:people", "tru
             interval=Interval(None, NoPosition()))  # fmt: skip
 
 
-class People(SmallSnapshot):
+class People(Snapshot, Capture):
     """What this process reads itself: as a landed source's capture, and as a small direct read."""
 
     def read(self, request: ReadRequest, sink) -> int:

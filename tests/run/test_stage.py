@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowctl.connectors.base import ReadRequest
+from flowctl.connectors.source import ReadRequest
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types

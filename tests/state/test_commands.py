@@ -17,7 +17,8 @@ import pytest
 
 from flowctl.cli.main import run
 from flowctl.connectors import registry
-from flowctl.connectors.base import OpenContext, WriteJob
+from flowctl.connectors.base import OpenContext
+from flowctl.connectors.target import WriteJob
 from flowctl.errors import ExitCode
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import ObjectName

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flowctl.connectors.base import Capabilities, Connector, OpenContext, TargetCapabilities
+from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.delta.types import refused_name, widens
+from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 from flowctl.storage.options import path_place

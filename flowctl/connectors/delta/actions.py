@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from flowctl import __version__, delays
-from flowctl.connectors.base import WriteJob
 from flowctl.connectors.delta import features
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.statements import DELETION_VECTORS, table_properties
 from flowctl.connectors.delta.types import schema_json
+from flowctl.connectors.target import WriteJob
 from flowctl.errors import TransientError
 from flowctl.storage.durable import make_folder, sync_folder, write_durably
 from flowctl.storage.options import local_path, scheme

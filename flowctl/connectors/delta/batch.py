@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import OP_COLUMN, WriteJob
 from flowctl.connectors.delta import statements
+from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Decimal

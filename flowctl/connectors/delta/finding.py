@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from flowctl.connectors.arrow import arrow_schema, arrow_type
-from flowctl.connectors.base import SegmentSink
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.landing import SegmentSink
 from flowctl.errors import TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import Scratch, ScratchFolder, WriteJob
 from flowctl.connectors.buffered import buffered_in
 from flowctl.connectors.delta import batch, log, statements
 from flowctl.connectors.delta.location import TableLocation
@@ -28,6 +27,8 @@ from flowctl.connectors.delta.opened import OpenedTable, open_existing, open_new
 from flowctl.connectors.delta.replay import Action
 from flowctl.connectors.delta.writers import Changes, Condition, Numbered, Writer, side_job, writer_of_sidecar
 from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
+from flowctl.connectors.landing import Scratch, ScratchFolder
+from flowctl.connectors.target import WriteJob
 from flowctl.errors import StateConflict, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -207,7 +208,7 @@ def may_never_land(lineage: str, last: log.DataCommit, file: Action) -> bool:
 
 
 def quarantine(writer: Writer, location: TableLocation, frame: DataFrame, job: WriteJob, since: int) -> None:
-    """As :meth:`flowctl.connectors.base.QuarantineTarget.quarantine`."""
+    """As :meth:`flowctl.connectors.target.Target.quarantine`."""
     side = side_job(job, job.columns)
     writer.ensure(location, side)
     number = open_existing(location).version + 1

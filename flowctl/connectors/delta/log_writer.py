@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl import crashpoints
-from flowctl.connectors.base import WriteJob
 from flowctl.connectors.delta import actions, features, partitions, replay, small_files, tables
 from flowctl.connectors.delta.creation import marker
 from flowctl.connectors.delta.location import TableLocation
@@ -34,6 +33,7 @@ from flowctl.connectors.delta.opened import OpenedTable, find_standing, open_exi
 from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.schemas import with_columns, without_nulls
 from flowctl.connectors.delta.types import columns_of
+from flowctl.connectors.target import WriteJob
 from flowctl.engine.base import demanding_features
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model.table_info import TableInfo

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import WriteJob
 from flowctl.connectors.delta import parquet_files, statements, tables
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.marking import are_told_apart
 from flowctl.connectors.delta.opened import OpenedTable, open_newest
+from flowctl.connectors.target import WriteJob
 from flowctl.engine.base import demanding_features
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.storage.options import scheme

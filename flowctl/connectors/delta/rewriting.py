@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import FEW_BYTES, OP_COLUMN, Scratch, ScratchFolder, WriteJob
 from flowctl.connectors.buffered import buffered_in
 from flowctl.connectors.delta import batch
 from flowctl.connectors.delta.finding import FILE, ROW
@@ -25,6 +24,9 @@ from flowctl.connectors.delta.reading import rows_of
 from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.delta.types import columns_of
+from flowctl.connectors.landing import Scratch, ScratchFolder
+from flowctl.connectors.source import FEW_BYTES
+from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.sql.difference import ACTION, Upsert, changes_row, difference

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from flowctl.connectors.base import OP_COLUMN, WriteJob
 from flowctl.connectors.delta import features
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.types import widens
+from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, TableInfo

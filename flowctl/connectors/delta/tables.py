@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import WriteJob
 from flowctl.connectors.delta import log, transaction
 from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation
@@ -13,6 +12,7 @@ from flowctl.connectors.delta.opened import OpenedTable, open_newest
 from flowctl.connectors.delta.statements import quoted, statistics_without
 from flowctl.connectors.delta.types import columns_of
 from flowctl.connectors.foreign import foreign_target
+from flowctl.connectors.target import WriteJob
 from flowctl.engine.base import compiles, interpreted
 from flowctl.errors import StateConflict, StoppedByPolicy, TableError
 from flowctl.model import types

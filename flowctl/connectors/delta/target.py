@@ -16,25 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from flowctl.connectors.base import (
-    Capabilities,
-    CheckedTarget,
-    CommitLookup,
-    ExplainedTarget,
-    LeasedTarget,
-    LoggedTarget,
-    QuarantineTarget,
-    Scratch,
-    WriteJob,
-)
+from flowctl.connectors.base import Capabilities
 from flowctl.connectors.delta import features, log, maintenance, partitions, statements
 from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import open_newest
 from flowctl.connectors.delta.types import refused_path
-from flowctl.connectors.limits import NamingTarget, PartitionedTarget
-from flowctl.connectors.maintenance import MaintainedTarget
+from flowctl.connectors.landing import Scratch
+from flowctl.connectors.target import CommitLookup, Target, WriteJob
 from flowctl.errors import TableError
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
@@ -57,16 +47,7 @@ Answer = TypeVar("Answer")
 _READERS = 16
 
 
-class DeltaTarget(
-    QuarantineTarget,
-    LeasedTarget,
-    CheckedTarget,
-    LoggedTarget,
-    ExplainedTarget,
-    NamingTarget,
-    PartitionedTarget,
-    MaintainedTarget,
-):
+class DeltaTarget(Target):
     """``scratch`` is None while planning; only a history needs it."""
 
     def __init__(self, root: str, storage: Storage, scratch: Scratch | None, capabilities: Capabilities) -> None:
@@ -93,16 +74,14 @@ class DeltaTarget(
         return [statements.create_table(self._location(object).shown_identifier, columns, layout)]
 
     def refuse_name(self, object: ObjectName) -> str | None:
-        """See :class:`flowctl.connectors.limits.NamingTarget`. Of its root too, where that is no URL."""
+        """Of its root too, where that is no URL."""
         root = [] if "://" in self._root else [self._root]
         return refused_path("/".join([*root, *object.parts]), is_local=bool(root))
 
-    def partition_columns(self, there: TableInfo | None, layout: Layout) -> tuple[str, ...]:
-        """See :class:`flowctl.connectors.limits.PartitionedTarget`."""
-        return partitions.names(there, layout)
+    def partition_columns(self, there: TableInfo | None, layout: Layout, *, rebuilds: bool) -> tuple[str, ...]:
+        return (*partitions.names(there, layout), *(layout.partition_by if rebuilds else ()))
 
     def refuse_partition(self, column: Column) -> tuple[str, str] | None:
-        """See :class:`flowctl.connectors.limits.PartitionedTarget`."""
         return partitions.refused(column)
 
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:

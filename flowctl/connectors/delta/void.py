@@ -10,11 +10,11 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from flowctl.connectors.base import WriteJob
 from flowctl.connectors.delta import actions, log, log_writer
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import open_newest
+from flowctl.connectors.target import WriteJob
 from flowctl.errors import TableError, TransientError
 
 #: Features that ask nothing of a commit without data. Others (a catalog that owns the commits) do, or are unknown.

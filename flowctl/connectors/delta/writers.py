@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from flowctl.connectors.base import Scratch, ScratchFolder, WriteJob
 from flowctl.connectors.buffered import buffered_in
 from flowctl.connectors.delta import (
     batch,
@@ -29,6 +28,8 @@ from flowctl.connectors.delta.marking_on_spark import SparkMarker
 from flowctl.connectors.delta.opened import OpenedTable, open_existing, open_newest
 from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.rewriting import Rewriter
+from flowctl.connectors.landing import Scratch, ScratchFolder
+from flowctl.connectors.target import WriteJob
 from flowctl.engine.base import has_jvm, reachable
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model.table_info import Column, ObjectName

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from flowctl.connectors.base import Capabilities, Connector, OpenContext, SourceCapabilities
+from flowctl.connectors.base import Capabilities, Connector, OpenContext
+from flowctl.connectors.source import SourceCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 from flowctl.storage.options import path_place
 
 CAPABILITIES = Capabilities(
-    source=SourceCapabilities(kind="direct", position="files"),
+    source=SourceCapabilities(position="files"),
     target=None,
     extra="files",
     signs=("FAILED_READ_FILE",),

@@ -14,8 +14,8 @@ from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.exact import require_possible, text_shape
 from flowctl.connectors.files.formats import Format
 from flowctl.connectors.files.listing import FileRoot
-from flowctl.connectors.ordering import PLACE_COLUMN
 from flowctl.connectors.refusal import PREFIX, file_hint, refusal
+from flowctl.connectors.source import PLACE_COLUMN
 from flowctl.engine.base import has_jvm, most_at_once
 from flowctl.model import types
 from flowctl.model.position import FileStamp

@@ -13,7 +13,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import Missing, OpenContext, Relation
+from flowctl.connectors.base import OpenContext
+from flowctl.connectors.source import Missing, Relation
 from flowctl.errors import AccessDenied, TableError, TransientError
 from flowctl.model.position import FileStamp
 from flowctl.spec.secrets import Revealed

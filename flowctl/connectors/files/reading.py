@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import PerishableSnapshot, ReadRequest, Relation
 from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.csv_reading import csv_frame
 from flowctl.connectors.files.formats import Format, format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
 from flowctl.connectors.files.rows import typed_rows
 from flowctl.connectors.files.schema import columns_of, merged, require_line_feeds
-from flowctl.connectors.ordering import PLACE_COLUMN, OrderedSnapshot
 from flowctl.connectors.refusal import refused
+from flowctl.connectors.source import PLACE_COLUMN, ReadRequest, Relation, Snapshot
 from flowctl.engine.base import has_jvm, has_own_workers, reachable
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FilesSnapshot(OrderedSnapshot, PerishableSnapshot):
-    """A :class:`flowctl.connectors.base.Snapshot` of files that do not change; one that did is refused. In order, rows
+class FilesSnapshot(Snapshot):
+    """Of files that do not change; one that did is refused. In order, rows
     stand by the paths of their files, then as they stand in these."""
 
     spark: SparkSession
@@ -43,9 +42,13 @@ class FilesSnapshot(OrderedSnapshot, PerishableSnapshot):
     has_places: bool = False
 
     def in_order(self) -> FilesSnapshot:
-        """A :class:`flowctl.connectors.ordering.OrderedSnapshot`. Sail does not say where its own readers are."""
+        """Sail does not say where its own readers are."""
         format = format_of(pattern_of(self.relation), self.relation.format)
         return replace(self, has_places=has_jvm(self.spark) or format.is_common_csv)
+
+    @property
+    def hides_order(self) -> bool:
+        return not self.has_places
 
     def frame(self, request: ReadRequest) -> DataFrame:
         stamps = self._files(request.interval)

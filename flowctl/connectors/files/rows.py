@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.formats import Format
-from flowctl.connectors.ordering import PLACE_COLUMN
 from flowctl.connectors.refusal import PREFIX, file_hint
+from flowctl.connectors.source import PLACE_COLUMN
 from flowctl.engine.base import has_jvm
 from flowctl.errors import TableError
 from flowctl.model import types

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.base import Capabilities, FileSource, Head, HeadRequest, Missing, Relation, Snapshot
+from flowctl.connectors.base import Capabilities
 from flowctl.connectors.files.formats import format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of, why_nothing
 from flowctl.connectors.files.reading import FilesSnapshot, named
 from flowctl.connectors.files.schema import columns_of, merged, only_without
+from flowctl.connectors.source import DirectSource, Head, HeadRequest, Missing, Relation, Snapshot
 from flowctl.model.position import FilesPosition, FileStamp
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
@@ -24,8 +25,8 @@ _READ_FILES = 100
 
 
 @dataclass(frozen=True)
-class FilesSource(FileSource):
-    """A :class:`flowctl.connectors.base.DirectSource` below one root. ``where`` is Spark SQL here."""
+class FilesSource(DirectSource):
+    """The files below one root. ``where`` is Spark SQL here."""
 
     root: FileRoot
     capabilities: Capabilities
@@ -46,7 +47,7 @@ class FilesSource(FileSource):
         return why_nothing(self.root, pattern_of(relation))
 
     def describe_files(self, relation: Relation, read: Mapping[str, FileStamp]) -> tuple[TableInfo | None, Head]:
-        """A :class:`flowctl.connectors.base.FileSource`: one listing, and a look into each file that is not read."""
+        """One listing, and a look into each file that is not read."""
         pattern = pattern_of(relation)
         stamps = matching(self.root, pattern)
         if not stamps:

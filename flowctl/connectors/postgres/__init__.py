@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from flowctl.connectors.base import Capabilities, Connector, OpenContext, SourceCapabilities
+from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.postgres.ddl import TARGET_CAPABILITIES
+from flowctl.connectors.source import SourceCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 
 CAPABILITIES = Capabilities(
-    source=SourceCapabilities(kind="direct", position="cursor", queries=True),
+    source=SourceCapabilities(position="cursor", queries=True),
     target=TARGET_CAPABILITIES,
     extra="postgres",
     drivers=("psycopg",),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl import delays
 from flowctl.connectors import bounds, sql_commit
-from flowctl.connectors.base import CommitLookup
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.sql_commit import COMMIT_COLUMNS, COMMITS
+from flowctl.connectors.target import CommitLookup
 from flowctl.errors import TableError
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import ObjectName

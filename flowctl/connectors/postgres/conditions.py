@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
-from flowctl.connectors.base import Head, HeadRequest, ReadRequest, Relation
 from flowctl.connectors.postgres.columns import quoted, text_literal
 from flowctl.connectors.postgres.types import ddl
+from flowctl.connectors.source import Head, HeadRequest, ReadRequest, Relation
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.position import CursorPosition, NoPosition

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from flowctl.connectors.base import TargetCapabilities
 from flowctl.connectors.postgres import dependants
 from flowctl.connectors.postgres import types as native
+from flowctl.connectors.target import TargetCapabilities
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo

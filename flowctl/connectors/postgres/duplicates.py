@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flowctl.connectors.base import WriteJob
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.client import Client
+from flowctl.connectors.target import WriteJob
 from flowctl.connectors.uniqueness import Constraint, refused
 from flowctl.errors import FlowctlError, TableError
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flowctl.connectors.base import Relation
 from flowctl.connectors.postgres.client import NO_SUCH_SNAPSHOT, Client
 from flowctl.connectors.postgres.columns import quoted
 from flowctl.connectors.postgres.conditions import from_clause
 from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST, HeldSnapshot
 from flowctl.connectors.refusal import refusal, refused
+from flowctl.connectors.source import Relation
 from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo

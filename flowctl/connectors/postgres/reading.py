@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, assert_never
 
-from flowctl.connectors.base import FEW_BYTES, ReadRequest, Relation, SmallSnapshot
 from flowctl.connectors.postgres.arrow_reading import arrow_frame, few_rows
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.columns import quoted, transfer
@@ -17,6 +16,7 @@ from flowctl.connectors.postgres.parts import Cut, Parts
 from flowctl.connectors.postgres.planner import Planned, planned
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
 from flowctl.connectors.postgres.splits import INTEGERS, LARGE_BYTES, SMALL_BYTES, number_ranges, page_ranges, splitting
+from flowctl.connectors.source import FEW_BYTES, ReadRequest, Relation, Snapshot
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import ReadHints
@@ -29,8 +29,8 @@ Reader = Literal["jdbc", "arrow"]
 
 
 @dataclass(frozen=True)
-class PostgresSnapshot(SmallSnapshot):
-    """A :class:`flowctl.connectors.base.Snapshot` while ``held`` lives. ``info`` is what was described for the plan,
+class PostgresSnapshot(Snapshot):
+    """Readable while ``held`` lives. ``info`` is what was described for the plan,
     ``native`` the types that the columns have in this moment."""
 
     spark: SparkSession

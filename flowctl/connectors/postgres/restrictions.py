@@ -12,7 +12,7 @@ _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 
 
 def refused(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
-    """See :class:`flowctl.connectors.limits.RestrictedTarget`."""
+    """See :meth:`flowctl.connectors.target.TargetRules.refuse_write`."""
     if kind := _KINDS.get(info.extra.get("kind", "")):
         return StoppedByPolicy(
             f"{info.object} is {kind}: rows written there need not be found there again, nor be committed with their "

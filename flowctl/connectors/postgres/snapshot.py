@@ -27,12 +27,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors import bounds
-from flowctl.connectors.base import Relation
 from flowctl.connectors.postgres.client import SESSION_SETTINGS, Client
 from flowctl.connectors.postgres.columns import quoted, text_literal
 from flowctl.connectors.postgres.conditions import from_clause
 from flowctl.connectors.postgres.planner import foreign_scans
 from flowctl.connectors.postgres.splits import PAGED_KINDS
+from flowctl.connectors.source import Relation
 
 if TYPE_CHECKING:
     import psycopg

@@ -7,16 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import (
-    Capabilities,
-    ExplainedSource,
-    Head,
-    HeadRequest,
-    Missing,
-    Relation,
-    RestrictedSource,
-    Scratch,
-)
+from flowctl.connectors.base import Capabilities
+from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres import catalog, foreign
 from flowctl.connectors.postgres.client import Client, from_driver
 from flowctl.connectors.postgres.conditions import (
@@ -35,6 +27,7 @@ from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader
 from flowctl.connectors.postgres.snapshot import HeldSnapshot, hold_snapshot
 from flowctl.connectors.postgres.splits import explained
 from flowctl.connectors.postgres.writing_transactions import writers
+from flowctl.connectors.source import DirectSource, Head, HeadRequest, Missing, Relation
 from flowctl.engine.base import has_jvm
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
@@ -49,8 +42,8 @@ _OTHERWISE = "Correct `from`, or let the connection's user see it"
 
 
 @dataclass(frozen=True)
-class PostgresSource(ExplainedSource, RestrictedSource):
-    """A :class:`flowctl.connectors.base.DirectSource`. A table's identity is system, database and OID: a table made
+class PostgresSource(DirectSource):
+    """A table's identity is system, database and OID: a table made
     anew under its old name is another one, a promoted replica's is the same."""
 
     client: Client
@@ -137,7 +130,6 @@ class PostgresSource(ExplainedSource, RestrictedSource):
         return told or explained(request.info, hints, is_increment=request.lower is not None)
 
     def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
-        """See :class:`flowctl.connectors.base.RestrictedSource`."""
         return foreign.refused(info, hints, reads_twice=reads_twice)
 
     @contextmanager

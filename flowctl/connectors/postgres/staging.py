@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors import bounds
-from flowctl.connectors.base import WriteJob
 from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres import types as native
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.copying import Accepted
 from flowctl.connectors.postgres.modifiers import CONSTRAINT, Modified, modified_columns
+from flowctl.connectors.target import WriteJob
 from flowctl.errors import FlowctlError, TransientError
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 

@@ -14,21 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl import crashpoints, delays
 from flowctl.connectors import sql_commit
-from flowctl.connectors.base import (
-    OP_COLUMN,
-    Capabilities,
-    CheckedTarget,
-    CommitLookup,
-    OpenContext,
-    QuarantineTarget,
-    ReadRequest,
-    Relation,
-    Scratch,
-    WriteJob,
-)
+from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.buffered import NO_MARKER, buffered, put
 from flowctl.connectors.foreign import foreign_target
-from flowctl.connectors.limits import Fill, FillingTarget, LimitingTarget, NamingTarget, NarrowTarget, RestrictedTarget
+from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres import catalog, commits, ddl, dependants, restrictions
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.commits import PostgresTransaction
@@ -36,7 +25,9 @@ from flowctl.connectors.postgres.copying import Accepted, copy_frame
 from flowctl.connectors.postgres.duplicates import named_duplicates
 from flowctl.connectors.postgres.modifiers import is_limited
 from flowctl.connectors.postgres.staging import accept, become, future_table, stage_table
+from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql_commit import COMMITS, Staged
+from flowctl.connectors.target import OP_COLUMN, CommitLookup, Fill, Target, WriteJob
 from flowctl.engine.base import has_jvm
 from flowctl.errors import FlowctlError, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model.commit import Commit, RowCounts
@@ -58,10 +49,8 @@ _ALL_ROWS = "row_security = off"
 
 
 @dataclass(frozen=True)
-class PostgresTarget(
-    QuarantineTarget, CheckedTarget, FillingTarget, LimitingTarget, NamingTarget, NarrowTarget, RestrictedTarget
-):
-    """A :class:`flowctl.connectors.base.Target` over one database."""
+class PostgresTarget(Target):
+    """One database."""
 
     client: Client
     context: OpenContext
@@ -99,24 +88,20 @@ class PostgresTarget(
         return ddl.alter_statements(info, changes)
 
     def filled_columns(self, there: TableInfo) -> Mapping[str, Fill]:
-        """See :class:`flowctl.connectors.limits.FillingTarget`."""
         filled: Mapping[str, Fill] = there.extra.get("filled", {})
         return filled
 
     def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
-        """See :class:`flowctl.connectors.limits.LimitingTarget`."""
         return [column for column in there.columns if column.name in written and is_limited(column)]
 
     def refuse_name(self, object: ObjectName) -> str | None:
-        """See :class:`flowctl.connectors.limits.NamingTarget`."""
         return next((why for part in object.parts if (why := ddl.refuses_name(part))), None)
 
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
-        """See :class:`flowctl.connectors.limits.RestrictedTarget`."""
         return restrictions.refused(info, mode, replaces=replaces)
 
     def most_columns(self, mode: Mode) -> int:
-        """See :class:`flowctl.connectors.limits.NarrowTarget`: PostgreSQL's 1,600, with one for the change."""
+        """PostgreSQL's 1,600, with one for the change."""
         return 1600 if mode in ("append", "truncate") else 1599
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
@@ -169,7 +154,6 @@ class PostgresTarget(
         return self._committed_or_asked(replace(job, record=replace(job.record, void=True)), None)
 
     def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
-        """See :class:`flowctl.connectors.base.QuarantineTarget`."""
         with self.client.connect() as connection:
             schema = commits.ensure_schema(connection, job.object)
         side = replace(job, record=replace(job.record, table=f"{job.record.table}/quarantine"))

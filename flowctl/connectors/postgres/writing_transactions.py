@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.base import HeadRequest
+from flowctl.connectors.source import HeadRequest
 
 if TYPE_CHECKING:
     import psycopg

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flowctl.connectors.base import Capabilities, Connector, OpenContext, SourceCapabilities
+from flowctl.connectors.base import Capabilities, Connector, OpenContext
+from flowctl.connectors.source import SourceCapabilities
 from flowctl.connectors.sqlite.ddl import TARGET_CAPABILITIES
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 
 CAPABILITIES = Capabilities(
-    source=SourceCapabilities(kind="landed", position="cursor", queries=True),
+    source=SourceCapabilities(position="cursor", queries=True),
     target=TARGET_CAPABILITIES,
     extra="sqlite",
     signs=("SQLite", "sqlite3"),

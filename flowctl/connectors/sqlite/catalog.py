@@ -7,11 +7,11 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from flowctl.connectors.base import Relation
-from flowctl.connectors.limits import Fill
+from flowctl.connectors.source import Relation
 from flowctl.connectors.sqlite.conditions import from_clause
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.connectors.sqlite.types import data_type
+from flowctl.connectors.target import Fill
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from flowctl.connectors.base import HeadRequest, ReadRequest, Relation
+from flowctl.connectors.source import HeadRequest, ReadRequest, Relation
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.connectors.sqlite.values import needs_order_key, order_key
 from flowctl.connectors.zones import earliest_local

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from flowctl.connectors.base import TargetCapabilities
 from flowctl.connectors.sqlite import dropping
 from flowctl.connectors.sqlite.types import declared
+from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.sql import dialects

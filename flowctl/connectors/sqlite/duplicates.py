@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flowctl.connectors.base import WriteJob
+from flowctl.connectors.target import WriteJob
 from flowctl.connectors.uniqueness import Constraint, refused
 from flowctl.sql import dialects
 

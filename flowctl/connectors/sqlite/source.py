@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.base import Capabilities, Head, HeadRequest, Missing, ReadRequest, Relation, SegmentSink
+from flowctl.connectors.base import Capabilities
+from flowctl.connectors.landing import SegmentSink
+from flowctl.connectors.source import Capture, Head, HeadRequest, LandedSource, Missing, ReadRequest, Relation
 from flowctl.connectors.sqlite import catalog
 from flowctl.connectors.sqlite.conditions import (
     OWN_ZONE,
@@ -50,8 +52,8 @@ IDENTITY = "sqlite"
 
 
 @dataclass(frozen=True)
-class SqliteSource:
-    """A :class:`flowctl.connectors.base.LandedSource` over one file. ``system`` is the file, as state records it."""
+class SqliteSource(LandedSource):
+    """One file. ``system`` is the file, as state records it."""
 
     path: Path
     capabilities: Capabilities
@@ -151,8 +153,8 @@ def _has_older(connection: sqlite3.Connection, request: HeadRequest, cursor: Col
 
 
 @dataclass(frozen=True)
-class SqliteCapture:
-    """A :class:`flowctl.connectors.base.Capture`; every read sees the transaction's one moment. ``here`` are the
+class SqliteCapture(Capture):
+    """Every read sees the transaction's one moment. ``here`` are the
     columns of that moment, by name; ``info`` has those that were described for the plan, or none."""
 
     connection: sqlite3.Connection

@@ -19,24 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl import crashpoints, delays
 from flowctl.connectors import sql_commit
-from flowctl.connectors.base import (
-    Capabilities,
-    CheckedTarget,
-    CommitLookup,
-    OpenContext,
-    QuarantineTarget,
-    ReadRequest,
-    Relation,
-    Scratch,
-    WriteJob,
-)
+from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.foreign import foreign_target
-from flowctl.connectors.limits import Fill, FillingTarget, NamingTarget, NarrowTarget, RestrictedTarget
+from flowctl.connectors.landing import Scratch
+from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql_commit import COMMITS, Staged
 from flowctl.connectors.sqlite import catalog, ddl, dropping, place
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
 from flowctl.connectors.sqlite.duplicates import named_duplicates
 from flowctl.connectors.sqlite.types import declared
+from flowctl.connectors.target import CommitLookup, Fill, Target, WriteJob
 from flowctl.errors import FlowctlError, StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.commit import Commit, RowCounts
@@ -55,8 +47,8 @@ _COMMITS = (COMMITS,)
 
 
 @dataclass(frozen=True)
-class SqliteTarget(QuarantineTarget, CheckedTarget, FillingTarget, NamingTarget, NarrowTarget, RestrictedTarget):
-    """A :class:`flowctl.connectors.base.Target` over one file, which the first write makes."""
+class SqliteTarget(Target):
+    """One file, which the first write makes."""
 
     path: Path
     context: OpenContext
@@ -107,24 +99,21 @@ class SqliteTarget(QuarantineTarget, CheckedTarget, FillingTarget, NamingTarget,
         return ddl.alter_statements(info, changes)
 
     def filled_columns(self, there: TableInfo) -> Mapping[str, Fill]:
-        """See :class:`flowctl.connectors.limits.FillingTarget`."""
         filled: Mapping[str, Fill] = there.extra.get("filled", {})
         return filled
 
     def refuse_name(self, object: ObjectName) -> str | None:
-        """See :class:`flowctl.connectors.limits.NamingTarget`."""
         is_own = object.parts[-1].lower().startswith("sqlite_")
         return "names that begin with sqlite_ are SQLite's own" if is_own else None
 
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
-        """See :class:`flowctl.connectors.limits.RestrictedTarget`."""
         if info.extra.get("is_table", True):
             return None
         hint = "Name a table in `to`, one that is there or one to be made"
         return StoppedByPolicy(f"{info.object} is a view: rows written there need not be found there again", hint=hint)
 
     def most_columns(self, mode: Mode) -> int:
-        """See :class:`flowctl.connectors.limits.NarrowTarget`. SQLite's 2,000 columns of a table, 1,000 levels of an
+        """SQLite's 2,000 columns of a table, 1,000 levels of an
         expression (a merge compares each column), 2,000 columns of a result (a history has seven more)."""
         return {"append": 2000, "truncate": 2000, "merge": 990, "scd2": 1990}[mode]
 
@@ -163,7 +152,6 @@ class SqliteTarget(QuarantineTarget, CheckedTarget, FillingTarget, NamingTarget,
             return self._commit(connection, replace(job, record=replace(job.record, void=True)), None)
 
     def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
-        """See :class:`flowctl.connectors.base.QuarantineTarget`."""
         from flowctl.connectors.sqlite.storable import storable
 
         folder = self._scratch().folder(f"quarantine-{job.record.table}-{job.record.seq}")

@@ -12,7 +12,6 @@ from flowctl.connectors.delta import CAPABILITIES, maintenance
 from flowctl.connectors.delta.maintenance import MANY, SMALL
 from flowctl.connectors.delta.target import DeltaTarget
 from flowctl.connectors.delta.types import schema_json
-from flowctl.connectors.maintenance import MaintainedTarget
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from tests.unit.plan.worlds import (
@@ -71,7 +70,7 @@ def test_maintenance_is_due_where_files_could_be_fewer(
 
 
 @dataclass(frozen=True)
-class Untidy(LakeDdl, MaintainedTarget):
+class Untidy(LakeDdl):
     def maintenance_due(self, info: TableInfo) -> str:
         return "due for maintenance"
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from flowctl.connectors.base import ExplainedSource, ExplainedTarget, OpenContext
+from flowctl.connectors.base import OpenContext
 from flowctl.connectors.delta import connect as delta
 from flowctl.connectors.postgres import connect as postgres
 from flowctl.connectors.postgres.splits import explained, splitting
+from flowctl.connectors.source import HeadRequest, Relation
 from flowctl.connectors.sqlite import connect as sqlite
 from flowctl.diagnostics import Mark
 from flowctl.model import types
@@ -64,20 +65,19 @@ def test_a_key_that_is_no_integer_cuts_nothing() -> None:
     assert splitting(both, ReadHints(), 32 * MB, has_pages=False).by == "nothing"
 
 
-def test_who_has_something_to_say() -> None:
-    """The others need not answer."""
+def test_who_has_nothing_to_say() -> None:
     with postgres(Connection("pg", "postgres", {"url": "postgresql://etl@db/shop"}, MARK), OpenContext()) as connector:
-        assert isinstance(connector.source, ExplainedSource)
-        assert not isinstance(connector.target, ExplainedTarget)
+        assert connector.target is not None and connector.target.explain_create((ID,), Layout()) == ""
     with sqlite(Connection("db", "sqlite", {"path": "shop.db"}, MARK), OpenContext()) as connector:
-        assert not isinstance(connector.source, ExplainedSource)
+        assert connector.source is not None
+        assert connector.source.explain_read(HeadRequest(Relation(None), info()), ReadHints()) == ""
 
 
 def test_delta_says_which_columns_have_statistics() -> None:
     flags = (ID, Column("on", types.BOOL), Column("day", types.DATE))
     layout = Layout(partition_by=("day",), statistics=("id", "on", "day", "gone"))
     with delta(Connection("lake", "delta", {"path": "lake"}, MARK), OpenContext()) as connector:
-        assert isinstance(connector.target, ExplainedTarget)
+        assert connector.target is not None
         assert connector.target.explain_create(flags, layout) == "statistics for id"
         assert connector.target.explain_create(flags, Layout(statistics=())) == ""
         assert connector.target.explain_create((), layout) == ""

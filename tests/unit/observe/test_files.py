@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flowctl.connectors.base import HeadRequest
+from flowctl.connectors.source import HeadRequest
 from flowctl.model.step import Step
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.plan.planning import PlanOptions, make_plan

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flowctl.connectors.base import Head
+from flowctl.connectors.source import Head
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy, TransientError
 from flowctl.model import types

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from flowctl.connectors.limits import NamingTarget, NarrowTarget
 from flowctl.model import types
 from flowctl.model.step import Mode, Step
 from flowctl.model.table_info import Column, ObjectName
@@ -49,7 +48,7 @@ def test_no_column_is_left() -> None:
 
 
 @dataclass(frozen=True)
-class Narrow(worlds.LakeDdl, NarrowTarget):
+class Narrow(worlds.LakeDdl):
     def most_columns(self, mode: Mode) -> int:
         return {"append": 10, "truncate": 10, "merge": 9, "scd2": 9}[mode]
 
@@ -67,7 +66,7 @@ def test_as_many_columns_as_the_target_can_have(mode: Mode, most: int, monkeypat
 
 
 @dataclass(frozen=True)
-class Naming(worlds.LakeDdl, NamingTarget):
+class Naming(worlds.LakeDdl):
     def refuse_name(self, object: ObjectName) -> str | None:
         return "names are cut after 16 bytes" if len(object.parts[-1]) > 16 else None
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flowctl.connectors.limits import Fill
+from flowctl.connectors.target import Fill
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowctl.connectors.base import Head
+from flowctl.connectors.source import Head
 from flowctl.model import types
 from flowctl.model.file_log import FileLog
 from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoPosition, Ties, UpstreamPosition

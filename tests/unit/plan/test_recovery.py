@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from flowctl.connectors.base import Head
+from flowctl.connectors.source import Head
 from flowctl.model import types
 from flowctl.model.file_log import FileLog
 from flowctl.model.interval import Interval

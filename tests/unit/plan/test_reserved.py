@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flowctl.connectors.base import DETECTED_COLUMN, OP_COLUMN
+from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.model import reserved, types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.observe.observation import Request

@@ -11,9 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flowctl.connectors.base import Capabilities, ExplainedTarget, Head
+from flowctl.connectors.base import Capabilities
 from flowctl.connectors.delta import CAPABILITIES, partitions
-from flowctl.connectors.limits import Fill, FillingTarget, LimitingTarget, PartitionedTarget
+from flowctl.connectors.source import Head
+from flowctl.connectors.target import Fill, TargetRules
 from flowctl.diagnostics import Mark
 from flowctl.errors import FlowctlError
 from flowctl.model import types
@@ -56,7 +57,7 @@ ORDERS = (ID, AMOUNT, UPDATED_AT)
 
 
 @dataclass(frozen=True)
-class LakeDdl(ExplainedTarget, FillingTarget, LimitingTarget, PartitionedTarget):
+class LakeDdl(TargetRules):
     """The pure part of a target."""
 
     capabilities: Capabilities = CAPABILITIES
@@ -75,8 +76,9 @@ class LakeDdl(ExplainedTarget, FillingTarget, LimitingTarget, PartitionedTarget)
     def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
         return [column for column in there.columns if column.name in written and column.native.endswith("(0)")]
 
-    def partition_columns(self, there: TableInfo | None, layout: Layout) -> tuple[str, ...]:
-        return partitions.names(there, layout) if there is None or "partition_by" in there.extra else ()
+    def partition_columns(self, there: TableInfo | None, layout: Layout, *, rebuilds: bool) -> tuple[str, ...]:
+        names = partitions.names(there, layout) if there is None or "partition_by" in there.extra else ()
+        return (*names, *(layout.partition_by if rebuilds else ()))
 
     def refuse_partition(self, column: Column) -> tuple[str, str] | None:
         return partitions.refused(column)

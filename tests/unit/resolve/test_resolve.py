@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from flowctl.connectors.base import Capabilities, SourceCapabilities, TargetCapabilities
+from flowctl.connectors.base import Capabilities
+from flowctl.connectors.source import SourceCapabilities
+from flowctl.connectors.target import TargetCapabilities
 from flowctl.diagnostics import Mark
 from flowctl.errors import UsageError
 from flowctl.model.table_info import ObjectName
@@ -187,11 +189,11 @@ def test_a_refresh_of_nothing_is_a_usage_error(term, told):
 
 TYPES = {
     "postgres": Capabilities(
-        SourceCapabilities("direct", "cursor", queries=True),
+        SourceCapabilities("cursor", queries=True),
         TargetCapabilities(frozenset({"append", "truncate", "merge", "scd2"}), operator.is_),
     ),
     "files": Capabilities(
-        SourceCapabilities("direct", "files"), TargetCapabilities(frozenset({"append", "truncate"}), operator.is_)
+        SourceCapabilities("files"), TargetCapabilities(frozenset({"append", "truncate"}), operator.is_)
     ),
     "delta": Capabilities(None, TargetCapabilities(frozenset({"append", "truncate", "merge", "scd2"}), operator.is_)),
 }

@@ -1,0 +1,221 @@
+"""The contract of a system that flowctl reads.
+
+A source answers questions about metadata without ever starting an engine: what is there, what does it look like, how
+far does it go. Rows come out of one *snapshot*: every frame (or capture) taken from one snapshot shows the same moment,
+for as long as its context is open, and the context stays open until the write is done. Values are exact, or the read
+fails with a :class:`TableError` that names column and type; nothing is rounded, cut or shifted.
+
+What is abstract every source has. The other methods have a default that suits a source with nothing to say.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from flowctl.connectors.landing import SegmentSink
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model.interval import Interval
+from flowctl.model.position import FileStamp, Position
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.value import TypedValue
+from flowctl.spec.spec import ReadHints
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from flowctl.connectors.base import Capabilities
+
+#: As much of a batch, as Arrow has it, as this process holds without an engine.
+FEW_BYTES = 16 << 20
+#: A further column of frames in order, greater in later rows. Its type is the source's own matter.
+PLACE_COLUMN = "_flowctl_place"
+
+
+@dataclass(frozen=True)
+class SourceCapabilities:
+    """``position``: what its plain objects offer beside reading in full. ``queries``: takes ``{connection, query}``."""
+
+    position: Literal["cursor", "files", "none"]
+    queries: bool = False
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What is read: an object, or a query in the source's SQL, with ``where`` (the source's SQL too) on top."""
+
+    object: ObjectName | None
+    query: str | None = None
+    where: str | None = None
+    format: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class HeadRequest:
+    """How far does ``relation`` go? ``cursor`` None asks for files or nothing. ``lower`` is where the read starts (for
+    a row count, when ``estimate`` is ``count``); ``delay`` bounds the answer by the source's clock, in ``zone`` where
+    the cursor has none (None: the source's own). ``appends``: the read stops at the answer, and of the rows at
+    ``position``, the recorded one, some are written. ``null_rows``: rows without a cursor are read too.
+    ``minds_writers``: nothing else protects from late commits. ``minds_older``: is any from ``first`` to there left?"""
+
+    relation: Relation
+    info: TableInfo
+    cursor: Column | None = None
+    lower: TypedValue | None = None
+    delay: float | None = None
+    appends: bool = False
+    position: TypedValue | None = None
+    null_rows: bool = False
+    zone: str | None = None
+    minds_writers: bool = False
+    minds_older: bool = False
+    first: TypedValue | None = None
+    estimate: Literal["none", "stats", "count"] = "stats"
+
+
+@dataclass(frozen=True)
+class Head:
+    """``position`` is None when there is nothing (an empty table, a null maximum). ``clock`` is the source's now,
+    aware UTC. ``has_null_cursor`` is whether any row of the relation has a null cursor. For files the position lists
+    every file there now. ``failure`` says why this one cannot be told (an infinite cursor, a missing privilege) while
+    the others of the same call can: it stops this table only.
+    ``rows_at_position`` is how many rows the request's ``position`` has; ``has_younger`` whether ``delay`` has kept
+    rows out of an answer without a position; ``zone`` the source's own, where ``delay`` was counted in it; ``writers``
+    how many open transactions have written to it; ``has_older`` what ``minds_older`` asks for."""
+
+    position: Position | None
+    rows: RowEstimate
+    clock: dt.datetime | None = None
+    has_null_cursor: bool = False
+    failure: TableError | None = None
+    rows_at_position: int | None = None
+    has_younger: bool = False
+    zone: str = ""
+    writers: int = 0
+    has_older: bool = True
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What is said where there is no such object: the place, resolved, and what to do, with what comes near."""
+
+    reason: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """One pass over a relation: these columns (source names, with the types to deliver), this interval (None: all).
+    ``above``: without the rows at its lower bound. ``masked``: columns of which only the mask is needed."""
+
+    columns: tuple[Column, ...]
+    interval: Interval | None = None
+    above: bool = False
+    masked: frozenset[str] = frozenset()
+
+
+class Source(ABC):
+    """Metadata only; never starts an engine. Every source is a :class:`DirectSource` or a :class:`LandedSource`."""
+
+    capabilities: Capabilities
+
+    @abstractmethod
+    def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
+        """Objects matching a pattern with ``*`` and ``?`` in its parts, sorted; one round trip."""
+
+    @abstractmethod
+    def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
+        """Columns, keys, identity and statistics of all; one query for all objects. None: not there."""
+
+    @abstractmethod
+    def heads(self, requests: Mapping[str, HeadRequest]) -> Mapping[str, Head]:
+        """How far each goes, by the caller's names; one round trip where the system can."""
+
+    @abstractmethod
+    def why_missing(self, relation: Relation) -> Missing:
+        """Of an object that :meth:`describe` found none for."""
+
+    def describe_files(self, relation: Relation, read: Mapping[str, FileStamp]) -> tuple[TableInfo | None, Head]:
+        """:meth:`describe` and :meth:`heads` in one look; required of a source whose position is ``files``. The columns
+        are those of every file that is not in ``read`` (by path) as it is now, and of some that are."""
+        raise NotImplementedError(f"{type(self).__name__} is no source of files")
+
+    def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
+        """Why what was described cannot be read so; None when it can. ``reads_twice``: the table takes several queries
+        of one moment. Pure."""
+        return None
+
+    def explain_read(self, request: HeadRequest, hints: ReadHints) -> str:
+        """How it will be read, in a few words for the plan; empty when there is nothing to tell. Pure: ``request.info``
+        is what was described, ``request.lower`` where an increment starts."""
+        return ""
+
+
+class DirectSource(Source):
+    """Read by the engine's executors."""
+
+    @abstractmethod
+    def snapshot(
+        self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
+    ) -> AbstractContextManager[Snapshot]: ...
+
+
+class LandedSource(Source):
+    """Read by this process alone, into the buffer."""
+
+    @abstractmethod
+    def capture(self, relation: Relation, info: TableInfo) -> AbstractContextManager[Capture]: ...
+
+
+class Snapshot(ABC):
+    """One moment of one relation, readable by Spark as often as needed while its context is open."""
+
+    #: Whether its frames have :data:`PLACE_COLUMN`.
+    has_places: bool = False
+
+    @abstractmethod
+    def frame(self, request: ReadRequest) -> DataFrame:
+        """Rows with exactly ``request.columns``, named and typed so."""
+
+    @abstractmethod
+    def is_empty(self, request: ReadRequest) -> bool:
+        """Whether :meth:`frame` would have no rows, at the cost of one row where the system can."""
+
+    def few(self, request: ReadRequest) -> pa.Table | None:
+        """What :meth:`frame` would have, read by this process sooner than an engine would. None, maybe after having
+        begun, when it is more than :data:`FEW_BYTES`, or when the user has said how it is read."""
+        return None
+
+    def in_order(self) -> Self:
+        """The same moment with :data:`PLACE_COLUMN` in every frame, if the source has an order and this engine can
+        tell; else this one."""
+        return self
+
+    @property
+    def hides_order(self) -> bool:
+        """Whether the source's rows stand in an order, and these frames do not tell which."""
+        return False
+
+    def confirm(self, interval: Interval) -> None:
+        """``TableError`` unless ``interval`` is all as planned, where nothing protects what is read from being changed.
+        Called before the commit, once all of it was read."""
+
+    def release(self) -> None:
+        """Called when no further frame will be taken: what those taken do not need is let go, such as a lock."""
+
+
+class Capture(ABC):
+    """One moment of one relation that only this process can read."""
+
+    @abstractmethod
+    def read(self, request: ReadRequest, sink: SegmentSink) -> int:
+        """Streams the rows as Arrow batches with the types of ``request.columns``; returns their number."""
+
+    @abstractmethod
+    def is_empty(self, request: ReadRequest) -> bool:
+        """Whether :meth:`read` would find nothing."""

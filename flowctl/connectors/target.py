@@ -1,0 +1,213 @@
+"""The contract of a system that flowctl writes.
+
+A target commits data *together with* ``(lineage, table, seq)``, intent id and position, in one atomic act, and answers
+later what it committed last. ``write`` may be called again for the same number after any failure: if that number is
+already committed under our intent id, it changes nothing and returns the recorded commit; under another intent id, or
+when the target has a higher number, it raises :class:`StateConflict`. Numbers only rise.
+
+:class:`TargetRules` is what a plan asks: pure, from what was described. :class:`Target` adds what looks and what
+writes. What is abstract every target has; the other methods have a default that suits a target without such limits.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from flowctl.connectors.landing import ScratchFolder
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model.commit import Commit
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.step import Mode
+from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.model.types import DataType
+from flowctl.spec.spec import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from flowctl.connectors.base import Capabilities
+
+#: Added to staged batches of merge and scd2: ``U`` (this is the row now) or ``D`` (the key is gone; key columns only).
+OP_COLUMN = "_flowctl_op"
+#: Added to staged batches of scd2: whether a ``D`` row was detected (a missing key) rather than told by the source.
+DETECTED_COLUMN = "_flowctl_detected"
+
+#: How the database fills a column that a write leaves out: it computes it from others, or numbers it, and takes no
+#: value for it in either case; or it has a default.
+Fill = Literal["computed", "numbered", "default"]
+
+
+@dataclass(frozen=True)
+class TargetCapabilities:
+    """``widens``: column type changes done in place, as (old, new) tests. ``refuses_names`` says why a column name
+    cannot be one, or returns None. ``stores`` is the type that ``describe`` gives for a column made with a type, where
+    it is not the same (an int8 that becomes a smallint): such a column is no drift. ``replaces_types``: a commit that
+    replaces all content replaces types with it, so that no column has to widen in place."""
+
+    modes: frozenset[Mode]
+    widens: Callable[[DataType, DataType], bool]
+    refuses_names: Callable[[str], str | None] = lambda name: None
+    stores: Callable[[DataType], DataType] = lambda kind: kind
+    replaces_types: bool = False
+
+
+@dataclass(frozen=True)
+class CommitLookup:
+    lineage: str
+    table: str
+    object: ObjectName
+
+
+@dataclass(frozen=True)
+class WriteJob:
+    """Everything a target needs to commit one number, whoever calls it and however often.
+
+    ``record`` is what to store with the data. ``statements`` is DDL from :class:`TargetRules`: run it first where DDL
+    is not part of the transaction, and tolerate that an earlier try did. ``columns`` are all columns of the target
+    afterwards, in order. ``compared`` are those whose change makes a row new. ``replace`` replaces the whole content
+    (truncate; full refresh of append and merge). ``soft_deletes`` sets ``_deleted_at`` to ``at`` instead of deleting.
+    ``at`` is the moment fixed in the intent; leftovers of leases below ``fence`` are dropped. ``rows`` is how many the
+    batch has, once counted; ``estimated_rows`` about how many at most (None: unknown). ``key_bounds`` are the least and
+    the greatest value of key columns, as Spark writes them (None: unknown). ``staged`` is the buffer's folder with all
+    of the batch's rows, and maybe others. ``few``: this process may hold the batch. ``base`` names the commit that must
+    be the newest (empty: none; None: any). ``before_commit`` must be called right before the atomic act: it may raise.
+    """
+
+    record: Commit
+    object: ObjectName
+    mode: Mode
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    compared: tuple[str, ...] = ()
+    new_columns: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    statements: tuple[str, ...] = ()
+    replace: bool = False
+    soft_deletes: bool = False
+    layout: Layout = Layout()
+    run_id: str = ""
+    fence: int = 0
+    at: str = ""
+    rows: int | None = None
+    estimated_rows: int | None = None
+    key_bounds: Mapping[str, tuple[str, str]] | None = None
+    staged: ScratchFolder | None = None
+    few: bool = False
+    base: str | None = None
+    before_commit: Callable[[], None] = lambda: None
+
+    @property
+    def replaces_content(self) -> bool:
+        return self.replace or self.mode == "truncate"
+
+
+class TargetRules(ABC):
+    """What it can hold, and the statements that it would run. Pure: from what was described, without a request."""
+
+    capabilities: Capabilities
+
+    @abstractmethod
+    def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
+        """The DDL that makes the table, for the plan to show and `write` to run."""
+
+    @abstractmethod
+    def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
+        """The same changes, each with the statement that makes it (empty for those that need none); and what
+        else they need or do, as changes of their own."""
+
+    def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
+        """What it will choose for :meth:`create_statements` of the same, in a few words; empty: nothing to tell."""
+        return ""
+
+    def refuse_name(self, object: ObjectName) -> str | None:
+        """Why no table can have this name, which may be a sidecar's; None when one can."""
+        return None
+
+    def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
+        """Why what was described cannot be written exactly, so that a plan stops; None when it can. ``replaces``: the
+        whole content is replaced."""
+        return None
+
+    def most_columns(self, mode: Mode) -> int | None:
+        """How many columns a table of this mode may have, flowctl's own among them: the change to be made has some more
+        on its way. None: no limit worth a check."""
+        return None
+
+    def filled_columns(self, there: TableInfo) -> Mapping[str, Fill] | None:
+        """Columns that the database fills itself, by name; flowctl makes none. None: this target fills none, and its
+        columns are those of whatever replaces its content."""
+        return None
+
+    def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
+        """Those of the columns ``written`` for whose values a write checks that they are stored as they are, and fails
+        otherwise."""
+        return []
+
+    def partition_columns(self, there: TableInfo | None, layout: Layout, *, rebuilds: bool) -> tuple[str, ...]:
+        """The columns by which the table is partitioned, or will be where there is none, or where all of its content
+        and its schema are replaced (``rebuilds``)."""
+        return ()
+
+    def refuse_partition(self, column: Column) -> tuple[str, str] | None:
+        """Why no table can be partitioned by this column, and what to do; None when one can."""
+        return None
+
+    def maintenance_due(self, info: TableInfo) -> str:
+        """What is due and what to do, in words for people; empty when nothing is. flowctl tidies up nothing by itself:
+        it is for the user to do."""
+        return ""
+
+
+class Target(TargetRules):
+    @abstractmethod
+    def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
+        """As :meth:`Source.describe`; ``identity`` is the target id that definitions and commits record. No Spark."""
+
+    @abstractmethod
+    def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
+        """Where each is or will be, equal for two names of one table; a table's sidecars have its place and their
+        suffix. No Spark."""
+
+    @abstractmethod
+    def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
+        """The newest commit of each table of the lineage, by table id; voids included. No Spark."""
+
+    def described_and_committed(
+        self, lookups: Sequence[CommitLookup]
+    ) -> Mapping[str, tuple[TableInfo | None, Commit | None]]:
+        """:meth:`describe` and :meth:`committed` by table id; both of one version, where the target has versions."""
+        infos = self.describe([lookup.object for lookup in lookups])
+        commits = self.committed([lookup for lookup in lookups if infos[lookup.object] is not None])
+        return {lookup.table: (infos[lookup.object], commits.get(lookup.table)) for lookup in lookups}
+
+    def why_unwritable(self, object: ObjectName) -> TableError | None:
+        """Why this user may not write, as far as it can be told beforehand; None when nothing speaks against it. Writes
+        nothing, no Spark."""
+        return None
+
+    def lease_folder(self, object: ObjectName) -> str | None:
+        """URL of the folder for the table's own lease log, of a target that is only safe with one writing driver for
+        each table; None where the target serialises writers itself."""
+        return None
+
+    @abstractmethod
+    def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
+        """The committed content, for SQL tables, key comparison and guards."""
+
+    @abstractmethod
+    def write(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Commit:
+        """Commits ``frame`` as ``job`` says and returns the commit read back from the target, with counts."""
+
+    @abstractmethod
+    def void(self, job: WriteJob) -> Commit:
+        """Commits number ``job.record.seq`` empty, so that nothing else can land under it. Spark-free where the
+        target can."""
+
+    def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
+        """Keeps rejected rows beside the table: makes ``frame`` (of ``job.columns``) the only rows of the sidecar
+        ``job.object`` with this job's lineage and ``_seq`` ``since`` or above; makes the table, and the columns that it
+        lacks. Committed before the batch, after ``before_commit``; repeated it replaces."""
+        raise TableError(f"{job.object} cannot keep quarantined rows", hint="Set on_fail: fail or warn")
