@@ -394,5 +394,5 @@ def _remark(table: TableState) -> str:
     if table.intent is not None:
         again = f", tried by {table.intent.runs} runs" if table.intent.runs > 1 else ""
         fate = "to be given up" if table.given_up else f"begun by run {table.intent.run_id}{again}"
-        return f"number {table.intent.seq} {fate}"
+        return f"sequence number {table.intent.seq} {fate}"
     return "forgotten" if table.forgotten else f"run {table.last_run}" if table.last_run else ""

@@ -122,7 +122,7 @@ def _check_target(step: Step, seen: Observed) -> None:
 
 
 def _commit(name: str) -> str:
-    return f"number {name.partition('/')[0]}" if name else "no number"
+    return f"sequence number {name.partition('/')[0]}" if name else "no sequence number"
 
 
 def _stale(reason: str) -> StalePlan:

@@ -67,7 +67,7 @@ def finish(case: Case, begun: Intent, now: str) -> Step:
         return replace(
             step,
             record_only=True,
-            reason=f"number {begun.seq} of run {begun.run_id} is committed: it is only recorded",
+            reason=f"sequence number {begun.seq} of run {begun.run_id} is committed: it is only recorded",
             source_columns=read_columns(case.table, known_columns(case) or ()),
             target_columns=columns_to_record(case),
         )
@@ -80,7 +80,7 @@ def finish(case: Case, begun: Intent, now: str) -> Step:
     due = compares_keys(case, step) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
     return replace(
         step,
-        reason=f"finishes number {begun.seq} of the interrupted run {begun.run_id}"
+        reason=f"finishes sequence number {begun.seq} of the interrupted run {begun.run_id}"
         + (", a full refresh" if step.refresh else ""),
         checks=checks.checks(case, check_deletes=due),
         check_deletes=due,
@@ -99,7 +99,7 @@ def read_since(case: Case, begun: Intent, finished: Step, now: str, estimate: Es
         step = _above(after, begun, finished, estimate)
     if step.action == "none":
         return None
-    reason = f"{step.reason}, once number {begun.seq} is recorded" if step.action == "change" else step.reason
+    reason = f"{step.reason}, once sequence number {begun.seq} is recorded" if step.action == "change" else step.reason
     return replace(step, follows=begun.seq, reason=reason, target_commit=finished.target_commit)
 
 

@@ -12,6 +12,6 @@ def repetition(begun: Intent, spec_path: str, table_id: str) -> str:
         return ""
     giving_up = state_set(spec_path, table_id, "--accept-definition")
     return (
-        f"number {begun.seq} has been tried by {begun.runs} runs since {begun.at[:19]}Z: fix the cause, or give it up "
-        f"with {giving_up}, which reads its rows again under the next number"
+        f"sequence number {begun.seq} has been tried by {begun.runs} runs since {begun.at[:19]}Z: fix the cause, or "
+        f"give it up with {giving_up}, which reads its rows again under the next sequence number"
     )

@@ -127,14 +127,17 @@ def _target_moved(case: Case) -> Stop | None:
         return Stop(f"{case.table.target} is another table than the one this flow has written", _ways_on(case), "to")
     if _agrees(case, commit):
         return None
-    found = f"number {commit.seq}" if commit else "no number of this flow"
+    found = f"sequence number {commit.seq}" if commit else "no sequence number of this flow"
     relation = "ahead of" if commit and commit.seq > state.seq else "behind" if _seq(commit) < state.seq else "not"
-    return Stop(f"the target carries {found}, {relation} the recorded number {state.seq}", _ways_on(case), "to")
+    return Stop(
+        f"the target carries {found}, {relation} the recorded sequence number {state.seq}", _ways_on(case), "to"
+    )
 
 
 def _ways_on(case: Case) -> str:
     adopt = case.command("state adopt {spec} {id}")
-    return f"{adopt} takes number and position from the target; --full-refresh {case.table.id} reads all again"
+    refresh = f"--full-refresh {case.table.id} reads all again"
+    return f"{adopt} takes the sequence number and position from the target; {refresh}"
 
 
 def _moved_since_refresh(case: Case, begun: Intent) -> Stop | None:
@@ -147,7 +150,7 @@ def _moved_since_refresh(case: Case, begun: Intent) -> Stop | None:
         reason = f"{case.table.target} is another table than the one that the interrupted full refresh replaces"
         return Stop(reason, f"Replace this one with --full-refresh {case.table.id}", "to")
     if commit is not None and commit.seq >= begun.seq and not case.has_landed:
-        reason = f"the target carries number {commit.seq}, which is not that of the interrupted full refresh"
+        reason = f"the target carries sequence number {commit.seq}, which is not that of the interrupted full refresh"
         return Stop(reason, _ways_on(case), "to")
     return None
 

@@ -31,12 +31,12 @@ def continued(step: Step, finished: Step, document: StateDocument) -> Step:
     written there. Where only the engine could tell the columns, they are those that ``finished`` was written with."""
     recorded, interval = document.table(step.id), step.interval
     if recorded.seq != step.follows or interval is None:
-        raise StalePlan(f"{step.id}: number {step.follows} is not the recorded one", hint="Run again")
+        raise StalePlan(f"{step.id}: sequence number {step.follows} is not the recorded one", hint="Run again")
     lower = interval.lower
     if isinstance(lower, CursorPosition) and isinstance(recorded.position, CursorPosition):
         if lower.at != recorded.position.at:
             raise StalePlan(
-                f"{step.id}: number {step.follows} ended at another position than planned", hint="Run again"
+                f"{step.id}: sequence number {step.follows} ended at another position than planned", hint="Run again"
             )
         lower = lower if lower.ties is not None else recorded.position
     step = replace(step, interval=replace(interval, lower=lower), target_id=recorded.target_id)

@@ -16,7 +16,7 @@ _COMPILERS: dict[Size, str] = {"small": "quick compiler", "medium": "quick compi
 
 
 def engine_line(settings: SparkSettings, plan: Plan, world: World) -> str:
-    """Empty when nothing starts: no table has anything to do, or only state is mended."""
+    """Empty when nothing starts: no table has anything to do, or only state is repaired."""
     todo = [step for step in plan.steps if step.action in RUNNABLE]
     if all(step.record_only for step in todo):
         return ""

@@ -91,7 +91,7 @@ def line(event: Event) -> str | None:
             return f"{table}: try {attempt} failed, again in {wait:.1f} s: {error.message}"
         case TableCommitted(table, seq, counts, seconds, recovered, warnings):
             how = "recovered" if recovered else describe_counts(counts, seconds)
-            text = f"{table}: committed number {seq}, {how}, {seconds:.1f} s"
+            text = f"{table}: committed sequence number {seq}, {how}, {seconds:.1f} s"
             return "\n".join([text, *(f"{table}: warning: {warning}" for warning in warnings)])
         case TableFailed(table, error):
             where = f"{error.mark}: " if error.mark else ""

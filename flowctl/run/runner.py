@@ -120,7 +120,7 @@ def _give_up(todo: Sequence[Step], document: StateDocument, run: RunContext, wri
             before = document.table(step.id)
             commit = void(run, step, pending)
             if not (commit.void or _allows_for(step, before, commit)):
-                raise StalePlan(f"{step.id}: number {pending.seq} landed after the plan was made", hint="Run again")
+                raise StalePlan(f"{step.id}: sequence number {pending.seq} has landed since the plan", hint="Run again")
             writer.committed(commit, documents.unchanged(before, run.run_id)).result()
     return writer.document
 
@@ -240,7 +240,7 @@ class _Schedule:
         outcomes: list[TableOutcome] = []
         for step in chain:
             if outcomes and not outcomes[-1].ok:
-                outcomes.append(self._skipped(step, f"number {step.follows} was not finished"))
+                outcomes.append(self._skipped(step, f"sequence number {step.follows} was not finished"))
             elif outcomes and step.action not in RUNNABLE:
                 outcomes.append(self._stopped(step))
             elif outcomes and (because := self._blocked(step)):
@@ -343,10 +343,10 @@ class _Schedule:
         try:
             found = find_landed(attempt, self._run)
         except Exception:  # noqa: BLE001 - the first error is the one to report
-            return None, f"the next run finds out whether number {attempt.intent.seq} was committed"
+            return None, f"the next run finds out whether sequence number {attempt.intent.seq} was committed"
         if found is not None:
             return TableResult(found, attempt.step), ""
-        return None, f"the target had no commit of number {attempt.intent.seq} when it was asked"
+        return None, f"the target had no commit of sequence number {attempt.intent.seq} when it was asked"
 
     def _pause(self, seconds: float) -> None:
         if self._run.stopping.wait(seconds):

@@ -58,7 +58,7 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
         if found := _of_intent(newest, step.id, intent):
             return TableResult(found, step, recovered=True)
         if step.record_only:
-            raise StateConflict(f"{step.id}: the plan found number {intent.seq} committed, it is gone now")
+            raise StateConflict(f"{step.id}: the plan found sequence number {intent.seq} committed, it is gone now")
         _take_table_lease(stack, run, table, target, object)
         run.listener(events.PhaseEntered(step.id, "waiting for Spark"))
         spark = run.session(step.id)
@@ -108,7 +108,7 @@ def _of_intent(found: Commit | None, table_id: str, intent: Intent) -> Commit | 
         return None
     if (found.seq, found.intent_id) != (intent.seq, intent.id):
         raise StateConflict(
-            f"{table_id}: the target is at number {found.seq} of another run, ours is {intent.seq}",
+            f"{table_id}: the target is at sequence number {found.seq} of another run, ours is {intent.seq}",
             hint=f"Look at the table, which another state wrote, then `flowctl state adopt … {table_id}`",
         )
     return found

@@ -116,7 +116,7 @@ def _described(field: str, table: TableState) -> str:
         case "schema" | "target_columns":
             return f"{len(getattr(table, field))} columns"
         case "intent":
-            return f"number {table.intent.seq} of run {table.intent.run_id}" if table.intent else "none"
+            return f"sequence number {table.intent.seq} of run {table.intent.run_id}" if table.intent else "none"
         case "given_up":
             return "to be given up" if table.given_up else "to be finished"
         case "upstream_shape":

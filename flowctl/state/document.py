@@ -126,11 +126,11 @@ def with_intents(document: StateDocument, intents: Mapping[str, Intent]) -> Stat
         pending = before.intent
         if pending is not None and (pending.id, pending.seq) != (intent.id, intent.seq):
             raise StateConflict(
-                f"table {table_id}: number {pending.seq} of run {pending.run_id} is begun and not finished",
+                f"table {table_id}: sequence number {pending.seq} of run {pending.run_id} is begun and not finished",
                 hint="Finish or void it first: run `flowctl apply` again",
             )
         if pending is None and intent.seq < before.next_seq:
-            raise StateConflict(f"table {table_id}: number {intent.seq} was used before", hint="Plan again")
+            raise StateConflict(f"table {table_id}: sequence number {intent.seq} was used before", hint="Plan again")
         changed[table_id] = replace(before, intent=intent, highest=max(before.highest, intent.seq))
     return _with_tables(document, changed)
 
@@ -147,7 +147,7 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
     before = document.table(commit.table)
     if commit.seq < before.seq:
         raise StateConflict(
-            f"table {commit.table}: the target's number {commit.seq} is below the recorded {before.seq}",
+            f"table {commit.table}: the target's sequence number {commit.seq} is below the recorded {before.seq}",
             hint=f"Look at the target, which was set back, then `flowctl state adopt … {commit.table}`",
         )
     numbered = _with_number(before, commit, recorded.run_id)

@@ -201,7 +201,7 @@ def test_no_secret_leaves(watched: Watched, s3_server: S3Server, s3_bucket: str,
     assert "no login with ***" in done.err, done.err  # PostgreSQL has said it, and it was hidden
     assert is_sail(spark) or re.search(r"spark_says: .*\*\*\*", done.err), done.err
     for table in ("orders", "copy", "files", "people"):
-        assert f"{table}: committed number 1" in done.err, done.err
+        assert f"{table}: committed sequence number 1" in done.err, done.err
     again = run("apply", "flow.yaml", "--format", "json", "--log-format", "json", codes=(4,))
     assert all("at" in json.loads(line) for line in again.err.splitlines()), again.err  # no engine's own lines
     run("runs", "flow.yaml", again.json()["id"], "--verbose")

@@ -113,7 +113,7 @@ def test_list_shows_numbers_positions_and_what_is_begun(shop: Shop) -> None:
     lines = [" ".join(line.split()) for line in out.splitlines()[1:]]
     assert lines == [
         "customers #1 2026-11-20T00:00:00.000000Z run 20261120T061533Z-1f0c9a",
-        "orders #1 2026-11-19T00:00:00.000000Z number 2 begun by run 20261120T061533Z-1f0c9a",
+        "orders #1 2026-11-19T00:00:00.000000Z sequence number 2 begun by run 20261120T061533Z-1f0c9a",
     ]
 
 

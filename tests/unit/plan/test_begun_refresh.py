@@ -28,7 +28,7 @@ def test_a_begun_full_refresh_replaces_when_it_is_finished():
     begun = intent(table(), Interval(None, NEW, "updated_at"), replaces=True, refresh=True)
     made = step(table(), observed(head(NEW), **unchanged_target()), recorded(table(), OLD, intent=begun, highest=4))
     assert (made.action, made.write_full, made.refresh) == ("recover", True, True)
-    assert made.reason == "finishes number 4 of the interrupted run 20261119T221004-1, a full refresh"
+    assert made.reason == "finishes sequence number 4 of the interrupted run 20261119T221004-1, a full refresh"
     assert made.notes[0] == "destructive: replaces all that lake:orders holds now (1,000 rows)"
     assert "flowctl state set spec.yaml orders --position" in made.notes[1]
 

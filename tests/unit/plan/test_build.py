@@ -114,16 +114,16 @@ def test_an_adopted_target_is_gone_on_with():
 @pytest.mark.parametrize(
     ("commit", "found"),
     [
-        pytest.param(committed(5, "i5"), "number 5, ahead of", id="ahead"),
-        pytest.param(committed(2, "i2"), "number 2, behind", id="behind"),
-        pytest.param(None, "no number of this flow, behind", id="restored"),
-        pytest.param(committed(3, "other"), "number 3, not", id="another-intent"),
+        pytest.param(committed(5, "i5"), "sequence number 5, ahead of", id="ahead"),
+        pytest.param(committed(2, "i2"), "sequence number 2, behind", id="behind"),
+        pytest.param(None, "no sequence number of this flow, behind", id="restored"),
+        pytest.param(committed(3, "other"), "sequence number 3, not", id="another-intent"),
     ],
 )
 def test_a_target_that_disagrees_with_state_stops(commit, found):
     made = step(table(), observed(head(NEW), target=target(), commit=commit), recorded(table(), OLD))
     assert made.action == "stop"
-    assert made.reason == f"the target carries {found} the recorded number 3"
+    assert made.reason == f"the target carries {found} the recorded sequence number 3"
     assert "state adopt" in made.hint
 
 

@@ -81,8 +81,11 @@ def altered(position, **keys):
         (moved_target("orders", target(identity="delta-2")), "orders: the target lake:orders is another table now"),
         (moved_target("orders", None), "orders: the target lake:orders is gone"),
         (moved_target("orders", target(ORDERS[:2])), "orders: the target lake:orders has other columns now"),
-        (moved_target("orders", THERE, committed(4, "i4")), "carries number 4 now, the plan was made at number 3"),
-        (moved_target("orders", THERE, None), "carries no number now, the plan was made at number 3"),
+        (
+            moved_target("orders", THERE, committed(4, "i4")),
+            "carries sequence number 4 now, the plan was made at sequence number 3",
+        ),
+        (moved_target("orders", THERE, None), "carries no sequence number now, the plan was made at sequence number 3"),
         (moved_target("new", target()), "new: the target lake:new exists now"),
         (moved_source(None), "orders: the source pg:public.orders is gone"),
         (moved_source(source(identity="postgres:8/16384")), "orders: the source is in another system"),

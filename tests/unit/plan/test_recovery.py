@@ -63,7 +63,7 @@ def test_what_has_come_since_is_read_under_the_next_number(spec: TableSpec, has_
     assert first.record_only == has_landed
     assert (second.action, second.seq, second.follows, second.statements) == ("change", 5, 4, ())
     assert (second.interval.lower, second.interval.read_from, second.interval.upper) == (BEGUN_TO, BEGUN_TO.at, NEW)
-    assert second.reason == "new rows, once number 4 is recorded"
+    assert second.reason == "new rows, once sequence number 4 is recorded"
     assert second.state_before == first.state_after
     assert second.rows.value == (6 if spec.mode == "append" else 7)
     assert (second.target_columns, second.projection, second.source_columns) == (

@@ -59,7 +59,7 @@ def test_after_a_failure_nothing_follows(failing: int) -> None:
     schedule = Scripted((FIRST, SECOND, replace(DAILY, seq=9)), {failing: TableError("lost")})
     first, second, daily = schedule.finish().outcomes
     assert (first.ok, second.ok, daily.skipped_for) == (failing == 5, False, "orders was not brought up to date")
-    assert second.skipped_for == ("number 4 was not finished" if failing == 4 else None)
+    assert second.skipped_for == ("sequence number 4 was not finished" if failing == 4 else None)
 
 
 def test_what_the_plan_stops_behind_a_begun_number_is_stopped() -> None:

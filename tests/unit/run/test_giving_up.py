@@ -71,7 +71,7 @@ def test_what_landed_after_the_plan_is_not_read_again(
     run: Any = SimpleNamespace(run_id="r")
     giving_up: Any = runner._give_up
     if is_refused:
-        with pytest.raises(StalePlan, match="orders: number 4 landed after the plan was made"):
+        with pytest.raises(StalePlan, match="orders: sequence number 4 has landed since the plan"):
             giving_up([planned], writer.document, run, writer)
         assert writer.recorded == []
     else:

@@ -18,7 +18,7 @@ from tests.unit.plan.worlds import LINEAGE, NEW, OLD, head, intent, observed, re
 
 WORK = Interval(OLD, NEW, "updated_at")
 TOLD = (
-    "number 4 has been tried by 3 runs since 2026-11-19T22:10:04Z: fix the cause, or give it up with "
+    "sequence number 4 has been tried by 3 runs since 2026-11-19T22:10:04Z: fix the cause, or give it up with "
     "`flowctl state set spec.yaml orders --accept-definition`"
 )
 
