@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flowctl.engine.session import Engine, open_engine
+from flowctl.engine.base import Engine
+from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
 from tests.services import postgres, s3
 from tests.services import spark as spark_servers

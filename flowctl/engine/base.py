@@ -1,101 +1,113 @@
-"""Which engine a Spark session speaks to: connectors that read through Java libraries, or would spare a cold JVM work,
-ask before they do."""
+"""What an engine can do: give each table a session of its own, say that it has ended, end what it is doing.
+
+An engine knows no table and no connector. There is one per run, started by :func:`flowctl.engine.start.open_engine`
+once a table is sure to need it: :mod:`classic` (a JVM of this process), :mod:`connect` (somebody's Spark Connect
+server), :mod:`sail` (a Spark Connect server of this process, without a JVM).
+"""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+import subprocess
+import threading
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+
+from flowctl.engine.jvm import tail
+from flowctl.engine.processes import was_silent
+from flowctl.errors import EngineFailed
+from flowctl.spec import bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: A setting of the session, put there by whoever opened it. Apache Spark's sessions need not have it.
-ENGINE_KEY = "flowctl.engine"
-SAIL = "sail"
-
-#: Some thousand rows spend their time in compiling code that runs once. What is outside of whole stages (projections
-#: of Delta's own log, above all) is even made anew for each task: a scd2 batch of 20 rows took 4.5 s instead of 7.5.
-INTERPRETED: Mapping[str, str] = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-
-_HAS_JVM: MutableMapping[SparkSession, bool] = WeakKeyDictionary()
-
-
-def compiles(spark: SparkSession) -> bool:
-    """Whether queries are compiled, and in a JVM of our own: a server of Spark Connect has done it before."""
-    from pyspark.sql import SparkSession as ClassicSession
-
-    return isinstance(spark, ClassicSession) and any(
-        spark.conf.get(name, None) != INTERPRETED[name] for name in INTERPRETED
-    )
-
-
-@contextmanager
-def interpreted(spark: SparkSession) -> Iterator[None]:
-    """What runs inside is not worth compiling."""
-    before = {name: spark.conf.get(name, None) for name in INTERPRETED} if compiles(spark) else {}
-    for name in before:
-        spark.conf.set(name, INTERPRETED[name])
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, value)
-
-
-def has_jvm(spark: SparkSession) -> bool:
-    """Whether executors are Java processes, so that JDBC and Hadoop's file systems are there."""
-    if spark not in _HAS_JVM:  # a server takes a round trip to answer, and is asked by everyone
-        _HAS_JVM[spark] = spark.conf.get(ENGINE_KEY, None) != SAIL
-    return _HAS_JVM[spark]
-
-
-def has_own_workers(spark: SparkSession) -> bool:
-    """Whether Python code of a frame runs in this environment, with all that is installed here."""
-    from pyspark.sql import SparkSession as ClassicSession
-
-    is_local = isinstance(spark, ClassicSession) and str(spark.conf.get("spark.master")).startswith("local")
-    return is_local or not has_jvm(spark)
-
-
-def most_at_once() -> int:
-    """Partitions that a frame read by Python may have on Sail, which begins all of them at the same time: each is a
-    thread, and may be a connection, however few the cores."""
-    return max(8, os.cpu_count() or 1)
-
-
-def reachable(path: str) -> bool:
-    """Whether Sail finds a path: it encodes all but these characters, each of its readers in another way."""
-    return re.fullmatch(r"[A-Za-z0-9._\-/=+~@:]*", path) is not None
-
-
-#: Delta features under which a commit may add and remove files without doing more than that.
-_PLAIN_FEATURES = frozenset(
-    {"appendOnly", "invariants", "deletionVectors", "timestampNtz", "typeWidening", "vacuumProtocolCheck"}
+#: How long a process may take to end whose connections are closed already.
+_ENDING_SECONDS = 5.0
+_NO_ANSWER = re.compile(
+    r"Answer from Java side is empty|Py4JNetworkError|Error while (?:sending|receiving|obtaining)|Code\.UNAVAILABLE"
+    r"|Connection refused|Connection reset|Broken pipe|Socket closed|SparkContext was shut ?down|stopped SparkContext"
+    r"|An error occurred while calling \S+\w$",  # by Java's own errors more follows: a point, and their trace
+    re.MULTILINE,
 )
-_DEMANDING = ("delta.appendOnly", "delta.enableChangeDataFeed")
+#: What in a JVM's log says why it ended.
+_DEADLY = re.compile(r"OutOfMemoryError|insufficient memory|fatal error|No space left|There is insufficient")
 
 
-def demanding_features(features: Sequence[str], properties: Mapping[str, str]) -> list[str]:
-    """What of a Delta table's features and properties asks more of a commit than to add and remove files; flowctl does
-    only that where the engine cannot commit under its number."""
-    switched_on = [name for name in _DEMANDING if properties.get(name) == "true"]
-    return sorted({*features} - _PLAIN_FEATURES) + switched_on
+class Engine(ABC):
+    """A running engine. ``session_for`` may be called from any thread; sessions are of no use after the engine ended.
+    ``spark`` is a session of the engine's own; ``process`` the one that flowctl has started for it, and ``log`` the
+    file with that one's output, where there are such."""
+
+    def __init__(
+        self, spark: SparkSession, process: subprocess.Popen[bytes] | None = None, log: Path | None = None
+    ) -> None:
+        self.spark = spark
+        self.process = process
+        self.log = log
+        self._sessions: dict[str, SparkSession] = {}
+        self._lock = threading.Lock()
+
+    @abstractmethod
+    def new_session(self, *, interpreted: bool) -> SparkSession:
+        """``interpreted`` when it has too few rows to compile its queries, where that is the session's to decide."""
+
+    def session_for(self, table_id: str, *, interpreted: bool = False) -> SparkSession:
+        """The table's own session: settings and temporary views of one table never reach another's."""
+        with self._lock:
+            if self.process is not None and (code := self.process.poll()) is not None:
+                raise self._ended(code)
+            if table_id not in self._sessions:
+                self._sessions[table_id] = self.new_session(interpreted=interpreted)
+            return self._sessions[table_id]
+
+    def lost(self, text: str) -> EngineFailed | None:
+        """The engine's end, if it has come: asked after an error, whose ``text`` may be of a broken connection."""
+        if self.process is not None:
+            with suppress(subprocess.TimeoutExpired):  # the connection breaks a moment before the process has ended
+                return self._ended(self.process.wait(_ENDING_SECONDS if seems_gone(text) else 0))
+        return None
+
+    def _ended(self, code: int) -> EngineFailed:
+        told = next((line.strip() for line in tail(self.log, 200).splitlines() if _DEADLY.search(line)), "")
+        if self.process is not None and was_silent(self.process):
+            return EngineFailed(
+                f"Spark did not answer for {bounds.ENGINE_SILENCE:.0f} s and was ended",
+                hint="Check this machine's load and memory (or what has suspended the process), and run again",
+            )
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        return EngineFailed(
+            f"Spark has ended by itself ({how})" + (f": {told[:300]}" if told else ""),
+            hint="Check this machine's memory and spark.driver.memory, then run again; --verbose shows Spark's output",
+        )
+
+    def interrupt(self, table_id: str) -> None:
+        """Asks Spark to end what this table's session is doing; a commit may still land."""
+        with self._lock:
+            session = self._sessions.get(table_id)
+        if session is not None:
+            session.interruptAll()
+
+    def interrupt_all(self) -> None:
+        with self._lock:
+            ids = list(self._sessions)
+        for table_id in ids:
+            self.interrupt(table_id)
+
+    def abandon(self) -> None:
+        """Ends every call to a server, so that whoever waits for one continues. Takes no lock, which one of them may
+        hold. Nothing is asked of the engine any more."""
+
+    def sessions(self) -> list[SparkSession]:
+        with self._lock:
+            return [*self._sessions.values(), self.spark]
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The end of the JVM's own output, for ``--verbose`` and for a JVM that died; empty where it is not ours."""
+        return tail(self.log, lines)
 
 
-#: From this writer version of a Delta table's protocol on its features are named; up to the other all are known.
-WRITER_WITH_NAMES, _WRITER_OF_ALL = 7, 2
-
-
-def is_unnamed(writer_version: int) -> bool:
-    """Whether it stands for features of which a table may use some: to name a new one, all of these must be named."""
-    return _WRITER_OF_ALL < writer_version < WRITER_WITH_NAMES
+def seems_gone(text: str) -> bool:
+    """Whether an error's text is that of a broken connection."""
+    return _NO_ANSWER.search(text) is not None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from flowctl.engine import base as engine
+from flowctl.engine.session import INTERPRETED
 from flowctl.spec.spec import SparkSettings
 
 #: ``small`` starts fast, ``large`` runs fast; the plan's row estimate picks. ``medium`` is for some 100,000 to some
@@ -43,7 +43,6 @@ _DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 
-INTERPRETED = engine.INTERPRETED
 
 #: Spark's default, INT96, has no statistics in Parquet, and most other readers call it deprecated.
 _EXACT_TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}

@@ -16,10 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flowctl import extras
+from flowctl.engine.conf import Size, session_conf, this_machine
+from flowctl.engine.connect import ConnectEngine, client
 from flowctl.engine.jvm import output, tail
 from flowctl.engine.processes import child, watched
+from flowctl.engine.scratch import scratch_folder
+from flowctl.engine.session import ENGINE_KEY, SAIL
 from flowctl.errors import EngineFailed
 from flowctl.spec import bounds
+from flowctl.spec.spec import SparkSettings
 
 _STOP_SECONDS = 5.0
 
@@ -32,6 +37,22 @@ def require() -> None:
     """:class:`SailMissing` when the package is not there; loads nothing."""
     if not extras.is_installed("pysail"):
         raise SailMissing("spark.url: sail needs pysail, which is not installed", hint=extras.install_hint("pysail"))
+
+
+@contextmanager
+def open_sail(
+    settings: SparkSettings, storage_environment: Mapping[str, str], size: Size, *, verbose: bool
+) -> Iterator[ConnectEngine]:
+    """As :func:`flowctl.engine.start.open_engine`."""
+    conf = {**session_conf(settings, size, with_delta=False), ENGINE_KEY: SAIL}
+    memory = this_machine().memory // 2
+    with scratch_folder() as scratch:
+        log = None if verbose else scratch / "sail.log"
+        with (
+            server(storage_environment, memory, scratch, log) as (url, process),
+            client(url, conf, process, log) as engine,
+        ):
+            yield engine
 
 
 @contextmanager

@@ -20,7 +20,8 @@ from types import FrameType
 from typing import Any
 
 from flowctl.engine import jars, processes
-from flowctl.engine.session import Engine, open_engine
+from flowctl.engine.base import Engine
+from flowctl.engine.start import open_engine
 from flowctl.errors import EngineFailed, UsageError
 from flowctl.spec import bounds
 from flowctl.spec.spec import SparkSettings

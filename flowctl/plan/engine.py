@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowctl.engine.base import SAIL, demanding_features, is_unnamed
+from flowctl.engine.session import SAIL, demanding_features, is_unnamed
 from flowctl.model import types
 from flowctl.model.step import Step
 from flowctl.plan.case import Case, Stop

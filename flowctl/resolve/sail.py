@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from flowctl.connectors.files.formats import format_of
 from flowctl.diagnostics import Diagnostic
-from flowctl.engine.base import SAIL, reachable
+from flowctl.engine.session import SAIL, reachable
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange

@@ -10,8 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from flowctl.connectors import registry
+from flowctl.engine.base import Engine
 from flowctl.engine.processes import kill_all
-from flowctl.engine.session import Engine, open_engine
+from flowctl.engine.start import open_engine
 from flowctl.errors import EngineFailed, TableError
 from flowctl.run.sizing import is_interpreted, size_of_run
 from flowctl.spec.secrets import reveal

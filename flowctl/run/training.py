@@ -12,7 +12,7 @@ from flowctl.connectors.base import OpenContext
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.diagnostics import Mark
 from flowctl.engine import archive, jars, java
-from flowctl.engine.session import open_engine
+from flowctl.engine.start import open_engine
 from flowctl.errors import FlowctlError
 from flowctl.model import types
 from flowctl.model.commit import Commit

@@ -15,7 +15,7 @@ import pytest
 from flowctl.connectors.delta import actions, log, parquet_files, replay
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.landing import Scratch
-from flowctl.engine.base import has_jvm
+from flowctl.engine.session import has_jvm
 from tests.connectors.target_matrix import delta
 from tests.connectors.writing import Writer
 

@@ -21,7 +21,7 @@ from flowctl.connectors.landing import Scratch
 from flowctl.connectors.registry import open as open_connection
 from flowctl.connectors.target import Target
 from flowctl.diagnostics import Mark
-from flowctl.engine.base import has_jvm
+from flowctl.engine.session import has_jvm
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 

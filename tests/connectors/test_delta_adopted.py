@@ -9,7 +9,7 @@ from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import ArrayType, PrimitiveType, StructType
 
 from flowctl.connectors.delta import log
-from flowctl.engine.base import demanding_features
+from flowctl.engine.session import demanding_features
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode

@@ -19,8 +19,8 @@ from flowctl.connectors.delta.opened import open_existing
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.diagnostics import Mark
-from flowctl.engine.base import has_jvm
-from flowctl.engine.session import Engine
+from flowctl.engine.base import Engine
+from flowctl.engine.session import has_jvm
 from flowctl.model import types
 from flowctl.model.commit import Commit
 from flowctl.model.position import NoPosition

@@ -27,7 +27,7 @@ from flowctl.connectors.delta.types import columns_of, schema_json
 from flowctl.connectors.delta.writers import LogWriter, Numbered
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import WriteJob
-from flowctl.engine.base import has_jvm
+from flowctl.engine.session import has_jvm
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.commit import Commit

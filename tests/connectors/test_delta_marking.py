@@ -19,7 +19,7 @@ from flowctl.connectors.delta import deletion_vectors, finding, marking, marking
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import OP_COLUMN
-from flowctl.engine.base import has_jvm
+from flowctl.engine.session import has_jvm
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column

@@ -11,7 +11,7 @@ import pytest
 
 from flowctl.connectors.delta import log, replay
 from flowctl.connectors.delta.opened import open_existing
-from flowctl.engine.base import has_jvm
+from flowctl.engine.session import has_jvm
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model.step import Mode
 from flowctl.spec.spec import Layout

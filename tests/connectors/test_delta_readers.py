@@ -22,7 +22,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from flowctl.connectors.delta import features
 from flowctl.connectors.delta.opened import open_existing
 from flowctl.connectors.landing import Scratch
-from flowctl.engine.base import has_jvm
+from flowctl.engine.session import has_jvm
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName

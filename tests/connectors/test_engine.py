@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flowctl.engine.base import INTERPRETED, compiles, interpreted
+from flowctl.engine.session import INTERPRETED, compiles, interpreted
 from flowctl.run.executors import missing_modules
 
 if TYPE_CHECKING:

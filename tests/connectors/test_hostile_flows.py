@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from flowctl.engine.base import reachable
-from flowctl.engine.session import Engine
+from flowctl.engine.base import Engine
+from flowctl.engine.session import reachable
 from tests.connectors.hostile_tables import CURSOR, EVENT, KEY, SOURCES, came, expected, plain, quoted
 from tests.connectors.whole_runs import SharedRuns
 from tests.hostile import TEXTS

@@ -13,7 +13,7 @@ import yaml
 
 from flowctl.connectors.files import csv_reading
 from flowctl.connectors.source import Relation
-from flowctl.engine.base import has_jvm, has_own_workers
+from flowctl.engine.session import has_jvm, has_own_workers
 from flowctl.errors import TableError
 from tests.connectors.reading import files, spark_rows
 

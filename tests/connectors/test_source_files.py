@@ -17,7 +17,7 @@ from pyarrow import orc
 from pyspark.sql import SparkSession as ClassicSession
 
 from flowctl.connectors.source import HeadRequest, Relation
-from flowctl.engine.base import has_jvm, has_own_workers
+from flowctl.engine.session import has_jvm, has_own_workers
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval

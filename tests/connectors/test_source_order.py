@@ -15,7 +15,7 @@ from pyarrow import orc
 
 from flowctl.connectors.files import csv_reading
 from flowctl.connectors.source import PLACE_COLUMN, ReadRequest
-from flowctl.engine.base import has_jvm
+from flowctl.engine.session import has_jvm
 from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import files
 

@@ -14,8 +14,8 @@ import pytest
 from flowctl.connectors.base import Connector
 from flowctl.connectors.source import ReadRequest
 from flowctl.engine import sail
-from flowctl.engine.base import ENGINE_KEY, SAIL
-from flowctl.engine.session import stop_client
+from flowctl.engine.connect import stop_client
+from flowctl.engine.session import ENGINE_KEY, SAIL
 from flowctl.errors import TableError, TransientError
 from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import spark_rows, table

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flowctl.engine.session import Engine
+from flowctl.engine.base import Engine
 from flowctl.run.apply import RunResult
 from tests.connectors.whole_runs import SharedRuns
 

@@ -15,7 +15,7 @@ from tests.connectors.writing import Writer, upserts
 CHILD = """
 import json, sys
 from flowctl.model.table_info import ObjectName
-from flowctl.engine.session import open_engine
+from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
 from flowctl.storage.buffer import Buffer
 from tests.conftest import TEST_JARS, TEST_SPARK_CONF

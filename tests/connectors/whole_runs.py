@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from flowctl.engine.base import has_jvm
-from flowctl.engine.session import Engine
+from flowctl.engine.base import Engine
+from flowctl.engine.session import has_jvm
 from flowctl.model.step import Plan
 from flowctl.plan.planning import PlanOptions, make_plan
 from flowctl.run import apply as run

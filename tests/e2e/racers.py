@@ -26,7 +26,7 @@ from flowctl.connectors.base import OpenContext
 from flowctl.connectors.registry import open as open_connection
 from flowctl.connectors.target import Target
 from flowctl.diagnostics import Mark
-from flowctl.engine.session import open_engine
+from flowctl.engine.start import open_engine
 from flowctl.errors import StateConflict, TransientError
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection, Layout, SparkSettings

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.engine.session import open_engine
+from flowctl.engine.start import open_engine
 from flowctl.errors import TransientError
 from flowctl.run.failure import translate, whole_text
 from flowctl.spec import bounds

@@ -10,7 +10,7 @@ import pytest
 
 from flowctl.connectors.refusal import refused
 from flowctl.diagnostics import Mark
-from flowctl.engine.base import has_jvm
+from flowctl.engine.session import has_jvm
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.plan.projection import projection

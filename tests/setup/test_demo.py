@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from flowctl.engine.session import Engine
+from flowctl.engine.base import Engine
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from flowctl.engine.base import WRITER_WITH_NAMES, is_unnamed
+from flowctl.engine.session import WRITER_WITH_NAMES, is_unnamed
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange

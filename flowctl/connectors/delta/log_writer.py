@@ -34,7 +34,7 @@ from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.schemas import with_columns, without_nulls
 from flowctl.connectors.delta.types import columns_of
 from flowctl.connectors.target import WriteJob
-from flowctl.engine.base import demanding_features
+from flowctl.engine.session import demanding_features
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model.table_info import TableInfo
 

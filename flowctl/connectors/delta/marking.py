@@ -23,7 +23,7 @@ from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.rewriting import Gone, Near, Rewriter, in_table_order, keys_of, read
 from flowctl.connectors.delta.statements import DELETION_VECTORS
 from flowctl.connectors.delta.types import columns_of
-from flowctl.engine.base import has_own_workers
+from flowctl.engine.session import has_own_workers
 from flowctl.errors import TransientError
 from flowctl.sql.dialects import schema_ddl
 

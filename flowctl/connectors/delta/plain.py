@@ -11,7 +11,7 @@ from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.marking import are_told_apart
 from flowctl.connectors.delta.opened import OpenedTable, open_newest
 from flowctl.connectors.target import WriteJob
-from flowctl.engine.base import demanding_features
+from flowctl.engine.session import demanding_features
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.storage.options import scheme
 

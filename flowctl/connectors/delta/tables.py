@@ -13,7 +13,7 @@ from flowctl.connectors.delta.statements import quoted, statistics_without
 from flowctl.connectors.delta.types import columns_of
 from flowctl.connectors.foreign import foreign_target
 from flowctl.connectors.target import WriteJob
-from flowctl.engine.base import compiles, interpreted
+from flowctl.engine.session import compiles, interpreted
 from flowctl.errors import StateConflict, StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo

@@ -30,7 +30,7 @@ from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.rewriting import Rewriter
 from flowctl.connectors.landing import Scratch, ScratchFolder
 from flowctl.connectors.target import WriteJob
-from flowctl.engine.base import has_jvm, reachable
+from flowctl.engine.session import has_jvm, reachable
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Layout

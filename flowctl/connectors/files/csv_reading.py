@@ -16,7 +16,7 @@ from flowctl.connectors.files.formats import Format
 from flowctl.connectors.files.listing import FileRoot
 from flowctl.connectors.refusal import PREFIX, file_hint, refusal
 from flowctl.connectors.source import PLACE_COLUMN
-from flowctl.engine.base import has_jvm, most_at_once
+from flowctl.engine.session import has_jvm, most_at_once
 from flowctl.model import types
 from flowctl.model.position import FileStamp
 from flowctl.model.table_info import Column

@@ -17,7 +17,7 @@ from flowctl.connectors.files.rows import typed_rows
 from flowctl.connectors.files.schema import columns_of, merged, require_line_feeds
 from flowctl.connectors.refusal import refused
 from flowctl.connectors.source import PLACE_COLUMN, ReadRequest, Relation, Snapshot
-from flowctl.engine.base import has_jvm, has_own_workers, reachable
+from flowctl.engine.session import has_jvm, has_own_workers, reachable
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval

@@ -14,7 +14,7 @@ from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.formats import Format
 from flowctl.connectors.refusal import PREFIX, file_hint
 from flowctl.connectors.source import PLACE_COLUMN
-from flowctl.engine.base import has_jvm
+from flowctl.engine.session import has_jvm
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column

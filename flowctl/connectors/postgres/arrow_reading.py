@@ -17,7 +17,7 @@ from flowctl.connectors.postgres.copy_parts import Field, Form, PartReader, part
 from flowctl.connectors.postgres.parts import Parts, nth
 from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST, HeldSnapshot
 from flowctl.connectors.refusal import PREFIX, refusal
-from flowctl.engine.base import most_at_once
+from flowctl.engine.session import most_at_once
 from flowctl.model import types
 from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
 from flowctl.sql.dialects import schema_ddl

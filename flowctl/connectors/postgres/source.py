@@ -28,7 +28,7 @@ from flowctl.connectors.postgres.snapshot import HeldSnapshot, hold_snapshot
 from flowctl.connectors.postgres.splits import explained
 from flowctl.connectors.postgres.writing_transactions import writers
 from flowctl.connectors.source import DirectSource, Head, HeadRequest, Missing, Relation
-from flowctl.engine.base import has_jvm
+from flowctl.engine.session import has_jvm
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints

@@ -28,7 +28,7 @@ from flowctl.connectors.postgres.staging import accept, become, future_table, st
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql_commit import COMMITS, Staged
 from flowctl.connectors.target import OP_COLUMN, CommitLookup, Fill, Target, WriteJob
-from flowctl.engine.base import has_jvm
+from flowctl.engine.session import has_jvm
 from flowctl.errors import FlowctlError, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange

@@ -17,7 +17,7 @@ from flowctl.engine import sail
 OPEN = """
 import os, signal, sys, time
 from flowctl.errors import EngineFailed
-from flowctl.engine.session import open_engine
+from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
 signal.signal(signal.SIGINT, lambda *_: None)
 with open_engine(SparkSettings("sail"), [], {}, "small") as engine:
@@ -35,7 +35,7 @@ with open_engine(SparkSettings("sail"), [], {}, "small") as engine:
 #: Two engines, the first of which ends; its session is collected while the second one's threads are at work.
 COLLECT = """
 import gc
-from flowctl.engine.session import open_engine
+from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
 from pyspark.sql.connect.client.reattach import ExecutePlanResponseReattachableIterator as Results
 with open_engine(SparkSettings("sail"), [], {}, "small") as second:

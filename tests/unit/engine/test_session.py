@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from flowctl.engine import java
+from flowctl.engine.base import Engine
+from flowctl.engine.classic import ClassicEngine
 from flowctl.engine.conf import INVARIANTS
 from flowctl.engine.environment import changed_environment
-from flowctl.engine.session import Engine, open_engine, silence_pyspark
+from flowctl.engine.start import open_engine, silence_pyspark
 from flowctl.errors import EngineFailed
 from flowctl.spec.spec import SparkSettings
 from tests.services.processes import free_port
@@ -185,7 +187,7 @@ def test_a_dead_connect_port_is_told_at_once() -> None:
 )
 def test_a_process_that_ends_a_moment_after_its_connection_is_the_cause(text: str, is_the_end: bool) -> None:
     with subprocess.Popen(["sleep", "0.5"]) as process:
-        engine = Engine(None, False, None, lambda: None, process=process)  # type: ignore[arg-type,return-value]
+        engine = ClassicEngine(None, {}, process)  # type: ignore[arg-type]
         lost = engine.lost(text)
     assert (lost is not None) == is_the_end
     assert lost is None or lost.message == "Spark has ended by itself (exit code 0)"
@@ -216,7 +218,8 @@ def test_the_environment_is_as_before() -> None:
 PROLOGUE = """\
 import signal, subprocess, threading, time
 from flowctl.errors import FlowctlError
-from flowctl.engine.session import open_engine, silence_pyspark
+from flowctl.engine.start import open_engine
+from flowctl.engine.start import silence_pyspark
 from flowctl.spec.spec import SparkSettings
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.engine.base import demanding_features
+from flowctl.engine.session import demanding_features
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column

@@ -1,0 +1,124 @@
+"""Classic Spark (``local[*]``, ``spark://``, YARN, Kubernetes): a JVM of this process.
+
+Its output goes to a file, its life hangs on a pipe to this process (killed Python, ended JVM), and it gets neither
+Ctrl-C nor the group's SIGTERM, so that what has begun can be committed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flowctl.engine import archive, jars, java
+from flowctl.engine.base import Engine
+from flowctl.engine.conf import Size, conf_for, is_local, this_machine
+from flowctl.engine.environment import changed_environment
+from flowctl.engine.jvm import launched
+from flowctl.engine.scratch import scratch_folder
+from flowctl.engine.session import INTERPRETED
+from flowctl.errors import EngineFailed
+from flowctl.spec.spec import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class ClassicEngine(Engine):
+    """``own_conf`` are the spec's settings, which win over what flowctl chooses."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        own_conf: Mapping[str, str],
+        process: subprocess.Popen[bytes] | None = None,
+        log: Path | None = None,
+    ) -> None:
+        super().__init__(spark, process, log)
+        self._own_conf = own_conf
+
+    def new_session(self, *, interpreted: bool) -> SparkSession:
+        session = self.spark.newSession()
+        for name, value in INTERPRETED.items() if interpreted else ():
+            if name not in self._own_conf:
+                session.conf.set(name, value)
+        return session
+
+
+@contextmanager
+def open_classic(
+    settings: SparkSettings,
+    jar_sets: Collection[str],
+    storage_conf: Mapping[str, str],
+    size: Size,
+    *,
+    verbose: bool,
+    say: Callable[[str], None] | None,
+    stop_seconds: float,
+) -> Iterator[ClassicEngine]:
+    """As :func:`flowctl.engine.start.open_engine`."""
+    found = java.find()
+    class_path, class_data = archive.class_path_for(found, jars.ensure(jar_sets, say))
+    with scratch_folder() as scratch:
+        conf = conf_for(settings, size, this_machine(), class_path, scratch, class_data)
+        log = None if verbose else scratch / "spark.log"
+        with (
+            changed_environment(_driver_environment(found, settings.url)),
+            launched(conf, scratch, log, stop_seconds) as gateway,
+            _application(gateway, {**conf, **storage_conf}) as spark,
+        ):
+            engine = ClassicEngine(spark, settings.conf, gateway.proc, log)
+            try:
+                yield engine
+            finally:
+                with suppress(Exception):  # a JVM that died has nothing to interrupt; the error that says so is coming
+                    engine.interrupt_all()
+
+
+@contextmanager
+def _application(gateway: Any, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession(_context(gateway, conf))
+    try:
+        yield spark
+    finally:
+        with suppress(Exception):
+            spark.stop()
+
+
+def _context(gateway: Any, conf: Mapping[str, str]) -> Any:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+
+    interrupt_handler = signal.getsignal(signal.SIGINT)
+    try:
+        return SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=gateway)
+    except (Py4JError, OSError) as error:
+        cause = str(getattr(error, "java_exception", error)).splitlines()[0]
+        raise EngineFailed(
+            f"Spark did not start on {conf['spark.master']}: {cause}",
+            hint="Check spark.url and spark.conf; --verbose shows Spark's own log",
+        ) from error
+    finally:
+        # SparkContext takes Ctrl-C over from whoever had it.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupt_handler)
+
+
+def _driver_environment(found: java.Java, url: str) -> dict[str, str | None]:
+    """What pyspark and Spark's scripts read from the environment. Variables that would turn this into another kind of
+    session than the spec says are taken out; the executors' Python is this one unless the user said otherwise."""
+    return {
+        "JAVA_HOME": str(found.home),
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
+        "SPARK_LOCAL_IP": "127.0.0.1" if is_local(url) else os.environ.get("SPARK_LOCAL_IP"),
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+        **dict.fromkeys(("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_API_MODE", "PYSPARK_SUBMIT_ARGS")),
+    }

@@ -1,0 +1,191 @@
+"""Spark Connect (``sc://``): a client; the server's application is not ours to end."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from flowctl.engine.base import Engine, seems_gone
+from flowctl.engine.conf import INVARIANTS, Size, session_conf
+from flowctl.engine.environment import changed_environment
+from flowctl.errors import EngineFailed
+from flowctl.spec import bounds
+from flowctl.spec.spec import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONNECT_SECONDS = 10.0
+_CONNECT_PORT = 15002
+#: Of one request to a Connect server that does not answer: some four seconds.
+_CLIENT_RETRIES = 4
+#: A server started anew knows no session of before.
+_NO_SESSION = re.compile(r"INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CLOSED|CHANGED)")
+
+
+class ConnectEngine(Engine):
+    """Sessions of a server at ``url``, made by ``create``; ``process`` and ``log`` where flowctl has started it."""
+
+    def __init__(
+        self,
+        url: str,
+        create: Callable[[], SparkSession],
+        process: subprocess.Popen[bytes] | None = None,
+        log: Path | None = None,
+    ) -> None:
+        super().__init__(create(), process, log)
+        self._url = url
+        self._create = create
+        self._is_abandoned = False
+
+    def new_session(self, *, interpreted: bool) -> SparkSession:
+        return self._create()
+
+    def lost(self, text: str) -> EngineFailed | None:
+        if self.process is not None:
+            return super().lost(text)
+        if _NO_SESSION.search(text) or (seems_gone(text) and _refusal_of(self._url)):
+            return EngineFailed(
+                f"The Spark Connect server at {self._url} has ended, or was started anew",
+                hint="Look at its own output, and run again once it answers",
+            )
+        return None
+
+    def abandon(self) -> None:
+        self._is_abandoned = True
+        for session in (*self._sessions.values(), self.spark):
+            with suppress(Exception):
+                session.client._channel.close()
+
+    def close(self) -> None:
+        """Ends all sessions, and what they are doing."""
+        if not self._is_abandoned:
+            with suppress(Exception):
+                self.interrupt_all()
+        for session in self.sessions():
+            stop_client(session, is_reachable=not self._is_abandoned)
+
+
+@contextmanager
+def open_connect(
+    settings: SparkSettings, jar_sets: Collection[str], storage_conf: Mapping[str, str], size: Size
+) -> Iterator[ConnectEngine]:
+    """As :func:`flowctl.engine.start.open_engine`."""
+    _require_listener(settings.url)
+    conf = session_conf(settings, size, with_delta="delta" in jar_sets)
+    # Hadoop's settings have no prefix in a session, unlike in an application.
+    conf |= {name.removeprefix("spark.hadoop."): value for name, value in storage_conf.items()}
+    with client(settings.url, conf) as engine:
+        _require_extensions(engine.spark, jar_sets)
+        yield engine
+
+
+@contextmanager
+def client(
+    url: str, conf: Mapping[str, str], process: subprocess.Popen[bytes] | None = None, log: Path | None = None
+) -> Iterator[ConnectEngine]:
+    """Sessions of the Spark Connect server at ``url``, each with ``conf``."""
+    # pyspark's functions ask this variable which kind of column they shall make.
+    with changed_environment({"SPARK_CONNECT_MODE_ENABLED": "1"}):
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+        warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # the error that follows says more
+
+        def new_session() -> SparkSession:
+            session = ConnectSession.builder.channelBuilder(_channels(url)).create()
+            # pyspark's own policy goes on for ten minutes; the run's own retries ask the target first.
+            session.client.set_retry_policies([DefaultPolicy(max_retries=_CLIENT_RETRIES)])
+            _apply(session, conf)
+            return session
+
+        engine = ConnectEngine(url, new_session, process, log)
+        try:
+            yield engine
+        finally:
+            engine.close()
+
+
+def _channels(url: str) -> Any:
+    """To a server whose kernel takes connections while it is suspended itself: it is asked now and then."""
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder
+
+    milliseconds = {
+        "grpc.keepalive_time_ms": bounds.SERVER_SILENCE * 1000,
+        "grpc.keepalive_timeout_ms": bounds.SERVER_ANSWER * 1000,
+    }
+    return DefaultChannelBuilder(url, channelOptions=list(milliseconds.items()))
+
+
+def stop_client(session: SparkSession, *, is_reachable: bool = True) -> None:
+    """Ends a session of a Spark Connect server, and all that its finaliser would still do. pyspark's closes the client
+    once more, whenever the garbage collector comes by: it ends the threads that all sessions of this process share, and
+    when it comes by while one of them is being given work, it waits for a lock of its own for ever."""
+    if is_reachable:
+        with suppress(Exception):
+            session.stop()
+    session.client.close = lambda: None
+
+
+def _apply(session: SparkSession, conf: Mapping[str, str]) -> None:
+    """To a session of a Connect server: all at once, or one by one to learn which the server does not take."""
+    from pyspark.errors import PySparkException
+
+    with suppress(PySparkException):
+        session.conf._set_all(dict(conf), silent=False)  # pyspark's own builder has no other way
+        return
+    for name, value in conf.items():
+        try:
+            session.conf.set(name, value)
+        except PySparkException as error:
+            if "UNAUTHENTICATED" in str(error):
+                raise EngineFailed(
+                    "The Spark Connect server wants a password",
+                    hint="Set SPARK_CONNECT_AUTHENTICATE_TOKEN to the server's; without TLS it is sent to `localhost` "
+                    "only, by that name in spark.url",
+                ) from error
+            if name in INVARIANTS:
+                raise EngineFailed(f"The Spark Connect server refuses {name}={value}: {error}") from error
+            raise EngineFailed(
+                f"spark.conf: {name} cannot be set by a client of Spark Connect",
+                hint="Set it where the server is started, and take it out of the spec",
+            ) from error
+
+
+def _require_listener(url: str) -> None:
+    """pyspark goes on trying for minutes when nobody listens."""
+    if refusal := _refusal_of(url):
+        raise refusal
+
+
+def _refusal_of(url: str) -> EngineFailed | None:
+    """Why nobody can be reached at a Connect server's URL; None when somebody listens."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "localhost", parts.port or _CONNECT_PORT
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        refusal = EngineFailed(
+            f"No Spark Connect server answers at {host}:{port}: {error}",
+            hint="Start it (`flowctl spark-server`), or change spark.url",
+        )
+        refusal.__cause__ = error
+        return refusal
+    return None
+
+
+def _require_extensions(spark: SparkSession, jar_sets: Collection[str]) -> None:
+    if "delta" in jar_sets and "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        raise EngineFailed(
+            "The Spark Connect server has no Delta",
+            hint="Start one that has: `flowctl spark-server`; another one needs Delta's jars, "
+            "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
+            "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        )

@@ -1,0 +1,48 @@
+"""The only place where a Spark application is made: one per run, once a table is sure to need it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+
+from flowctl.engine.base import Engine
+from flowctl.engine.classic import open_classic
+from flowctl.engine.conf import Size, is_connect, is_sail
+from flowctl.engine.connect import open_connect
+from flowctl.engine.sail import open_sail
+from flowctl.spec.spec import SparkSettings
+
+_PYSPARK_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
+
+def open_engine(
+    settings: SparkSettings,
+    jar_sets: Collection[str],
+    storage_conf: Mapping[str, str],
+    size: Size,
+    *,
+    storage_environment: Mapping[str, str] | None = None,
+    verbose: bool = False,
+    say: Callable[[str], None] | None = None,
+    stop_seconds: float = 10.0,
+) -> AbstractContextManager[Engine]:
+    """Starts (or reaches) Spark and ends it again, interrupting what still runs. ``jar_sets`` are those of
+    ``CAPABILITIES.jars``; ``storage_conf`` are Spark settings with credentials (``spark.hadoop.…``), kept off every
+    command line, ``storage_environment`` the same as variables for Sail. ``verbose`` passes the JVM's own output on to
+    standard error; ``say`` gets what there is to say about jars; ``stop_seconds`` is what the JVM gets for ending by
+    itself. Raises :class:`EngineFailed`, :class:`java.JavaMissing`, :class:`jars.JarsMissing`,
+    :class:`sail.SailMissing`."""
+    if not verbose:
+        silence_pyspark()
+    if is_connect(settings.url):
+        return open_connect(settings, jar_sets, storage_conf, size)
+    if is_sail(settings.url):
+        return open_sail(settings, storage_environment or {}, size, verbose=verbose)
+    return open_classic(settings, jar_sets, storage_conf, size, verbose=verbose, say=say, stop_seconds=stop_seconds)
+
+
+def silence_pyspark() -> None:
+    """Its loggers write each error to standard error as JSON, beside raising it."""
+    for name in _PYSPARK_LOGGERS:
+        logging.getLogger(name).disabled = True
