@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
-
-Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, order=True)
@@ -29,12 +26,11 @@ class Diagnostic:
     hint: str
     mark: Mark | None
     code: str
-    severity: Severity = "error"
 
     def render(self) -> str:
         """``file:line:col: error: what is wrong. What to do``."""
         where = f"{self.mark}: " if self.mark else ""
-        return f"{where}{self.severity}: {self.message}" + (f". {self.hint}" if self.hint else "")
+        return f"{where}error: {self.message}" + (f". {self.hint}" if self.hint else "")
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -44,7 +44,7 @@ def command(
 ) -> int:
     """Print the plan and execute it: exactly that, exactly once."""
     from flowctl.model.step import RUNNABLE
-    from flowctl.plan.planning import PlanOptions
+    from flowctl.resolve.resolve import PlanOptions
     from flowctl.run.apply import ApplyRequest, Audience, apply
     from flowctl.run.engine_line import engine_line
     from flowctl.spec.load import load_spec

@@ -115,7 +115,7 @@ def _records(error: FlowctlError) -> list[dict[str, Any]]:
     if isinstance(error, SpecError):
         return [
             {
-                "level": found.severity,
+                "level": "error",
                 "code": found.code,
                 "message": found.message,
                 "hint": found.hint,

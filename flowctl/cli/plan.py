@@ -16,7 +16,7 @@ from flowctl.errors import ExitCode
 from flowctl.model.step import Plan
 
 if TYPE_CHECKING:
-    from flowctl.plan.planning import PlanOptions
+    from flowctl.resolve.resolve import PlanOptions
     from flowctl.spec.spec import Spec
 
 
@@ -30,15 +30,14 @@ def command(spec_path: str, out: str | None, detailed_exitcode: bool, variables:
     """Show exactly what apply would do: intervals, rows, schema changes, checks."""
     from flowctl.plan.document import to_json
     from flowctl.plan.planfile import save
-    from flowctl.plan.planning import PlanOptions, make_plan
+    from flowctl.plan.planning import make_plan
+    from flowctl.resolve.resolve import PlanOptions
     from flowctl.run.engine_line import engine_line
     from flowctl.spec.load import load_spec
 
     spec = load_spec([spec_path], variables)
     options = PlanOptions(**chosen(given))
     planned = make_plan(spec, options)
-    for warning in planned.warnings:
-        output.write_line(warning.render())
     if out is not None:
         save(planned.plan, Path(out))
     if output.settings().format == "json":

@@ -368,9 +368,10 @@ def _known(document: StateDocument, table_id: str) -> TableState:
 
 def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetRules | None]:
     """The table (of a pattern, too), what its source and target say now, and what its target can do."""
-    from flowctl.observe.observation import Request, observe
+    from flowctl.plan.planning import resolve_and_observe
+    from flowctl.resolve.resolve import PlanOptions
 
-    world, resolved = observe(spec, Request(select=(table_id,), estimate="none"))
+    resolved, world = resolve_and_observe(spec, PlanOptions(select=(table_id,), estimate="none"))
     observed = world.tables.get(table_id)
     if observed is None:
         raise UsageError(f"{table_id!r} is not the id of one table")

@@ -11,7 +11,8 @@ import click
 from flowctl.cli import output
 from flowctl.cli.arguments import variables_option
 from flowctl.diagnostics import Diagnostic, in_order
-from flowctl.errors import ExitCode
+from flowctl.errors import ExitCode, SpecError
+from flowctl.resolve.resolve import resolve
 from flowctl.spec.load import Reading, read_spec
 from flowctl.spec.node import Node, flow_text, leaves, plain
 
@@ -36,8 +37,7 @@ def command(
     spec_paths: tuple[str, ...], connect: bool, resolved: bool, format: output.Format, variables: Mapping[str, str]
 ) -> int:
     """Check each SPEC on its own and report all errors at once."""
-    readings = {path: read_spec([path], variables) for path in spec_paths}
-    readings = {path: _with_refusals(reading, connect=connect) for path, reading in readings.items()}
+    readings = {path: _resolved(read_spec([path], variables), connect=connect) for path in spec_paths}
     found = in_order(diagnostic for reading in readings.values() for diagnostic in reading.diagnostics)
     match format:
         case "text":
@@ -52,28 +52,26 @@ def command(
 
 def _exit_code(found: Sequence[Diagnostic], *, connect: bool) -> int:
     """3 for what is wrong with a spec; what only the systems tell has the code that `plan` and `apply` end with."""
-    errors = [diagnostic for diagnostic in found if diagnostic.severity == "error"]
     if not connect:
-        return ExitCode.SPEC if errors else ExitCode.OK
+        return ExitCode.SPEC if found else ExitCode.OK
     from flowctl.run.connect import EXIT_CODES
 
-    return ExitCode.first([EXIT_CODES.get(error.code, ExitCode.SPEC) for error in errors])
+    return ExitCode.first([EXIT_CODES.get(one.code, ExitCode.SPEC) for one in found])
 
 
-def _with_refusals(reading: Reading, *, connect: bool) -> Reading:
-    """With what no plan of the spec would do; with ``connect`` also with what the systems in it say."""
+def _resolved(reading: Reading, *, connect: bool) -> Reading:
+    """With what no run of the spec could do; with ``connect`` also with what the systems in it say."""
     if reading.spec is None:
         return reading
-    from flowctl.resolve.resolve import refusals
+    try:
+        resolve(reading.spec, discovered={})
+    except SpecError as error:
+        return replace(reading, spec=None, diagnostics=error.diagnostics)
+    if not connect:
+        return reading
+    from flowctl.run.connect import check
 
-    refused = list(refusals(reading.spec))
-    valid = not any(found.severity == "error" for found in refused)
-    if connect and valid:
-        from flowctl.run.connect import check
-
-        refused += check(reading.spec)
-    spec = reading.spec if valid else None
-    return replace(reading, spec=spec, diagnostics=(*reading.diagnostics, *refused))
+    return replace(reading, diagnostics=tuple(check(reading.spec)))
 
 
 def _print_text(readings: Mapping[str, Reading], found: Sequence[Diagnostic], *, resolved: bool) -> None:
@@ -82,9 +80,8 @@ def _print_text(readings: Mapping[str, Reading], found: Sequence[Diagnostic], *,
             output.write_result("\n".join(_resolved_lines(reading.resolved)))
     for diagnostic in found:
         output.write_line(diagnostic.render())
-    errors = sum(diagnostic.severity == "error" for diagnostic in found)
-    if errors:
-        output.write_line(f"{errors} error{'s' if errors > 1 else ''}")
+    if found:
+        output.write_line(f"{len(found)} error{'s' if len(found) > 1 else ''}")
     elif not resolved:
         for path, reading in readings.items():
             if reading.spec:
@@ -125,7 +122,7 @@ def _document(readings: Mapping[str, Reading], found: Sequence[Diagnostic], *, r
 def _as_json(diagnostic: Diagnostic) -> dict[str, Any]:
     mark = diagnostic.mark
     return {
-        "severity": diagnostic.severity,
+        "severity": "error",
         "code": diagnostic.code,
         "message": diagnostic.message,
         "hint": diagnostic.hint,
@@ -140,7 +137,7 @@ def _annotation(diagnostic: Diagnostic) -> str:
     mark = diagnostic.mark
     place = f" file={_property(mark.file)},line={mark.line},col={mark.column}" if mark else ""
     text = diagnostic.message + (f". {diagnostic.hint}" if diagnostic.hint else "")
-    return f"::{diagnostic.severity}{place}::{_escaped(text)}"
+    return f"::error{place}::{_escaped(text)}"
 
 
 def _escaped(text: str) -> str:

@@ -21,7 +21,7 @@ from flowctl.connectors.landing import SegmentSink
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval
 from flowctl.model.position import FileStamp, Position
-from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.table_info import Column, Estimate, ObjectName, RowEstimate, TableInfo
 from flowctl.model.value import TypedValue
 from flowctl.spec.spec import ReadHints
 
@@ -39,10 +39,9 @@ PLACE_COLUMN = "_flowctl_place"
 
 @dataclass(frozen=True)
 class SourceCapabilities:
-    """``position``: what its plain objects offer beside reading in full. ``queries``: takes ``{connection, query}``."""
+    """``position``: what its plain objects offer beside reading in full."""
 
     position: Literal["cursor", "files", "none"]
-    queries: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class HeadRequest:
     minds_writers: bool = False
     minds_older: bool = False
     first: TypedValue | None = None
-    estimate: Literal["none", "stats", "count"] = "stats"
+    estimate: Estimate = "stats"
 
 
 @dataclass(frozen=True)

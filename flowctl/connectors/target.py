@@ -42,12 +42,11 @@ Fill = Literal["computed", "numbered", "default"]
 
 @dataclass(frozen=True)
 class TargetCapabilities:
-    """``widens``: column type changes done in place, as (old, new) tests. ``refuses_names`` says why a column name
+    """Its modes stand in its schema. ``widens``: column type changes done in place, as (old, new) tests. ``refuses_names`` says why a column name
     cannot be one, or returns None. ``stores`` is the type that ``describe`` gives for a column made with a type, where
     it is not the same (an int8 that becomes a smallint): such a column is no drift. ``replaces_types``: a commit that
     replaces all content replaces types with it, so that no column has to widen in place."""
 
-    modes: frozenset[Mode]
     widens: Callable[[DataType, DataType], bool]
     refuses_names: Callable[[str], str | None] = lambda name: None
     stores: Callable[[DataType], DataType] = lambda kind: kind

@@ -12,6 +12,8 @@ from typing import Any, Literal
 from flowctl.model import types
 from flowctl.model.types import DataType
 
+#: How a plan comes to know rows: not at all, from the source's statistics, or by counting.
+Estimate = Literal["none", "stats", "count"]
 RowMethod = Literal["none", "stats", "count", "unknown"]
 
 

@@ -13,18 +13,18 @@ from dataclasses import dataclass, field, replace
 
 from flowctl.connectors.source import Head, HeadRequest, Missing, Relation, Source
 from flowctl.connectors.target import CommitLookup, Target, TargetRules
-from flowctl.errors import FlowctlError, StoppedByPolicy, UsageError
+from flowctl.errors import FlowctlError, StoppedByPolicy
 from flowctl.model.commit import Commit
 from flowctl.model.file_log import FileLog
 from flowctl.model.position import CursorPosition, Position
-from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.model.table_info import Estimate, ObjectName, TableInfo
 from flowctl.observe.asking import Answer, Connections, Key, each_answered, in_parallel
 from flowctl.observe.bounds import read_from, retyped
 from flowctl.observe.file_logs import files_read, files_written, pending_log
 from flowctl.observe.relations import relation
-from flowctl.observe.world import Estimate, Observed, PositionKind, World
+from flowctl.observe.world import Observed, PositionKind, World
 from flowctl.resolve.places import owner_name, sidecars_of
-from flowctl.resolve.resolve import Resolved, resolve
+from flowctl.resolve.resolve import Resolved
 from flowctl.spec.names import is_pattern
 from flowctl.spec.spec import DetectMissingKeys, ObjectSource, ReadHints, Spec, SqlSource, TableSpec
 from flowctl.state.document import StateDocument, TableState
@@ -34,55 +34,15 @@ from flowctl.storage.blobs import BlobStore
 
 
 @dataclass(frozen=True)
-class Request:
-    """What the plan is to be about: terms, ids to be read anew, and how rows are estimated."""
+class Discovery:
+    """What each pattern's source matches, by the pattern's id; ``failures`` are those that could not be listed."""
 
-    select: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    full_refresh: tuple[str, ...] = ()
-    estimate: Estimate = "stats"
+    objects: Mapping[str, Sequence[ObjectName]]
+    failures: Mapping[str, FlowctlError]
 
 
-def observe(spec: Spec, request: Request) -> tuple[World, Resolved]:
-    """The world as one plan needs it, and the tables it is about (patterns are resolved by looking).
-
-    :class:`SpecError` and :class:`UsageError` as :func:`resolve`; :class:`AbortRun` for unreadable state. What is
-    wrong with a connection or an object is in the world.
-    """
-    with Connections(spec) as connections:
-        listed = _listed(spec, connections)
-        resolved = _resolved(spec, request, listed)
-        blobs = open_flow(spec)
-        state = StateStore(blobs).read()
-        tables = [table for table in resolved.tables if table.id in resolved.selected]
-        looked = in_parallel(
-            lambda name: _Look(connections, name, state, resolved.full_refresh, request.estimate, blobs).at(tables),
-            _connections(tables),
-        )
-        places = _places(connections, resolved)
-    observed = {table.id: _merged(table, looked) for table in tables}
-    world = World(
-        at=dt.datetime.now(dt.UTC),
-        state=state,
-        tables={id: _with_files_written(blobs, id, state, seen) for id, seen in observed.items()},
-        ddl={name: seen.ddl for name, seen in looked.items() if seen.ddl is not None},
-        unexpanded={id: found for id, found in listed.items() if isinstance(found, FlowctlError)},
-        places=places,
-    )
-    return world, resolved
-
-
-def _resolved(spec: Spec, request: Request, listed: Mapping[str, list[ObjectName] | FlowctlError]) -> Resolved:
-    objects = {id: found for id, found in listed.items() if not isinstance(found, FlowctlError)}
-    try:
-        return resolve(spec, objects, request.select, request.exclude, request.full_refresh)
-    except UsageError as error:
-        failed = next((found for found in listed.values() if isinstance(found, FlowctlError)), None)
-        raise (failed or error) from error  # the term may well mean a table that could not be listed
-
-
-def _listed(spec: Spec, connections: Connections) -> dict[str, list[ObjectName] | FlowctlError]:
-    """What each pattern's source matches, by the pattern's id; patterns of one connection one after the other."""
+def discover(spec: Spec, connections: Connections) -> Discovery:
+    """Lists the sources of patterns; those of one connection one after the other."""
     patterns: dict[str, list[TableSpec]] = {}
     for table in spec.tables:
         if is_pattern(table.id) and isinstance(table.source, ObjectSource):
@@ -97,7 +57,34 @@ def _listed(spec: Spec, connections: Connections) -> dict[str, list[ObjectName] 
 
         return each_answered(ask, list(parts), connections.mark(name))
 
-    return {id: found for answers in in_parallel(discovered, patterns).values() for id, found in answers.items()}
+    answers = {id: found for listed in in_parallel(discovered, patterns).values() for id, found in listed.items()}
+    return Discovery(
+        objects={id: found for id, found in answers.items() if not isinstance(found, FlowctlError)},
+        failures={id: found for id, found in answers.items() if isinstance(found, FlowctlError)},
+    )
+
+
+def observe(
+    spec: Spec, resolved: Resolved, discovery: Discovery, connections: Connections, estimate: Estimate
+) -> World:
+    """The world as one plan needs it. :class:`AbortRun` for unreadable state. What is wrong with a connection or an
+    object is in the world."""
+    blobs = open_flow(spec)
+    state = StateStore(blobs).read()
+    tables = [table for table in resolved.tables if table.id in resolved.selected]
+    looked = in_parallel(
+        lambda name: _Look(connections, name, state, resolved.full_refresh, estimate, blobs).at(tables),
+        _connections(tables),
+    )
+    observed = {table.id: _merged(table, looked) for table in tables}
+    return World(
+        at=dt.datetime.now(dt.UTC),
+        state=state,
+        tables={id: _with_files_written(blobs, id, state, seen) for id, seen in observed.items()},
+        ddl={name: seen.ddl for name, seen in looked.items() if seen.ddl is not None},
+        unexpanded=discovery.failures,
+        places=_places(connections, resolved),
+    )
 
 
 def _connections(tables: Iterable[TableSpec]) -> list[str]:

@@ -15,7 +15,6 @@ from flowctl.model.file_log import FileLog
 from flowctl.model.table_info import TableInfo
 from flowctl.state.document import StateDocument
 
-Estimate = Literal["none", "stats", "count"]
 PositionKind = Literal["cursor", "files", "none"]
 
 

@@ -15,21 +15,20 @@ import flowctl
 from flowctl.diagnostics import Mark
 from flowctl.model.commit import Intent
 from flowctl.model.step import Plan, Step
-from flowctl.model.table_info import Column
-from flowctl.observe.observation import Request
-from flowctl.observe.world import Estimate, World
+from flowctl.model.table_info import Column, Estimate
+from flowctl.observe.world import World
 from flowctl.plan import places, reading, recovery
 from flowctl.plan.case import Case
 from flowctl.plan.how import how
 from flowctl.plan.stops import first_stop
 from flowctl.plan.upstream import columns_found
-from flowctl.resolve.resolve import Resolved
+from flowctl.resolve.resolve import PlanOptions, Resolved
 from flowctl.spec.names import pattern_ids
 from flowctl.spec.spec import Spec, TableSpec
 from flowctl.state.document import TableState
 
 
-def build(spec: Spec, resolved: Resolved, world: World, request: Request) -> Plan:
+def build(spec: Spec, resolved: Resolved, world: World, options: PlanOptions) -> Plan:
     """The steps of each selected table, in DAG order, then patterns that could not be listed and tables that the spec
     no longer has."""
     steps: list[Step] = []
@@ -38,9 +37,9 @@ def build(spec: Spec, resolved: Resolved, world: World, request: Request) -> Pla
     for table in resolved.tables:
         if table.id in resolved.selected:
             case = case_of(spec, table, resolved, world, last, taken)
-            steps += steps_for(case, world.at, request.estimate)
+            steps += steps_for(case, world.at, options.estimate)
             last[table.id] = steps[-1]
-    whole = not (request.select or request.exclude)
+    whole = not (options.select or options.exclude)
     others = [*_unexpanded(spec, world), *(_of_the_whole_flow(spec, resolved, world) if whole else ())]
     return Plan(
         flow=spec.flow,
@@ -49,7 +48,7 @@ def build(spec: Spec, resolved: Resolved, world: World, request: Request) -> Pla
         spec_digest=spec.digest,
         created_at=reading.rfc3339(world.at),
         flowctl=flowctl.__version__,
-        select=request.select,
+        select=options.select,
         steps=(*steps, *others),
     )
 

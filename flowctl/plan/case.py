@@ -15,8 +15,9 @@ from flowctl.model.step import Check, Step, StoppedBy
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.observe.world import Observed
 from flowctl.plan.definition import definition
-from flowctl.plan.projection import own_columns, read_columns
+from flowctl.plan.projection import read_columns
 from flowctl.plan.upstream import has_changed
+from flowctl.resolve.names import own_columns
 from flowctl.spec.spec import ObjectSource, SqlSource, TableSpec
 from flowctl.state.document import TableState
 

@@ -8,7 +8,8 @@ from flowctl.connectors.target import Fill
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.table_info import Column
 from flowctl.plan.case import Case, Stop
-from flowctl.plan.projection import OWN_NAMES, TEXT_SUFFIX, is_taken, own_columns, renaming
+from flowctl.plan.projection import TEXT_SUFFIX, is_taken, renaming
+from flowctl.resolve.names import OWN_NAMES, own_columns
 from flowctl.spec.spec import SqlSource, TableSpec
 from flowctl.sql.refs import output_names
 

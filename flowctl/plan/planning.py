@@ -1,20 +1,19 @@
-"""From a spec to a plan: look, then decide. Shared by `plan` and `apply`."""
+"""From a spec to a plan: resolve, observe, decide. Shared by `plan` and `apply`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from flowctl.diagnostics import Diagnostic
+from flowctl.errors import UsageError
 from flowctl.model.step import Plan, Step
-from flowctl.observe.observation import Request as PlanOptions
-from flowctl.observe.observation import observe
+from flowctl.observe.asking import Connections
+from flowctl.observe.observation import discover, observe
 from flowctl.observe.world import World
 from flowctl.plan.build import build
 from flowctl.redaction import REDACTOR
+from flowctl.resolve.resolve import PlanOptions, Resolved, resolve
 from flowctl.spec.spec import Spec, TableSpec
-
-__all__ = ["PlanOptions", "Planned", "make_plan"]
 
 
 @dataclass(frozen=True)
@@ -24,16 +23,27 @@ class Planned:
     plan: Plan
     world: World
     tables: Mapping[str, TableSpec]
-    warnings: tuple[Diagnostic, ...] = ()
 
 
 def make_plan(spec: Spec, options: PlanOptions) -> Planned:
     """Reads the world once and plans. Writes nothing, starts no Spark. :class:`SpecError` and :class:`UsageError` when
     the tables do not fit together or a term matches nothing; what is wrong with one table is in its step."""
-    world, resolved = observe(spec, options)
+    resolved, world = resolve_and_observe(spec, options)
     plan = build(spec, resolved, world, options)
     plan = replace(plan, steps=tuple(map(_without_secrets, plan.steps)))
-    return Planned(plan, world, {table.id: table for table in resolved.tables}, resolved.warnings)
+    return Planned(plan, world, {table.id: table for table in resolved.tables})
+
+
+def resolve_and_observe(spec: Spec, options: PlanOptions) -> tuple[Resolved, World]:
+    """The tables of the flow and the world that a plan is made from; errors as :func:`make_plan`."""
+    resolve(spec, discovered={})  # what `validate` refuses, before any system is asked
+    with Connections(spec) as connections:
+        discovery = discover(spec, connections)
+        try:
+            resolved = resolve(spec, discovery.objects, options)
+        except UsageError as error:  # the term may well mean a table that could not be listed
+            raise next(iter(discovery.failures.values()), error) from error
+        return resolved, observe(spec, resolved, discovery, connections, options.estimate)
 
 
 def _without_secrets(step: Step) -> Step:

@@ -12,19 +12,9 @@ from flowctl.model import reserved, types
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
+from flowctl.resolve.names import own_columns, reserved_names
 from flowctl.spec.spec import DetectFlag, TableSpec
 from flowctl.sql import dialects
-
-__all__ = ["ProjectedColumn", "compared_columns", "own_columns", "projection", "read_columns"]
-
-#: What scd2 keeps beside the source's columns, in this order. Event times of other types are cast to the instant.
-_VERSION_COLUMNS = (
-    Column("valid_from", types.TIMESTAMP),
-    Column("valid_to", types.TIMESTAMP),
-    Column("is_current", types.BOOL),
-    Column("row_hash", types.STRING),
-)
-_DELETED_AT = Column("_deleted_at", types.TIMESTAMP)
 
 
 def projection(
@@ -78,23 +68,6 @@ def is_taken(table: TableSpec, name: str) -> bool:
 
 #: What is added to the name of a column whose other type is kept as text.
 TEXT_SUFFIX = "__text"
-#: Names that flowctl gives its own columns, in whatever mode.
-OWN_NAMES = frozenset({column.name for column in (*_VERSION_COLUMNS, _DELETED_AT)})
-
-
-def own_columns(table: TableSpec) -> Mapping[str, Column]:
-    """flowctl's own columns in this table's target, by name, in order."""
-    if table.mode == "scd2":
-        return {column.name: column for column in _VERSION_COLUMNS}
-    if table.mode == "merge" and table.deletes is not None and table.deletes.action == "soft":
-        return {_DELETED_AT.name: _DELETED_AT}
-    return {}
-
-
-def reserved_names(table: TableSpec) -> frozenset[str]:
-    """Names of flowctl's own columns in this table's target and in its quarantine, in lower case."""
-    quarantines = any(check.on_fail == "quarantine" for check in table.expect)
-    return frozenset(own_columns(table)) | (reserved.QUARANTINE if quarantines else frozenset())
 
 
 def renaming(name: str) -> str:
@@ -103,16 +76,13 @@ def renaming(name: str) -> str:
 
 
 def taken_name(table: TableSpec, columns: Iterable[Column]) -> tuple[str, str] | None:
-    """What is wrong with the first of the source's ``columns``, or of those that are added, whose name in the target is
-    one of flowctl's own, and what to do."""
+    """What is wrong with the first of the source's ``columns`` whose name in the target is one of flowctl's own, and
+    what to do."""
     own = reserved_names(table)
     for column in columns:
         name = column.name
         if is_taken(table, name) and reserved.is_taken(table.columns.rename.get(name, name), own):
             return f'the source has a column "{name}", a name that flowctl needs itself', f"Rename it: {renaming(name)}"
-    for name in table.columns.add:
-        if reserved.is_taken(name, own):
-            return f'columns.add makes a column "{name}", a name that flowctl needs itself', "Give it another name"
     return None
 
 

@@ -11,8 +11,7 @@ from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position
 from flowctl.model.step import Step
-from flowctl.model.table_info import Column, RowEstimate
-from flowctl.observe.world import Estimate
+from flowctl.model.table_info import Column, Estimate, RowEstimate
 from flowctl.plan import checks, engine, fills, intervals, partitions
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.column_names import dropped_exclusions, unwritten_column

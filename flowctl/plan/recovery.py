@@ -12,7 +12,7 @@ from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position
 from flowctl.model.step import Step
-from flowctl.observe.world import Estimate
+from flowctl.model.table_info import Estimate
 from flowctl.plan import checks, intervals
 from flowctl.plan.case import Case
 from flowctl.plan.fills import columns_to_record

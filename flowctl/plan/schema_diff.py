@@ -16,8 +16,9 @@ from flowctl.model.schema_change import Action, ChangeClass, SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.model.types import is_wider, short
 from flowctl.plan.drift import Recorded, drift, is_ignored, left_alone, of_others
-from flowctl.plan.projection import OWN_NAMES, TEXT_SUFFIX, own_columns
+from flowctl.plan.projection import TEXT_SUFFIX
 from flowctl.plan.refused_names import refused_names
+from flowctl.resolve.names import OWN_NAMES, own_columns
 from flowctl.spec.spec import TableSpec
 
 

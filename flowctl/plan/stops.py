@@ -17,9 +17,10 @@ from flowctl.plan.case import Case, Stop
 from flowctl.plan.checks import is_local, local_freshness
 from flowctl.plan.column_names import rule_names, unprotected_column, unread_column
 from flowctl.plan.definition import differences
-from flowctl.plan.projection import is_taken, own_columns, projection, taken_name
+from flowctl.plan.projection import is_taken, projection, taken_name
 from flowctl.plan.shape import known_columns, recorded_target
 from flowctl.plan.sidecars import foreign_sidecar, history_without_observations
+from flowctl.resolve.names import own_columns
 from flowctl.resolve.places import SIDECARS, sidecars_of
 from flowctl.spec.spec import SqlSource
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 
-from flowctl.diagnostics import Diagnostic
 from flowctl.spec.spec import SqlSource, TableSpec
 
 #: Table id → ids of the tables it reads, sorted.
@@ -14,7 +12,7 @@ Needs = Mapping[str, tuple[str, ...]]
 
 
 def needs(tables: Sequence[TableSpec]) -> Needs:
-    """The edges; references to unknown tables are left out (:func:`unknown_references` names them)."""
+    """The edges; references to tables that are not here are left out."""
     ids = {table.id for table in tables}
     return {
         table.id: tuple(sorted(ids.intersection(table.source.refs))) if isinstance(table.source, SqlSource) else ()
@@ -58,54 +56,3 @@ def reachable(start: str, edges: Needs) -> frozenset[str]:
                 seen.add(other)
                 waiting.append(other)
     return frozenset(seen)
-
-
-def unknown_references(
-    tables: Sequence[TableSpec], may_exist: Callable[[str], bool] = lambda ref: False
-) -> Iterator[Diagnostic]:
-    """References to tables that are not there, and not among those that ``may_exist`` though nobody could look."""
-    ids = sorted(table.id for table in tables)
-    for table in tables:
-        if isinstance(table.source, SqlSource):
-            for ref in table.source.refs:
-                if ref not in ids and not may_exist(ref):
-                    close = get_close_matches(ref, ids, 1)
-                    yield Diagnostic(
-                        f"{table.id}: ref('{ref}') names no table of this flow",
-                        f"Did you mean {close[0]!r}?" if close else "List the tables with `flowctl plan`",
-                        table.mark_of("from.sql"),
-                        "unknown-reference",
-                    )
-
-
-def cycles(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
-    """One finding for each cycle, at its first table, with its whole path."""
-    ordered = {table.id for table in in_order(tables)}
-    edges = needs(tables)
-    reported: set[str] = set()
-    for table in tables:
-        if table.id not in ordered and table.id not in reported and (path := _path_back(table.id, edges)):
-            reported.update(path)
-            yield Diagnostic(
-                f"{table.id} reads itself: {' → '.join(path)}",
-                "Break the circle: one of these tables must not read the next",
-                table.mark_of("from.sql"),
-                "cycle",
-            )
-
-
-def _path_back(start: str, edges: Needs) -> list[str]:
-    """The shortest way from ``start`` back to it; empty when there is none (it only hangs below a cycle)."""
-    came_from: dict[str, str] = {}
-    waiting = [start]
-    for table_id in waiting:
-        for upper in edges[table_id]:
-            if upper == start:
-                path = [start, table_id]
-                while path[-1] != start:
-                    path.append(came_from[path[-1]])
-                return path[::-1]
-            if upper not in came_from:
-                came_from[upper] = table_id
-                waiting.append(upper)
-    return []

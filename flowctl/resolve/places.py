@@ -1,6 +1,6 @@
-"""One writer for each place, and no table that reads what it writes: as far as the spec itself can tell.
+"""One writer for each place, and no table that reads what it writes: as far as the spec itself describes it.
 
-What only a system can tell (PostgreSQL's search path, two names of one host) is asked for in the plan
+What only a system knows (PostgreSQL's search path, two names of one host) stops the table in the plan
 (:mod:`flowctl.plan.places`).
 """
 
@@ -13,6 +13,7 @@ from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic
 from flowctl.model import reserved
 from flowctl.model.table_info import ObjectName
+from flowctl.spec.semantics import same_target
 from flowctl.spec.spec import Connection, ObjectSource, Spec, TableSpec
 
 #: What a table keeps under its own name and one of these belongs to it.
@@ -54,23 +55,17 @@ def findings(
             if name is not None:
                 written.setdefault(name, table)
         if earlier is not None:
-            yield _refused(
-                table, f"{table.id} and {earlier.id} ({earlier.mark}) both write {table.target}", "Give one of them"
-            )
+            yield same_target(earlier, table)
         if table.target.parts[-1].startswith(reserved.PREFIX):
-            yield _refused(
-                table, f"{table.target}: names that begin with {reserved.PREFIX} are flowctl's own", "Give it"
-            )
+            yield _refused(table, f"{table.target}: names that begin with {reserved.PREFIX} are flowctl's own")
         if place is not None and _reads(table, place, connections, place_of):
-            yield _refused(table, f"{table.id} reads {table.source} and writes to the same place", "Give it")
+            yield _refused(table, f"`{table.id}` reads {table.source} and writes to the same place")
     for table, place in zip(tables, places, strict=True):
         for suffix, what in SIDECARS.items():
             for name in (_named(table), place):
                 owner = written.get(name.removesuffix(suffix)) if name and name.endswith(suffix) else None
                 if owner is not None:
-                    yield _refused(
-                        table, f"{table.target} is where {owner.id} ({owner.mark}) keeps its {what}", "Give it"
-                    )
+                    yield _refused(table, f"{table.target} is where `{owner.id}` ({owner.mark}) keeps its {what}")
                     break
 
 
@@ -90,5 +85,5 @@ def _reads(table: TableSpec, place: str, connections: Mapping[str, Connection], 
     return source is not None and (source == place or source.startswith(place + "/"))
 
 
-def _refused(table: TableSpec, message: str, way: str) -> Diagnostic:
-    return Diagnostic(message, f"{way} another `to`", table.mark_of("to"), "shared-target")
+def _refused(table: TableSpec, message: str) -> Diagnostic:
+    return Diagnostic(message, "Give it another `to`", table.mark_of("to"), "same-target")

@@ -16,8 +16,9 @@ from flowctl.errors import AbortRun, ExitCode, FlowctlError
 from flowctl.model.step import RUNNABLE, Plan, Step
 from flowctl.plan.document import to_json as plan_json
 from flowctl.plan.planfile import check_fresh, load
-from flowctl.plan.planning import Planned, PlanOptions, make_plan
+from flowctl.plan.planning import Planned, make_plan
 from flowctl.plan.reading import rfc3339
+from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import events, file_logs
 from flowctl.run.attempt import RunContext
 from flowctl.run.failure import translate

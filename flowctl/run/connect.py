@@ -16,7 +16,8 @@ from flowctl.engine.conf import is_sail
 from flowctl.errors import ExitCode, FlowctlError, SpecError
 from flowctl.model.table_info import ObjectName
 from flowctl.observe.asking import Connections
-from flowctl.plan.planning import Planned, PlanOptions, make_plan
+from flowctl.plan.planning import Planned, make_plan
+from flowctl.resolve.resolve import PlanOptions
 from flowctl.run.executors import missing_modules, needed_modules
 from flowctl.run.failure import translate
 from flowctl.run.lazy_engine import engine_for
@@ -47,7 +48,6 @@ def _tables(spec: Spec) -> Iterator[Diagnostic]:
     except FlowctlError as error:
         yield Diagnostic(error.message, error.hint, error.mark, "unreachable")
         return
-    yield from planned.warnings
     said: set[tuple[str, str]] = set()
     for step in planned.plan.steps:
         finding = (str(step.mark), step.reason)

@@ -22,9 +22,10 @@ from flowctl.plan.column_names import (
     missing_source_column,
     missing_target_column,
 )
-from flowctl.plan.projection import own_columns, projection, read_columns, taken_name, untyped
+from flowctl.plan.projection import projection, read_columns, taken_name, untyped
 from flowctl.plan.shape import refusal as shape_refusal
 from flowctl.plan.shape import shaped
+from flowctl.resolve.names import own_columns
 from flowctl.spec.spec import SqlSource, TableSpec
 from flowctl.sql.dialects import schema_ddl
 from flowctl.state.document import TableState

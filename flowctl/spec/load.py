@@ -40,7 +40,7 @@ def load_spec(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Spec
     ``variables`` from the command line. Raises :class:`SpecError` with all findings. Reads no secret."""
     reading = read_spec(paths, variables)
     if reading.spec is None:
-        raise SpecError([found for found in reading.diagnostics if found.severity == "error"])
+        raise SpecError(reading.diagnostics)
     return reading.spec
 
 
@@ -83,7 +83,7 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
         findings.error(root.entries["tables"].place, what, "Make several flows of them", "too-large")
         return Reading(None, None, findings.sorted)
     entries, tables = check_tables(effective_tables(root), types, findings)
-    check_flow(entries, tables, findings)
+    findings.extend(check_flow(entries, tables))
     resolved = _resolved(root, entries)
     if findings.diagnostics:
         return Reading(None, resolved, findings.sorted)

@@ -1,12 +1,15 @@
-"""What holds between tables: ids that differ, targets that differ, references without a cycle."""
+"""What holds between the tables of one spec: ids that differ, targets that differ, references without a cycle.
+
+Patterns are still one entry each. What only their tables can break is found once these are known
+(:mod:`flowctl.resolve`), in the same words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from flowctl.diagnostics import Mark
+from flowctl.diagnostics import Diagnostic, Mark
 from flowctl.spec import limits
-from flowctl.spec.findings import Findings
 from flowctl.spec.names import is_pattern, pattern_ids, placeholder_values
 from flowctl.spec.node import Node
 from flowctl.spec.spec import SqlSource, TableSpec
@@ -14,77 +17,88 @@ from flowctl.spec.suggest import did_you_mean
 from flowctl.spec.template import fill_placeholders, placeholders
 
 
-def check_flow(entries: Mapping[str, Node], tables: Sequence[TableSpec], findings: Findings) -> None:
+def check_flow(entries: Mapping[str, Node], tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
     """``entries`` are all tables, the broken ones too: a reference to one of those is no second error."""
-    _check_ids(entries, findings)
-    _check_targets(tables, findings)
-    _check_references(entries, tables, findings)
-    _check_cycles(tables, findings)
+    exact = [id for id in entries if not is_pattern(id)]
+    yield from _repeated_ids(entries)
+    yield from _repeated_targets(tables)
+    yield from unknown_references(tables, exact, [id for id in entries if is_pattern(id)])
+    yield from cycles(tables)
 
 
-def _check_ids(entries: Mapping[str, Node], findings: Findings) -> None:
+def same_target(first: TableSpec, second: TableSpec) -> Diagnostic:
+    """``second`` is written to where ``first``, an earlier entry, is written."""
+    return Diagnostic(
+        f"`{first.id}` and `{second.id}` are both written to {second.target}",
+        f"Give one of them another `to`; `{first.id}` stands at {first.mark}",
+        second.mark_of("to"),
+        "same-target",
+    )
+
+
+def unknown_references(
+    tables: Sequence[TableSpec], exact: Collection[str], patterns: Collection[str]
+) -> Iterator[Diagnostic]:
+    """References to ids that are neither among ``exact`` nor such as one of ``patterns`` may make."""
+    may_exist: list[Callable[[str], object]] = [pattern_ids(id) for id in patterns]
+    for table in tables:
+        for reference in _references(table):
+            if reference not in exact and not any(matches(reference) for matches in may_exist):
+                yield Diagnostic(
+                    f"`{table.id}` reads `{reference}`, which is no table of this flow",
+                    did_you_mean(reference, exact, "Tables are: "),
+                    _sql_place(table),
+                    "unknown-table",
+                )
+
+
+def cycles(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
+    """Each cycle once, at the first of its tables in the file. Tables of patterns read no others."""
+    by_id = {table.id: table for table in tables}
+    done: set[str] = set()
+    for table in tables:
+        yield from _walk(table.id, by_id, [], done)
+
+
+def _repeated_ids(entries: Mapping[str, Node]) -> Iterator[Diagnostic]:
     seen: dict[str, str] = {}
     for id, node in entries.items():
         first = seen.setdefault(id.casefold(), id)
         if first != id:
             hint = f"Rename one of them; `{first}` stands at {entries[first].place}"
-            message = f"table ids `{first}` and `{id}` differ only in case"
-            findings.error(node.place, message, hint, "duplicate-name")
+            yield Diagnostic(f"table ids `{first}` and `{id}` differ only in case", hint, node.place, "duplicate-name")
 
 
-def _check_targets(tables: Sequence[TableSpec], findings: Findings) -> None:
+def _repeated_targets(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
     seen: dict[tuple[str, ...], TableSpec] = {}
     for table in tables:
         values = placeholder_values(table.id, table.source)
         parts = tuple(fill_placeholders(part, values) for part in table.target.parts)
-        place = table.mark_of("to")
         if is_pattern(table.id) and not any(map(placeholders, parts)):
-            hint = "Put ${table} or ${id} into `to`"
-            findings.error(place, f"all tables of `{table.id}` have the same target", hint, "same-target")
+            what = f"all tables of `{table.id}` have the same target"
+            yield Diagnostic(what, "Put ${table} or ${id} into `to`", table.mark_of("to"), "same-target")
             continue
         first = seen.setdefault((table.target.connection, *parts), table)
         if first is not table:
-            hint = f"Give one of them another `to`; `{first.id}` stands at {first.mark}"
-            message = f"`{first.id}` and `{table.id}` are both written to {table.target}"
-            findings.error(place, message, hint, "same-target")
+            yield same_target(first, table)
 
 
-def _check_references(entries: Mapping[str, Node], tables: Sequence[TableSpec], findings: Findings) -> None:
-    made = [pattern_ids(id) for id in entries if is_pattern(id)]
-    exact = [id for id in entries if not is_pattern(id)]
-    for table in tables:
-        for reference in _references(table):
-            if reference not in exact and not any(matches(reference) for matches in made):
-                hint = did_you_mean(reference, exact, "Tables are: ")
-                message = f"`{table.id}` reads `{reference}`, which is no table of this flow"
-                findings.error(_sql_place(table), message, hint, "unknown-table")
-
-
-def _check_cycles(tables: Sequence[TableSpec], findings: Findings) -> None:
-    """Each cycle once, at the first of its tables in the file."""
-    by_id = {table.id: table for table in tables}
-    done: set[str] = set()
-    for table in tables:
-        path: list[str] = []
-        _walk(table.id, by_id, path, done, findings)
-
-
-def _walk(id: str, by_id: Mapping[str, TableSpec], path: list[str], done: set[str], findings: Findings) -> None:
+def _walk(id: str, by_id: Mapping[str, TableSpec], path: list[str], done: set[str]) -> Iterator[Diagnostic]:
     if id in path:
         cycle = [*path[path.index(id) :], id]
-        hint = "Let one of them read something else"
-        findings.error(_sql_place(by_id[id]), f"tables read each other: {' → '.join(cycle)}", hint, "cycle")
+        what = f"tables read each other: {' → '.join(cycle)}"
+        yield Diagnostic(what, "Let one of them read something else", _sql_place(by_id[id]), "cycle")
         return
     if id in done or id not in by_id:
         return
     if len(path) >= limits.CHAIN:
         what = f"more than {limits.CHAIN} tables read one another in a row"
-        findings.error(_sql_place(by_id[id]), what, "Let some of them read more directly", "too-deep")
+        yield Diagnostic(what, "Let some of them read more directly", _sql_place(by_id[id]), "too-deep")
         done.add(id)
         return
     path.append(id)
     for reference in _references(by_id[id]):
-        _walk(reference, by_id, path, done, findings)
+        yield from _walk(reference, by_id, path, done)
     path.pop()
     done.add(id)
 

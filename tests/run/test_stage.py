@@ -20,7 +20,8 @@ from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.value import TypedValue
-from flowctl.plan.projection import own_columns, projection
+from flowctl.plan.projection import projection
+from flowctl.resolve.names import own_columns
 from flowctl.run.reading import rows_of as rows_of_source
 from flowctl.run.stage import StagedBatch, Staging, stage
 from flowctl.spec.spec import (

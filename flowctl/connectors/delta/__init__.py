@@ -18,7 +18,6 @@ from flowctl.storage.options import path_place
 CAPABILITIES = Capabilities(
     source=None,
     target=TargetCapabilities(
-        modes=frozenset({"append", "truncate", "merge", "scd2"}),
         widens=widens,
         refuses_names=refused_name,
         replaces_types=True,

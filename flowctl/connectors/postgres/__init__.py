@@ -13,7 +13,7 @@ from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 
 CAPABILITIES = Capabilities(
-    source=SourceCapabilities(position="cursor", queries=True),
+    source=SourceCapabilities(position="cursor"),
     target=TARGET_CAPABILITIES,
     extra="postgres",
     drivers=("psycopg",),

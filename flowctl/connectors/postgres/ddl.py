@@ -36,7 +36,6 @@ def refuses_name(name: str) -> str | None:
 
 
 TARGET_CAPABILITIES = TargetCapabilities(
-    modes=frozenset({"append", "truncate", "merge", "scd2"}),
     widens=widens,
     refuses_names=refuses_name,
 )

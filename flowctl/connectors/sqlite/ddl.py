@@ -18,7 +18,6 @@ from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.sql import dialects
 
 TARGET_CAPABILITIES = TargetCapabilities(
-    modes=frozenset({"append", "truncate", "merge", "scd2"}),
     widens=lambda old, new: False,
 )
 

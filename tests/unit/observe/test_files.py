@@ -14,7 +14,8 @@ import pytest
 from flowctl.connectors.source import HeadRequest
 from flowctl.model.step import Step
 from flowctl.model.table_info import ObjectName, TableInfo
-from flowctl.plan.planning import PlanOptions, make_plan
+from flowctl.plan.planning import make_plan
+from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.load import load_spec
 from tests.connectors.reading import files, opened
 

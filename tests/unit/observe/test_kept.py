@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from flowctl.plan import planfile
-from flowctl.plan.planning import PlanOptions, make_plan
+from flowctl.plan.planning import make_plan
+from flowctl.resolve.resolve import PlanOptions
 from flowctl.run.apply import ApplyRequest, Audience, apply
 from flowctl.spec.load import load_spec
 

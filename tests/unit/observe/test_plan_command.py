@@ -11,7 +11,8 @@ import sys
 import pytest
 
 from flowctl.errors import TableError
-from flowctl.plan.planning import PlanOptions, make_plan
+from flowctl.plan.planning import make_plan
+from flowctl.resolve.resolve import PlanOptions
 from flowctl.run.connect import check
 from flowctl.spec.load import load_spec
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.observe.observation import Request
+from flowctl.resolve.resolve import PlanOptions
 from tests.unit.plan.worlds import (
     NEW,
     OLD,
@@ -36,7 +36,7 @@ def differing(
     if accepted:
         state = replace(state, definition={})
     seen = observed(head(NEW), source(now), there, committed(position=OLD))
-    return step(spec, seen, state, request or Request())
+    return step(spec, seen, state, request or PlanOptions())
 
 
 def told(made):

@@ -13,10 +13,9 @@ from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition, UpstreamPosition
 from flowctl.model.table_info import Column, RowEstimate
-from flowctl.observe.observation import Request
 from flowctl.plan.build import build
-from flowctl.plan.projection import own_columns
-from flowctl.resolve.resolve import Resolved
+from flowctl.resolve.names import own_columns
+from flowctl.resolve.resolve import PlanOptions, Resolved
 from flowctl.spec.spec import ColumnRules, Cursor, DetectMissingKeys, Expectation, Guard
 from tests.unit.plan.worlds import (
     MARK,
@@ -247,14 +246,16 @@ def test_a_missing_object_is_an_error_of_its_table():
 def test_a_table_that_left_the_spec_is_shown_unless_only_some_are_selected():
     seen = world({"orders": observed(head(NEW))}, {"gone": recorded(table("gone"), OLD)})
     assert [(made.id, made.action) for made in plan(seen, table()).steps] == [("orders", "create"), ("gone", "removed")]
-    assert len(plan(seen, table(), request=Request(select=("orders",))).steps) == 1
+    assert len(plan(seen, table(), request=PlanOptions(select=("orders",))).steps) == 1
 
 
 def test_a_pattern_that_cannot_be_listed_stops_alone_and_removes_nothing():
     states = {"raw_a": recorded(table("raw_a"), OLD), "gone": recorded(table("gone"), OLD)}
     pattern = table("raw_${table}", mode="truncate")
     seen = world({"orders": observed(head(NEW))}, states, unexpanded={pattern.id: TransientError("no route")})
-    made = build(flow(table(), pattern), Resolved((table(),), {"orders": ()}, frozenset({"orders"})), seen, Request())
+    made = build(
+        flow(table(), pattern), Resolved((table(),), {"orders": ()}, frozenset({"orders"})), seen, PlanOptions()
+    )
     assert [(one.id, one.action) for one in made.steps] == [
         ("orders", "create"),
         ("raw_${table}", "stop"),
@@ -278,7 +279,7 @@ def test_sql_tables_follow_the_numbers_of_what_they_read():
 
 def test_a_sql_table_over_one_that_was_never_loaded_and_is_not_selected_stops():
     made = plan(world({"daily": observed(source=None)}), table(), sql_table("daily", "orders"),
-                request=Request(select=("daily",))).steps[0]  # fmt: skip
+                request=PlanOptions(select=("daily",))).steps[0]  # fmt: skip
     assert (made.action, made.hint) == ("stop", "Select it too: --select +daily")
 
 

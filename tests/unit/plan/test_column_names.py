@@ -11,7 +11,7 @@ from flowctl.model import types
 from flowctl.model.position import FilesPosition
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column
-from flowctl.observe.observation import Request
+from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.spec import ColumnRules, Cursor, DetectFlag, Expectation, Layout, ReadHints, TableSpec
 from tests.unit.plan.worlds import MARK, NEW, OLD, ORDERS, head, observed, recorded, source, sql_table, step, table
 from tests.unit.plan.worlds import unchanged_target as unchanged
@@ -152,7 +152,7 @@ def test_where_nothing_tells_that_an_excluded_column_has_gone_it_stops(state: di
     spec = table(columns=ColumnRules(exclude=("email",)))
     made = step(spec, observed(head(NEW), **unchanged()), recorded(spec, OLD, **state))
     assert made.reason.startswith(GONE.format("exclude"))
-    refresh = Request(full_refresh=("orders",))
+    refresh = PlanOptions(full_refresh=("orders",))
     other = recorded(table(columns=ColumnRules(exclude=("e_mail",))), OLD)
     assert step(spec, observed(head(NEW), **unchanged()), other, refresh).reason == GONE.format("exclude")
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from flowctl.observe.observation import Request
-from flowctl.plan.projection import own_columns
+from flowctl.resolve.names import own_columns
+from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.spec import ColumnRules, Cursor, SchemaPolicies
 from tests.unit.plan.differences import VAT, columns, differing, told
 from tests.unit.plan.worlds import (
@@ -98,7 +98,7 @@ def test_a_dropped_column_is_told_once():
 @pytest.mark.parametrize("mode", ["truncate", "merge", "append", "scd2"])
 def test_a_column_that_was_told_before_is_named_again_where_its_values_go(mode, policy):
     """Its values stayed then, or others have filled it since; or an older flowctl recorded a column of others."""
-    keys = {"mode": mode, "key": ("id",), "request": Request() if mode == "truncate" else REFRESH}
+    keys = {"mode": mode, "key": ("id",), "request": PlanOptions() if mode == "truncate" else REFRESH}
     if mode == "scd2":  # a table of another mode becomes a history
         keys["recorded_as"] = {"mode": "merge"}
     keys |= {"cursor": Cursor("updated_at")} if mode == "append" else {}

@@ -14,8 +14,9 @@ from flowctl.model.table_info import Column, TableInfo
 from flowctl.plan.case import Case
 from flowctl.plan.drift import Recorded
 from flowctl.plan.fills import columns_to_record
-from flowctl.plan.projection import own_columns, projection
+from flowctl.plan.projection import projection
 from flowctl.plan.schema_diff import compare
+from flowctl.resolve.names import own_columns
 from flowctl.spec.spec import ColumnRules, SchemaPolicies, SqlSource
 from tests.unit.plan.worlds import (
     AMOUNT,

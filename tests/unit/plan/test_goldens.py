@@ -22,10 +22,10 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import FilesPosition, FileStamp, NoPosition, UpstreamPosition
 from flowctl.model.step import Plan
 from flowctl.model.table_info import Column, RowEstimate
-from flowctl.observe.observation import Request
 from flowctl.plan.document import from_json, to_json
 from flowctl.plan.render import to_rich, to_text
 from flowctl.plan.upstream import shape_read
+from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.spec import (
     Cursor,
     DetectMissingKeys,
@@ -138,7 +138,7 @@ def interrupted_and_refreshed() -> Plan:
         "adopted": observed(head(NEW), target=target()),
         "since": observed(head(NEW), target=target(), commit=committed(table="since", position=OLD)),
     }
-    return plan(world(seen, states), landed, pending, anew, adopted, since, request=Request(full_refresh=("anew",)))
+    return plan(world(seen, states), landed, pending, anew, adopted, since, request=PlanOptions(full_refresh=("anew",)))
 
 
 PLANS = {plan.__name__: plan for plan in (first_run, second_run, nothing_to_do, interrupted_and_refreshed)}

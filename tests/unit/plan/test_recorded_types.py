@@ -11,8 +11,8 @@ from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import UpstreamPosition
 from flowctl.model.table_info import Column
-from flowctl.observe.observation import Request
 from flowctl.plan.upstream import shape_read
+from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.spec import ColumnRules, SqlSource, TableSpec
 from tests.unit.plan.worlds import (
     NEW,
@@ -97,7 +97,7 @@ def test_columns_that_have_changed_in_an_earlier_run_count_like_those_that_chang
         "orders": observed(head(OLD), source(columns), target(columns), committed(4, "i4", OLD)),
         "daily": observed(None, None, target(), committed(3, "i3", table="daily")),
     }
-    request = Request() if is_selected else Request(select=("daily",))
+    request = PlanOptions() if is_selected else PlanOptions(select=("daily",))
     *above, made = plan(world(seen, states), orders, daily, request=request).steps
     assert [step.action for step in above] == ["none"] * is_selected
     assert (made.action, made.schema is not None) == ("change", is_known)

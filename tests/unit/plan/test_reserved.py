@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
+from flowctl.errors import SpecError
 from flowctl.model import reserved, types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
-from flowctl.observe.observation import Request
-from flowctl.plan.projection import own_columns, taken_name
+from flowctl.plan.projection import taken_name
+from flowctl.resolve.names import own_columns
+from flowctl.resolve.resolve import PlanOptions, resolve
 from flowctl.run.quarantine import OWN_COLUMNS
 from flowctl.spec.spec import ColumnRules, DetectMissingKeys, Expectation, SqlSource, TargetRef
 from flowctl.sql import scd2
@@ -23,6 +25,7 @@ from tests.unit.plan.worlds import (
     ORDERS,
     REFRESH,
     committed,
+    flow,
     head,
     observed,
     recorded,
@@ -76,8 +79,8 @@ def test_the_names_are_free_where_nothing_has_them() -> None:
 
 def test_added_columns_and_those_of_sql_are_looked_at_too() -> None:
     spec = table(**QUARANTINE, columns=ColumnRules(add={"_seq": "1"}))
-    made = step(spec, observed(head(NEW)))
-    assert (made.action, made.reason) == ("stop", 'columns.add makes a column "_seq", a name that flowctl needs itself')
+    with pytest.raises(SpecError, match=r'columns\.add makes a column "_seq", a name that flowctl needs itself'):
+        resolve(flow(spec), {})
     sql = replace(table(**HISTORY), source=SqlSource("SELECT 1 AS is_current", ()))
     assert taken_name(sql, (Column("is_current", types.BOOL),)) is not None
 
@@ -126,7 +129,7 @@ def test_a_sidecar_of_an_earlier_history_is_kept() -> None:
     ],
 )
 def test_a_history_without_its_observations_stops(
-    sidecars: dict[str, TableInfo | None], rows: int, request_: Request, stops: bool
+    sidecars: dict[str, TableInfo | None], rows: int, request_: PlanOptions, stops: bool
 ) -> None:
     """Its versions would be deleted, key by key."""
     spec = table(**HISTORY)

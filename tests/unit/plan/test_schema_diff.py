@@ -10,10 +10,11 @@ from flowctl.connectors.postgres import ddl as postgres
 from flowctl.connectors.sqlite import CAPABILITIES as SQLITE
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.observe.observation import Request
 from flowctl.plan.drift import Recorded
-from flowctl.plan.projection import own_columns, projection
+from flowctl.plan.projection import projection
 from flowctl.plan.schema_diff import compare
+from flowctl.resolve.names import own_columns
+from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.spec import ColumnRules, DetectFlag, SchemaPolicies
 from tests.unit.plan.differences import VAT, columns, differing, told
 from tests.unit.plan.worlds import (
@@ -80,7 +81,7 @@ def test_wider_type(policy, action):
 @pytest.mark.parametrize("mode", ["truncate", "merge"])
 def test_where_all_content_is_replaced_no_column_widens_in_place(mode):
     """It would cost readers for nothing: type widening is a feature that some do not know."""
-    request = Request() if mode == "truncate" else REFRESH
+    request = PlanOptions() if mode == "truncate" else REFRESH
     made = differing((*ORDERS, replace(VAT, type=types.INT64)), before=(*ORDERS, VAT), mode=mode, request=request)
     assert told(made) == [("vat", "wider_type", "retype")]
     assert [(change.change_class, change.statement) for change in made.schema] == [("safe", "")]
@@ -126,7 +127,7 @@ def test_a_key_stays_not_null_in_the_target_as_a_null_in_it_stops_the_table(mode
     now = source((replace(ID, nullable=True), AMOUNT, UPDATED_AT))
     there = replace(target(), columns=strict)
     seen = observed(head(NEW), now, there, committed(position=OLD))
-    made = step(spec, seen, recorded(spec, OLD, schema=now.columns, target_columns=strict), Request())
+    made = step(spec, seen, recorded(spec, OLD, schema=now.columns, target_columns=strict), PlanOptions())
     if spec.key:
         assert told(made) == [] and not made.target_columns[0].nullable
     else:

@@ -26,12 +26,11 @@ from flowctl.model.step import Plan, Step
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.model.types import DataType
 from flowctl.model.value import TypedValue, from_text
-from flowctl.observe.observation import Request
 from flowctl.observe.world import Observed, PositionKind, World
 from flowctl.plan.build import build
 from flowctl.plan.definition import definition
 from flowctl.resolve import dag, select
-from flowctl.resolve.resolve import Resolved
+from flowctl.resolve.resolve import PlanOptions, Resolved
 from flowctl.spec.spec import (
     Connection,
     Cursor,
@@ -111,8 +110,8 @@ def cursor(text: str) -> CursorPosition:
     return CursorPosition(at(text))
 
 
-EVERYTHING = Request()
-REFRESH = Request(full_refresh=("orders",))
+EVERYTHING = PlanOptions()
+REFRESH = PlanOptions(full_refresh=("orders",))
 #: How far the last run came, and how far the source has come since.
 OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
 
@@ -232,7 +231,7 @@ def world(
     return World(NOW, document, tables, {"lake": LAKE}, **keys)
 
 
-def plan(seen: World, *tables: TableSpec, request: Request = EVERYTHING) -> Plan:
+def plan(seen: World, *tables: TableSpec, request: PlanOptions = EVERYTHING) -> Plan:
     spec = flow(*tables)
     ordered = dag.in_order(tables)
     edges = dag.needs(ordered)
@@ -246,7 +245,7 @@ def steps(spec: TableSpec, seen: Observed, state: TableState) -> tuple[Step, ...
     return plan(world({spec.id: seen}, {spec.id: state}), spec).steps
 
 
-def step(spec: TableSpec, seen: Observed, state: TableState | None = None, request: Request = EVERYTHING) -> Step:
+def step(spec: TableSpec, seen: Observed, state: TableState | None = None, request: PlanOptions = EVERYTHING) -> Step:
     """The first step of a plan over one table."""
     states = {spec.id: state} if state else None
     return plan(world({spec.id: seen}, states), spec, request=request).steps[0]

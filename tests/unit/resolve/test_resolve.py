@@ -1,31 +1,19 @@
-"""From entries to tables: patterns, edges, selection, capabilities."""
+"""From entries to tables: patterns, edges, selection."""
 
 from __future__ import annotations
 
-import operator
 from dataclasses import replace
 
 import pytest
 
-from flowctl.connectors.base import Capabilities
-from flowctl.connectors.source import SourceCapabilities
-from flowctl.connectors.target import TargetCapabilities
 from flowctl.diagnostics import Mark
 from flowctl.errors import UsageError
 from flowctl.model.table_info import ObjectName
-from flowctl.resolve import capabilities, dag
+from flowctl.resolve import dag
 from flowctl.resolve.expand import expand
 from flowctl.resolve.select import matching, selected
-from flowctl.spec.spec import (
-    ColumnRules,
-    Connection,
-    Cursor,
-    ObjectSource,
-    QuerySource,
-    SqlSource,
-    TableSpec,
-    TargetRef,
-)  # fmt: skip
+from flowctl.spec.semantics import cycles, unknown_references
+from flowctl.spec.spec import ColumnRules, ObjectSource, SqlSource, TableSpec, TargetRef
 
 MARK = Mark("spec.yaml", 10, 3)
 
@@ -115,12 +103,19 @@ def test_order_is_by_edges_and_then_by_id():
 
 def test_a_cycle_is_told_once_with_its_path():
     tables = [sql("a", "b"), sql("b", "c"), sql("c", "a"), sql("d", "a"), sql("e", "e")]
-    assert messages(dag.cycles(tables)) == ["a reads itself: a → b → c → a", "e reads itself: e → e"]
+    assert messages(cycles(tables)) == ["tables read each other: a → b → c → a", "tables read each other: e → e"]
 
 
 def test_an_unknown_reference_gets_a_suggestion():
-    (found,) = dag.unknown_references([sql("daily", "ordrs"), entry("orders")])
-    assert (found.message, found.hint) == ("daily: ref('ordrs') names no table of this flow", "Did you mean 'orders'?")
+    (found,) = unknown_references([sql("daily", "ordrs"), entry("orders")], ["daily", "orders"], [])
+    assert (found.message, found.hint) == (
+        "`daily` reads `ordrs`, which is no table of this flow",
+        "Did you mean `orders`?",
+    )
+
+
+def test_a_pattern_that_was_not_listed_may_have_the_table():
+    assert messages(unknown_references([sql("daily", "raw_orders")], [], ["raw_${table}"])) == []
 
 
 #: raw → clean → daily, weekly; other stands alone.
@@ -185,45 +180,3 @@ def test_a_refresh_of_nothing_is_a_usage_error(term, told):
     if term != "raw":
         with pytest.raises(UsageError, match=told):
             selected(EDGES, [term], [])
-
-
-TYPES = {
-    "postgres": Capabilities(
-        SourceCapabilities("cursor", queries=True),
-        TargetCapabilities(frozenset({"append", "truncate", "merge", "scd2"}), operator.is_),
-    ),
-    "files": Capabilities(
-        SourceCapabilities("files"), TargetCapabilities(frozenset({"append", "truncate"}), operator.is_)
-    ),
-    "delta": Capabilities(None, TargetCapabilities(frozenset({"append", "truncate", "merge", "scd2"}), operator.is_)),
-}
-CONNECTIONS = {
-    name: Connection(name, kind, {}, MARK) for name, kind in [("pg", "postgres"), ("files", "files"), ("lake", "delta")]
-}
-
-
-@pytest.mark.parametrize(
-    ("table", "message", "hint"),
-    [
-        (entry("a"), None, None),
-        (
-            entry("a", mode="merge", target=TargetRef("files", ("a",))),
-            "a: files targets (files) cannot do mode merge",
-            "Use one that can: lake, pg",
-        ),
-        (
-            entry("a", ObjectSource("lake", ("a",))),
-            "a: lake is of type delta, which cannot be read from",
-            "Read from another one",
-        ),
-        (entry("a", QuerySource("files", "SELECT 1")), "a: files takes no queries", "Name a table or a path"),
-        (
-            entry("a", ObjectSource("files", ("a",)), cursor=Cursor("at")),
-            "a: files has no cursor columns",
-            "Leave `cursor` out: it keeps its own position",
-        ),
-    ],
-)
-def test_what_connectors_cannot_do_is_refused_with_a_way_on(table, message, hint):
-    found = list(capabilities.check([table], CONNECTIONS, TYPES.__getitem__))
-    assert [(finding.message, finding.hint) for finding in found] == ([(message, hint)] if message else [])

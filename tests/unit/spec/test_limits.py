@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 HEAD = "version: 1\nflow: shop\nstate: state\nconnections:\n  app: {type: sqlite, path: app.db}\n"
-TABLE = '  t: {{from: "app:t", to: app, mode: truncate, where: {}}}\n'
+TABLE = '  t: {{from: "app:t", to: "app:copy", mode: truncate, where: {}}}\n'
 ALIASES = "vars: &v0 {a: 1, b: 1, c: 1, d: 1}\n" + "".join(
     f"x{level}: &v{level} [{', '.join([f'*v{level - 1}'] * 9)}]\n" for level in range(1, 12)
 )

@@ -1,0 +1,46 @@
+"""flowctl's own columns, and the names that they keep from others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from flowctl.diagnostics import Diagnostic
+from flowctl.model import reserved, types
+from flowctl.model.table_info import Column
+from flowctl.spec.spec import Spec, TableSpec
+
+#: What scd2 keeps beside the source's columns, in this order. Event times of other types are cast to the instant.
+_VERSION_COLUMNS = (
+    Column("valid_from", types.TIMESTAMP),
+    Column("valid_to", types.TIMESTAMP),
+    Column("is_current", types.BOOL),
+    Column("row_hash", types.STRING),
+)
+_DELETED_AT = Column("_deleted_at", types.TIMESTAMP)
+#: Names that flowctl gives its own columns, in whatever mode.
+OWN_NAMES = frozenset({column.name for column in (*_VERSION_COLUMNS, _DELETED_AT)})
+
+
+def own_columns(table: TableSpec) -> Mapping[str, Column]:
+    """flowctl's own columns in this table's target, by name, in order."""
+    if table.mode == "scd2":
+        return {column.name: column for column in _VERSION_COLUMNS}
+    if table.mode == "merge" and table.deletes is not None and table.deletes.action == "soft":
+        return {_DELETED_AT.name: _DELETED_AT}
+    return {}
+
+
+def reserved_names(table: TableSpec) -> frozenset[str]:
+    """Names of flowctl's own columns in this table's target and in its quarantine, in lower case."""
+    quarantines = any(check.on_fail == "quarantine" for check in table.expect)
+    return frozenset(own_columns(table)) | (reserved.QUARANTINE if quarantines else frozenset())
+
+
+def check(spec: Spec) -> Iterator[Diagnostic]:
+    """Columns that ``columns.add`` makes. The source's own are known once it is looked at."""
+    for table in spec.tables:
+        own = reserved_names(table)
+        for name in table.columns.add:
+            if reserved.is_taken(name, own):
+                what = f'{table.id}: columns.add makes a column "{name}", a name that flowctl needs itself'
+                yield Diagnostic(what, "Give it another name", table.mark_of("columns.add"), "reserved-name")
