@@ -42,7 +42,9 @@ Fill = Literal["computed", "numbered", "default"]
 
 @dataclass(frozen=True)
 class TargetCapabilities:
-    """Its modes stand in its schema. ``widens``: column type changes done in place, as (old, new) tests. ``refuses_names`` says why a column name
+    """What the type's schema, which lists the modes, does not have.
+
+    ``widens``: column type changes done in place, as (old, new) tests. ``refuses_names`` says why a column name
     cannot be one, or returns None. ``stores`` is the type that ``describe`` gives for a column made with a type, where
     it is not the same (an int8 that becomes a smallint): such a column is no drift. ``replaces_types``: a commit that
     replaces all content replaces types with it, so that no column has to widen in place."""
