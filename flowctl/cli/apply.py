@@ -46,7 +46,7 @@ def command(
     from flowctl.model.step import RUNNABLE
     from flowctl.resolve.resolve import PlanOptions
     from flowctl.run.apply import ApplyRequest, Audience, apply
-    from flowctl.run.engine_line import engine_line
+    from flowctl.run.engine import engine_line
     from flowctl.spec.load import load_spec
 
     settings = output.settings()

@@ -32,7 +32,7 @@ def command(spec_path: str, out: str | None, detailed_exitcode: bool, variables:
     from flowctl.plan.planfile import save
     from flowctl.plan.planning import make_plan
     from flowctl.resolve.resolve import PlanOptions
-    from flowctl.run.engine_line import engine_line
+    from flowctl.run.engine import engine_line
     from flowctl.spec.load import load_spec
 
     spec = load_spec([spec_path], variables)

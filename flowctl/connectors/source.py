@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from flowctl.connectors.base import Capabilities
 
-#: As much of a batch, as Arrow has it, as this process holds without an engine.
-FEW_BYTES = 16 << 20
 #: A further column of frames in order, greater in later rows. Its type is the source's own matter.
 PLACE_COLUMN = "_flowctl_place"
 
@@ -187,7 +185,8 @@ class Snapshot(ABC):
 
     def few(self, request: ReadRequest) -> pa.Table | None:
         """What :meth:`frame` would have, read by this process sooner than an engine would. None, maybe after having
-        begun, when it is more than :data:`FEW_BYTES`, or when the user has said how it is read."""
+        begun, when it is more than this process holds (``engine.cost.IN_MEMORY_BYTES``), or when the user has said how
+        it is read."""
         return None
 
     def in_order(self) -> Self:

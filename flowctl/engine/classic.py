@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.engine import archive, jars, java
 from flowctl.engine.base import Engine
-from flowctl.engine.conf import Size, conf_for, is_local, this_machine
+from flowctl.engine.conf import conf_for, is_local, this_machine
+from flowctl.engine.cost import Size
 from flowctl.engine.environment import changed_environment
 from flowctl.engine.jvm import launched
 from flowctl.engine.scratch import scratch_folder

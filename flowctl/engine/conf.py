@@ -7,15 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from flowctl.engine.cost import Size
 from flowctl.engine.session import INTERPRETED
 from flowctl.spec.spec import SparkSettings
-
-#: ``small`` starts fast, ``large`` runs fast; the plan's row estimate picks. ``medium`` is for some 100,000 to some
-#: million rows, and for plans that do not know: compiled queries, by the quick compiler. The demo's 370,000 rows in six
-#: tables take 76 s of processor time with it, 120 s with ``large``; ``small`` interprets each row and takes longest.
-Size = Literal["small", "medium", "large"]
 
 _HERE = Path(__file__).parent
 _MIB = 1024 * 1024

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from flowctl.engine.base import Engine, seems_gone
-from flowctl.engine.conf import INVARIANTS, Size, session_conf
+from flowctl.engine.conf import INVARIANTS, session_conf
+from flowctl.engine.cost import Size
 from flowctl.engine.environment import changed_environment
 from flowctl.errors import EngineFailed
 from flowctl.spec import bounds

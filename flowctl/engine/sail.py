@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flowctl import extras
-from flowctl.engine.conf import Size, session_conf, this_machine
+from flowctl.engine.conf import session_conf, this_machine
 from flowctl.engine.connect import ConnectEngine, client
+from flowctl.engine.cost import Size
 from flowctl.engine.jvm import output, tail
 from flowctl.engine.processes import child, watched
 from flowctl.engine.scratch import scratch_folder

@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 
 from flowctl.engine.base import Engine
 from flowctl.engine.classic import open_classic
-from flowctl.engine.conf import Size, is_connect, is_sail
+from flowctl.engine.conf import is_connect, is_sail
 from flowctl.engine.connect import open_connect
+from flowctl.engine.cost import Size
 from flowctl.engine.sail import open_sail
 from flowctl.spec.spec import SparkSettings
 

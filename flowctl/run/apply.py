@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flowctl import __version__
-from flowctl.engine import sail
+from flowctl.engine import cost, sail
 from flowctl.engine.conf import is_sail
 from flowctl.errors import AbortRun, ExitCode, FlowctlError
 from flowctl.model.step import RUNNABLE, Plan, Step
@@ -21,8 +20,8 @@ from flowctl.plan.reading import rfc3339
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import events, file_logs
 from flowctl.run.attempt import RunContext
+from flowctl.run.engine import engine_for
 from flowctl.run.failure import translate
-from flowctl.run.lazy_engine import engine_for
 from flowctl.run.retry import RetryPolicy
 from flowctl.run.runner import ASKED_TO_STOP, Ended, Execution, TableOutcome, execute, unmoved
 from flowctl.run.signals import Interruption, graceful
@@ -36,9 +35,6 @@ from flowctl.state.store import StateStore
 from flowctl.state.writer import StateWriter
 from flowctl.storage.blobs import BlobStore
 from flowctl.storage.buffer import Buffer
-
-#: Tables at once, when `--parallel` does not say.
-MOST_PARALLEL = 4
 
 
 @dataclass(frozen=True)
@@ -167,7 +163,7 @@ class _Run:
                 engine_lost=engine.lost,
                 base_dir=str(Path(self.spec.path).absolute().parent),
             )
-            how = Execution(self.request.parallel or _parallel(), self.request.policy)
+            how = Execution(self.request.parallel or cost.tables_at_once(), self.request.policy)
             file_logs.put(self.blobs, todo, self.planned.world)
             ended = execute(plan, document, run, writer, how)
             serial = writer.document.serial
@@ -247,10 +243,6 @@ def _verdict(outcome: TableOutcome, step: Step) -> Verdict:
 
 def _run_error(error: FlowctlError) -> RunError:
     return RunError(error.message, error.hint, str(error.mark) if error.mark else "")
-
-
-def _parallel() -> int:
-    return min(MOST_PARALLEL, max(2, os.cpu_count() or 1))
 
 
 def _versions(outcomes: Sequence[TableOutcome]) -> Mapping[str, str]:

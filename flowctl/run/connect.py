@@ -18,9 +18,9 @@ from flowctl.model.table_info import ObjectName
 from flowctl.observe.asking import Connections
 from flowctl.plan.planning import Planned, make_plan
 from flowctl.resolve.resolve import PlanOptions
+from flowctl.run.engine import engine_for
 from flowctl.run.executors import missing_modules, needed_modules
 from flowctl.run.failure import translate
-from flowctl.run.lazy_engine import engine_for
 from flowctl.spec.spec import Spec
 from flowctl.state.location import check_reachable, flow_url
 from flowctl.storage.options import local_path, scheme

@@ -16,8 +16,6 @@ from flowctl.run.checks import Observed
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Beyond, executors are quicker.
-MOST_ROWS = 1_000_000
 #: Types whose ends are of use, beside decimals.
 _BOUNDED = (types.INT8, types.INT16, types.INT32, types.INT64, types.STRING, types.DATE)
 _EPOCH = dt.date(1970, 1, 1)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, assert_never
 from flowctl.connectors.buffered import put
 from flowctl.connectors.landing import Scratch, ScratchFolder, SegmentSink
 from flowctl.connectors.source import (
-    FEW_BYTES,
     Capture,
     DirectSource,
     LandedSource,
@@ -19,6 +18,7 @@ from flowctl.connectors.source import (
     Relation,
     Snapshot,
 )
+from flowctl.engine.cost import IN_MEMORY_BYTES
 from flowctl.engine.spark_types import from_spark, named
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.run.conversion import converted
@@ -105,7 +105,7 @@ class LandedSnapshot(Snapshot):
             sink = _Measured(MaskingSink(inner, request))
             count = self.capture.read(request, sink)
         frame = _landed(self.spark, folder, request, count)
-        return Rows(frame, count if sink.bytes <= FEW_BYTES else None)
+        return Rows(frame, count if sink.bytes <= IN_MEMORY_BYTES else None)
 
     def is_empty(self, request: ReadRequest) -> bool:
         return self.capture.is_empty(request)

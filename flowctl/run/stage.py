@@ -15,6 +15,7 @@ from flowctl.connectors.buffered import buffered_in
 from flowctl.connectors.landing import Scratch, ScratchFolder
 from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.connectors.target import OP_COLUMN, Target
+from flowctl.engine import cost
 from flowctl.engine.spark_types import columns_of, named
 from flowctl.errors import TableError
 from flowctl.model.commit import Intent
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 #: Sample keys in an error.
 SAMPLES = 5
-#: Rows that comparing keys may add to few, which are few then as well, however long they are.
-_FEW_MORE = 1_000
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,9 @@ def stage(work: Staging) -> StagedBatch:
     rejected = rows.where(named(REASON_COLUMN).isNotNull()) if observed.quarantined else None
     good = rows.where(named(REASON_COLUMN).isNull()) if observed.quarantined else rows
     is_whole, batch_rows = rows is staged, good.drop(REASON_COLUMN)
-    are_few = read.are_few and (is_whole or observed.rows + observed.deletes <= folder.rows() + _FEW_MORE)
+    are_few = read.are_few and (
+        is_whole or observed.rows + observed.deletes <= folder.rows() + cost.IN_MEMORY_EXTRA_ROWS
+    )
     return StagedBatch(batch_rows, folder if is_whole else None, rejected, observed, warnings, are_few)
 
 
@@ -291,7 +292,7 @@ def _observe(work: Staging, rows: DataFrame) -> Observed:
 
 def _counted(work: Staging, folder: ScratchFolder, rows: DataFrame) -> Observed | None:
     """The same for a small batch that is asked nothing but its keys; None for any other."""
-    if work.table.expect or not _is_keyed(work) or folder.rows() > counting.MOST_ROWS:
+    if work.table.expect or not _is_keyed(work) or folder.rows() > cost.COUNTED_ROWS:
         return None
     columns = [column for column in work.step.target_columns if column.name in work.step.key]
     found = counting.counted(folder, OP_COLUMN in rows.columns, _identity(work), columns)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from flowctl.connectors.files import csv_reading
 from flowctl.connectors.source import Relation
+from flowctl.engine import cost
 from flowctl.engine.session import has_jvm, has_own_workers
 from flowctl.errors import TableError
 from tests.connectors.reading import files, spark_rows
@@ -84,8 +84,8 @@ def test_types_of_the_spec(spark: SparkSession, inbox: Path, source: Any) -> Non
 def test_a_large_file_is_read_in_pieces(
     spark: SparkSession, inbox: Path, source: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(csv_reading, "_MOST_BYTES", 1000)
-    monkeypatch.setattr(csv_reading, "_OPENING_BYTES", 10)
+    monkeypatch.setattr(cost, "_MOST_FILE_BYTES", 1000)
+    monkeypatch.setattr(cost, "FILE_OPENING_BYTES", 10)
     for name in ("1.csv", "2.csv"):
         (inbox / name).write_text("id,v\n" + "".join(f"{id},{'x' * (id % 50)}\n" for id in range(300)))
     read = spark_rows(spark, source, files("*.csv", schema={"id": "int"}))
@@ -157,8 +157,8 @@ def test_columns_that_only_files_without_another_have(inbox: Path, source: Any) 
 def test_large_files_of_other_headers_are_read_in_pieces(
     spark: SparkSession, inbox: Path, source: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(csv_reading, "_MOST_BYTES", 1000)
-    monkeypatch.setattr(csv_reading, "_OPENING_BYTES", 10)
+    monkeypatch.setattr(cost, "_MOST_FILE_BYTES", 1000)
+    monkeypatch.setattr(cost, "FILE_OPENING_BYTES", 10)
     (inbox / "1.csv").write_text("id,v\n" + "".join(f"{id},{'x' * (id % 50)}\n" for id in range(300)))
     (inbox / "2.csv").write_text("w,v,id\n" + "".join(f"w,{'x' * (id % 50)},{id}\n" for id in range(300, 600)))
     read = spark_rows(spark, source, files("*.csv", schema={"id": "int"}))

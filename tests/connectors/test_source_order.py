@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
-from flowctl.connectors.files import csv_reading
 from flowctl.connectors.source import PLACE_COLUMN, ReadRequest
+from flowctl.engine import cost
 from flowctl.engine.session import has_jvm
 from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import files
@@ -51,8 +51,8 @@ def write(path: Path, kind: str, ids: Sequence[int]) -> None:
 def test_rows_of_files_have_an_order(
     spark: SparkSession, inbox: Path, source: Any, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(csv_reading, "_MOST_BYTES", 5_000)
-    monkeypatch.setattr(csv_reading, "_OPENING_BYTES", 1_000)
+    monkeypatch.setattr(cost, "_MOST_FILE_BYTES", 5_000)
+    monkeypatch.setattr(cost, "FILE_OPENING_BYTES", 1_000)
     extension = kind.partition(" ")[0]
     expected = []
     for at, name in enumerate(sorted(NAMES)):

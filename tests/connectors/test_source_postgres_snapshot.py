@@ -11,8 +11,9 @@ import pytest
 
 from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres.jdbc_reading import jdbc_text
-from flowctl.connectors.postgres.splits import default_splits, number_ranges, page_ranges
+from flowctl.connectors.postgres.splits import number_ranges, page_ranges
 from flowctl.connectors.source import HeadRequest, ReadRequest, Relation
+from flowctl.engine.cost import range_count
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.interval import Interval
@@ -368,5 +369,5 @@ def test_number_ranges_are_open_at_both_ends() -> None:
 
 
 @pytest.mark.parametrize(("size", "splits"), [(0, 1), (8 << 20, 1), (32 << 20, 4), (1 << 30, 8), (4 << 30, 32)])
-def test_default_splits_grow_with_the_table(size: int, splits: int) -> None:
-    assert default_splits(size) == splits
+def test_ranges_grow_with_the_table(size: int, splits: int) -> None:
+    assert range_count(size) == splits

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from flowctl.engine.base import Engine
+from flowctl.engine.lazy import LazyEngine
 from flowctl.engine.session import has_jvm
 from flowctl.model.step import Plan
 from flowctl.plan.planning import make_plan
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import apply as run
-from flowctl.run.lazy_engine import LazyEngine
 from flowctl.spec.load import load_spec
 from flowctl.spec.spec import Spec
 

@@ -25,8 +25,8 @@ from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.delta.types import columns_of
 from flowctl.connectors.landing import Scratch, ScratchFolder
-from flowctl.connectors.source import FEW_BYTES
 from flowctl.connectors.target import OP_COLUMN, WriteJob
+from flowctl.engine.cost import IN_MEMORY_BYTES
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.sql.difference import ACTION, Upsert, changes_row, difference
@@ -211,7 +211,7 @@ class Rewriter:
 
     def are_few(self, near: Near) -> bool:
         """Whether this process may hold what the batch makes of ``near``: at most a row for each row of either."""
-        return self.job.few and near.places is not None and near.places.nbytes <= FEW_BYTES
+        return self.job.few and near.places is not None and near.places.nbytes <= IN_MEMORY_BYTES
 
     def near(self, rows: DataFrame, snapshot: LogSnapshot) -> Near:
         """What the table has under the keys of ``rows``, and maybe more."""

@@ -6,7 +6,6 @@ stays where executors need not have fsspec (Spark Connect), and for what pyarrow
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
 
@@ -16,6 +15,7 @@ from flowctl.connectors.files.formats import Format
 from flowctl.connectors.files.listing import FileRoot
 from flowctl.connectors.refusal import PREFIX, file_hint, refusal
 from flowctl.connectors.source import PLACE_COLUMN
+from flowctl.engine import cost
 from flowctl.engine.session import has_jvm, most_at_once
 from flowctl.model import types
 from flowctl.model.position import FileStamp
@@ -72,7 +72,7 @@ def _parts(
     from flowctl.connectors.files.csv_parts import Part, is_compressed, is_utf8
 
     is_whole = format.csv.multiline or not is_utf8(format.csv.encoding)
-    size = _piece_bytes(sum(stamp.size for stamp in stamps))
+    size = cost.piece_bytes(sum(stamp.size for stamp in stamps))
     places = {column.name: at for at, column in enumerate(columns)}
     usual = tuple(places)
     others: dict[tuple[str, ...], tuple[int, ...]] = {}  # one object for all files of a header, which is pickled once
@@ -90,22 +90,17 @@ def _parts(
 def _tasks(parts: Sequence[tuple[Part, int]], at_most: int | None) -> Iterator[list[Part]]:
     """Neighbours together while they are small."""
     total = sum(size for _, size in parts)
-    limit = max(_piece_bytes(total), -(-total // at_most) if at_most else 0)
+    limit = max(cost.piece_bytes(total), -(-total // at_most) if at_most else 0)
     task: list[Part] = []
     held = 0
     for part, size in parts:
-        if task and held + size + _OPENING_BYTES > limit:
+        if task and held + size + cost.FILE_OPENING_BYTES > limit:
             yield task
             task, held = [], 0
         task.append(part)
-        held += size + _OPENING_BYTES
+        held += size + cost.FILE_OPENING_BYTES
     if task:
         yield task
-
-
-def _piece_bytes(total: int) -> int:
-    """As Spark cuts files: enough pieces for all cores, none so small that opening it costs more than reading it."""
-    return min(_MOST_BYTES, max(_OPENING_BYTES, total // (os.cpu_count() or 1)))
 
 
 def field_of(column: Column) -> Field:
@@ -140,7 +135,3 @@ def _kind(kind: DataType) -> Kind:
             raise ValueError(f"{types.short(kind)} is not read from text")
         case _:
             assert_never(kind)
-
-
-_MOST_BYTES = 128 << 20
-_OPENING_BYTES = 4 << 20

@@ -15,8 +15,9 @@ from flowctl.connectors.postgres.jdbc_reading import jdbc_frame
 from flowctl.connectors.postgres.parts import Cut, Parts
 from flowctl.connectors.postgres.planner import Planned, planned
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
-from flowctl.connectors.postgres.splits import INTEGERS, LARGE_BYTES, SMALL_BYTES, number_ranges, page_ranges, splitting
-from flowctl.connectors.source import FEW_BYTES, ReadRequest, Relation, Snapshot
+from flowctl.connectors.postgres.splits import INTEGERS, number_ranges, page_ranges, splitting
+from flowctl.connectors.source import ReadRequest, Relation, Snapshot
+from flowctl.engine.cost import IN_MEMORY_BYTES, LARGE_RANGE_BYTES, SMALL_RANGE_BYTES
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import ReadHints
@@ -66,7 +67,7 @@ class PostgresSnapshot(Snapshot):
             return None
         with self.client.connect() as connection:
             self.held.join(connection)
-            return few_rows(connection, self._parts(request, condition, Cut(["true"])), FEW_BYTES)
+            return few_rows(connection, self._parts(request, condition, Cut(["true"])), IN_MEMORY_BYTES)
 
     def _parts(self, request: ReadRequest, condition: str, cut: Cut) -> Parts:
         return Parts(
@@ -101,9 +102,9 @@ class PostgresSnapshot(Snapshot):
     def _is_small(self, request: ReadRequest, condition: str) -> bool:
         """By the pages of this moment; part of a larger table only where an index finds it."""
         pages, is_all = self._pages()
-        if is_all and sum(pages) * self.held.block_size <= SMALL_BYTES:
+        if is_all and sum(pages) * self.held.block_size <= SMALL_RANGE_BYTES:
             return True
-        return bool(condition) and self._is_found_by_index(request, condition, SMALL_BYTES)
+        return bool(condition) and self._is_found_by_index(request, condition, SMALL_RANGE_BYTES)
 
     def _pages(self) -> tuple[list[int], bool]:
         """Of each leaf that has some, and whether that is all of the relation."""
@@ -119,7 +120,7 @@ class PostgresSnapshot(Snapshot):
         match chosen.by:
             case "pages":
                 has_choice = condition and chosen.count > 1 and not self.hints.splits
-                if has_choice and self._is_found_by_index(request, condition, LARGE_BYTES):
+                if has_choice and self._is_found_by_index(request, condition, LARGE_RANGE_BYTES):
                     return Cut(["true"])
                 oids = ",".join(str(leaf.oid) for leaf in leaves)
                 now = f"tableoid = ANY ('{{{oids}}}'::oid[])" if len(leaves) > 1 else ""

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from flowctl.engine.cost import range_count
 from flowctl.model import types
 from flowctl.model.table_info import TableInfo
 from flowctl.spec.spec import ReadHints
 
-#: A range is worth a task from the first size on, and no range should be much longer than the second.
-SMALL_BYTES, LARGE_BYTES = 8 << 20, 128 << 20
-_FEW = 8
 #: `pg_class.relkind` of what lies in pages: tables, partitioned tables, materialized views.
 PAGED_KINDS = ("r", "p", "m")
 #: Types whose values can be cut into ranges.
@@ -32,7 +30,7 @@ class Splitting:
 
 def splitting(info: TableInfo, hints: ReadHints, size: int, *, has_pages: bool) -> Splitting:
     """As the hints say; by itself by pages, where there are none by an integer key. ``size`` is in bytes."""
-    count = hints.splits or default_splits(size)
+    count = hints.splits or range_count(size)
     if hints.split_by != "auto":
         return Splitting("values", count, hints.split_by)
     if has_pages:
@@ -57,11 +55,6 @@ def explained(info: TableInfo, hints: ReadHints, *, is_increment: bool) -> str:
         return f"read in up to {chosen.count} parts of one snapshot{by} (read.splits)"
     how = "read through an index or" if is_increment and chosen.by == "pages" else "read"
     return f"{how} in ≈ {chosen.count} parts of one snapshot{by} ({size / 1e6:,.0f} MB)"
-
-
-def default_splits(size: int) -> int:
-    """How many ranges for ``size`` bytes: up to eight as soon as each has some megabytes, then one per 128 MiB."""
-    return max(1, min(_FEW, size // SMALL_BYTES), -(-size // LARGE_BYTES))
 
 
 def page_ranges(pages: Sequence[int], splits: int) -> list[str]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from flowctl.engine.conf import Size
+from flowctl.engine.cost import INTERPRETED_LOAD, Size, is_interpreted, size_of_run
 from flowctl.model import types
 from flowctl.model.table_info import Column, RowEstimate
-from flowctl.run.sizing import INTERPRETED_ROWS, is_interpreted, load_of_run, rows_in_play, size_of_run
+from flowctl.run.sizing import load_of_run, rows_in_play
 from tests.unit.plan.worlds import cursor, head, observed, source, step, table, target
 
 
@@ -75,6 +75,6 @@ def test_the_size_of_a_run(rows: Sequence[int | None], size: Size) -> None:
 
 
 def test_small_tables_are_interpreted_and_unknown_ones_are_not() -> None:
-    assert is_interpreted(INTERPRETED_ROWS - 1)
-    assert not is_interpreted(INTERPRETED_ROWS)
+    assert is_interpreted(INTERPRETED_LOAD - 1)
+    assert not is_interpreted(INTERPRETED_LOAD)
     assert not is_interpreted(None)

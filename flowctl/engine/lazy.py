@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from flowctl.connectors import registry
 from flowctl.engine.base import Engine
+from flowctl.engine.cost import is_interpreted
 from flowctl.engine.processes import kill_all
-from flowctl.engine.start import open_engine
 from flowctl.errors import EngineFailed, TableError
-from flowctl.run.sizing import is_interpreted, size_of_run
-from flowctl.spec.secrets import reveal
-from flowctl.spec.spec import Spec, SqlSource, TableSpec
-from flowctl.storage.options import deltalake_options, hadoop_conf, scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,50 +82,3 @@ class LazyEngine:
         if self._started is not None:
             self._started.exception()
         self._stack.close()
-
-
-def engine_for(
-    spec: Spec,
-    tables: Iterable[TableSpec],
-    loads: Mapping[str, int | None],
-    verbose: bool,
-    say: Callable[[str], None],
-) -> LazyEngine:
-    """The engine for one run: jars of the connections in use, JVM by their load."""
-    types = {spec.connections[name].type for table in tables for name in _connections(table)}
-    jars = {jar for kind in types for jar in registry.capabilities(kind).jars}
-    urls = _urls(spec)
-    conf = {key: value for url in urls for key, value in hadoop_conf(url, spec.storage).items()}
-    environment = {key: value for url in urls for key, value in deltalake_options(url, spec.storage).items()}
-    if any(scheme(url) == "s3" for url in urls):
-        jars.add("s3a")
-
-    def start(stack: ExitStack) -> Engine:
-        return stack.enter_context(
-            open_engine(
-                spec.spark,
-                jars,
-                conf,
-                size_of_run(loads.values()),
-                storage_environment=environment,
-                verbose=verbose,
-                say=say,
-            )
-        )
-
-    return LazyEngine(start, loads)
-
-
-def _connections(table: TableSpec) -> list[str]:
-    source = [] if isinstance(table.source, SqlSource) else [table.source.connection]
-    return [*source, table.target.connection]
-
-
-def _urls(spec: Spec) -> list[str]:
-    """Every place Spark may have to reach: state (the buffer) and the roots of file connections. One whose secret is
-    not there is none; the tables that need it say so."""
-    roots = []
-    for connection in spec.connections.values():
-        with suppress(TableError):
-            roots.append(reveal(connection.options.get("path")))
-    return [spec.state.url, *[str(root) for root in roots if root is not None]]

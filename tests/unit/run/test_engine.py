@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowctl.model.interval import Interval
-from flowctl.run.engine_line import engine_line
+from flowctl.run.engine import engine_line
 from flowctl.spec.spec import SparkSettings
 from tests.unit.plan.worlds import committed, cursor, head, intent, observed, plan, recorded, table, target, world
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from flowctl.engine.lazy import LazyEngine
 from flowctl.errors import EngineFailed
-from flowctl.run.lazy_engine import LazyEngine
 
 
 class FakeEngine:
