@@ -63,7 +63,7 @@ def command(
 
     def approve(planned: Planned) -> bool:
         if not as_json:
-            show(planned.plan, None, engine=engine_line(spec.spark, planned.plan, planned.world))
+            show(planned.plan, engine=engine_line(spec.spark, planned.plan, planned.world))
         if not confirm or not planned.plan.count(*RUNNABLE):
             return True
         return click.confirm("Apply this?", err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, Literal, TextIO
 
 import click
 
+from flowctl import text
 from flowctl.errors import FlowctlError, SpecError
 from flowctl.redaction import REDACTOR
 
@@ -31,6 +33,11 @@ def settings() -> OutputSettings:
     """The settings of the command that is running."""
     context = click.get_current_context(silent=True)
     return context.ensure_object(OutputSettings) if context else OutputSettings()
+
+
+def width() -> int:
+    """Columns to print on stdout: those of the terminal, where it is one."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else text.WIDTH
 
 
 def write_result(text: str) -> None:

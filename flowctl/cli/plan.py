@@ -24,9 +24,12 @@ if TYPE_CHECKING:
 @spec_argument
 @click.option("--out", type=click.Path(dir_okay=False), help="Save the plan, for `apply --plan`.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when there is something to do.")
+@click.option("--ddl", is_flag=True, help="Also show the statements that create and alter tables.")
 @plan_options
 @variables_option
-def command(spec_path: str, out: str | None, detailed_exitcode: bool, variables: dict[str, str], **given: Any) -> int:
+def command(
+    spec_path: str, out: str | None, detailed_exitcode: bool, ddl: bool, variables: dict[str, str], **given: Any
+) -> int:
     """Show exactly what apply would do: intervals, rows, schema changes, checks."""
     from flowctl.plan.document import to_json
     from flowctl.plan.planfile import save
@@ -43,8 +46,9 @@ def command(spec_path: str, out: str | None, detailed_exitcode: bool, variables:
     if output.settings().format == "json":
         output.write_json(to_json(planned.plan))
     else:
-        how = apply_command(spec, options, out)
-        show(planned.plan, how, out, engine=engine_line(spec.spark, planned.plan, planned.world))
+        engine = engine_line(spec.spark, planned.plan, planned.world)
+        apply_it = apply_command(spec, options, out)
+        show(planned.plan, ddl=ddl, command=apply_it, is_saved=out is not None, engine=engine)
     return exit_code(planned.plan, detailed=detailed_exitcode)
 
 
@@ -57,18 +61,19 @@ def apply_command(spec: Spec, options: PlanOptions, out: str | None) -> str:
     return " ".join(filter(None, (f"flowctl apply {spec.argument}", shlex.join(words))))
 
 
-def show(plan: Plan, command: str | None, out: str | None = None, *, engine: str) -> None:
-    """The plan on stdout: with colours on a terminal, stable plain text otherwise. Without ``command`` it is about
-    to be executed and does not say how. ``engine`` is the line about what the run will start."""
-    from flowctl.plan.render import to_rich, to_text
+def show(plan: Plan, **terms: Any) -> None:
+    """The plan on stdout: with colours and as wide as the terminal on one, stable plain text otherwise. ``terms`` are
+    those of :class:`flowctl.plan.render.View`."""
+    from flowctl.plan.render import View, to_rich, to_text
 
+    view = View(width=output.width(), verbose=output.settings().verbose, **terms)
     if not sys.stdout.isatty():
-        output.write_result(to_text(plan, command, out, engine))
+        output.write_result(to_text(plan, view))
         return
     from rich.console import Console
 
     console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
-    console.print(to_rich(plan, command, out, engine))
+    console.print(to_rich(plan, view))
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:

@@ -148,8 +148,13 @@ def _ties_from_json(document: Mapping[str, Any]) -> Ties | None:
             return None
 
 
+def readable(position: Position | None) -> str:
+    """For people: one short phrase, times as they write them."""
+    return position.at.readable() if isinstance(position, CursorPosition) else describe(position)
+
+
 def describe(position: Position | None) -> str:
-    """For people: one short phrase."""
+    """For people: one short phrase with exact bounds."""
     match position:
         case None:
             return "the beginning"

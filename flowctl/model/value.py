@@ -45,6 +45,14 @@ class TypedValue:
             case value:
                 return str(value)
 
+    def readable(self) -> str:
+        """As people write it: ``2026-11-20 06:15:33.001 UTC``, ``2026-11-20 00:00``."""
+        if not isinstance(self.value, dt.datetime):
+            return self.text()
+        naive = self.value.astimezone(dt.UTC).replace(tzinfo=None) if self.value.tzinfo else self.value
+        text = naive.isoformat(" ", timespec="microseconds").rstrip("0").rstrip(".").removesuffix(":00")
+        return f"{text} UTC" if self.value.tzinfo else text
+
     def to_json(self) -> dict[str, str]:
         return {"type": str(self.type), "value": self.text()}
 

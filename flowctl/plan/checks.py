@@ -49,6 +49,11 @@ def failed(found: tuple[Check, ...]) -> Stop | None:
     return None
 
 
+def is_default(check: Check) -> bool:
+    """Whether the check is the one of every table, which the spec does not ask for."""
+    return check.name == f"max_deleted {_percent(DEFAULT_MAX_DELETED)}"
+
+
 def is_local(kind: DataType | None) -> bool:
     """Whether it has no time zone of its own."""
     return kind in (types.TIMESTAMP_NTZ, types.DATE)

@@ -1,37 +1,45 @@
-"""The plan as people read it: plain lines that are stable, with styles that a terminal may use.
+"""The plan as people read it, laid out: plain lines that are stable, with styles that a terminal may use.
 
-Every line is (style, text) pieces; :func:`to_text` drops the styles, :func:`to_rich` keeps them.
+One line per table, below it what is not ordinary. Many tables that say the same fold into one entry that lists them. No
+line is wider than the view, but for the command at the end, which is for copying.
 """
 
 from __future__ import annotations
 
-import textwrap
+import os.path
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-from flowctl.model import position, types
-from flowctl.model.interval import Interval
-from flowctl.model.position import NoPosition
-from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import RUNNABLE, Plan, Step, StepAction
-from flowctl.model.table_info import RowMethod
+from flowctl import text
+from flowctl.model.step import RUNNABLE, Plan
+from flowctl.model.table_info import RowEstimate
+from flowctl.plan.entries import Detail, Entry, entry, is_destructive, is_read_again, is_shown
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-_SYMBOLS: dict[StepAction, tuple[str, str]] = {
-    "create": ("+", "green"),
-    "change": ("~", "yellow"),
-    "recover": (">", "cyan"),
-    "stop": ("!", "bold red"),
-    "removed": ("-", "magenta"),
-    "none": ("=", "dim"),
-}
-_METHODS: dict[RowMethod, str] = {"stats": "statistics", "count": "count", "none": "", "unknown": ""}
-_LABEL = 10
-#: Characters of one line of a text that is wrapped, beside its label.
-_WIDTH = 106
+#: So many tables that say the same are one entry; of those that the same thing stops, two.
+_FOLD, _FOLD_STOPPED = 8, 2
+#: What needs a person comes last, next to the summary.
+_LAST = ("-", "!")
+_INDENT, _LABEL = 4, 11
+#: A longer text moves its own line only.
+_ALIGNED = 40
+_ALIGNED_SIGNS = ("+", "~")
+
+
+@dataclass(frozen=True)
+class View:
+    """``width`` in columns. ``ddl`` shows statements, ``verbose`` what is as always. ``command`` applies this plan
+    (None: it is about to be executed), from its file if ``is_saved``. ``engine`` describes what the run will start."""
+
+    width: int = text.WIDTH
+    ddl: bool = False
+    verbose: bool = False
+    command: str | None = None
+    is_saved: bool = False
+    engine: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,231 +51,180 @@ class Piece:
 Line = tuple[Piece, ...]
 
 
-def to_text(plan: Plan, command: str | None, out: str | None = None, engine: str = "") -> str:
-    """Plain text without a line break at the end. ``command`` applies this plan, which was saved to ``out`` if that is
-    given; without it the last line, which names it, is left out. ``engine`` says what the run will start; the plan does
-    not know."""
-    return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines(plan, command, out, engine))
+def to_text(plan: Plan, view: View) -> str:
+    """Plain text without a line break at the end."""
+    return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines(plan, view))
 
 
-def to_rich(plan: Plan, command: str | None, out: str | None = None, engine: str = "") -> Text:
+def to_rich(plan: Plan, view: View) -> Text:
     """The same text with colours, for a terminal."""
     from rich.text import Text
 
-    text = Text()
-    for line in lines(plan, command, out, engine):
+    shown = Text()
+    for line in lines(plan, view):
         for piece in line:
-            text.append(piece.text, piece.style or None)
-        text.append("\n")
-    text.rstrip()
-    return text
+            shown.append(piece.text, piece.style or None)
+        shown.append("\n")
+    shown.rstrip()
+    return shown
 
 
-def lines(plan: Plan, command: str | None, out: str | None = None, engine: str = "") -> Iterator[Line]:
-    """The whole plan, line by line. Tables with nothing to do and nothing to say are only counted."""
-    yield (
-        Piece(plan.flow, "bold"),
-        Piece(f"  {_serial(plan)}"),
-        Piece(f"    {_totals(plan)}"),
+def lines(plan: Plan, view: View) -> Iterator[Line]:
+    """The whole plan. Tables with nothing to do and nothing to tell are only counted."""
+    yield (Piece(plan.flow, "bold"), Piece(f"  serial {plan.serial}" if plan.serial else "  never ran"))
+    entries = [entry(step, ddl=view.ddl, verbose=view.verbose) for step in plan.steps if is_shown(step)]
+    folds = sorted(_folds(entries), key=lambda fold: fold[0].sign in _LAST)
+    layout = _layout([fold[0] for fold in folds if len(fold) == 1], view.width)
+    is_apart = True
+    for fold in folds:
+        block = [*_alone(fold[0], layout)] if len(fold) == 1 else [*_folded(fold, view.width)]
+        if is_apart or len(block) > 1:
+            yield ()
+        is_apart = len(block) > 1
+        yield from block
+    yield ()
+    for paragraph, style in _summary(plan, view.engine):
+        yield from ((Piece(line, style),) for line in text.paragraph(paragraph, view.width))
+    if view.command is not None:
+        yield from _ending(plan, view, view.command)
+
+
+def _folds(entries: Iterable[Entry]) -> list[list[Entry]]:
+    """Entries that say the same together, at the place of the first."""
+    alike: dict[tuple[object, ...], list[Entry]] = {}
+    for one in entries:
+        connections = (one.source.partition(":")[0], one.target.partition(":")[0])
+        alike.setdefault((one.sign, one.what, one.details, connections), []).append(one)
+    folds: list[list[Entry]] = []
+    for fold in alike.values():
+        is_many = len(fold) >= (_FOLD_STOPPED if fold[0].sign == "!" else _FOLD)
+        folds += [fold] if is_many else [[one] for one in fold]
+    return folds
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The view's width, and those of the aligned parts of a table's line."""
+
+    width: int
+    id: int
+    what: int
+    rows: int
+
+
+def _layout(entries: Sequence[Entry], width: int) -> _Layout:
+    aligned = [one for one in entries if one.sign in _ALIGNED_SIGNS]
+    return _Layout(
+        width,
+        id=_widest(one.id for one in aligned),
+        what=_widest(one.what for one in aligned),
+        rows=_widest(_rows(one.rows) for one in aligned),
     )
-    groups = _groups([step for step in plan.steps if _is_shown(step)])
-    width = max((len(_name(group)) for group in groups), default=0)
-    objects = max((len(_objects(one)) for one, *_ in groups if one.action not in ("stop", "none")), default=0)
-    for group in groups:
-        yield ()
-        yield from _step(group, width, objects)
-    if engine or command is not None:
-        yield ()
-    if engine:
-        yield (Piece(engine),)
-    if command is not None:
-        yield (Piece(_ending(plan, command, out)),)
 
 
-def _is_shown(step: Step) -> bool:
-    return step.action != "none" or bool(step.notes) or bool(step.schema)
+def _widest(texts: Iterable[str]) -> int:
+    return max((len(text) for text in texts if len(text) <= _ALIGNED), default=0)
 
 
-def _groups(steps: Iterable[Step]) -> list[list[Step]]:
-    """Tables that the same thing stops, such as the connection of all, are reported once, at the place of the first. A
-    table whose begun interval is finished first has two steps."""
-    found: dict[tuple[object, ...], list[Step]] = {}
-    for step in steps:
-        is_alone = step.action != "stop" or step.schema
-        found.setdefault((step.id, step.seq) if is_alone else (step.mark, step.reason, step.hint), []).append(step)
-    return list(found.values())
+def _alone(one: Entry, layout: _Layout) -> Iterator[Line]:
+    """The line, and below it what it has no room for, the columns of a new table and the details."""
+    is_aligned = one.sign in _ALIGNED_SIGNS
+    name = f"{one.id:<{layout.id}}"
+    said = f"{one.what:<{layout.what}}  {_rows(one.rows):>{layout.rows}}" if is_aligned else one.what
+    below = [Detail("columns", one.columns)] if one.columns else []
+    if 2 + len(f"{name}  {said}  {one.tail.text}".rstrip()) <= layout.width:
+        said = f"{said}  {one.tail.text}"
+    else:
+        below = [one.tail, *below]
+    yield from _head(one, name, said.rstrip(), layout.width)
+    yield from _details([*below, *one.details], layout.width)
 
 
-def _name(group: Sequence[Step]) -> str:
-    return group[0].id if len(group) == 1 else f"{len(group):,} tables"
+def _folded(fold: Sequence[Entry], width: int) -> Iterator[Line]:
+    """What all say, then each table with what is its own; where that is nothing, only their names."""
+    first, is_new = fold[0], bool(fold[0].source)
+    rows = _rows(_total(fold))
+    place = f"{_common(one.source for one in fold)} → {_common(one.target for one in fold)}" if is_new else ""
+    yield from _head(first, f"{len(fold):,} tables", "  ".join(filter(None, (first.what, rows, place))), width)
+    named = [] if first.member else [Detail("tables", ", ".join(one.id for one in fold))]
+    yield from _details([*first.details, *named], width)
+    if named:
+        return
+    names, counts = _widest(one.id for one in fold), _widest(_rows(one.rows) for one in fold)
+    for one in fold:
+        rows = f"{_rows(one.rows):>{counts}}  " if counts else ""
+        yield (Piece(" " * _INDENT), Piece(text.cut(f"{one.id:<{names}}  {rows}{one.member}", width - _INDENT)))
 
 
-def _serial(plan: Plan) -> str:
-    return f"serial {plan.serial}" if plan.serial else "never ran"
+def _total(fold: Sequence[Entry]) -> RowEstimate:
+    known = [one.rows for one in fold if one.rows.value is not None]
+    if not known:
+        return RowEstimate()
+    is_exact = all(rows.method == "count" for rows in known)
+    return RowEstimate(sum(rows.value or 0 for rows in known), "count" if is_exact else "stats")
 
 
-def _totals(plan: Plan) -> str:
-    counted = (
-        (plan.count("change"), "to change"),
+def _common(names: Iterable[str]) -> str:
+    listed = [*names]
+    return listed[0] if len({*listed}) == 1 else f"{os.path.commonprefix(listed)}*"  # noqa: RUF071 - of names, not paths
+
+
+def _head(one: Entry, name: str, rest: str, width: int) -> Iterator[Line]:
+    """The name and what is said of it, wrapped where one line cannot hold it."""
+    style = one.style if one.sign in _LAST else ""
+    first, *more = text.paragraph(f"{name}  {rest}", width - 2, indent=2)
+    yield (Piece(f"{one.sign} ", one.style), Piece(first[: len(name)], "bold"), Piece(first[len(name) :], style))
+    yield from ((Piece(f"  {line}", style),) for line in more)
+
+
+def _details(details: Sequence[Detail], width: int) -> Iterator[Line]:
+    """Each a paragraph behind its label, which stands before the first of its kind only."""
+    label = ""
+    for detail in details:
+        shown, label = detail.label if detail.label != label else "", detail.label
+        for line in text.paragraph(detail.text, width - _INDENT - _LABEL):
+            yield (Piece(f"{'':{_INDENT}}{shown:<{_LABEL}}", "dim"), Piece(line, detail.style))
+            shown = ""
+
+
+def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:
+    """What changes, what is only read again, what is lost, and what a person has to do; with the style of each line."""
+    again = sum(map(is_read_again, plan.steps))
+    refreshed = sum(step.action == "change" and step.refresh for step in plan.steps)
+    changed = plan.count("change") - again - refreshed
+    counts = (
         (plan.count("create"), "to create"),
+        (changed, "changed at the source"),
+        (again, "only read again"),
+        (refreshed, "to refresh in full"),
         (plan.count("recover"), "to recover"),
-        (plan.count("stop"), "stopped"),
-        (plan.count("removed"), "removed"),
         (plan.count("none"), "up to date"),
+        (plan.count("removed"), "no longer in the spec"),
     )
-    return ", ".join(f"{count:,} {word}" for count, word in counted if count) or "no tables"
+    listed = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+    yield f"Tables: {listed or 'none to run'}", "bold"
+    if engine:
+        yield engine, ""
+    if destructive := dict.fromkeys(step.id for step in plan.steps if is_destructive(step)):
+        yield f"Destructive: {', '.join(destructive)}", "bold red"
+    if stopped := plan.count("stop"):
+        yield f"Action required: {stopped:,} stopped", "bold red"
 
 
-def _step(group: Sequence[Step], width: int, objects: int) -> Iterator[Line]:
-    step = group[0]
-    symbol, style = _SYMBOLS[step.action]
-    head = (Piece(f"{symbol} ", style), Piece(f"{_name(group):<{width}}  ", "bold"))
-    match step.action:
-        case "create" | "change" | "recover":
-            yield (*head, Piece(f"{_objects(step):<{objects}}  {_manner(step)}"))
-            yield from _details(step)
-        case "stop":
-            yield (*head, Piece(f"stopped: {step.reason}", style), Piece(f"  {_place(step)}", "dim"))
-            if step.hint:
-                yield _detail("do", step.hint)
-            if len(group) > 1:
-                yield from _wrapped("tables", ", ".join(step.id for step in group))
-            yield from _schema([change for change in step.schema or () if change.action in ("fail", "show")])
-        case "none":
-            yield (*head, Piece(step.reason))
-            yield from _schema(step.schema or ())
-            yield from (_detail("note", note, "yellow") for note in step.notes)
-        case "removed":
-            yield (*head, Piece(step.reason))
-            yield _detail("do", step.hint)
-        case _:
-            assert_never(step.action)
-
-
-def _objects(step: Step) -> str:
-    return f"{step.source} → {step.target}"
-
-
-def _manner(step: Step) -> str:
-    by = f" by {', '.join(step.key)}" if step.key else ""
-    return f"{step.mode}{by}, {step.via}"
-
-
-def _place(step: Step) -> str:
-    return f"{step.mark.file}:{step.mark.line}"
-
-
-def _details(step: Step) -> Iterator[Line]:
-    if step.reason:
-        yield _detail("why", step.reason)
-    if rows := _rows(step):
-        yield _detail("rows", rows)
-    if step.interval is not None and not step.record_only:
-        yield _detail("interval", _interval(step.interval))
-    yield from _wrapped("how", "; ".join(step.how))
-    yield from _all_columns(step)
-    yield from _schema(step.schema or ())
-    for index, check in enumerate(step.checks):
-        outcome = "checked before commit" if check.result == "pending" else check.result
-        on_fail = f"  {check.detail}" if check.detail else ""
-        yield _detail("checks" if index == 0 else "", f"{check.name:<22} {outcome}{on_fail}")
-    if step.check_deletes:
-        yield _detail("deletes", "missing keys are looked for")
-    if step.needs:
-        yield _detail("needs", ", ".join(step.needs))
-    for note in step.notes:
-        yield _detail("note", note, "bold red" if note.startswith("destructive") else "yellow")
-
-
-def _rows(step: Step) -> str:
-    rows, parts = step.rows, []
-    if rows.value is not None:
-        exact = "" if rows.method == "count" else "≈ "
-        parts.append(f"{exact}{rows.value:,}  ({_METHODS[rows.method]})")
-    elif rows.method == "unknown" and not step.record_only and step.interval and step.interval.cursor_column:
-        parts.append("not counted  (--estimate count)")
-    if rows.bytes is not None:
-        parts.append(_size(rows.bytes))
-    return "  ".join(parts)
-
-
-def _size(size: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
-        size /= 1000
-    return f"{size:,.1f} TB"
-
-
-def _interval(interval: Interval) -> str:
-    if isinstance(interval.upper, NoPosition):
-        return "everything"
-    lower = "[the beginning" if interval.lower is None else f"({position.describe(interval.lower)}"
-    if interval.lower is None and interval.read_from is not None:
-        lower = f"[{interval.read_from.text()}"
-    name = f"{interval.cursor_column} " if interval.cursor_column else ""
-    lag = f"  lag {_duration(interval.lag_seconds)}" if interval.lag_seconds else ""
-    return f"{name}{lower}, {position.describe(interval.upper)}]{lag}"
-
-
-def _duration(seconds: float) -> str:
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= size and seconds % size == 0:
-            return f"{seconds / size:g}{unit}"
-    return f"{seconds:g}s"
-
-
-def _all_columns(step: Step) -> Iterator[Line]:
-    if step.schema is None:
-        yield _detail("schema", "known when run")
-    elif step.action == "create" and not step.record_only:
-        count = len(step.target_columns)
-        yield _detail("schema", f"creates the table with {count} column{'' if count == 1 else 's'}")
-        yield from (_detail("", statement) for statement in step.statements)
-
-
-def _schema(changes: Sequence[SchemaChange]) -> Iterator[Line]:
-    named = [f"{_sign(change)} {change.column} {_types(change)}".rstrip() for change in changes]
-    width = max((len(text) for text in named), default=0)
-    policies = max((len(change.policy) for change in changes), default=0)
-    for index, (change, text) in enumerate(zip(changes, named, strict=True)):
-        style = "red" if change.action == "fail" or change.change_class == "destructive" else ""
-        rule = f"{change.policy:<{policies}}  {change.change_class}"
-        yield _detail("schema" if index == 0 else "", f"{text:<{width}}  {rule}", style)
-        if change.note:
-            yield _detail("", f"  {change.note}", style)
-        if change.statement:
-            yield _detail("", f"  {change.statement}")
-
-
-def _sign(change: SchemaChange) -> str:
-    match change.change:
-        case "new_column":
-            return "+"
-        case "dropped_column":
-            return "-"
-        case "wider_type" | "other_type" | "nullable" | "drift" | "feature":
-            return "~"
-        case _:
-            assert_never(change.change)
-
-
-def _types(change: SchemaChange) -> str:
-    old, new = (types.short(kind) if kind else "" for kind in (change.old, change.new))
-    return f"{old} → {new}" if old and new and old != new else new or old
-
-
-def _detail(label: str, text: str, style: str = "") -> Line:
-    return (Piece(f"    {label:<{_LABEL}}", "dim"), Piece(text, style))
-
-
-def _wrapped(label: str, text: str) -> Iterator[Line]:
-    for index, line in enumerate(textwrap.wrap(text, _WIDTH, break_on_hyphens=False)):
-        yield _detail("" if index else label, line)
-
-
-def _ending(plan: Plan, command: str, out: str | None) -> str:
+def _ending(plan: Plan, view: View, command: str) -> Iterator[Line]:
     if not plan.count(*RUNNABLE):
-        stopped = plan.count("stop")
-        return f"Nothing was changed, and there is nothing to do{' but for what is stopped' if stopped else ''}."
-    return f"Nothing was changed. Apply {'exactly this' if out else 'it'} with: {command}"
+        but = " but for what is stopped" if plan.count("stop") else ""
+        yield (Piece(f"Nothing was changed, and there is nothing to do{but}."),)
+        return
+    last = f"Nothing was changed. Apply {'exactly this' if view.is_saved else 'it'} with:"
+    if len(f"{last} {command}") > view.width:
+        yield (Piece(last),)
+        yield (Piece(command),)
+    else:
+        yield (Piece(f"{last} {command}"),)
+
+
+def _rows(rows: RowEstimate) -> str:
+    if rows.value is not None:
+        return ("" if rows.method == "count" else "≈ ") + text.counted(rows.value, "row")
+    return text.size(rows.bytes) if rows.bytes is not None else ""

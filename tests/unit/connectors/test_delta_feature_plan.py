@@ -11,7 +11,7 @@ from flowctl.connectors.delta.target import DeltaTarget
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
-from flowctl.plan.render import to_text
+from flowctl.plan.render import View, to_text
 from tests.unit.plan.worlds import (
     AMOUNT,
     ID,
@@ -50,7 +50,9 @@ def shown(now: tuple[Column, ...], extra: dict[str, object], monkeypatch: pytest
     made = world({"orders": seen}, {"orders": recorded(spec, OLD)})
     monkeypatch.setitem(made.ddl, "lake", DeltaTarget("/lake", {}, None, CAPABILITIES))
     planned = plan(made, spec)
-    return to_text(planned, None), [statement.partition(" ALTER ")[0] for statement in planned.steps[0].statements]
+    return " ".join(to_text(planned, View()).split()), [
+        statement.partition(" ALTER ")[0] for statement in planned.steps[0].statements
+    ]
 
 
 def test_the_first_widening(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,8 +89,8 @@ def test_select_out_and_detailed_exit_code(folder):
 
 
 def last_words(done):
-    """The arguments of the command that the plan's last line names."""
-    return shlex.split(done.stdout.strip().splitlines()[-1].partition(" with: flowctl ")[2])
+    """The arguments of the command that the plan ends with."""
+    return shlex.split(done.stdout.rpartition(" with:")[2])[1:]
 
 
 def test_the_last_line_applies_this_plan_and_no_other(folder):

@@ -23,7 +23,7 @@ from flowctl.model.position import FilesPosition, FileStamp, NoPosition, Upstrea
 from flowctl.model.step import Plan
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.plan.document import from_json, to_json
-from flowctl.plan.render import to_rich, to_text
+from flowctl.plan.render import View, to_rich, to_text
 from flowctl.plan.upstream import shape_read
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.spec import (
@@ -152,7 +152,13 @@ def held(path: Path, found: str) -> None:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_text(name):
-    held(GOLDEN / f"{name}.txt", to_text(PLANS[name](), "flowctl apply spec.yaml --plan plan.json", "plan.json") + "\n")
+    view = View(command="flowctl apply spec.yaml --plan plan.json", is_saved=True)
+    held(GOLDEN / f"{name}.txt", to_text(PLANS[name](), view) + "\n")
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_text_with_everything(name):
+    held(GOLDEN / f"{name}.verbose.txt", to_text(PLANS[name](), View(ddl=True, verbose=True)) + "\n")
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -183,23 +189,36 @@ def test_a_plan_that_does_not_say_how_is_read_all_the_same():
 
 def test_the_engine_stands_above_the_last_line():
     last = "Nothing was changed. Apply it with: flowctl apply spec.yaml"
-    assert to_text(first_run(), "flowctl apply spec.yaml", engine="Spark starts").endswith(f"\n\nSpark starts\n{last}")
-    assert to_text(first_run(), None, engine="Spark starts").endswith("\n\nSpark starts")
+    view = View(engine="Spark starts")
+    assert to_text(first_run(), replace(view, command="flowctl apply spec.yaml")).endswith(f"\nSpark starts\n{last}")
+    assert to_text(first_run(), view).endswith("\nSpark starts")
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("width", [40, 72, 100])
+def test_no_line_is_wider_than_the_view(name, width, verbose):
+    long = "a_name_of_more_than_sixty_characters_as_some_systems_generate_them"
+    made = PLANS[name]()
+    renamed = replace(made, steps=tuple(replace(step, id=f"{step.id}_{long}") for step in made.steps))
+    for wide in (made, renamed):
+        shown = to_text(wide, View(width, ddl=verbose, verbose=verbose, engine="Spark will start " * 9)).splitlines()
+        assert max(map(len, shown)) <= width
 
 
 def test_what_was_chosen_is_wrapped_between_words():
     step = replace(first_run().steps[0], how=("staged", "statistics for " + ", ".join(["a-column"] * 16)))
-    lines = to_text(replace(first_run(), steps=(step,)), None).splitlines()
-    shown = lines[next(at for at, line in enumerate(lines) if line.startswith("    how ")) :][:2]
-    assert [line[:14].strip() for line in shown] == ["how", ""]
-    assert max(map(len, shown)) <= 120
-    assert " ".join(line[14:] for line in shown) == "; ".join(step.how)
+    lines = to_text(replace(first_run(), steps=(step,)), View(verbose=True)).splitlines()
+    shown = lines[next(at for at, line in enumerate(lines) if line.startswith("    how ")) :][:3]
+    assert [line[:15].strip() for line in shown] == ["how", "", ""]
+    assert " ".join(line[15:].strip() for line in shown) == "; ".join(step.how)
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_a_terminal_shows_the_same_text(name):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, color_system=None, soft_wrap=True, highlight=False)
-    console.print(to_rich(PLANS[name](), "flowctl apply spec.yaml"))
+    view = View(command="flowctl apply spec.yaml")
+    console.print(to_rich(PLANS[name](), view))
     shown = [line.rstrip() for line in screen.getvalue().rstrip("\n").split("\n")]
-    assert "\n".join(shown) == to_text(PLANS[name](), "flowctl apply spec.yaml")
+    assert "\n".join(shown) == to_text(PLANS[name](), view)
