@@ -1,7 +1,8 @@
 """A connector: what one type of connection can do, and what an open one is.
 
 It is one package here, named as its ``type``: ``CAPABILITIES`` is data that needs no driver, ``place`` says where an
-object is, ``connect`` opens a connection. :mod:`.source` and :mod:`.target` are the contracts behind it.
+object is, a target's ``refuse_name`` why no table can be called so, ``connect`` opens a connection. :mod:`.source` and
+:mod:`.target` are the contracts behind it.
 """
 
 from __future__ import annotations

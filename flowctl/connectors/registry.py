@@ -30,6 +30,12 @@ def place(connection: Connection, object: ObjectName, base_dir: str) -> str | No
     return found
 
 
+def refuse_name(connection: Connection, object: ObjectName, base_dir: str) -> str | None:
+    """Why no table can have this name, which may be a sidecar's; None when one can. Loads no driver."""
+    found: str | None = _package(connection.type).refuse_name(connection.options, object, base_dir)
+    return found
+
+
 def open(connection: Connection, context: OpenContext) -> AbstractContextManager[Connector]:
     """Opens ``connection``, its secrets resolved; ``FlowctlError`` names the extra to install when a driver is missing.
     Called only by observe and run."""

@@ -123,10 +123,6 @@ class TargetRules(ABC):
         """What it will choose for :meth:`create_statements` of the same, in a few words; empty: nothing to tell."""
         return ""
 
-    def refuse_name(self, object: ObjectName) -> str | None:
-        """Why no table can have this name, which may be a sidecar's; None when one can."""
-        return None
-
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
         """Why what was described cannot be written exactly, so that a plan stops; None when it can. ``replaces``: the
         whole content is replaced."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
@@ -29,7 +28,7 @@ class Connections:
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
-        self._context = OpenContext(spec.storage, str(Path(spec.path).absolute().parent))
+        self._context = OpenContext(spec.storage, spec.base_dir)
         self._stack = ExitStack()
         self._opened: dict[str, Connector | FlowctlError] = {}
 

@@ -20,6 +20,7 @@ from flowctl.model.value import TypedValue
 from flowctl.observe.bounds import retyped
 from flowctl.observe.world import PositionKind
 from flowctl.plan.case import Case, Stop
+from flowctl.plan.commands import BLANK
 
 #: What a table's position is made of.
 Kind = Literal["cursor", "files", "upstream", "none"]
@@ -62,10 +63,10 @@ def appending_twice(case: Case) -> Stop | None:
         return None
     replaced = f"replace the content with --full-refresh {case.table.id}"
     if written is not None and is_of_kind(written, kind):
-        way = f"Take the target's position with {case.command('state adopt {spec} {id}')}"
+        way = f"Take the target's position with {case.state_command('adopt')}"
         rest = f"{replaced}, or append them all the same with --append-again of `flowctl state set`"
     else:
-        told = case.command("state set {spec} {id} --position … --append-again")
+        told = case.state_command("set", "--position", BLANK, "--append-again")
         way, rest = f"Say how far the target has come with {told}", f"or {replaced}"
     reason = _beyond(case, kind, written)
     return Stop(f"{reason}: appending again would double them", f"{way}, {rest}", "mode")

@@ -7,7 +7,6 @@ columns (``shape``), the interval (``intervals``), the guards (``checks``).
 from __future__ import annotations
 
 import datetime as dt
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,9 +18,11 @@ from flowctl.model.table_info import Column, Estimate
 from flowctl.observe.world import World
 from flowctl.plan import places, reading, recovery
 from flowctl.plan.case import Case
+from flowctl.plan.commands import state_command
 from flowctl.plan.how import how
 from flowctl.plan.stops import first_stop
 from flowctl.plan.upstream import columns_found
+from flowctl.resolve.names import refused_name
 from flowctl.resolve.resolve import PlanOptions, Resolved
 from flowctl.spec.names import pattern_ids
 from flowctl.spec.spec import Spec, TableSpec
@@ -76,6 +77,7 @@ def case_of(
         spec_path=spec.argument,
         spark_url=spec.spark.url,
         shared=shared.get(table.id, ""),
+        refused_name=refused_name(table, spec),
     )
 
 
@@ -169,7 +171,7 @@ def _removed_step(spec: Spec, table_id: str, state: TableState) -> Step:
         id=table_id,
         action="removed",
         reason="no longer in the spec; its target and state are left alone",
-        hint=f"Forget it with `flowctl state reset {spec.argument} {shlex.quote(table_id)}`",
+        hint=f"Forget it with {state_command('reset', spec.argument, table_id)}",
         mark=Mark(spec.path, 1),
         source="",
         target=str(recorded.get("to", "")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +13,7 @@ from flowctl.model.commit import Intent
 from flowctl.model.step import Check, Step, StoppedBy
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.observe.world import Observed
+from flowctl.plan.commands import state_command
 from flowctl.plan.definition import definition
 from flowctl.plan.projection import read_columns
 from flowctl.plan.upstream import has_changed
@@ -27,7 +27,8 @@ class Case:
     """``upstream`` holds, for each table that this one reads, its step in this plan; ``upstream_columns`` the columns
     that it finds there (:func:`flowctl.plan.upstream.columns_found`), ``sequences`` the number that it has once this
     plan is applied (0: never loaded). ``ddl`` is None only when the target was not observed. ``shared`` says what else
-    is written to the target's place. ``spec_path`` is the spec as commands in hints name it."""
+    is written to the target's place, ``refused_name`` why it cannot have its name and what to do. ``spec_path`` is the
+    spec as commands in hints name it."""
 
     table: TableSpec
     observed: Observed
@@ -40,6 +41,7 @@ class Case:
     spec_path: str = ""
     spark_url: str = "local[*]"
     shared: str = ""
+    refused_name: tuple[str, str] | None = None
 
     @property
     def is_sql(self) -> bool:
@@ -124,9 +126,9 @@ class Case:
             return True  # also where state knows of no definition: it was reset, or the target adopted
         return not {*own_columns(self.table)} <= {column.name for column in target.columns}
 
-    def command(self, words: str) -> str:
-        """``flowctl <words>`` about this spec and table, to be shown in a hint."""
-        return f"`flowctl {words.format(spec=self.spec_path, id=shlex.quote(self.table.id))}`"
+    def state_command(self, verb: str, *options: str) -> str:
+        """``flowctl state <verb>`` about this spec and table, to be shown in a hint."""
+        return state_command(verb, self.spec_path, self.table.id, *options)
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def _unprotected_files(case: Case, source: TableInfo) -> Stop | None:
     listed = ", ".join(f'"{other}"' for other in others)
     otherwise = "else read those files as another table"
     if case.state.schema:  # a table that never ran records no column
-        accept = case.command("state set {spec} {id} --accept-definition")
+        accept = case.state_command("set", "--accept-definition")
         them = "it as it is" if len(others) == 1 else "them as they are"
         otherwise = f"else take {them} with {accept}"
     return Stop(
@@ -105,7 +105,7 @@ def missing_protected_column(table: TableSpec, there: Sequence[str], state: Tabl
     path, name = next(gone, ("", ""))
     if not path:
         return None
-    stop = _stop(path, name, str(table.source), there)
+    stop = unknown_column(path, name, str(table.source), there)
     if not new:
         near = f"{stop.hint} " if stop.hint.endswith("?") else ""
         return replace(stop, hint=f'{near}Correct it, or take "{name}" out if it is gone for good')
@@ -156,13 +156,16 @@ def unwritten_column(case: Case, step: Step) -> Stop | None:
 def missing_source_column(table: TableSpec, there: Collection[str], *, with_rules: bool) -> Stop | None:
     """``with_rules`` asks also for what is named under ``columns``."""
     named = chain(_steering_names(table), rule_names(table) if with_rules else ())
-    return next((_stop(path, name, str(table.source), there) for path, name in named if name not in there), None)
+    return next(
+        (unknown_column(path, name, str(table.source), there) for path, name in named if name not in there), None
+    )
 
 
 def missing_target_column(table: TableSpec, there: Collection[str]) -> Stop | None:
     named = _target_names(table)
     return next(
-        (_stop(path, name, str(table.target), there, mark) for path, name, mark in named if name not in there), None
+        (unknown_column(path, name, str(table.target), there, mark) for path, name, mark in named if name not in there),
+        None,
     )
 
 
@@ -193,6 +196,6 @@ def _target_names(table: TableSpec) -> Iterator[tuple[str, str, Mark | None]]:
             yield "expect", name, check.mark
 
 
-def _stop(path: str, name: str, place: str, there: Collection[str], mark: Mark | None = None) -> Stop:
+def unknown_column(path: str, name: str, place: str, there: Collection[str], mark: Mark | None = None) -> Stop:
     hint = did_you_mean(name, there, "Choose from ")
     return Stop(f'{path}: "{name}" is no column of {place}', hint, path, mark=mark)

@@ -7,10 +7,14 @@ import shlex
 
 from flowctl.model.value import TypedValue
 
+#: An argument that the reader fills in.
+BLANK = "…"
 
-def state_set(spec_path: str, table_id: str, *options: str) -> str:
-    """``flowctl state set``. ``spec_path`` is :attr:`flowctl.spec.spec.Spec.argument`, which is quoted already."""
-    return f"`flowctl state set {spec_path} {shlex.join((table_id, *options))}`"
+
+def state_command(verb: str, spec_path: str, table_id: str, *options: str) -> str:
+    """``flowctl state <verb>``. ``spec_path`` is :attr:`flowctl.spec.spec.Spec.argument`, which is quoted already."""
+    words = (option if option == BLANK else shlex.quote(option) for option in (table_id, *options))
+    return f"`flowctl state {verb} {spec_path} {' '.join(words)}`"
 
 
 def position_option(at: TypedValue) -> tuple[str, str]:

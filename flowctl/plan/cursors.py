@@ -23,7 +23,7 @@ from flowctl.model.types import DATE, DataType, keeps_order, short
 from flowctl.model.value import TypedValue
 from flowctl.observe.bounds import before, read_from, retyped
 from flowctl.plan import ties
-from flowctl.plan.commands import state_set
+from flowctl.plan.commands import state_command
 from flowctl.plan.finding import Finding, Idle, Refused, Work
 from flowctl.spec.spec import Cursor, TableSpec
 
@@ -81,7 +81,7 @@ def _other_order(table: TableSpec, cursor: Cursor, at: TypedValue, now: DataType
         "cursor",
         f'the cursor column "{cursor.column}" is {short(now)}, {was}: its rows have another order since',
         f"Read all again with --full-refresh {table.id}; or give the position that it continues from as one of the "
-        f"new type: {state_set(spec_path, table.id, '--position', position, *again)}",
+        f"new type: {state_command('set', spec_path, table.id, '--position', position, *again)}",
         "cursor.column",
     )
 

@@ -15,6 +15,7 @@ from flowctl.model.table_info import Column, Estimate, RowEstimate
 from flowctl.plan import checks, engine, fills, intervals, partitions
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.column_names import dropped_exclusions, unwritten_column
+from flowctl.plan.commands import BLANK
 from flowctl.plan.finding import Finding, Idle, Refused, Work
 from flowctl.plan.projection import read_columns
 from flowctl.plan.shape import known_columns, refusal, shaped
@@ -213,7 +214,7 @@ def taking_over(case: Case) -> Iterator[str]:
     if (case.full_refresh or begun) and case.table.mode == "scd2" and not case.replaces:
         yield "reads all again; the history that is there stays"
     if begun is not None:
-        way = case.command("state set {spec} {id} --position …")
+        way = case.state_command("set", "--position", BLANK)
         yield f"the full refresh was begun by run {begun.run_id}; {way} gives it up and continues from there"
 
 

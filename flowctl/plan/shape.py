@@ -191,7 +191,7 @@ def _way_on(change: SchemaChange, case: Case) -> str:
         case "drift" if change.policy.startswith("on_schema_change"):
             return 'Set on_schema_change.dropped_column: "null" if they may go, or drop the column in the target'
         case "drift" if change.note.endswith(TAKEN):
-            accept = case.command("state set {spec} {id} --accept-definition")
+            accept = case.state_command("set", "--accept-definition")
             alone = "on_schema_change.new_column: ignore leaves them alone"
             return f"{accept} lets them be replaced; {alone}, or rename the column under `columns`"
         case "drift" if change.old is None:

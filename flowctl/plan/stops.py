@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from difflib import get_close_matches
 
 from flowctl.connectors.source import Missing
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.step import StoppedBy
-from flowctl.model.table_info import ObjectName, TableInfo, same_identity
+from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.plan.acceptance import refusal
 from flowctl.plan.appending import appending_twice
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.checks import is_local, local_freshness
-from flowctl.plan.column_names import rule_names, unprotected_column, unread_column
+from flowctl.plan.column_names import rule_names, unknown_column, unprotected_column, unread_column
 from flowctl.plan.definition import differences
 from flowctl.plan.projection import is_taken, projection, taken_name
 from flowctl.plan.shape import known_columns, recorded_target
 from flowctl.plan.sidecars import foreign_sidecar, history_without_observations
 from flowctl.resolve.names import own_columns
-from flowctl.resolve.places import SIDECARS, sidecars_of
 from flowctl.spec.spec import SqlSource
 
 Reason = Callable[[Case], Stop | None]
@@ -89,7 +87,7 @@ def _foreign_target(case: Case) -> Stop | None:
         return None
     if case.full_refresh and case.replaces:
         return None
-    adopt = case.command("state adopt {spec} {id}")
+    adopt = case.state_command("adopt")
     refresh = f"--full-refresh {case.table.id} to replace its content"
     ways = [f"{adopt} to take it over as it is"] if not case.lacks_history else []
     ways += [refresh] if case.table.mode != "scd2" or case.lacks_history else []
@@ -98,15 +96,8 @@ def _foreign_target(case: Case) -> Stop | None:
 
 
 def _refused_name(case: Case) -> Stop | None:
-    """A name that the target would cut, or keeps for itself; of the table or of what is kept beside it."""
-    if case.ddl is None:
-        return None
-    *above, name = case.table.target.parts
-    for suffix in ("", *sidecars_of(case.table)):
-        if why := case.ddl.refuse_name(ObjectName((*above, name + suffix))):
-            what = f"its {SIDECARS[suffix]} would be kept in {name}{suffix}" if suffix else f'"{name}" is no name there'
-            return Stop(f"{case.table.target}: {what}: {why}", "Give it another `to`", "to")
-    return None
+    """Of a pattern's table: another table's would have ended the run."""
+    return Stop(*case.refused_name, "to") if case.refused_name else None
 
 
 def _target_moved(case: Case) -> Stop | None:
@@ -136,7 +127,7 @@ def _target_moved(case: Case) -> Stop | None:
 
 
 def _ways_on(case: Case) -> str:
-    adopt = case.command("state adopt {spec} {id}")
+    adopt = case.state_command("adopt")
     refresh = f"--full-refresh {case.table.id} reads all again"
     return f"{adopt} takes the sequence number and position from the target; {refresh}"
 
@@ -160,7 +151,7 @@ def _definition_changed(case: Case) -> Stop | None:
     recorded = case.begun.definition if case.begun else case.state.definition
     if case.full_refresh or not recorded or not (what := "; ".join(differences(recorded, case.definition))):
         return None
-    accept = case.command("state set {spec} {id} --accept-definition")
+    accept = case.state_command("set", "--accept-definition")
     refused = refusal(recorded, case.definition, case.state.position)
     way = f"it cannot continue from here: {refused}" if refused else f"continue from here with {accept}"
     return Stop(
@@ -174,12 +165,8 @@ def _unknown_columns(case: Case) -> Stop | None:
     if source is None or case.state.schema:
         return None
     there = {column.name for column in source.columns}
-    for path, name in rule_names(table):
-        if name not in there:
-            close = get_close_matches(name, sorted(there), 1)
-            hint = f"Did you mean {close[0]!r}?" if close else f"Choose from {', '.join(sorted(there)[:10])}"
-            return Stop(f'{path}: "{name}" is no column of {table.source}', hint, path)
-    return None
+    unknown = ((path, name) for path, name in rule_names(table) if name not in there)
+    return next((unknown_column(path, name, str(table.source), there) for path, name in unknown), None)
 
 
 def _no_columns(case: Case) -> Stop | None:

@@ -15,7 +15,7 @@ from flowctl.model import types
 from flowctl.model.position import CursorPosition, Position, Ties
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.model.value import TypedValue
-from flowctl.plan.commands import position_option, state_set
+from flowctl.plan.commands import position_option, state_command
 from flowctl.plan.projection import read_columns
 from flowctl.spec.spec import TableSpec
 from flowctl.sql.row_hash import hashes_alike
@@ -66,7 +66,7 @@ def rows_are_gone(column: str, at: TypedValue) -> str:
 def taking_all_for_written(table_id: str, at: TypedValue, spec_path: str) -> str:
     """The next steps where written rows cannot be told from new ones."""
     return (
-        f"{state_set(spec_path, table_id, *position_option(at))} takes all rows there for written; "
+        f"{state_command('set', spec_path, table_id, *position_option(at))} takes all rows there for written; "
         f"--full-refresh {table_id} reads everything again and replaces the target's content"
     )
 
@@ -76,9 +76,11 @@ def starting_over(table: TableSpec, at: TypedValue, newest: TypedValue | None, s
     is_back = newest is not None and newest < at
     above = (*position_option(newest), "--append-again") if newest is not None and is_back else position_option(at)
     regularly = "; if the source deletes old rows regularly, write guard: {allow_purged: true}"
+    continues = state_command("set", spec_path, table.id, *above)
+    appends_all = state_command("set", spec_path, table.id, "--position", "beginning", "--append-again")
     return (
-        f"{state_set(spec_path, table.id, *above)} if rows were only deleted or changed: it continues above that; "
-        f"{state_set(spec_path, table.id, '--position', 'beginning', '--append-again')} appends all that is there now; "
+        f"{continues} if rows were only deleted or changed: it continues above that; "
+        f"{appends_all} appends all that is there now; "
         f"--full-refresh {table.id} replaces the target's content with it"
         + ("" if table.guard.allow_purged else regularly)
     )

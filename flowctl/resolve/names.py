@@ -1,12 +1,14 @@
-"""flowctl's own columns, and the names that they keep from others."""
+"""Names of tables and columns that cannot be: what the target refuses, and what flowctl needs itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic
 from flowctl.model import reserved, types
-from flowctl.model.table_info import Column
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.resolve.places import SIDECARS, sidecars_of
 from flowctl.spec.spec import Spec, TableSpec
 
 #: What scd2 keeps beside the source's columns, in this order. Event times of other types are cast to the instant.
@@ -36,8 +38,25 @@ def reserved_names(table: TableSpec) -> frozenset[str]:
     return frozenset(own_columns(table)) | (reserved.QUARANTINE if quarantines else frozenset())
 
 
-def check(spec: Spec) -> Iterator[Diagnostic]:
-    """Columns that ``columns.add`` makes. The source's own are known once it is looked at."""
+def refused_name(table: TableSpec, spec: Spec) -> tuple[str, str] | None:
+    """What is wrong with a name that the target would cut, or keeps for itself, and what to do; of the table or of what
+    is kept beside it."""
+    connection = spec.connections[table.target.connection]
+    *above, name = table.target.parts
+    for suffix in ("", *sidecars_of(table)):
+        if why := registry.refuse_name(connection, ObjectName((*above, name + suffix)), spec.base_dir):
+            what = f"its {SIDECARS[suffix]} would be kept in {name}{suffix}" if suffix else f'"{name}" is no name there'
+            return f"{table.target}: {what}: {why}", "Give it another `to`"
+    return None
+
+
+def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
+    """Names of the ``tables`` that are no pattern's (a pattern's table stops alone, in the plan), and of columns that
+    ``columns.add`` makes (the source's own are known once it is looked at)."""
+    written = {table.id for table in spec.tables}
+    for table in tables:
+        if table.id in written and (refused := refused_name(table, spec)):
+            yield Diagnostic(*refused, table.mark_of("to"), "reserved-name")
     for table in spec.tables:
         own = reserved_names(table)
         for name in table.columns.add:

@@ -7,7 +7,6 @@ What only a system knows (PostgreSQL's search path, two names of one host) stops
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic
@@ -35,10 +34,8 @@ def sidecars_of(table: TableSpec) -> tuple[str, ...]:
 
 
 def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
-    base_dir = str(Path(spec.path).absolute().parent)
-
     def place_of(connection: Connection, object: ObjectName) -> str | None:
-        return registry.place(connection, object, base_dir)
+        return registry.place(connection, object, spec.base_dir)
 
     yield from findings(tables, spec.connections, place_of)
 

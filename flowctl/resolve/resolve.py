@@ -65,7 +65,7 @@ def _check(spec: Spec, tables: Sequence[TableSpec], unlisted: Sequence[TableSpec
     ids = [table.id for table in tables]
     yield from places.check(spec, tables)
     yield from unknown_references(tables, ids, [pattern.id for pattern in unlisted])
-    yield from names.check(spec)
+    yield from names.check(spec, tables)
     yield from sail.check(spec, [*tables, *map(_as_one_table, unlisted)])
 
 

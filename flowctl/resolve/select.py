@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from flowctl.errors import UsageError
 from flowctl.resolve.dag import Needs, downstream, reachable
+from flowctl.spec.suggest import nearest
 
 _TERMS = "Terms are ids or globs: orders, +daily_*, customers+"
 
@@ -57,6 +57,4 @@ def _one_term(edges: Needs, term: str, option: str) -> frozenset[str]:
 
 
 def _without_match(edges: Needs, term: str, option: str) -> UsageError:
-    close = get_close_matches(term.strip("+"), list(edges), 1)
-    hint = f"Did you mean {close[0]!r}?" if close else _TERMS
-    return UsageError(f"{option} {term}: no table matches", hint=hint)
+    return UsageError(f"{option} {term}: no table matches", hint=nearest(term.strip("+"), edges, _TERMS))

@@ -161,7 +161,7 @@ class _Run:
                 listener=self.audience.listener,
                 stopping=self.interruption.stopping,
                 engine_lost=engine.lost,
-                base_dir=str(Path(self.spec.path).absolute().parent),
+                base_dir=self.spec.base_dir,
             )
             how = Execution(self.request.parallel or cost.tables_at_once(), self.request.policy)
             file_logs.put(self.blobs, todo, self.planned.world)

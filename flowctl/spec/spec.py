@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from flowctl.diagnostics import Mark
@@ -267,6 +268,11 @@ class Spec:
     path: str
     variables: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def base_dir(self) -> str:
+        """Where relative paths of connections and ``state`` start: the folder of the spec file."""
+        return str(Path(self.path).absolute().parent)
 
     @property
     def argument(self) -> str:

@@ -17,7 +17,7 @@ def flow_url(spec: Spec) -> str:
     """``<state>/<flow>``. A relative local path starts from the spec file's folder."""
     url = spec.state.url.rstrip("/")
     if storages.scheme(url) == "file":
-        url = str((Path(spec.path).absolute().parent / storages.local_path(url).expanduser()).resolve())
+        url = str((Path(spec.base_dir) / storages.local_path(url).expanduser()).resolve())
     return f"{url}/{spec.flow}"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
-from flowctl.connectors.delta.types import refused_name, widens
+from flowctl.connectors.delta.types import refused_name, refused_path, widens
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
@@ -31,6 +31,14 @@ CAPABILITIES = Capabilities(
 
 def place(options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str:
     return path_place("/".join([str(options["path"]), *object.parts]), base_dir)
+
+
+def refuse_name(options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str | None:
+    """Of the root too, where that is no URL."""
+    root = str(options["path"])
+    if "://" in root:
+        return refused_path("/".join(object.parts), is_local=False)
+    return refused_path("/".join([str(Path(base_dir, root).resolve()), *object.parts]), is_local=True)
 
 
 @contextmanager

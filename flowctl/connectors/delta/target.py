@@ -22,7 +22,6 @@ from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import open_newest
-from flowctl.connectors.delta.types import refused_path
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import CommitLookup, Target, WriteJob
 from flowctl.errors import TableError
@@ -72,11 +71,6 @@ class DeltaTarget(Target):
 
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         return [statements.create_table(self._location(object).shown_identifier, columns, layout)]
-
-    def refuse_name(self, object: ObjectName) -> str | None:
-        """Of its root too, where that is no URL."""
-        root = [] if "://" in self._root else [self._root]
-        return refused_path("/".join([*root, *object.parts]), is_local=bool(root))
 
     def partition_columns(self, there: TableInfo | None, layout: Layout, *, rebuilds: bool) -> tuple[str, ...]:
         return (*partitions.names(there, layout), *(layout.partition_by if rebuilds else ()))

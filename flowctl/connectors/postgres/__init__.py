@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
-from flowctl.connectors.postgres.ddl import TARGET_CAPABILITIES
+from flowctl.connectors.postgres.ddl import TARGET_CAPABILITIES, refuses_name
 from flowctl.connectors.source import SourceCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
@@ -37,6 +37,10 @@ def place(options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str
         return None
     database = options.get("database") or url.path.strip("/")
     return f"postgres {str(host).lower()}:{port}/{database}/{'/'.join(object.parts)}"
+
+
+def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str | None:
+    return next((why for part in object.parts if (why := refuses_name(part))), None)
 
 
 @contextmanager

@@ -94,9 +94,6 @@ class PostgresTarget(Target):
     def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
         return [column for column in there.columns if column.name in written and is_limited(column)]
 
-    def refuse_name(self, object: ObjectName) -> str | None:
-        return next((why for part in object.parts if (why := ddl.refuses_name(part))), None)
-
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
         return restrictions.refused(info, mode, replaces=replaces)
 

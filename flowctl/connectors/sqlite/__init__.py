@@ -28,6 +28,11 @@ def place(options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str:
     return f"sqlite {file}/{object.parts[-1].lower()}"
 
 
+def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str | None:
+    is_own = object.parts[-1].lower().startswith("sqlite_")
+    return "names that begin with sqlite_ are SQLite's own" if is_own else None
+
+
 @contextmanager
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
     """Opens nothing yet: source and target open the file when they are asked."""

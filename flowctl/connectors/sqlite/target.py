@@ -102,10 +102,6 @@ class SqliteTarget(Target):
         filled: Mapping[str, Fill] = there.extra.get("filled", {})
         return filled
 
-    def refuse_name(self, object: ObjectName) -> str | None:
-        is_own = object.parts[-1].lower().startswith("sqlite_")
-        return "names that begin with sqlite_ are SQLite's own" if is_own else None
-
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
         if info.extra.get("is_table", True):
             return None

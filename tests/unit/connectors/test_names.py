@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flowctl.connectors.base import OpenContext
-from flowctl.connectors.registry import open as open_connection
+from flowctl.connectors import registry
 from flowctl.diagnostics import Mark
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
@@ -37,6 +36,5 @@ PLACES = {
     ],
 )
 def test_names_of_tables(target: str, name: str, refused: bool) -> None:
-    with open_connection(Connection("to", target, PLACES[target], Mark("spec.yaml", 1)), OpenContext()) as connector:
-        assert connector.target is not None
-        assert (connector.target.refuse_name(ObjectName((name,))) is not None) == refused
+    connection = Connection("to", target, PLACES[target], Mark("spec.yaml", 1))
+    assert (registry.refuse_name(connection, ObjectName((name,)), "/specs") is not None) == refused

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from flowctl.connectors import registry
 from flowctl.model import types
 from flowctl.model.step import Mode, Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import DataType
-from flowctl.spec.spec import ColumnRules, Cursor, Layout, TargetRef
+from flowctl.spec.spec import ColumnRules, Connection, Cursor, Layout, TargetRef
 from tests.unit.plan import worlds
 from tests.unit.plan.worlds import (
     ID,
@@ -65,15 +66,13 @@ def test_as_many_columns_as_the_target_can_have(mode: Mode, most: int, monkeypat
     assert made.reason.startswith(f"lake:orders would have {10 if mode in ('merge', 'scd2') else 11} columns")
 
 
-@dataclass(frozen=True)
-class Naming(worlds.LakeDdl):
-    def refuse_name(self, object: ObjectName) -> str | None:
-        return "names are cut after 16 bytes" if len(object.parts[-1]) > 16 else None
-
-
 def test_a_name_that_the_target_would_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also that of a sidecar."""
-    monkeypatch.setattr(worlds, "LAKE", Naming())
+
+    def refuse_name(_connection: Connection, object: ObjectName, _base_dir: str) -> str | None:
+        return "names are cut after 16 bytes" if len(object.parts[-1]) > 16 else None
+
+    monkeypatch.setattr(registry, "refuse_name", refuse_name)
 
     def made(name: str, mode: Mode) -> Step:
         keys = {"key": ("id",)} if mode == "scd2" else {}

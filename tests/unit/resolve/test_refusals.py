@@ -50,6 +50,14 @@ REFUSED: dict[str, tuple[str, str]] = {
         "  a: {from: src:a, to: one:_flowctl_commits, mode: truncate}\n",
         "12:20: error: one:_flowctl_commits: names that begin with _flowctl are flowctl's own",
     ),
+    "a name that the target would cut": (
+        f"  a: {{from: src:a, to: pg:{'n' * 64}, mode: truncate}}\n",
+        f'12:20: error: pg:{"n" * 64}: "{"n" * 64}" is no name there: PostgreSQL cuts names after 63 bytes',
+    ),
+    "a sidecar's name that the target would cut": (
+        f"  a: {{from: src:a, to: pg:{'n' * 60}, mode: scd2, key: [id], scd2: {{valid_from: now}}}}\n",
+        f"12:20: error: pg:{'n' * 60}: its observations would be kept in {'n' * 60}__observed: PostgreSQL cuts",
+    ),
     "a column of flowctl's own": (
         "  a: {from: src:a, to: lake, mode: scd2, key: [id], scd2: {valid_from: t}, columns: {add: {row_hash: '1'}}}\n",
         '12:86: error: a: columns.add makes a column "row_hash", a name that flowctl needs itself',
