@@ -23,7 +23,7 @@ from flowctl.run.executors import missing_modules, needed_modules
 from flowctl.run.failure import translate
 from flowctl.spec.spec import Spec
 from flowctl.state.location import check_reachable, flow_url
-from flowctl.storage.options import local_path, scheme
+from flowctl.storage.urls import local_path, scheme
 
 #: The exit code that `plan` or `apply` would end with. Every other finding is one of the spec itself.
 EXIT_CODES: Mapping[str, int] = {

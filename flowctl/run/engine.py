@@ -17,7 +17,7 @@ from flowctl.observe.world import World
 from flowctl.run.sizing import load_of_run, rows_of_run
 from flowctl.spec.secrets import reveal
 from flowctl.spec.spec import SparkSettings, Spec, SqlSource, TableSpec
-from flowctl.storage.options import deltalake_options, hadoop_conf, scheme
+from flowctl.storage.options import deltalake_options, hadoop_conf, store_of
 
 #: What follows from the size in :mod:`flowctl.engine.conf`.
 _COMPILERS: dict[Size, str] = {"small": "quick compiler", "medium": "quick compiler", "large": "optimising compiler"}
@@ -36,8 +36,7 @@ def engine_for(
     urls = _urls(spec)
     conf = {key: value for url in urls for key, value in hadoop_conf(url, spec.storage).items()}
     environment = {key: value for url in urls for key, value in deltalake_options(url, spec.storage).items()}
-    if any(scheme(url) == "s3" for url in urls):
-        jars.add("s3a")
+    jars |= {jar for url in urls for jar in store_of(url).jars}
 
     def start(stack: ExitStack) -> Engine:
         from flowctl.engine.start import open_engine

@@ -38,7 +38,7 @@ from flowctl.run.stage import Staging, stage
 from flowctl.spec.spec import SqlSource, TableSpec
 from flowctl.state.lease import Lease
 from flowctl.storage import access
-from flowctl.storage.blobs import open_store
+from flowctl.storage.options import open_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

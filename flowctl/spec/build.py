@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -86,6 +86,22 @@ def state(node: Node) -> StateLocation:
     return StateLocation(node.entries["url"].text, bool(unsafe and unsafe.value))
 
 
+def marks(root: Node) -> Mapping[str, Mark]:
+    """The places of the values outside of tables that are checked once the spec is loaded, by dotted path."""
+    return {
+        path: node.mark
+        for key in ("state", "connections", "storage")
+        if (written := root.entries.get(key))
+        for path, node in [(key, written), *_below(written, key)]
+    }
+
+
+def _below(node: Node, path: str) -> Iterator[tuple[str, Node]]:
+    for key, child in node.entries.items():
+        yield f"{path}.{key}", child
+        yield from _below(child, f"{path}.{key}")
+
+
 def spark(node: Node | None) -> SparkSettings:
     """Booleans and numbers in ``conf`` become text as Spark reads it."""
     if node is None:
@@ -164,10 +180,5 @@ def _with_secrets(node: Node) -> Any:
             return value
 
 
-def _marks(node: Node, path: str = "") -> list[tuple[str, Mark]]:
-    found: list[tuple[str, Mark]] = []
-    for key, child in node.entries.items():
-        here = f"{path}.{key}" if path else key
-        found.append((here, child.place))
-        found += _marks(child, here)
-    return found
+def _marks(node: Node) -> Iterator[tuple[str, Mark]]:
+    return ((path.removeprefix("."), child.place) for path, child in _below(node, ""))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from flowctl.spec import urls
 from flowctl.spec.findings import Findings
-from flowctl.spec.locations import check_credentials, check_location, check_url
+from flowctl.spec.locations import check_url
 from flowctl.spec.messages import LATER_HINT
 from flowctl.spec.node import Node, leaves
 from flowctl.spec.references import ConnectionTypes
@@ -34,20 +34,15 @@ def check_connections(root: Node, findings: Findings) -> ConnectionTypes:
         if type:
             findings.extend(check(node, type, f"connections.{name}"))
             _check_secrets(node, connector_schema(type), f"connections.{name}", findings)
-            if path := node.get("path"):
-                check_location(path, f"connections.{name}.path", findings)
             if url := node.get("url"):
                 hint = connector_schema(type)["properties"].get("url", {}).get("x-expected", "")
                 check_url(url, f"connections.{name}.url", urls.flaw, hint, findings)
     stores = root.get("storage")
     for prefix, node in stores.entries.items() if stores else ():
         _check_secrets(node, definition("storage"), f"storage.{prefix}", findings)
-        check_credentials(prefix, node, findings)
         if endpoint := node.get("endpoint"):
             label, hint = f"storage.{prefix}.endpoint", "Write https://host:port"
             check_url(endpoint, label, urls.flaw_of_endpoint, hint, findings)
-    if state := root.get("state"):
-        check_location(state.get("url") or state, "state", findings)
     if url := root.get("spark.url"):
         check_url(url, "spark.url", urls.flaw_of_spark, "Write sc://host:port or spark://host:port", findings)
     if conf := root.get("spark.conf"):

@@ -99,6 +99,7 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
         path=str(paths[0]),
         variables={name: scalar_text(value) for name, value in values.items()},
         given=dict(variables),
+        marks=build.marks(root),
     )
     return Reading(spec, resolved, ())
 

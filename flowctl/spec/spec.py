@@ -256,7 +256,8 @@ class SparkSettings:
 class Spec:
     """A whole flow. ``storage`` maps URL prefixes to credentials (option values may be :class:`SecretText`).
     ``tables`` keeps the order of the file. ``digest`` is over the canonical JSON of the resolved spec: variables
-    filled in, secrets as references, no places. ``given`` are those of ``variables`` that the command line has set."""
+    filled in, secrets as references, no places. ``given`` are those of ``variables`` that the command line has set;
+    ``marks`` gives the places of what is written outside of tables, by dotted path (``connections.lake.path``)."""
 
     flow: str
     state: StateLocation
@@ -268,6 +269,7 @@ class Spec:
     path: str
     variables: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
+    marks: Mapping[str, Mark] = field(default_factory=dict)
 
     @property
     def base_dir(self) -> str:

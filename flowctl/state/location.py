@@ -9,15 +9,16 @@ from pathlib import Path
 from flowctl.diagnostics import Diagnostic
 from flowctl.errors import SpecError
 from flowctl.spec.spec import Spec
-from flowctl.storage import options as storages
-from flowctl.storage.blobs import BlobStore, open_store
+from flowctl.storage.blobs import BlobStore
+from flowctl.storage.options import open_store, store_of
+from flowctl.storage.urls import local_path, scheme
 
 
 def flow_url(spec: Spec) -> str:
     """``<state>/<flow>``. A relative local path starts from the spec file's folder."""
     url = spec.state.url.rstrip("/")
-    if storages.scheme(url) == "file":
-        url = str((Path(spec.base_dir) / storages.local_path(url).expanduser()).resolve())
+    if scheme(url) == "file":
+        url = str((Path(spec.base_dir) / local_path(url).expanduser()).resolve())
     return f"{url}/{spec.flow}"
 
 
@@ -28,18 +29,15 @@ def open_flow(spec: Spec) -> BlobStore:
 
 def check_reachable(state_url: str, spark_url: str) -> None:
     """:class:`SpecError` when executors at ``spark_url`` could not reach a buffer below ``state_url``."""
-    match storages.scheme(state_url):
-        case "memory":
-            reachable, kind = False, "in this process's memory"
-        case "file":
-            reachable, kind = _is_here(spark_url), "on this host's disk"
-        case _:
-            return
+    place = store_of(state_url).place
+    if not place:
+        return
+    reachable = scheme(state_url) == "file" and _is_here(spark_url)
     if not reachable:
         raise SpecError(
             [
                 Diagnostic(
-                    message=f"state {state_url} lies {kind}, where Spark at {spark_url} cannot reach the buffer",
+                    message=f"state {state_url} lies {place}, where Spark at {spark_url} cannot reach the buffer",
                     hint="Put state into object storage, or use spark.url local[*]",
                     mark=None,
                     code="state-out-of-reach",

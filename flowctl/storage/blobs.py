@@ -16,9 +16,6 @@ import threading
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from flowctl.storage import options as storages
-from flowctl.storage.options import Storage
-
 
 @dataclass(frozen=True, order=True)
 class BlobInfo:
@@ -43,23 +40,6 @@ class BlobStore(Protocol):
 
     def delete(self, name: str) -> None:
         """Does nothing when there is no such blob."""
-
-
-def open_store(url: str, storage: Storage, *, unsafe: bool = False, private: bool = True) -> BlobStore:
-    """The store at ``url``: a local path, ``memory://…``, or what fsspec can open. Stores that do not honour
-    conditional creates are refused at the first ``create``, unless ``unsafe``. ``private``: what is made on a disk is
-    for this user alone (:func:`flowctl.storage.durable.private_modes`)."""
-    match storages.scheme(url):
-        case "file":
-            from flowctl.storage.disk import DiskStore
-
-            return DiskStore(url, private=private)
-        case "memory":
-            return MemoryStore(url)
-        case _:
-            from flowctl.storage.objects import ObjectStore
-
-            return ObjectStore(url, storages.fsspec_options(url, storage), unsafe=unsafe)
 
 
 class MemoryStore:

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from flowctl.storage import options as storages
 from flowctl.storage.durable import make_private_folder, open_private
-from flowctl.storage.options import Storage
+from flowctl.storage.options import Storage, fsspec_options, spark_url
+from flowctl.storage.urls import scheme
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,12 +35,12 @@ class Buffer:
     def __init__(self, flow_url: str, run_id: str, storage: Storage) -> None:
         import fsspec
 
-        options = {} if storages.scheme(flow_url) == "file" else storages.fsspec_options(flow_url, storage)
+        options = {} if scheme(flow_url) == "file" else fsspec_options(flow_url, storage)
         self._fs, root = fsspec.core.url_to_fs(flow_url, use_listings_cache=False, **options)
         self._runs = f"{root}/{FOLDER}"
-        self._is_local = storages.scheme(flow_url) == "file"
+        self._is_local = scheme(flow_url) == "file"
         self._run_id = run_id
-        self._url = storages.spark_url(f"{flow_url}/{FOLDER}/{run_id}")
+        self._url = spark_url(f"{flow_url}/{FOLDER}/{run_id}")
         self._taken: set[str] = set()
         self._naming = threading.Lock()
 

@@ -9,7 +9,6 @@ import uuid
 from pathlib import Path
 
 from flowctl.errors import AbortRun
-from flowctl.storage import options as storages
 from flowctl.storage.blobs import BlobInfo
 from flowctl.storage.durable import (
     USUAL_MODE,
@@ -19,6 +18,7 @@ from flowctl.storage.durable import (
     sync_folder,
     write_durably,
 )
+from flowctl.storage.urls import local_path
 
 #: What is so old is nobody's unfinished write any more.
 _UNFINISHED_SECONDS = 24 * 3600
@@ -28,7 +28,7 @@ class DiskStore:
     """``private``: for this user alone; else as the umask leaves it."""
 
     def __init__(self, url: str, *, private: bool = True) -> None:
-        self._root = storages.local_path(url).absolute()
+        self._root = local_path(url).absolute()
         self._private = private
         self._prepared: set[Path] = set()
         self.url = str(self._root)

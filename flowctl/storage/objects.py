@@ -10,18 +10,12 @@ from typing import Any
 from flowctl import extras
 from flowctl.errors import AbortRun
 from flowctl.storage import access
-from flowctl.storage import options as storages
 from flowctl.storage.blobs import BlobInfo
 
 #: Created once per store and refused ever after; a store that accepts it twice does not honour conditions.
 PROBE = "conditional-create"
 #: How often a create is sent again that was refused for a conflict with another request, nothing being there.
 CONFLICT_TRIES = 5
-#: A hanging renewal of the lease must give up early enough to be sent again within the lease's life. Documents are
-#: small: one request each, where s3fs would ask for the size first.
-_CLIENT: Mapping[str, Mapping[str, Any]] = {
-    "s3": {"config_kwargs": {"connect_timeout": 5, "read_timeout": 10}, "max_concurrency": 1}
-}
 
 
 class ObjectStore:
@@ -32,9 +26,6 @@ class ObjectStore:
         import fsspec
 
         self.url = url.rstrip("/")
-        client = _CLIENT.get(storages.scheme(url), {})
-        settings = {**options.get("config_kwargs", {}), **client.get("config_kwargs", {})}
-        options = {**client, **options, **({"config_kwargs": settings} if settings else {})}
         self._unsafe = unsafe
         self._probed = False
         try:

@@ -6,7 +6,8 @@ import uuid
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flowctl.storage.blobs import BlobStore, open_store
+from flowctl.storage.blobs import BlobStore
+from flowctl.storage.options import open_store
 from tests.services.s3 import S3Server
 
 

@@ -30,7 +30,7 @@ LONG = 600.0
 
 _HOLD = """
 import sys, time
-from flowctl.storage.blobs import open_store
+from flowctl.storage.options import open_store
 from flowctl.state.lease import Lease
 lease = Lease.acquire(open_store(sys.argv[1], {}), run_id="killed", life_seconds=600)
 print(lease.fence, flush=True)

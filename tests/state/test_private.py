@@ -17,8 +17,8 @@ from flowctl.errors import AbortRun
 from flowctl.model.step import Plan
 from flowctl.plan import planfile
 from flowctl.state.lease import Lease
-from flowctl.storage.blobs import open_store
 from flowctl.storage.buffer import Buffer
+from flowctl.storage.options import open_store
 
 
 @pytest.fixture(autouse=True, params=[0o022, 0o002, 0o077], ids=oct)

@@ -13,7 +13,7 @@ from flowctl.connectors.delta.types import refused_name, refused_path, widens
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
-from flowctl.storage.options import path_place
+from flowctl.storage.urls import path_place
 
 CAPABILITIES = Capabilities(
     source=None,

@@ -24,7 +24,7 @@ from flowctl.connectors.delta.types import schema_json
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import TransientError
 from flowctl.storage.durable import make_folder, sync_folder, write_durably
-from flowctl.storage.options import local_path, scheme
+from flowctl.storage.urls import local_path, scheme
 
 Action = dict[str, Any]
 

@@ -22,7 +22,7 @@ from flowctl.errors import TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Decimal
-from flowctl.storage.options import local_path, scheme
+from flowctl.storage.urls import local_path, scheme
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from flowctl.model.table_info import ObjectName
 from flowctl.redaction import REDACTOR
 from flowctl.sql import dialects
-from flowctl.storage import options as storage
 from flowctl.storage.durable import make_folder, sync_folder, write_durably
-from flowctl.storage.options import Storage
+from flowctl.storage.options import Storage, deltalake_bounds, deltalake_options, fsspec_options, spark_url
+from flowctl.storage.urls import local_path, scheme
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -31,11 +31,11 @@ class TableLocation:
     @cached_property
     def options(self) -> dict[str, str]:
         """``storage_options`` for ``deltalake``."""
-        return {**storage.deltalake_options(self.url, self.storage), **storage.deltalake_bounds(self.url)}
+        return {**deltalake_options(self.url, self.storage), **deltalake_bounds(self.url)}
 
     @property
     def spark_path(self) -> str:
-        return storage.spark_url(self.url)
+        return spark_url(self.url)
 
     @property
     def identifier(self) -> str:
@@ -62,10 +62,10 @@ class TableLocation:
     def write_file(self, name: str, content: bytes) -> None:
         """A new file that a commit will name: on a local disk it survives a power cut, as the commit does."""
         path = f"{self.url}/{name}"
-        if storage.scheme(self.url) != "file":
+        if scheme(self.url) != "file":
             self.file_system().pipe_file(path, content)
             return
-        file = storage.local_path(path)
+        file = local_path(path)
         make_folder(file.parent)
         write_durably(file, content)
         sync_folder(file.parent)
@@ -74,10 +74,10 @@ class TableLocation:
         """Reads what is there now, and makes local folders as object stores do."""
         import fsspec
 
-        kind = storage.scheme(self.url)
+        kind = scheme(self.url)
         if kind == "file":
             return fsspec.filesystem("file", auto_mkdir=True)
-        return fsspec.filesystem(kind, use_listings_cache=False, **storage.fsspec_options(self.url, self.storage))
+        return fsspec.filesystem(kind, use_listings_cache=False, **fsspec_options(self.url, self.storage))
 
 
 def location_of(root: str, object: ObjectName, credentials: Storage) -> TableLocation:

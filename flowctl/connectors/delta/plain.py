@@ -13,7 +13,7 @@ from flowctl.connectors.delta.opened import OpenedTable, open_newest
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.session import demanding_features
 from flowctl.model.table_info import Column, TableInfo
-from flowctl.storage.options import scheme
+from flowctl.storage.urls import scheme
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

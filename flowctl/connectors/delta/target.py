@@ -29,8 +29,8 @@ from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
-from flowctl.storage import options as storage
-from flowctl.storage.options import Storage, path_place
+from flowctl.storage.options import Storage
+from flowctl.storage.urls import local_path, path_place, scheme
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -130,9 +130,9 @@ class DeltaTarget(Target):
     def why_unwritable(self, object: ObjectName) -> TableError | None:
         """On a disk. An object store says so at the first write only."""
         url = self._location(object).url
-        if storage.scheme(url) != "file":
+        if scheme(url) != "file":
             return None
-        folder = storage.local_path(url)
+        folder = local_path(url)
         there = next(place for place in (folder, *folder.parents) if place.exists())
         if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
             return None

@@ -10,7 +10,7 @@ from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.source import SourceCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
-from flowctl.storage.options import path_place
+from flowctl.storage.urls import path_place
 
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(position="files"),

@@ -20,7 +20,8 @@ from flowctl.model.position import FileStamp
 from flowctl.spec.secrets import Revealed
 from flowctl.spec.suggest import nearest
 from flowctl.storage import access
-from flowctl.storage import options as storages
+from flowctl.storage.options import fsspec_options, spark_url
+from flowctl.storage.urls import local_path, scheme
 
 if TYPE_CHECKING:
     import fsspec
@@ -40,7 +41,7 @@ class FileRoot:
         """What state records of the place."""
         if not self.has_secret:
             return f"files:{self.url}"
-        return f"files:{storages.scheme(self.url)}:{hashlib.sha256(self.url.encode()).hexdigest()[:16]}"
+        return f"files:{scheme(self.url)}:{hashlib.sha256(self.url.encode()).hexdigest()[:16]}"
 
     def file_system(self) -> tuple[fsspec.AbstractFileSystem, str]:
         """A file system that caches no listings, and the root as it names it."""
@@ -52,21 +53,21 @@ class FileRoot:
 
     @property
     def is_local(self) -> bool:
-        return storages.scheme(self.url) == "file"
+        return scheme(self.url) == "file"
 
     def spark_path(self, path: str) -> str:
         """As Spark names it: never percent-encoded."""
         if self.is_local:
             return f"file://{self.url}/{path}"
-        return f"{storages.spark_url(self.url).rstrip('/')}/{path}"
+        return f"{spark_url(self.url).rstrip('/')}/{path}"
 
 
 def file_root(path: str, context: OpenContext) -> FileRoot:
     """Local paths start from the spec file's folder."""
     has_secret = isinstance(path, Revealed)
-    if storages.scheme(path) != "file":
-        return FileRoot(path.rstrip("/"), storages.fsspec_options(path, context.storage), has_secret)
-    local = Path(context.base_dir, storages.local_path(path)).resolve()
+    if scheme(path) != "file":
+        return FileRoot(path.rstrip("/"), fsspec_options(path, context.storage), has_secret)
+    local = Path(context.base_dir, local_path(path)).resolve()
     return FileRoot(str(local), {}, has_secret)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flowctl.errors import ExitCode, SpecError
+from flowctl.resolve.resolve import resolve
 from flowctl.spec.load import load_spec, read_spec
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "spec"
@@ -17,8 +18,15 @@ CASES = sorted(folder.name for folder in GOLDEN.iterdir())
 @pytest.mark.parametrize("case", CASES)
 def test_every_error_is_reported_in_order(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(GOLDEN / case)
-    found = [diagnostic.render() for diagnostic in read_spec(["flow.yaml"], {}).diagnostics]
-    assert found == (GOLDEN / case / "expected.txt").read_text(encoding="utf-8").splitlines()
+    reading = read_spec(["flow.yaml"], {})
+    found = reading.diagnostics
+    if reading.spec is not None:
+        with pytest.raises(SpecError) as raised:
+            resolve(reading.spec, discovered={})
+        found = raised.value.diagnostics
+    assert [diagnostic.render() for diagnostic in found] == (GOLDEN / case / "expected.txt").read_text(
+        encoding="utf-8"
+    ).splitlines()
 
 
 @pytest.mark.parametrize("case", CASES)

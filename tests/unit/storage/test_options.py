@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from flowctl.spec.spec import SecretRef, SecretText
-from flowctl.storage import options as storage
+from flowctl.storage.options import Storage, credentials, deltalake_options, fsspec_options, hadoop_conf, spark_url
 
-Options = Callable[[str, storage.Storage], Mapping[str, Any]]
+Options = Callable[[str, Storage], Mapping[str, Any]]
 
 LAKE = {
     "region": "eu-west-1",
@@ -46,11 +46,11 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_longest_prefix_counts_at_path_borders(url: str, region: str | None) -> None:
-    assert storage.credentials(url, STORAGE).get("region") == region
+    assert credentials(url, STORAGE).get("region") == region
 
 
 def test_fsspec_options() -> None:
-    assert storage.fsspec_options("s3://lake/x", STORAGE) == {
+    assert fsspec_options("s3://lake/x", STORAGE) == {
         "key": "key",
         "secret": "s3cr3t",
         "client_kwargs": {"region_name": "eu-west-1", "endpoint_url": "http://127.0.0.1:9000"},
@@ -59,7 +59,7 @@ def test_fsspec_options() -> None:
 
 
 def test_deltalake_options() -> None:
-    assert storage.deltalake_options("s3://lake/x", STORAGE) == {
+    assert deltalake_options("s3://lake/x", STORAGE) == {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "s3cr3t",
         "AWS_REGION": "eu-west-1",
@@ -70,7 +70,7 @@ def test_deltalake_options() -> None:
 
 def test_hadoop_conf_is_of_the_bucket() -> None:
     bucket = "spark.hadoop.fs.s3a.bucket.lake."
-    assert storage.hadoop_conf("s3://lake/x", STORAGE) == {
+    assert hadoop_conf("s3://lake/x", STORAGE) == {
         f"{bucket}access.key": "key",
         f"{bucket}secret.key": "s3cr3t",
         f"{bucket}endpoint.region": "eu-west-1",
@@ -91,25 +91,25 @@ def hadoop_patience(bucket: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("options", [storage.fsspec_options, storage.deltalake_options, storage.hadoop_conf])
+@pytest.mark.parametrize("options", [fsspec_options, deltalake_options, hadoop_conf])
 @pytest.mark.parametrize("url", ["/tmp/lake", "memory://lake"])
 def test_other_places_than_s3_have_no_options(options: Options, url: str) -> None:
     assert options(url, STORAGE) == {}
 
 
 def test_what_no_prefix_covers_is_left_to_the_environment_but_for_its_patience() -> None:
-    assert storage.fsspec_options("s3://elsewhere/x", STORAGE) == {"config_kwargs": PATIENCE}
-    assert storage.deltalake_options("s3://elsewhere/x", STORAGE) == {}
+    assert fsspec_options("s3://elsewhere/x", STORAGE) == {"config_kwargs": PATIENCE}
+    assert deltalake_options("s3://elsewhere/x", STORAGE) == {}
     bucket = "spark.hadoop.fs.s3a.bucket.elsewhere."
-    assert storage.hadoop_conf("s3://elsewhere/x", STORAGE) == hadoop_patience(bucket)
+    assert hadoop_conf("s3://elsewhere/x", STORAGE) == hadoop_patience(bucket)
 
 
 def test_temporary_keys_need_hadoops_provider_for_them() -> None:
     keys = {"s3://lake": {"access_key": "a", "secret_key": "b", "session_token": "c"}}
-    conf = storage.hadoop_conf("s3://lake", keys)
+    conf = hadoop_conf("s3://lake", keys)
     assert conf["spark.hadoop.fs.s3a.bucket.lake.session.token"] == "c"
     assert conf["spark.hadoop.fs.s3a.bucket.lake.aws.credentials.provider"].endswith("TemporaryAWSCredentialsProvider")
-    assert storage.fsspec_options("s3://lake", keys)["token"] == "c"
+    assert fsspec_options("s3://lake", keys)["token"] == "c"
 
 
 @pytest.mark.parametrize(
@@ -122,4 +122,4 @@ def test_temporary_keys_need_hadoops_provider_for_them() -> None:
     ],
 )
 def test_urls_as_spark_writes_them(url: str, spark: str) -> None:
-    assert storage.spark_url(url) == spark
+    assert spark_url(url) == spark

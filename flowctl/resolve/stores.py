@@ -1,0 +1,47 @@
+"""Stores that a spec names: each has a scheme that flowctl knows, and gets no credentials that nothing would use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flowctl.diagnostics import Diagnostic
+from flowctl.spec.spec import Spec
+from flowctl.spec.suggest import did_you_mean
+from flowctl.storage.stores import by_scheme
+from flowctl.storage.urls import scheme
+
+
+def check(spec: Spec) -> Iterator[Diagnostic]:
+    """A URL with secrets in it is known once they are."""
+    state = "state.url" if "state.url" in spec.marks else "state"
+    urls: dict[str, object] = {state: spec.state.url}
+    urls |= {f"connections.{name}.path": one.options.get("path") for name, one in spec.connections.items()}
+    for path, url in urls.items():
+        if isinstance(url, str) and "://" in url:
+            yield from _check_url(spec, path, url)
+    for prefix, given in spec.storage.items():
+        yield from _check_credentials(spec, prefix, is_given=bool(given))
+
+
+def _check_url(spec: Spec, path: str, url: str) -> Iterator[Diagnostic]:
+    """``s3://`` alone would be a folder of that name, and an unknown scheme a failure of the first run."""
+    label = path.removesuffix(".url")
+    name, _, rest = url.partition("://")
+    store = by_scheme().get(name)
+    if store is None:
+        usual = [scheme for scheme, store in by_scheme().items() if scheme == store.schemes[0]]
+        hint = did_you_mean(name, tuple(by_scheme()), f"There are: {', '.join(usual)}")
+        yield Diagnostic(f"`{label}`: there is no storage `{name}://`", hint, spec.marks.get(path), "unknown-storage")
+    elif store.has_buckets and not rest.partition("/")[0]:
+        hint = f"Write {name}://bucket/path"
+        yield Diagnostic(f"`{label}` names no bucket", hint, spec.marks.get(path), "no-bucket")
+
+
+def _check_credentials(spec: Spec, prefix: str, *, is_given: bool) -> Iterator[Diagnostic]:
+    """Anywhere else they would be dropped in silence."""
+    store = by_scheme().get(scheme(prefix))
+    if not is_given or store is None or store.takes_credentials:
+        return
+    hint = f"Remove them: {store.environment} is used for {scheme(prefix)}" if store.environment else "Remove them"
+    what = f"`storage.{prefix}`: credentials are for s3:// only"
+    yield Diagnostic(what, hint, spec.marks.get(f"storage.{prefix}"), "unused-credentials")

@@ -1,0 +1,20 @@
+"""This process's memory, for tests and for trying things out."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from flowctl.storage.blobs import BlobStore, MemoryStore
+from flowctl.storage.store import Given, Store
+
+
+class MemoryOfProcess(Store):
+    schemes: ClassVar = ("memory",)
+    has_buckets: ClassVar = False
+    place: ClassVar = "in this process's memory"
+
+    def open(self, url: str, given: Given, *, unsafe: bool, private: bool) -> BlobStore:
+        return MemoryStore(url)
+
+
+STORE = MemoryOfProcess()

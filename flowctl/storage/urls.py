@@ -1,0 +1,31 @@
+"""URLs of stores and local paths."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from flowctl.storage.stores import by_scheme
+
+
+def scheme(url: str) -> str:
+    """``s3``, ``memory``, …; ``file`` for plain paths. One name for all that a store's URLs may begin with."""
+    name, found, _ = url.partition("://")
+    if not found:
+        return "file"
+    store = by_scheme().get(name)
+    return store.schemes[0] if store else name
+
+
+def local_path(url: str) -> Path:
+    """The path behind a plain path or a ``file://`` URL."""
+    return Path(url.removeprefix("file://"))
+
+
+def path_place(url: str, base_dir: str) -> str:
+    """The very place behind a path or URL: symbolic links followed, slashes and ways to write a scheme made one."""
+    if scheme(url) == "file":
+        path = url.removeprefix("file://")
+        return f"file {os.path.realpath(path if path.startswith('/') else f'{base_dir}/{path}')}"
+    _, _, path = url.partition("://")
+    return f"{scheme(url)} {'/'.join(part for part in path.split('/') if part)}"
