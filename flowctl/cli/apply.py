@@ -43,7 +43,6 @@ def command(
     **given: Any,
 ) -> int:
     """Print the plan and execute it: exactly that, exactly once."""
-    from flowctl.model.step import RUNNABLE
     from flowctl.resolve.resolve import PlanOptions
     from flowctl.run.apply import ApplyRequest, Audience, apply
     from flowctl.run.engine import engine_line
@@ -64,7 +63,7 @@ def command(
     def approve(planned: Planned) -> bool:
         if not as_json:
             show(planned.plan, engine=engine_line(spec.spark, planned.plan, planned.world))
-        if not confirm or not planned.plan.count(*RUNNABLE):
+        if not confirm or not planned.plan.runnable:
             return True
         return click.confirm("Apply this?", err=True)
 

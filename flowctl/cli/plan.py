@@ -78,13 +78,10 @@ def show(plan: Plan, **terms: Any) -> None:
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:
     """The code that counts for a plan: 4 for what could not be observed, 6 for what a policy stops, 2 for changes."""
-    from flowctl.model.step import RUNNABLE
+    from flowctl.model.step import Stopped
 
-    codes = [
-        ExitCode.TABLE if step.stopped_by == "error" else ExitCode.STOPPED
-        for step in plan.steps
-        if step.action == "stop"
-    ]
-    if detailed and plan.count(*RUNNABLE):
+    stopped = [step for step in plan.steps if isinstance(step, Stopped)]
+    codes = [ExitCode.TABLE if step.by == "error" else ExitCode.STOPPED for step in stopped]
+    if detailed and plan.runnable:
         codes.append(ExitCode.CHANGES)
     return ExitCode.first(codes)

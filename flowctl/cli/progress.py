@@ -96,9 +96,9 @@ class _Bars:
                     self._tables = tables
                     self._run = self._progress.add_task("tables", total=tables, detail=f"0/{tables} tables")
                     self._lines(event)
-                case TableStarted(step):
-                    self._expected[step.id] = step.rows.value
-                    self._tasks[step.id] = self._progress.add_task(step.id, total=None, detail="starting")
+                case TableStarted(planned, expected):
+                    self._expected[planned.id] = expected
+                    self._tasks[planned.id] = self._progress.add_task(planned.id, total=None, detail="starting")
                 case PhaseEntered(table, phase, rows):
                     self._enter(table, phase, rows)
                 case TableCommitted(table=table) | TableFailed(table=table) | TableSkipped(table=table):

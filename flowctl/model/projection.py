@@ -1,4 +1,4 @@
-"""How each target column is made from what is read: computed once in the plan, executed as it stands."""
+"""The columns of one step: what is read, how each target column is made of it, and what must change for that."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, column_from_json
 
 
@@ -36,3 +37,39 @@ class ProjectedColumn:
 
 def from_json(document: Mapping[str, Any]) -> ProjectedColumn:
     return ProjectedColumn(**{**document, "column": column_from_json(document["column"])})
+
+
+@dataclass(frozen=True)
+class Columns:
+    """``source`` are the columns as they will be read, ``target`` what the target will have once ``changes`` are made,
+    in the target's order (flowctl's own columns such as ``valid_from`` included). ``projection`` is the frame to write,
+    in target order and without flowctl's own columns. ``statements`` is the DDL to run before the write, in order: it
+    makes the table, or makes ``changes``."""
+
+    source: tuple[Column, ...] = ()
+    target: tuple[Column, ...] = ()
+    projection: tuple[ProjectedColumn, ...] = ()
+    changes: tuple[SchemaChange, ...] = ()
+    statements: tuple[str, ...] = ()
+
+    @property
+    def recorded(self) -> tuple[Column, ...]:
+        """What state records of ``target``: all but those of others, which a target that is replaced with its columns
+        gets as nulls."""
+        others = {change.column for change in self.changes if change.change == "drift" and change.old is None}
+        nulls = {part.column.name for part in self.projection if part.is_absent} & others
+        return tuple(column for column in self.target if column.name not in nulls)
+
+
+@dataclass(frozen=True)
+class RuntimeColumns:
+    """Columns that are known when the table runs and its engine has looked: those of SQL, and of ``columns.add``, that
+    declare no types. ``source`` are the columns as they will be read, where the source says so; ``target`` are those
+    that the target has now."""
+
+    source: tuple[Column, ...] = ()
+    target: tuple[Column, ...] = ()
+
+    @property
+    def recorded(self) -> tuple[Column, ...]:
+        return self.target

@@ -1,20 +1,22 @@
-"""The plan: a frozen list of steps in DAG order. `plan` renders it, `apply` executes the same list."""
+"""The plan: a frozen list of steps in DAG order. `plan` renders it, `apply` executes the same list.
+
+A step is one of the kinds in :data:`Step`, and each kind holds what it needs and nothing else. Whoever interprets
+steps does it with `match`, so that a new kind is missed nowhere. Nothing is looked up again when a step is executed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from flowctl.diagnostics import Mark
 from flowctl.model.interval import Interval
-from flowctl.model.projection import ProjectedColumn
+from flowctl.model.position import Position
+from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.table_info import Column, RowEstimate
+from flowctl.model.table_info import RowEstimate
 
-StepAction = Literal["create", "change", "none", "stop", "recover", "removed"]
-#: Actions that a run carries out.
-RUNNABLE: tuple[StepAction, ...] = ("create", "change", "recover")
 Mode = Literal["append", "truncate", "merge", "scd2"]
 Via = Literal["direct", "staged"]
 CheckTime = Literal["plan", "commit"]
@@ -37,70 +39,146 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Step:
-    """One table of the run, complete: nothing is looked up again when it is executed.
+class Progress:
+    """How far a table has come: its last sequence number (0: none) and its position."""
 
-    ``source`` and ``target`` are ``connection:object`` as people write it. ``source_columns`` are the columns as
-    they will be read, ``target_columns`` what the target will have once ``schema`` is applied, in the target's order
-    (flowctl's own columns such as ``valid_from`` included). ``definition`` is what state records to notice that the
-    spec says something else. ``state_before`` and ``state_after`` are ``{"seq", "position"}`` for people.
-    ``target_version`` is the version the plan was made against, ``target_shape`` the digest of its columns, and
-    ``target_commit`` names the commit that it carried (empty: none): a saved plan is refused when one of them moved.
-    A plan that an older flowctl saved does not say the latter two.
-    ``write_full`` says the whole content is replaced (truncate, full refresh of append and merge). ``refresh``: a full
-    refresh, asked for now or by the run whose number is finished. ``follows`` is the begun number of the same table
-    that the step before this one finishes: this one begins once that is recorded.
-    ``projection`` is the frame to write, in target order and without flowctl's own columns. ``statements`` is the
-    DDL to run before the write, in order: it makes the table, or makes the changes in ``schema``.
-    ``record_only``: the target already carries the pending intent's commit, only state is fixed. A pending intent
-    in state with a lower number than ``seq`` is given up: its void is committed first. ``how`` says for people what
-    was chosen and why; nothing is decided by it.
-    """
+    seq: int = 0
+    position: Position | None = None
+
+
+@dataclass(frozen=True)
+class SeenTarget:
+    """The target as the plan has found it: a saved plan is refused when it has moved. ``id`` is that of this very
+    table, ``version`` its own, ``shape`` the digest of its columns, ``commit`` names the commit that it carries (empty:
+    none). In a plan that an older flowctl saved the latter two may be None: not known."""
+
+    exists: bool = False
+    id: str = ""
+    version: int | None = None
+    shape: str | None = ""
+    commit: str | None = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTable:
+    """The table of a step. ``mark`` is the place in the spec that is behind the step. ``source`` and ``target`` are
+    ``connection:object`` as people write it, ``needs`` the tables of this plan that run before. ``definition`` is what
+    state records, to notice that the spec says something else. ``progress`` is what state says now; None for a pattern
+    whose tables nobody could list."""
 
     id: str
-    action: StepAction
-    reason: str
     mark: Mark
     source: str
     target: str
     mode: Mode
     key: tuple[str, ...] = ()
-    seq: int = 0
-    interval: Interval | None = None
-    rows: RowEstimate = RowEstimate()
-    schema: tuple[SchemaChange, ...] | None = ()
-    source_columns: tuple[Column, ...] = ()
-    target_columns: tuple[Column, ...] = ()
-    projection: tuple[ProjectedColumn, ...] = ()
-    statements: tuple[str, ...] = ()
-    checks: tuple[Check, ...] = ()
     needs: tuple[str, ...] = ()
     via: Via = "direct"
-    target_exists: bool = False
-    target_id: str = ""
-    target_version: int | None = None
-    target_shape: str | None = ""
-    target_commit: str | None = ""
     definition: Mapping[str, Any] = field(default_factory=dict)
-    state_before: Mapping[str, Any] | None = None
-    state_after: Mapping[str, Any] | None = None
-    write_full: bool = False
-    refresh: bool = False
-    follows: int | None = None
-    check_deletes: bool = False
-    notes: tuple[str, ...] = ()
-    hint: str = ""
-    record_only: bool = False
-    stopped_by: StoppedBy | None = None
-    how: tuple[str, ...] = ()
+    progress: Progress | None = None
+    seen: SeenTarget = SeenTarget()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TableStep:
+    """``reason`` says for people why this is the table's step."""
+
+    table: PlannedTable
+    reason: str
 
     @property
-    def recorded_columns(self) -> tuple[Column, ...]:
-        """What state records of ``target_columns``: all but those of others, which a target that is replaced with its
-        columns gets as nulls."""
-        others = {change.column for change in self.schema or () if change.change == "drift" and change.old is None}
-        nulls = {part.column.name for part in self.projection if part.is_absent} & others
-        return tuple(column for column in self.target_columns if column.name not in nulls)
+    def id(self) -> str:
+        return self.table.id
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Transfer(_TableStep):
+    """Commits ``interval`` to the target under the sequence number ``seq``. ``write_full``: the whole content is
+    replaced (truncate, full refresh of append and merge). ``refresh``: a full refresh, which somebody asked for.
+    ``check_deletes``: keys that the source no longer has are looked for. ``how`` says for people what was chosen and
+    why; nothing is decided by it. ``notes`` warn."""
+
+    seq: int
+    interval: Interval
+    columns: Columns | RuntimeColumns
+    rows: RowEstimate = RowEstimate()
+    checks: tuple[Check, ...] = ()
+    write_full: bool = False
+    refresh: bool = False
+    check_deletes: bool = False
+    notes: tuple[str, ...] = ()
+    how: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(_Transfer):
+    """A new sequence number. A pending intent with a lower one is given up: its void is committed first. ``follows`` is
+    the begun number of the same table that the step before this one finishes; this one begins once that is recorded."""
+
+    follows: int | None = None
+
+    @property
+    def creates(self) -> bool:
+        """Whether the target is made, or changed."""
+        return not self.table.seen.exists
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recover(_Transfer):
+    """A sequence number that an earlier run has begun, again with its own interval."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordOnly(_TableStep):
+    """A sequence number that an earlier run has begun and the target carries already: only state does not know yet."""
+
+    seq: int
+    interval: Interval
+    columns: Columns
+    refresh: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpToDate(_TableStep):
+    """Nothing to do. ``columns`` are those that there are: its changes are shown, and made with the next rows."""
+
+    columns: Columns | RuntimeColumns = Columns()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopped(_TableStep):
+    """The table must not run. ``hint`` says what to do, ``changes`` and ``checks`` are those that were looked at, the
+    refused ones among them. ``follows`` as in :class:`Load`."""
+
+    hint: str
+    by: StoppedBy
+    changes: tuple[SchemaChange, ...] = ()
+    checks: tuple[Check, ...] = ()
+    follows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removed(_TableStep):
+    """In state, and no longer in the spec: left alone."""
+
+    hint: str
+
+
+#: What a run carries out.
+Runnable = Load | Recover | RecordOnly
+Step = Runnable | UpToDate | Stopped | Removed
+
+
+def progress_after(step: Step) -> Progress | None:
+    """What state says of the table once ``step`` is done."""
+    match step:
+        case Load() | Recover() | RecordOnly():
+            return Progress(step.seq, step.interval.upper)
+        case UpToDate() | Stopped() | Removed():
+            return step.table.progress
+        case _:
+            assert_never(step)
 
 
 @dataclass(frozen=True)
@@ -117,8 +195,13 @@ class Plan:
     @property
     def recorded(self) -> Plan:
         """As run records keep it: the files that were read are in their log."""
-        steps = (replace(step, interval=step.interval and step.interval.recorded) for step in self.steps)
-        return replace(self, steps=tuple(steps))
+        return replace(self, steps=tuple(map(_recorded, self.steps)))
 
-    def count(self, *actions: StepAction) -> int:
-        return sum(step.action in actions for step in self.steps)
+    @property
+    def runnable(self) -> tuple[Runnable, ...]:
+        """The steps that a run carries out."""
+        return tuple(step for step in self.steps if isinstance(step, Runnable))
+
+
+def _recorded(step: Step) -> Step:
+    return replace(step, interval=step.interval.recorded) if isinstance(step, Runnable) else step

@@ -13,7 +13,19 @@ from dataclasses import replace
 import flowctl
 from flowctl.diagnostics import Mark
 from flowctl.model.commit import Intent
-from flowctl.model.step import Plan, Step
+from flowctl.model.step import (
+    Load,
+    Plan,
+    PlannedTable,
+    Progress,
+    Recover,
+    Removed,
+    Step,
+    Stopped,
+    StoppedBy,
+    UpToDate,
+    progress_after,
+)
 from flowctl.model.table_info import Column, Estimate
 from flowctl.observe.world import World
 from flowctl.plan import places, reading, recovery
@@ -85,35 +97,35 @@ def steps_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> tup
     """The table's step; two where a begun number is finished first and more has come since. Pure: the same case gives
     the same steps."""
     steps = _decided(case, reading.rfc3339(now), estimate)
-    return tuple(replace(step, how=told) if (told := how(step, case)) else step for step in steps)
+    return tuple(replace(step, how=how(step, case)) if isinstance(step, Load | Recover) else step for step in steps)
 
 
 def _decided(case: Case, now: str, estimate: Estimate) -> Iterator[Step]:
-    step = reading.blank(case)
     if case.may_match_nothing and case.observed.error is None and case.observed.source is None:
-        yield replace(step, reason="nothing matches (allow_none)")
+        yield UpToDate(table=reading.planned_table(case), reason="nothing matches (allow_none)")
         return
     if stop := first_stop(case):
-        yield reading.stopped(step, case, stop)
+        yield reading.stopped(case, stop)
         return
     if case.begun is not None:
         if recovery.can_be_finished(case, case.begun):
             yield from _finished(case, case.begun, now, estimate)
             return
         case = recovery.giving_up(case)
-    yield reading.read(step, case, now, estimate)
+    yield reading.read(case, now, estimate)
 
 
 def _finished(case: Case, begun: Intent, now: str, estimate: Estimate) -> Iterator[Step]:
     step = recovery.finish(case, begun, now)
     yield step
-    if step.action == "recover" and (since := recovery.read_since(case, begun, step, now, estimate)):
+    if not isinstance(step, Stopped) and (since := recovery.read_since(case, begun, step, now, estimate)):
         yield since
 
 
 def _sequence(table_id: str, before: Mapping[str, Step], world: World) -> int:
     """The number that a table has once this plan is applied."""
-    return before[table_id].seq if table_id in before else world.state.table(table_id).seq
+    planned = progress_after(before[table_id]) if table_id in before else None
+    return planned.seq if planned else world.state.table(table_id).seq
 
 
 def _columns(table_id: str, before: Mapping[str, Step], world: World) -> Sequence[Column]:
@@ -127,33 +139,26 @@ def _columns(table_id: str, before: Mapping[str, Step], world: World) -> Sequenc
 def _unexpanded(spec: Spec, world: World) -> Iterator[Step]:
     for table in spec.tables:
         if error := world.unexpanded.get(table.id):
-            yield Step(
-                id=table.id,
-                action="stop",
-                reason=error.message,
-                hint=error.hint,
-                mark=error.mark or table.mark_of("from"),
-                source=str(table.source),
-                target=str(table.target),
-                mode=table.mode,
-                stopped_by="error",
-            )
+            yield _stopped(table, error.message, error.hint, "error", error.mark)
 
 
 def _of_the_whole_flow(spec: Spec, resolved: Resolved, world: World) -> Iterator[Step]:
     for pattern in resolved.unmatched:
-        yield Step(
-            id=pattern.id,
-            action="stop",
-            reason=f"{pattern.source} matches nothing",
-            hint="Correct it, or let the connection's user see the tables; allow_none: true if that may be",
-            mark=pattern.mark_of("from"),
-            source=str(pattern.source),
-            target=str(pattern.target),
-            mode=pattern.mode,
-            stopped_by="policy",
-        )
+        hint = "Correct it, or let the connection's user see the tables; allow_none: true if that may be"
+        yield _stopped(pattern, f"{pattern.source} matches nothing", hint, "policy")
     yield from _removed(spec, resolved, world)
+
+
+def _stopped(pattern: TableSpec, reason: str, hint: str, by: StoppedBy, mark: Mark | None = None) -> Stopped:
+    """A pattern that is no table yet."""
+    table = PlannedTable(
+        id=pattern.id,
+        mark=mark or pattern.mark_of("from"),
+        source=str(pattern.source),
+        target=str(pattern.target),
+        mode=pattern.mode,
+    )
+    return Stopped(table=table, reason=reason, hint=hint, by=by)
 
 
 def _removed(spec: Spec, resolved: Resolved, world: World) -> Iterator[Step]:
@@ -166,17 +171,16 @@ def _removed(spec: Spec, resolved: Resolved, world: World) -> Iterator[Step]:
 
 
 def _removed_step(spec: Spec, table_id: str, state: TableState) -> Step:
-    recorded = state.definition
-    return Step(
+    table = PlannedTable(
         id=table_id,
-        action="removed",
-        reason="no longer in the spec; its target and state are left alone",
-        hint=f"Forget it with {state_command('reset', spec.argument, table_id)}",
         mark=Mark(spec.path, 1),
         source="",
-        target=str(recorded.get("to", "")),
-        mode=recorded.get("mode", "append"),
-        seq=state.seq,
-        state_before=reading.state_for_people(state.seq, state.position),
-        state_after=reading.state_for_people(state.seq, state.position),
+        target=str(state.definition.get("to", "")),
+        mode=state.definition.get("mode", "append"),
+        progress=Progress(state.seq, state.position),
+    )
+    return Removed(
+        table=table,
+        reason="no longer in the spec; its target and state are left alone",
+        hint=f"Forget it with {state_command('reset', spec.argument, table_id)}",
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 
 from flowctl.diagnostics import Mark
-from flowctl.model.step import Step
+from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.table_info import TableInfo
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.projection import is_taken
@@ -145,12 +145,12 @@ def _new(table: TableSpec, there: Sequence[str], state: TableState) -> list[str]
     return [name for name in there if recorded and name not in recorded and is_taken(table, name)]
 
 
-def unwritten_column(case: Case, step: Step) -> Stop | None:
-    """A target column that is named and that ``step`` would not leave there. Columns that are known only when the table
-    runs are compared then."""
-    if step.schema is None or not step.target_columns:
+def unwritten_column(case: Case, columns: Columns | RuntimeColumns) -> Stop | None:
+    """A target column that is named and that is not among ``columns``. Those that are known only when the table runs
+    are compared then."""
+    if isinstance(columns, RuntimeColumns) or not columns.target:
         return None
-    return missing_target_column(case.table, {column.name for column in step.target_columns})
+    return missing_target_column(case.table, {column.name for column in columns.target})
 
 
 def missing_source_column(table: TableSpec, there: Collection[str], *, with_rules: bool) -> Stop | None:

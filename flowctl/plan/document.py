@@ -1,19 +1,40 @@
-"""The plan as JSON (`schemas/plan.schema.json`) and back: a saved plan is the very same steps."""
+"""The plan as JSON (`schemas/plan.schema.json`) and back: a saved plan is the very same steps.
+
+Every step has the same keys there, whatever its kind: those that the kind does not have say nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, assert_never
 
 from flowctl.diagnostics import Mark
 from flowctl.errors import StalePlan
 from flowctl.model import interval as intervals
 from flowctl.model import position, projection, schema_change, table_info
 from flowctl.model.interval import Interval
-from flowctl.model.step import Check, Plan, Step
+from flowctl.model.projection import Columns, RuntimeColumns
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.step import (
+    Check,
+    Load,
+    Plan,
+    PlannedTable,
+    Progress,
+    RecordOnly,
+    Recover,
+    Removed,
+    SeenTarget,
+    Step,
+    Stopped,
+    UpToDate,
+    progress_after,
+)
 from flowctl.model.table_info import RowEstimate
 
 FORMAT = 1
+#: What the document calls a step's kind.
+Action = Literal["create", "change", "recover", "none", "stop", "removed"]
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -27,7 +48,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "created_at": plan.created_at,
         "flowctl": plan.flowctl,
         "select": list(plan.select),
-        "summary": summary(plan),
+        "summary": count_actions(plan),
         "steps": [_step_to_json(step) for step in plan.steps],
     }
 
@@ -48,100 +69,223 @@ def from_json(document: Mapping[str, Any]) -> Plan:
     )
 
 
-def summary(plan: Plan) -> dict[str, int]:
+def action_of(step: Step) -> Action:
+    match step:
+        case Load():
+            return "create" if step.creates else "change"
+        case Recover() | RecordOnly():
+            return "recover"
+        case UpToDate():
+            return "none"
+        case Stopped():
+            return "stop"
+        case Removed():
+            return "removed"
+        case _:
+            assert_never(step)
+
+
+def count_actions(plan: Plan) -> dict[Action, int]:
     """How many steps of each action."""
-    return {
-        "create": plan.count("create"),
-        "change": plan.count("change"),
-        "none": plan.count("none"),
-        "stop": plan.count("stop"),
-        "recover": plan.count("recover"),
-        "removed": plan.count("removed"),
-    }
+    counts: dict[Action, int] = {"create": 0, "change": 0, "none": 0, "stop": 0, "recover": 0, "removed": 0}
+    for step in plan.steps:
+        counts[action_of(step)] += 1
+    return counts
 
 
 def _step_to_json(step: Step) -> dict[str, Any]:
+    table, after = step.table, progress_after(step)
     return {
-        "id": step.id,
-        "action": step.action,
+        "id": table.id,
+        "action": action_of(step),
         "reason": step.reason,
-        "hint": step.hint,
-        "stopped_by": step.stopped_by,
-        "from": step.source,
-        "to": step.target,
-        "mode": step.mode,
-        "key": list(step.key),
-        "seq": step.seq,
-        "interval": _interval_to_json(step.interval) if step.interval else None,
-        "rows": {"value": step.rows.value, "method": step.rows.method},
-        "bytes": step.rows.bytes,
-        "schema": None if step.schema is None else [change.to_json() for change in step.schema],
-        "statements": list(step.statements),
-        "checks": [check.to_json() for check in step.checks],
-        "notes": list(step.notes),
-        "needs": list(step.needs),
-        "via": step.via,
-        "how": list(step.how),
-        "write_full": step.write_full,
-        "refresh": step.refresh,
-        "follows": step.follows,
-        "check_deletes": step.check_deletes,
-        "record_only": step.record_only,
-        "target_exists": step.target_exists,
-        "target_id": step.target_id,
-        "target_version": step.target_version,
-        "target_shape": step.target_shape,
-        "target_commit": step.target_commit,
-        "source_columns": [column.to_json() for column in step.source_columns],
-        "target_columns": [column.to_json() for column in step.target_columns],
-        "projection": [made.to_json() for made in step.projection],
-        "definition": dict(step.definition),
-        "state_before": step.state_before,
-        "state_after": step.state_after,
-        "source": {"file": step.mark.file, "line": step.mark.line, "column": step.mark.column},
+        "hint": "",
+        "stopped_by": None,
+        "from": table.source,
+        "to": table.target,
+        "mode": table.mode,
+        "key": list(table.key),
+        "seq": after.seq if after else 0,
+        "interval": None,
+        "rows": {"value": None, "method": "unknown"},
+        "bytes": None,
+        "schema": [],
+        "statements": [],
+        "checks": [],
+        "notes": [],
+        "needs": list(table.needs),
+        "via": table.via,
+        "how": [],
+        "write_full": False,
+        "refresh": False,
+        "follows": None,
+        "check_deletes": False,
+        "record_only": False,
+        "target_exists": table.seen.exists,
+        "target_id": table.seen.id,
+        "target_version": table.seen.version,
+        "target_shape": table.seen.shape,
+        "target_commit": table.seen.commit,
+        "source_columns": [],
+        "target_columns": [],
+        "projection": [],
+        "definition": dict(table.definition),
+        "state_before": _progress_to_json(table.progress),
+        "state_after": _progress_to_json(after),
+        "source": {"file": table.mark.file, "line": table.mark.line, "column": table.mark.column},
+        **_kind_to_json(step),
     }
 
 
+def _kind_to_json(step: Step) -> dict[str, Any]:
+    """What steps of its kind have beside their table."""
+    match step:
+        case Load() | Recover():
+            return {
+                "interval": _interval_to_json(step.interval),
+                "rows": {"value": step.rows.value, "method": step.rows.method},
+                "bytes": step.rows.bytes,
+                **_columns_to_json(step.columns),
+                "checks": [check.to_json() for check in step.checks],
+                "notes": list(step.notes),
+                "how": list(step.how),
+                "write_full": step.write_full,
+                "refresh": step.refresh,
+                "follows": step.follows if isinstance(step, Load) else None,
+                "check_deletes": step.check_deletes,
+            }
+        case RecordOnly():
+            interval, columns = _interval_to_json(step.interval), _columns_to_json(step.columns)
+            return {"interval": interval, **columns, "refresh": step.refresh, "record_only": True}
+        case UpToDate():
+            rows = {"value": None, "method": "none"}
+            return {"rows": rows, **_columns_to_json(step.columns), "notes": list(step.notes)}
+        case Stopped():
+            return {
+                "hint": step.hint,
+                "stopped_by": step.by,
+                "schema": [change.to_json() for change in step.changes],
+                "checks": [check.to_json() for check in step.checks],
+                "follows": step.follows,
+            }
+        case Removed():
+            return {"hint": step.hint}
+        case _:
+            assert_never(step)
+
+
 def _step_from_json(document: Mapping[str, Any]) -> Step:
-    place, changes = document["source"], document["schema"]
-    return Step(
+    table, reason, hint = _table_from_json(document), document["reason"], document["hint"]
+    columns, changes = _columns_from_json(document), _changes_from_json(document)
+    checks = tuple(Check(**check) for check in document["checks"])
+    follows = document.get("follows")
+    match document["action"]:
+        case "stop":
+            by = document["stopped_by"]
+            return Stopped(
+                table=table, reason=reason, hint=hint, by=by, changes=changes, checks=checks, follows=follows
+            )
+        case "removed":
+            return Removed(table=table, reason=reason, hint=hint)
+        case "none":
+            return UpToDate(table=table, reason=reason, columns=columns, notes=tuple(document["notes"]))
+    interval = intervals.from_json(document["interval"]["read"])
+    if document["record_only"]:
+        return RecordOnly(
+            table=table,
+            reason=reason,
+            seq=document["seq"],
+            interval=interval,
+            columns=Columns(columns.source, columns.target),
+            refresh=document.get("refresh", False),
+        )
+    transfer: dict[str, Any] = {
+        "table": table,
+        "reason": reason,
+        "seq": document["seq"],
+        "interval": interval,
+        "columns": columns,
+        "rows": RowEstimate(document["rows"]["value"], document["rows"]["method"], document["bytes"]),
+        "checks": checks,
+        "write_full": document["write_full"],
+        "refresh": document.get("refresh", False),  # plans of format 1 did not always have it
+        "check_deletes": document["check_deletes"],
+        "notes": tuple(document["notes"]),
+        "how": tuple(document.get("how", ())),
+    }
+    return Recover(**transfer) if document["action"] == "recover" else Load(**transfer, follows=follows)
+
+
+def _table_from_json(document: Mapping[str, Any]) -> PlannedTable:
+    return PlannedTable(
         id=document["id"],
-        action=document["action"],
-        reason=document["reason"],
-        hint=document["hint"],
-        stopped_by=document["stopped_by"],
-        mark=Mark(place["file"], place["line"], place["column"]),
+        mark=Mark(**document["source"]),
         source=document["from"],
         target=document["to"],
         mode=document["mode"],
         key=tuple(document["key"]),
-        seq=document["seq"],
-        interval=intervals.from_json(document["interval"]["read"]) if document["interval"] else None,
-        rows=RowEstimate(document["rows"]["value"], document["rows"]["method"], document["bytes"]),
-        schema=None if changes is None else tuple(schema_change.from_json(change) for change in changes),
-        statements=tuple(document["statements"]),
-        checks=tuple(Check(**check) for check in document["checks"]),
-        notes=tuple(document["notes"]),
         needs=tuple(document["needs"]),
         via=document["via"],
-        how=tuple(document.get("how", ())),  # plans of format 1 did not always have it
-        write_full=document["write_full"],
-        refresh=document.get("refresh", False),
-        follows=document.get("follows"),
-        check_deletes=document["check_deletes"],
-        record_only=document["record_only"],
-        target_exists=document["target_exists"],
-        target_id=document["target_id"],
-        target_version=document["target_version"],
-        target_shape=document.get("target_shape"),
-        target_commit=document.get("target_commit"),
-        source_columns=tuple(table_info.column_from_json(column) for column in document["source_columns"]),
-        target_columns=tuple(table_info.column_from_json(column) for column in document["target_columns"]),
-        projection=tuple(projection.from_json(made) for made in document["projection"]),
         definition=document["definition"],
-        state_before=document["state_before"],
-        state_after=document["state_after"],
+        progress=_progress_from_json(document["state_before"]),
+        seen=SeenTarget(
+            document["target_exists"],
+            document["target_id"],
+            document["target_version"],
+            document.get("target_shape"),
+            document.get("target_commit"),
+        ),
     )
+
+
+def _columns_to_json(columns: Columns | RuntimeColumns) -> dict[str, Any]:
+    """``schema`` is null where the columns are known when run."""
+    known = {
+        "source_columns": [column.to_json() for column in columns.source],
+        "target_columns": [column.to_json() for column in columns.target],
+    }
+    match columns:
+        case Columns():
+            return {
+                **known,
+                "schema": [change.to_json() for change in columns.changes],
+                "statements": list(columns.statements),
+                "projection": [part.to_json() for part in columns.projection],
+            }
+        case RuntimeColumns():
+            return {**known, "schema": None}
+        case _:
+            assert_never(columns)
+
+
+def _columns_from_json(document: Mapping[str, Any]) -> Columns | RuntimeColumns:
+    source = tuple(map(table_info.column_from_json, document["source_columns"]))
+    target = tuple(map(table_info.column_from_json, document["target_columns"]))
+    if document["schema"] is None:
+        return RuntimeColumns(source, target)
+    return Columns(
+        source,
+        target,
+        tuple(map(projection.from_json, document["projection"])),
+        _changes_from_json(document),
+        tuple(document["statements"]),
+    )
+
+
+def _changes_from_json(document: Mapping[str, Any]) -> tuple[SchemaChange, ...]:
+    return tuple(map(schema_change.from_json, document["schema"] or ()))
+
+
+def _progress_to_json(progress: Progress | None) -> dict[str, Any] | None:
+    if progress is None:
+        return None
+    return {"seq": progress.seq, "position": position.to_json(progress.position) if progress.position else None}
+
+
+def _progress_from_json(document: Mapping[str, Any] | None) -> Progress | None:
+    if document is None:
+        return None
+    return Progress(document["seq"], position.from_json(document["position"]) if document["position"] else None)
 
 
 def _interval_to_json(interval: Interval) -> dict[str, Any]:

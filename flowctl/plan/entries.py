@@ -11,8 +11,9 @@ from flowctl import text
 from flowctl.model import position, types
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, FileLogPosition, FilesPosition, NoPosition, VersionPosition
+from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Step
+from flowctl.model.step import Load, PlannedTable, RecordOnly, Recover, Removed, Runnable, Step, Stopped, UpToDate
 from flowctl.model.table_info import RowEstimate
 from flowctl.plan.checks import is_default
 
@@ -54,99 +55,93 @@ class Entry:
 
 def entry(step: Step, *, ddl: bool, verbose: bool) -> Entry:
     """``ddl`` adds the statements, ``verbose`` what is as always."""
-    match step.action:
-        case "create":
-            return _new(step, ddl=ddl, verbose=verbose)
-        case "change":
-            return _changed(step, ddl=ddl, verbose=verbose)
-        case "recover":
-            return _recovered(step, ddl=ddl, verbose=verbose)
-        case "stop":
+    match step:
+        case Load():
+            details = _details(step, ddl=ddl, verbose=verbose)
+            return _new(step, details) if step.creates else _changed(step, details)
+        case Recover():
+            details = _details(step, ddl=ddl, verbose=verbose)
+            return Entry(step.id, ">", "cyan", step.reason, details, tail=_reads(step.interval))
+        case RecordOnly():
+            return Entry(step.id, ">", "cyan", step.reason, tuple(_as_always(step)) if verbose else ())
+        case Stopped():
             return _stopped(step)
-        case "none":
-            return Entry(step.id, "=", "dim", step.reason, _details(step, ddl=ddl, verbose=False))
-        case "removed":
+        case UpToDate():
+            return Entry(step.id, "=", "dim", step.reason, (*_changes(step.columns), *map(_note, step.notes)))
+        case Removed():
             return Entry(step.id, "-", "magenta", step.reason, (Detail("next step", step.hint),))
         case _:
-            assert_never(step.action)
+            assert_never(step)
 
 
 def is_shown(step: Step) -> bool:
     """Whether the plan says more of it than that it is up to date."""
-    return step.action != "none" or bool(step.notes) or bool(step.schema)
+    return not isinstance(step, UpToDate) or bool(step.notes or _changes(step.columns))
 
 
 def is_read_again(step: Step) -> bool:
     """Whether it is read although nothing is known to have changed at its source: always in full, or for its keys."""
-    if step.action != "change" or step.refresh or step.interval is None:
+    if not isinstance(step, Load) or step.creates or step.refresh:
         return False
     return isinstance(step.interval.upper, NoPosition) or step.interval.lower == step.interval.upper
 
 
 def is_destructive(step: Step) -> bool:
     """Whether stored rows or values are lost."""
-    if step.action not in ("change", "recover"):
+    if not isinstance(step, Load | Recover) or (isinstance(step, Load) and step.creates):
         return False
-    lost = any(change.change_class == "destructive" for change in step.schema or ())
+    changes = step.columns.changes if isinstance(step.columns, Columns) else ()
+    lost = any(change.change_class == "destructive" for change in changes)
     return lost or any(note.startswith(DESTRUCTIVE) for note in step.notes)
 
 
-def _new(step: Step, *, ddl: bool, verbose: bool) -> Entry:
+def _new(step: Load, details: tuple[Detail, ...]) -> Entry:
     """A first read from the beginning is as always; one from a ``start`` is not."""
-    interval = step.interval
-    is_started = interval is not None and interval.read_from is not None
-    is_of_files = interval is not None and isinstance(interval.upper, FilesPosition | FileLogPosition)
+    table, interval = step.table, step.interval
+    is_of_files = isinstance(interval.upper, FilesPosition | FileLogPosition)
     return Entry(
-        step.id,
+        table.id,
         "+",
         "green",
-        f"{step.mode}, {step.reason}" if is_of_files else step.mode,
-        (*([_reads(step)] if is_started else ()), *_details(step, ddl=ddl, verbose=verbose)),
+        f"{table.mode}, {step.reason}" if is_of_files else table.mode,
+        (*([_reads(interval)] if interval.read_from is not None else ()), *details),
         rows=step.rows,
-        tail=_copies(step),
+        tail=_copies(table),
         columns=_columns(step),
-        source=step.source,
-        target=step.target,
+        source=table.source,
+        target=table.target,
     )
 
 
-def _changed(step: Step, *, ddl: bool, verbose: bool) -> Entry:
+def _changed(step: Load, details: tuple[Detail, ...]) -> Entry:
     is_again = is_read_again(step)
     what = [
-        step.mode,
+        step.table.mode,
         "read again" if is_again else step.reason,
         *(["looks for deleted keys"] if step.check_deletes else ()),
     ]
-    tail = Detail("", "") if is_again else _reads(step)
-    details = _details(step, ddl=ddl, verbose=verbose)
+    tail = Detail("", "") if is_again else _reads(step.interval)
     return Entry(step.id, "~", "yellow", ", ".join(what), details, step.rows, tail)
 
 
-def _recovered(step: Step, *, ddl: bool, verbose: bool) -> Entry:
-    tail = Detail("", "") if step.record_only else _reads(step)
-    details = _details(step, ddl=ddl, verbose=verbose)
-    return Entry(step.id, ">", "cyan", step.reason, details, tail=tail)
-
-
-def _stopped(step: Step) -> Entry:
-    refused = [change for change in step.schema or () if change.action in ("fail", "show")]
+def _stopped(step: Stopped) -> Entry:
+    refused, mark = [change for change in step.changes if change.action in ("fail", "show")], step.table.mark
     return Entry(
         step.id,
         "!",
         "bold red",
-        f"stopped: {step.reason} ({step.mark.file}:{step.mark.line})",
+        f"stopped: {step.reason} ({mark.file}:{mark.line})",
         (*([Detail("next step", step.hint)] if step.hint else ()), *map(_change, refused)),
     )
 
 
-def _copies(step: Step) -> Detail:
-    return Detail("copies", f"{step.source} → {step.target}")
+def _copies(table: PlannedTable) -> Detail:
+    return Detail("copies", f"{table.source} → {table.target}")
 
 
-def _reads(step: Step) -> Detail:
+def _reads(interval: Interval) -> Detail:
     """The interval of a cursor or of versions; what files and upstream tables are read, the reason tells."""
-    interval = step.interval
-    if interval is None or not isinstance(interval.upper, CursorPosition | VersionPosition):
+    if not isinstance(interval.upper, CursorPosition | VersionPosition):
         return Detail("", "")
     name = f"{interval.cursor_column} " if interval.cursor_column else ""
     lag = f", lag {text.duration(interval.lag_seconds)}" if interval.lag_seconds else ""
@@ -156,28 +151,37 @@ def _reads(step: Step) -> Detail:
     return Detail("reads", f"{name}{between.replace(' ', text.NO_BREAK)}{lag}")
 
 
-def _columns(step: Step) -> str:
-    if step.schema is None:
+def _columns(step: Load) -> str:
+    if isinstance(step.columns, RuntimeColumns):
         return "known when run"
     named = (
-        f"{column.name} {types.short(column.type)}{' (key)' if column.name in step.key else ''}"
-        for column in step.target_columns
+        f"{column.name} {types.short(column.type)}{' (key)' if column.name in step.table.key else ''}"
+        for column in step.columns.target
     )
     return ", ".join(column.replace(" ", text.NO_BREAK) for column in named)
 
 
-def _details(step: Step, *, ddl: bool, verbose: bool) -> tuple[Detail, ...]:
-    schema = step.schema or () if not step.record_only else ()
+def _details(step: Load | Recover, *, ddl: bool, verbose: bool) -> tuple[Detail, ...]:
+    statements = step.columns.statements if isinstance(step.columns, Columns) else ()
+    is_new = isinstance(step, Load) and step.creates
     return (
-        *(_change(change) for change in schema),
-        *(_checks(step) if verbose or step.action == "create" else ()),
+        *_changes(step.columns),
+        *(_checks(step) if verbose or is_new else ()),
         *(_as_always(step) if verbose else ()),
-        *(Detail("note", note, "bold red" if note.startswith(DESTRUCTIVE) else "yellow") for note in step.notes),
-        *(Detail("ddl", statement) for statement in step.statements if ddl),
+        *map(_note, step.notes),
+        *(Detail("ddl", statement) for statement in statements if ddl),
     )
 
 
-def _checks(step: Step) -> Iterator[Detail]:
+def _changes(columns: Columns | RuntimeColumns) -> tuple[Detail, ...]:
+    return tuple(map(_change, columns.changes)) if isinstance(columns, Columns) else ()
+
+
+def _note(note: str) -> Detail:
+    return Detail("note", note, "bold red" if note.startswith(DESTRUCTIVE) else "yellow")
+
+
+def _checks(step: Load | Recover) -> Iterator[Detail]:
     """Those that the spec asks for; what they do to rows where that is not to stop them."""
     named = [
         check.name + (f" ({check.detail})" if check.detail not in ("", "fail") else "")
@@ -188,18 +192,17 @@ def _checks(step: Step) -> Iterator[Detail]:
         yield Detail("checks", ", ".join(named))
 
 
-def _as_always(step: Step) -> Iterator[Detail]:
-    if step.action == "create":
+def _as_always(step: Runnable) -> Iterator[Detail]:
+    if isinstance(step, Load) and step.creates:
         yield Detail("why", step.reason)
     else:
-        yield _copies(step)
-        yield Detail("key", ", ".join(step.key))
-    if step.interval is not None:
-        yield Detail("interval", _exact(step.interval))
-    if step.how:
+        yield _copies(step.table)
+        yield Detail("key", ", ".join(step.table.key))
+    yield Detail("interval", _exact(step.interval))
+    if not isinstance(step, RecordOnly) and step.how:
         yield Detail("how", "; ".join(step.how))
-    if step.needs:
-        yield Detail("requires", ", ".join(step.needs))
+    if step.table.needs:
+        yield Detail("requires", ", ".join(step.table.needs))
 
 
 def _exact(interval: Interval) -> str:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from flowctl.model.step import RUNNABLE, Step
+from flowctl.model.step import Load, Recover
 from flowctl.plan import checks
 from flowctl.plan.case import Case
 from flowctl.resolve import sail
 
 
-def how(step: Step, case: Case) -> tuple[str, ...]:
-    """Why it is staged, how the source is read, how the target is made. Nothing for a step that moves no rows, nor
-    for one that goes straight and about which neither end has anything to tell."""
-    if step.action not in RUNNABLE or step.record_only:
-        return ()
+def how(step: Load | Recover, case: Case) -> tuple[str, ...]:
+    """Why it is staged, how the source is read, how the target is made. Nothing for a step that goes straight and about
+    which neither end has anything to tell."""
     staged = checks.why_staged(case.table)
-    reading = case.observed.reading if step.action != "recover" else ""  # that is of what has come since
+    reading = case.observed.reading if isinstance(step, Load) else ""  # that is of what has come since
     told = tuple(text for text in (reading, _last_row(case), _making(step, case), _limits(step, case)) if text)
     if staged:
         return (f"staged, {staged}", *told)
@@ -33,13 +31,13 @@ def _last_row(case: Case) -> str:
     return "keys that come twice stop it: Sail does not tell which row is the last"
 
 
-def _making(step: Step, case: Case) -> str:
-    if step.target_exists or case.ddl is None:
+def _making(step: Load | Recover, case: Case) -> str:
+    if step.table.seen.exists or case.ddl is None:
         return ""
-    return case.ddl.explain_create(step.target_columns, case.table.layout)
+    return case.ddl.explain_create(step.columns.target, case.table.layout)
 
 
-def _limits(step: Step, case: Case) -> str:
+def _limits(step: Load | Recover, case: Case) -> str:
     """Columns of a table that somebody else has made, which may round or cut; what comes from a column of the same type
     fits."""
     there, source = case.observed.target, case.observed.source
@@ -47,7 +45,7 @@ def _limits(step: Step, case: Case) -> str:
         return ""
     renamed = case.table.columns.rename
     alike = {(renamed.get(one.name, one.name), one.native) for one in source.columns} if source else set()
-    written = {column.name for column in step.target_columns}
+    written = {column.name for column in step.columns.target}
     limited = [one for one in case.ddl.limited_columns(there, written) if (one.name, one.native) not in alike]
     listed = ", ".join(f"{one.name} {one.native}" for one in limited[:3])
     more = f" and {len(limited) - 3} more" if len(limited) > 3 else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from flowctl.errors import StalePlan, UsageError
 from flowctl.model import types
-from flowctl.model.step import RUNNABLE, Plan, Step
+from flowctl.model.step import Load, Plan, PlannedTable, RecordOnly, Recover
 from flowctl.model.table_info import Column, same_identity
 from flowctl.observe.world import Observed, World
 from flowctl.plan.definition import definition, differences
@@ -55,30 +55,29 @@ def check_fresh(plan: Plan, spec: Spec, world: World, tables: Mapping[str, Table
         raise _stale(f"state is at serial {world.state.serial}, the plan was made at {plan.serial}")
     if plan.serial and plan.lineage != world.state.lineage:
         raise _stale("the state is another one: it was lost and begun anew")
-    for step in plan.steps:
-        if step.action in RUNNABLE:
-            seen, table = world.tables.get(step.id), tables.get(step.id)
-            if seen is None or table is None:
-                raise _stale(f"{step.id}: the table is no longer there")
-            if seen.error is not None:
-                raise seen.error
-            _check_target(step, seen)
-            if not (step.record_only or isinstance(table.source, SqlSource)):
-                _check_source(step, seen, table)
+    for step in plan.runnable:
+        seen, table = world.tables.get(step.id), tables.get(step.id)
+        if seen is None or table is None:
+            raise _stale(f"{step.id}: the table is no longer there")
+        if seen.error is not None:
+            raise seen.error
+        _check_target(step.table, seen)
+        if not isinstance(step, RecordOnly) and not isinstance(table.source, SqlSource):
+            _check_source(step, seen, table)
 
 
-def _check_source(step: Step, seen: Observed, table: TableSpec) -> None:
+def _check_source(step: Load | Recover, seen: Observed, table: TableSpec) -> None:
     """Another place under the same name, as where a secret has led elsewhere since, and other columns. Files are held
     to the plan one by one when they are read: those that came since may have other columns."""
     source = seen.source
     if source is None:
-        raise _stale(f"{step.id}: the source {step.source} is gone")
-    if step.definition and (what := differences(step.definition, definition(table, source))):
+        raise _stale(f"{step.id}: the source {step.table.source} is gone")
+    if step.table.definition and (what := differences(step.table.definition, definition(table, source))):
         raise _stale(f"{step.id}: {'; '.join(what)}")
     if seen.positions == "files":
         return
-    if what_changed := _change(step.source_columns, read_columns(table, source.columns)):
-        raise _stale(f"{step.id}: the source {step.source} {what_changed}")
+    if what_changed := _change(step.columns.source, read_columns(table, source.columns)):
+        raise _stale(f"{step.id}: the source {step.table.source} {what_changed}")
 
 
 def _change(planned: Sequence[Column], described: Sequence[Column]) -> str:
@@ -98,27 +97,27 @@ def _type(column: Column) -> str:
     return (column.native or types.short(column.type)) + ("" if column.nullable else " not null")
 
 
-def _check_target(step: Step, seen: Observed) -> None:
-    target = seen.target
+def _check_target(table: PlannedTable, seen: Observed) -> None:
+    planned, target = table.seen, seen.target
     identity, version, shape = (target.identity, target.version, target.shape) if target else ("", None, "")
     commit = seen.commit.name if seen.commit else ""
-    is_same = same_identity(identity, step.target_id)
-    if is_same and version == step.target_version:
-        if step.target_shape not in (None, shape):
+    is_same = same_identity(identity, planned.id)
+    if is_same and version == planned.version:
+        if planned.shape not in (None, shape):
             what = "has other columns now"
-        elif step.target_commit not in (None, commit):
-            what = f"carries {_commit(commit)} now, the plan was made at {_commit(step.target_commit or '')}"
+        elif planned.commit not in (None, commit):
+            what = f"carries {_commit(commit)} now, the plan was made at {_commit(planned.commit or '')}"
         else:
             return
     elif target is None:
         what = "is gone"
-    elif not step.target_exists:
+    elif not planned.exists:
         what = "exists now"
     elif not is_same:
         what = "is another table now"
     else:
-        what = f"is at version {target.version}, the plan was made at {step.target_version}"
-    raise _stale(f"{step.id}: the target {step.target} {what}")
+        what = f"is at version {target.version}, the plan was made at {planned.version}"
+    raise _stale(f"{table.id}: the target {table.target} {what}")
 
 
 def _commit(name: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from flowctl.errors import UsageError
-from flowctl.model.step import Plan, Step
+from flowctl.model.step import Check, Load, Plan, RecordOnly, Recover, Removed, Step, Stopped, UpToDate
 from flowctl.observe.asking import Connections
 from flowctl.observe.observation import discover, observe
 from flowctl.observe.world import World
@@ -50,14 +51,22 @@ def _without_secrets(step: Step) -> Step:
     """What the step says to people, which may repeat what a driver has said. The values that a run needs are as they
     are: connectors put no part of a connection's options into them."""
     hide = REDACTOR.redact
-    said = (step.reason, step.hint, *step.notes, *step.how, *(check.detail for check in step.checks))
-    if all(hide(text) == text for text in said):
-        return step
-    return replace(
-        step,
-        reason=hide(step.reason),
-        hint=hide(step.hint),
-        notes=tuple(map(hide, step.notes)),
-        how=tuple(map(hide, step.how)),
-        checks=tuple(replace(check, detail=hide(check.detail)) for check in step.checks),
-    )
+    step = replace(step, reason=hide(step.reason))
+    match step:
+        case Load() | Recover():
+            notes, how = tuple(map(hide, step.notes)), tuple(map(hide, step.how))
+            return replace(step, notes=notes, how=how, checks=_checks_without_secrets(step.checks))
+        case UpToDate():
+            return replace(step, notes=tuple(map(hide, step.notes)))
+        case Stopped():
+            return replace(step, hint=hide(step.hint), checks=_checks_without_secrets(step.checks))
+        case Removed():
+            return replace(step, hint=hide(step.hint))
+        case RecordOnly():
+            return step
+        case _:
+            assert_never(step)
+
+
+def _checks_without_secrets(checks: Iterable[Check]) -> tuple[Check, ...]:
+    return tuple(replace(check, detail=REDACTOR.redact(check.detail)) for check in checks)

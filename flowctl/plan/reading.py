@@ -1,4 +1,4 @@
-"""A step that reads: what it starts as, its columns, its interval, its guards."""
+"""A table that reads: its columns, its interval, its guards, and the step that follows from them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from flowctl.model import position
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position
-from flowctl.model.step import Step
-from flowctl.model.table_info import Column, Estimate, RowEstimate
+from flowctl.model.projection import Columns, RuntimeColumns
+from flowctl.model.step import Load, PlannedTable, Progress, SeenTarget, Stopped, UpToDate
+from flowctl.model.table_info import Estimate, RowEstimate
 from flowctl.plan import checks, engine, fills, intervals, partitions
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.column_names import dropped_exclusions, unwritten_column
 from flowctl.plan.commands import BLANK
 from flowctl.plan.finding import Finding, Idle, Refused, Work
 from flowctl.plan.projection import read_columns
-from flowctl.plan.shape import known_columns, refusal, shaped
+from flowctl.plan.shape import known_columns, refusal, shape
 from flowctl.plan.ties import with_columns
 
 
@@ -26,114 +27,108 @@ def rfc3339(at: dt.datetime) -> str:
     return at.astimezone(dt.UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def blank(case: Case) -> Step:
-    table, target = case.table, case.observed.target
-    at = state_for_people(case.state.seq, case.state.position)
-    return Step(
+def planned_table(case: Case) -> PlannedTable:
+    table, target, commit = case.table, case.observed.target, case.observed.commit
+    carried = commit.name if commit else ""
+    return PlannedTable(
         id=table.id,
-        action="none",
-        reason="",
         mark=table.mark,
         source=str(table.source),
         target=str(table.target),
         mode=table.mode,
         key=table.key,
-        seq=case.state.seq,
         needs=tuple(sorted(case.upstream)),
         via=checks.via(table),
-        target_exists=target is not None,
-        target_id=target.identity if target else "",
-        target_version=target.version if target else None,
-        target_shape=target.shape if target else "",
-        target_commit=case.observed.commit.name if case.observed.commit else "",
         definition=case.definition,
-        state_before=at,
-        state_after=at,
+        progress=Progress(case.state.seq, case.state.position),
+        seen=SeenTarget(True, target.identity, target.version, target.shape, carried)
+        if target
+        else SeenTarget(commit=carried),
     )
 
 
-def stopped(step: Step, case: Case, stop: Stop) -> Step:
-    return replace(
-        step,
-        action="stop",
+def stopped(case: Case, stop: Stop, columns: Columns | RuntimeColumns | None = None) -> Stopped:
+    """``columns`` are those that were looked at."""
+    return Stopped(
+        table=replace(planned_table(case), mark=stop.mark or case.table.mark_of(stop.path)),
         reason=stop.reason,
         hint=stop.hint,
-        mark=stop.mark or case.table.mark_of(stop.path),
-        stopped_by=stop.by,
+        by=stop.by,
+        changes=columns.changes if isinstance(columns, Columns) else (),
         checks=stop.checks,
-        statements=(),
     )
 
 
-def with_source_columns(step: Step, case: Case) -> Step:
+def columns_of(case: Case) -> Columns | RuntimeColumns:
     columns = known_columns(case)
     if columns is not None:
-        return shaped(step, case, columns)
+        return shape(case, columns)
     source, target = case.observed.source, case.observed.target
-    return replace(
-        step,
-        schema=None,
-        source_columns=read_columns(case.table, source.columns) if source else (),
-        target_columns=target.columns if target else (),
+    return RuntimeColumns(
+        source=read_columns(case.table, source.columns) if source else (),
+        target=target.columns if target else (),
     )
 
 
-def refused(step: Step, case: Case) -> Stop | None:
+def refused(case: Case, columns: Columns | RuntimeColumns) -> Stop | None:
     """Why the columns stop the table: a policy, a name that none of them has, or what its engine cannot do."""
-    filled = fills.refusal(case, step.projection)
-    named = filled or refusal(step.schema or (), case) or unwritten_column(case, step)
-    return named or partitions.refusal(case, step) or engine.refusal(case, step)
+    known = columns if isinstance(columns, Columns) else Columns()
+    named = fills.refusal(case, known.projection) or refusal(known.changes, case) or unwritten_column(case, columns)
+    return named or partitions.refusal(case, columns.target) or engine.refusal(case, columns)
 
 
-def read(step: Step, case: Case, now: str, estimate: Estimate) -> Step:
-    """``step`` with all that it reads and changes, or with why it does nothing."""
-    step = with_source_columns(step, case)
+def read(case: Case, now: str, estimate: Estimate) -> Load | UpToDate | Stopped:
+    """What the table reads and changes, or why it does nothing."""
+    columns = columns_of(case)
     finding = find(case)
     # The interval first: no policy for columns helps where a cursor has lost its order.
-    if stop := as_stop(finding) if isinstance(finding, Refused) else refused(step, case):
-        return stopped(step, case, stop)
-    due = compares_keys(case, step) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
+    if stop := as_stop(finding) if isinstance(finding, Refused) else refused(case, columns):
+        return stopped(case, stop, columns)
+    due = compares_keys(case) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
     match finding:
         case Idle(_, upper, notes) if due and upper is not None:
             work = Work(_only_deletes(case, upper), "looks for deleted keys", notes)
         case Idle(reason, _, notes):
-            later = ("schema changes are made with the next rows",) if step.statements and step.target_exists else ()
-            return replace(
-                step,
-                reason=reason,
-                rows=_rows(case, None, estimate),
-                notes=(*notes, *later),
-                statements=(),
-                target_columns=_as_they_are(step, case),
-            )
+            return _up_to_date(case, columns, reason, notes)
         case Work():
             work = finding
-    return working(step, case, work, estimate, check_deletes=due)
+    return working(case, planned_table(case), columns, work, estimate, check_deletes=due)
 
 
-def _as_they_are(step: Step, case: Case) -> tuple[Column, ...]:
-    """The target's columns where no change is made: tables by SQL read these."""
-    return case.observed.target.columns if case.observed.target else step.target_columns
+def _up_to_date(case: Case, columns: Columns | RuntimeColumns, reason: str, notes: tuple[str, ...]) -> UpToDate:
+    """With the target's columns as they are, where no change is made: tables by SQL read these."""
+    target = case.observed.target
+    if isinstance(columns, Columns):
+        if columns.statements and target:
+            notes = (*notes, "schema changes are made with the next rows")
+        columns = replace(columns, target=target.columns if target else columns.target, statements=())
+    return UpToDate(table=planned_table(case), reason=reason, columns=columns, notes=notes)
 
 
-def working(step: Step, case: Case, work: Work, estimate: Estimate, *, check_deletes: bool) -> Step:
+def working(
+    case: Case,
+    table: PlannedTable,
+    columns: Columns | RuntimeColumns,
+    work: Work,
+    estimate: Estimate,
+    *,
+    check_deletes: bool,
+) -> Load | Stopped:
     guarded = checks.checks(case, check_deletes=check_deletes)
     if stop := checks.failed(guarded):
-        return stopped(replace(step, interval=work.interval), case, stop)
-    seq = max(case.state.next_seq, (case.observed.commit.seq if case.observed.commit else 0) + 1)
-    return replace(
-        step,
-        action="change" if step.target_exists else "create",
+        return stopped(case, stop, columns)
+    return Load(
+        table=table,
         reason="full refresh" if case.full_refresh else work.reason,
-        refresh=case.full_refresh,
-        seq=seq,
+        seq=max(case.state.next_seq, (case.observed.commit.seq if case.observed.commit else 0) + 1),
         interval=work.interval,
+        columns=columns,
         rows=_rows(case, work, estimate),
         checks=guarded,
         write_full=case.replaces,
+        refresh=case.full_refresh,
         check_deletes=check_deletes,
         notes=(*work.notes, *_giving_up(case), *taking_over(case), *_maintenance(case), *dropped_exclusions(case)),
-        state_after=state_for_people(seq, work.interval.upper),
     )
 
 
@@ -151,11 +146,12 @@ def find(case: Case) -> Finding:
     return intervals.find(case.table, source, head, recorded, case.observed.positions, case.spec_path, log)
 
 
-def compares_keys(case: Case, step: Step) -> bool:
+def compares_keys(case: Case) -> bool:
     """Whether the target's rows have the keys that missing ones are looked for by."""
     target = case.observed.target
-    names = {column.name for column in target.columns} if target else set()
-    return step.target_exists and {*step.key} <= names and not case.lacks_history
+    if target is None or case.lacks_history:
+        return False
+    return {*case.table.key} <= {column.name for column in target.columns}
 
 
 def _only_deletes(case: Case, upper: Position) -> Interval:
@@ -168,8 +164,8 @@ def _only_deletes(case: Case, upper: Position) -> Interval:
             return Interval(upper, upper)
 
 
-def _rows(case: Case, work: Work | None, estimate: Estimate) -> RowEstimate:
-    if work is None or estimate == "none":
+def _rows(case: Case, work: Work, estimate: Estimate) -> RowEstimate:
+    if estimate == "none":
         return RowEstimate(method="none")
     head, source = case.observed.head, case.observed.source
     if head is None:
@@ -220,7 +216,3 @@ def taking_over(case: Case) -> Iterator[str]:
 
 def as_stop(refused: Refused) -> Stop:
     return Stop(refused.reason, refused.hint, refused.path)
-
-
-def state_for_people(seq: int, at: Position | None) -> dict[str, object]:
-    return {"seq": seq, "position": position.to_json(at) if at else None}

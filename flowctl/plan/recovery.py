@@ -7,11 +7,13 @@ written once the first is recorded. Which rows append has written at that positi
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position
-from flowctl.model.step import Step
+from flowctl.model.projection import Columns, RuntimeColumns
+from flowctl.model.step import Load, RecordOnly, Recover, Stopped, UpToDate
 from flowctl.model.table_info import Estimate
 from flowctl.plan import checks, intervals
 from flowctl.plan.case import Case
@@ -20,15 +22,14 @@ from flowctl.plan.finding import Idle, Refused, Work
 from flowctl.plan.projection import read_columns
 from flowctl.plan.reading import (
     as_stop,
-    blank,
+    columns_of,
     compares_keys,
     find,
+    planned_table,
     read,
     refused,
-    state_for_people,
     stopped,
     taking_over,
-    with_source_columns,
     working,
 )
 from flowctl.plan.repetition import repetition
@@ -51,91 +52,99 @@ def giving_up(case: Case) -> Case:
     return replace(case, state=replace(case.state, given_up=True), full_refresh=is_refresh)
 
 
-def finish(case: Case, begun: Intent, now: str) -> Step:
+def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stopped:
     """The begun number again, with its own interval; or, when the target carries it, only its record. Keys that are
     due to be compared are compared now: that is no part of the interval."""
-    step = replace(
-        blank(case),
-        action="recover",
-        seq=begun.seq,
-        refresh=case.begun_refresh is not None,
-        interval=_interval(case, begun),
-        definition=begun.definition,
-        state_after=state_for_people(begun.seq, begun.interval.upper),
-    )
+    table = replace(planned_table(case), definition=begun.definition)
+    is_refresh = case.begun_refresh is not None
+    interval = _interval(case, begun)
     if case.has_landed:
-        return replace(
-            step,
-            record_only=True,
+        return RecordOnly(
+            table=table,
             reason=f"sequence number {begun.seq} of run {begun.run_id} is committed: it is only recorded",
-            source_columns=read_columns(case.table, known_columns(case) or ()),
-            target_columns=columns_to_record(case),
+            seq=begun.seq,
+            interval=interval,
+            columns=Columns(read_columns(case.table, known_columns(case) or ()), columns_to_record(case)),
+            refresh=is_refresh,
         )
-    interval = _with_written_rows(case, _interval(case, begun))
-    if isinstance(interval, Refused):
-        return stopped(step, case, as_stop(interval))
-    step = with_source_columns(replace(step, interval=interval), case)
-    if stop := refused(step, case):
-        return stopped(step, case, stop)
-    due = compares_keys(case, step) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
-    return replace(
-        step,
+    readable = _with_written_rows(case, interval)
+    if isinstance(readable, Refused):
+        return stopped(case, as_stop(readable))
+    columns = columns_of(case)
+    if stop := refused(case, columns):
+        return stopped(case, stop, columns)
+    due = compares_keys(case) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
+    return Recover(
+        table=table,
         reason=f"finishes sequence number {begun.seq} of the interrupted run {begun.run_id}"
-        + (", a full refresh" if step.refresh else ""),
+        + (", a full refresh" if is_refresh else ""),
+        seq=begun.seq,
+        interval=readable,
+        columns=columns,
         checks=checks.checks(case, check_deletes=due),
-        check_deletes=due,
         write_full=case.replaces,
+        refresh=is_refresh,
+        check_deletes=due,
         notes=tuple(note for note in (*taking_over(case), repetition(begun, case.spec_path, case.table.id)) if note),
     )
 
 
-def read_since(case: Case, begun: Intent, finished: Step, now: str, estimate: Estimate) -> Step | None:
+def read_since(
+    case: Case, begun: Intent, finished: Recover | RecordOnly, now: str, estimate: Estimate
+) -> Load | Stopped | None:
     """What the next run would do once ``finished`` is recorded; None where that is nothing. A source without a position
     is read as it is now by the begun number already, unless that had landed before."""
     after = _recorded(case, begun, finished)
-    if finished.record_only:
-        step = read(blank(after), after, now, estimate)
-    else:
-        step = _above(after, begun, finished, estimate)
-    if step.action == "none":
+    step: Load | UpToDate | Stopped | None
+    match finished:
+        case RecordOnly():
+            step = read(after, now, estimate)
+        case Recover():
+            step = _above(after, begun, finished, estimate)
+        case _:
+            assert_never(finished)
+    if step is None or isinstance(step, UpToDate):
         return None
-    reason = f"{step.reason}, once sequence number {begun.seq} is recorded" if step.action == "change" else step.reason
-    return replace(step, follows=begun.seq, reason=reason, target_commit=finished.target_commit)
+    if isinstance(step, Load) and not step.creates:
+        step = replace(step, reason=f"{step.reason}, once sequence number {begun.seq} is recorded")
+    seen = replace(step.table.seen, commit=finished.table.seen.commit)
+    return replace(step, table=replace(step.table, seen=seen), follows=begun.seq)
 
 
-def _above(after: Case, begun: Intent, finished: Step, estimate: Estimate) -> Step:
+def _above(after: Case, begun: Intent, finished: Recover, estimate: Estimate) -> Load | Stopped | None:
     """The columns are those that ``finished`` reads, writes and leaves behind; those of others only where all content
     is replaced again."""
-    columns = finished.target_columns if after.replaces else finished.recorded_columns
-    names = {column.name for column in columns}
-    step = replace(
-        blank(after),
-        source_columns=finished.source_columns,
-        target_columns=columns,
-        projection=tuple(part for part in finished.projection if part.column.name in names),
-        schema=None if finished.schema is None else (),
-        target_exists=True,
-    )
     match finding := find(after):
         case Refused():
-            return stopped(step, after, as_stop(finding))
+            return stopped(after, as_stop(finding))
         case Idle():
-            return step
+            return None
         case Work():
             if _is_same(finding.interval.upper, begun.interval.upper):
-                return step  # late rows, rows without a cursor, the whole source: all read just now
-            return working(step, after, finding, estimate, check_deletes=False)
+                return None  # late rows, rows without a cursor, the whole source: all read just now
+            table = planned_table(after)
+            table = replace(table, seen=replace(table.seen, exists=True))
+            columns = _left_behind(finished.columns, is_replaced=after.replaces)
+            return working(after, table, columns, finding, estimate, check_deletes=False)
 
 
-def _recorded(case: Case, begun: Intent, finished: Step) -> Case:
+def _left_behind(columns: Columns | RuntimeColumns, *, is_replaced: bool) -> Columns | RuntimeColumns:
+    target = columns.target if is_replaced else columns.recorded
+    if isinstance(columns, RuntimeColumns):
+        return RuntimeColumns(columns.source, target)
+    names = {column.name for column in target}
+    return Columns(columns.source, target, tuple(part for part in columns.projection if part.column.name in names))
+
+
+def _recorded(case: Case, begun: Intent, finished: Recover | RecordOnly) -> Case:
     """The case once ``finished`` is recorded, whose target has then the columns that it leaves behind."""
     table_id, observed = case.table.id, case.observed
     landed = observed.commit if case.has_landed else None
     commit = landed or Commit("", table_id, begun.seq, begun.id, begun.target_id, begun.interval.upper)
     recorded = Recorded(
-        finished.definition,
-        finished.source_columns,
-        finished.recorded_columns,
+        finished.table.definition,
+        finished.columns.source,
+        finished.columns.recorded,
         begun.run_id,
         upstream_shape=case.state.upstream_shape,
     )

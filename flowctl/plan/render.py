@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flowctl import text
-from flowctl.model.step import RUNNABLE, Plan
+from flowctl.model.step import Load, Plan
 from flowctl.model.table_info import RowEstimate
+from flowctl.plan.document import count_actions
 from flowctl.plan.entries import Detail, Entry, entry, is_destructive, is_read_again, is_shown
 
 if TYPE_CHECKING:
@@ -190,16 +191,16 @@ def _details(details: Sequence[Detail], width: int) -> Iterator[Line]:
 def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:
     """What changes, what is only read again, what is lost, and what a person has to do; with the style of each line."""
     again = sum(map(is_read_again, plan.steps))
-    refreshed = sum(step.action == "change" and step.refresh for step in plan.steps)
-    changed = plan.count("change") - again - refreshed
+    refreshed = sum(isinstance(step, Load) and step.refresh and not step.creates for step in plan.steps)
+    actions = count_actions(plan)
     counts = (
-        (plan.count("create"), "to create"),
-        (changed, "changed at the source"),
+        (actions["create"], "to create"),
+        (actions["change"] - again - refreshed, "changed at the source"),
         (again, "only read again"),
         (refreshed, "to refresh in full"),
-        (plan.count("recover"), "to recover"),
-        (plan.count("none"), "up to date"),
-        (plan.count("removed"), "no longer in the spec"),
+        (actions["recover"], "to recover"),
+        (actions["none"], "up to date"),
+        (actions["removed"], "no longer in the spec"),
     )
     listed = ", ".join(f"{count:,} {what}" for count, what in counts if count)
     yield f"Tables: {listed or 'none to run'}", "bold"
@@ -207,13 +208,13 @@ def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:
         yield engine, ""
     if destructive := dict.fromkeys(step.id for step in plan.steps if is_destructive(step)):
         yield f"Destructive: {', '.join(destructive)}", "bold red"
-    if stopped := plan.count("stop"):
+    if stopped := actions["stop"]:
         yield f"Action required: {stopped:,} stopped", "bold red"
 
 
 def _ending(plan: Plan, view: View, command: str) -> Iterator[Line]:
-    if not plan.count(*RUNNABLE):
-        but = " but for what is stopped" if plan.count("stop") else ""
+    if not plan.runnable:
+        but = " but for what is stopped" if count_actions(plan)["stop"] else ""
         yield (Piece(f"Nothing was changed, and there is nothing to do{but}."),)
         return
     last = f"Nothing was changed. Apply {'exactly this' if view.is_saved else 'it'} with:"

@@ -1,7 +1,7 @@
 """The columns of one table's step: read, projected, compared with the target, and the DDL that closes the gap.
 
-Used by the plan, and by the runner for tables whose columns are known only when Spark has looked (``Step.schema`` is
-None): both come to the same answer.
+Used by the plan, and by the runner for tables whose columns are known only when Spark has looked
+(:class:`RuntimeColumns`): both come to the same answer.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from dataclasses import replace
 
 from flowctl.connectors.target import TargetCapabilities, TargetRules
 from flowctl.model import types
-from flowctl.model.projection import ProjectedColumn
+from flowctl.model.projection import Columns, ProjectedColumn
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.plan.case import Case, Stop
 from flowctl.plan.definition import differences
@@ -42,20 +41,19 @@ def known_columns(case: Case) -> tuple[Column, ...] | None:
     return _declared(case, source)
 
 
-def shaped(step: Step, case: Case, source_columns: Sequence[Column], added: Sequence[Column] | None = None) -> Step:
-    """``step`` with its columns, projection, schema changes and statements. Changes that a policy refuses have the
-    action ``fail`` (:func:`refusal`); there are no statements then. ``added`` are the columns of ``columns.add``, where
-    Spark has told their types. ``ValueError`` for a type text that is none."""
+def shape(case: Case, source_columns: Sequence[Column], added: Sequence[Column] | None = None) -> Columns:
+    """The columns of the table's step. Changes that a policy refuses have the action ``fail`` (:func:`refusal`); there
+    are no statements then. ``added`` are the columns of ``columns.add``, where Spark has told their types.
+    ``ValueError`` for a type text that is none."""
     wanted = projection(case.table, source_columns, recorded_target(case) if added is None else added)
-    planned = _compared(case, wanted, source_columns, is_running=step.schema is None)
+    planned = _compared(case, wanted, source_columns, is_running=added is not None)
     changes = _with_statements(case, planned.changes)
     failed = any(change.action == "fail" for change in changes)
-    return replace(
-        step,
-        source_columns=read_columns(case.table, source_columns),
+    return Columns(
+        source=read_columns(case.table, source_columns),
+        target=planned.columns,
         projection=planned.projection,
-        target_columns=planned.columns,
-        schema=changes,
+        changes=changes,
         statements=() if failed else _statements(case, planned, changes),
     )
 

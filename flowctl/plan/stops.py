@@ -8,7 +8,7 @@ from flowctl.connectors.source import Missing
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import types
 from flowctl.model.commit import Commit, Intent
-from flowctl.model.step import StoppedBy
+from flowctl.model.step import Stopped, StoppedBy
 from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.plan.acceptance import refusal
 from flowctl.plan.appending import appending_twice
@@ -40,7 +40,7 @@ def _not_observed(case: Case) -> Stop | None:
 
 def _needs_a_stopped_table(case: Case) -> Stop | None:
     for table_id, step in sorted(case.upstream.items()):
-        if step.action == "stop":
+        if isinstance(step, Stopped):
             return Stop(f"needs {table_id}, which is stopped", f"Solve that of {table_id} first", "from", "dependency")
     return None
 

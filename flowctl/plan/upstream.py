@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
-from flowctl.model.step import RUNNABLE, Step
+from flowctl.model.projection import Columns
+from flowctl.model.step import Load, RecordOnly, Recover, Removed, Step, Stopped, UpToDate
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import SqlSource
 from flowctl.sql.refs import names_all_it_reads
@@ -30,22 +32,30 @@ def columns_found(step: Step | None, recorded: Sequence[Column], target: TableIn
     """The columns that a SQL table finds in one that it reads, once its ``step`` is done, those of others among them;
     empty where a plan cannot tell. ``target`` is that table's as it is now, ``recorded`` are the columns that flowctl
     writes: nobody has looked at more of a table that is not in the plan."""
-    if step is None:
-        return recorded
-    if step.action not in RUNNABLE or step.record_only:
-        return target.columns if target else ()
-    if step.schema is None:
-        return ()
-    written = {column.name for column in step.target_columns}
-    left = {"drift": ("show",), "dropped_column": ("keep", "null")}  # to others, or to the database
-    of_others = [
+    match step:
+        case None:
+            return recorded
+        case Load(columns=Columns() as columns) | Recover(columns=Columns() as columns):
+            return (*columns.target, *_of_others(columns))
+        case Load() | Recover():
+            return ()
+        case RecordOnly() | UpToDate() | Stopped() | Removed():
+            return target.columns if target else ()
+        case _:
+            assert_never(step)
+
+
+def _of_others(columns: Columns) -> list[Column]:
+    """What a write leaves to others, or to the database."""
+    written = {column.name for column in columns.target}
+    left = {"drift": ("show",), "dropped_column": ("keep", "null")}
+    return [
         Column(change.column, kind)
-        for change in step.schema
+        for change in columns.changes
         if change.action in left.get(change.change, ()) and change.column not in written
         for kind in (change.new if change.change == "drift" else change.old,)
         if kind is not None
     ]
-    return (*step.target_columns, *of_others)
 
 
 def _shape(source: SqlSource, columns: Mapping[str, Sequence[Column]], *, names_all: bool) -> str:

@@ -17,7 +17,6 @@ from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position, Ties
-from flowctl.model.step import Step
 from flowctl.model.table_info import Column
 from flowctl.observe.bounds import read_from
 from flowctl.plan.ties import rows_are_gone, starting_over
@@ -49,7 +48,7 @@ class IntervalRead:
 def read_interval(
     spark: SparkSession,
     snapshot: Snapshot,
-    step: Step,
+    columns: tuple[Column, ...],
     table: TableSpec,
     interval: Interval,
     scratch: Scratch,
@@ -57,17 +56,17 @@ def read_interval(
 ) -> IntervalRead:
     """:class:`StoppedByPolicy` when none of the rows written at the lower bound is in the source any more."""
     upper = interval.upper
-    if step.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
-        request = ReadRequest(step.source_columns, interval, masked=maskable(table, step))
+    if table.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
+        request = ReadRequest(columns, interval, masked=maskable(table, columns, interval))
         return IntervalRead(rows_of(spark, snapshot, request, scratch), upper)
-    return _Append(spark, snapshot, step, table, interval, upper, scratch, spec_path).read()
+    return _Append(spark, snapshot, columns, table, interval, upper, scratch, spec_path).read()
 
 
 @dataclass(frozen=True)
 class _Append:
     spark: SparkSession
     snapshot: Snapshot
-    step: Step
+    columns: tuple[Column, ...]
     table: TableSpec
     interval: Interval
     upper: CursorPosition
@@ -88,7 +87,7 @@ class _Append:
         """With the rows at the upper bound: now, all of them are written. Where the bound has not moved, those that
         were written and have gone since stay written, and the hashes stay over the columns that they were over."""
         before = lower.ties if lower is not None and lower.at == self.upper.at else None
-        columns = before.columns if before is not None and before.columns else self.step.source_columns
+        columns = before.columns if before is not None and before.columns else self.columns
         found = _counted(self._at(self.upper, columns).frame, columns)
         if len(found) > MOST_TIES:
             raise TableError(
@@ -115,7 +114,7 @@ class _Append:
         late += sum(max(0, number - known[row_hash]) for row_hash, number in found.items())
         if not late:
             return above
-        frame = _late(there.frame, columns, known, self.step.source_columns)
+        frame = _late(there.frame, columns, known, self.columns)
         count = None if above.count is None or there.count is None else above.count + late
         return Rows(above.frame.unionByName(frame), count)
 
@@ -129,14 +128,14 @@ class _Append:
         return self.snapshot.is_empty(self._request(older))
 
     def _at(self, position: CursorPosition, columns: Sequence[Column]) -> Rows:
-        """The rows whose cursor is ``position``, with ``columns`` beside those of the step."""
-        taken = {column.name for column in self.step.source_columns}
+        """The rows whose cursor is ``position``, with ``columns`` beside those that are read."""
+        taken = {column.name for column in self.columns}
         more = tuple(column for column in columns if column.name not in taken)
         there = replace(self.interval, read_from=position.at, read_to=position.at, include_null=False)
-        return self._rows(ReadRequest((*self.step.source_columns, *more), there))
+        return self._rows(ReadRequest((*self.columns, *more), there))
 
     def _request(self, interval: Interval) -> ReadRequest:
-        return ReadRequest(self.step.source_columns, interval)
+        return ReadRequest(self.columns, interval)
 
     def _rows(self, request: ReadRequest) -> Rows:
         return rows_of(self.spark, self.snapshot, request, self.scratch)

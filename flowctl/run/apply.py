@@ -12,7 +12,7 @@ from flowctl import __version__
 from flowctl.engine import cost, sail
 from flowctl.engine.conf import is_sail
 from flowctl.errors import AbortRun, ExitCode, FlowctlError
-from flowctl.model.step import RUNNABLE, Plan, Step
+from flowctl.model.step import Load, Plan, RecordOnly, Removed, Runnable
 from flowctl.plan.document import to_json as plan_json
 from flowctl.plan.planfile import check_fresh, load
 from flowctl.plan.planning import Planned, make_plan
@@ -95,7 +95,7 @@ def _planned(spec: Spec, request: ApplyRequest) -> Planned:
     if request.plan_file is None:
         return make_plan(spec, request.options)
     saved = load(request.plan_file)
-    ids = tuple(step.id for step in saved.steps if step.action in RUNNABLE)
+    ids = tuple(step.id for step in saved.runnable)
     planned = make_plan(spec, PlanOptions(select=ids, estimate="none"))
     check_fresh(saved, spec, planned.world, planned.tables)
     return replace(planned, plan=saved)
@@ -130,9 +130,10 @@ class _Run:
 
     def _execute(self, started: dt.datetime) -> tuple[Ended, int]:
         plan, document = self.planned.plan, self.planned.world.state
-        todo = [step for step in plan.steps if step.action in RUNNABLE]
+        todo = plan.runnable
         if not todo:
-            return Ended(tuple(unmoved(step) for step in plan.steps if step.action != "removed")), document.serial
+            there = [step for step in plan.steps if not isinstance(step, Removed | Runnable)]
+            return Ended(tuple(map(unmoved, there))), document.serial
         ids = tuple(dict.fromkeys(step.id for step in todo))
         self.audience.listener(events.RunStarted(self.run_id, len(ids)))
         put_begun(self.blobs, BegunRun(self.run_id, plan.flow, rfc3339(started), ids))
@@ -141,10 +142,11 @@ class _Run:
             stack.callback(self._remove, buffer)
             buffer.sweep()
             tables = [self.planned.tables[id] for id in ids]
-            loads = load_of_run(todo, self.planned.world.tables)
+            transfers = [step for step in todo if not isinstance(step, RecordOnly)]
+            loads = load_of_run(transfers, self.planned.world.tables)
             engine = stack.enter_context(engine_for(self.spec, tables, loads, self.request.verbose, self.audience.say))
             self.interruption.of(engine.interrupt, engine.abandon)
-            if not self.interruption.stopping.is_set() and not all(step.record_only for step in todo):
+            if transfers and not self.interruption.stopping.is_set():
                 engine.begin()  # it starts while intents are written and targets are asked once more
             writer = stack.enter_context(StateWriter(StateStore(self.blobs), document, self.lease.check))
             run = RunContext(
@@ -164,10 +166,10 @@ class _Run:
                 base_dir=self.spec.base_dir,
             )
             how = Execution(self.request.parallel or cost.tables_at_once(), self.request.policy)
-            file_logs.put(self.blobs, todo, self.planned.world)
+            file_logs.put(self.blobs, (step for step in todo if isinstance(step, Load)), self.planned.world)
             ended = execute(plan, document, run, writer, how)
             serial = writer.document.serial
-            done = [outcome.step for outcome in ended.outcomes if outcome.ok and outcome.step.action in RUNNABLE]
+            done = [one.step for one in ended.outcomes if one.ok and isinstance(one.step, Load)]
             if ended.error is None:
                 file_logs.retire(self.blobs, done, self.planned.world, serial)
             return ended, serial
@@ -222,10 +224,10 @@ def _table_run(outcome: TableOutcome) -> TableRun:
     step = outcome.step
     return TableRun(
         id=step.id,
-        outcome=_verdict(outcome, step),
-        mode=step.mode,
+        outcome=_verdict(outcome),
+        mode=step.table.mode,
         seq=outcome.seq or 0,
-        interval=step.interval,
+        interval=step.interval if isinstance(step, Runnable) else None,
         rows=outcome.counts,
         seconds=round(outcome.seconds, 3),
         error=_run_error(outcome.error) if outcome.error else None,
@@ -233,12 +235,12 @@ def _table_run(outcome: TableOutcome) -> TableRun:
     )
 
 
-def _verdict(outcome: TableOutcome, step: Step) -> Verdict:
+def _verdict(outcome: TableOutcome) -> Verdict:
     if outcome.skipped_for:
         return "skipped"
     if outcome.error is not None:
         return "stopped" if outcome.error.exit_code == ExitCode.STOPPED else "failed"
-    return "committed" if step.action in RUNNABLE else "unchanged"
+    return "committed" if isinstance(outcome.step, Runnable) else "unchanged"
 
 
 def _run_error(error: FlowctlError) -> RunError:
@@ -248,7 +250,7 @@ def _run_error(error: FlowctlError) -> RunError:
 def _versions(outcomes: Sequence[TableOutcome]) -> Mapping[str, str]:
     """Of what was at work: to ask for packages costs a run with nothing to do a twentieth of its time."""
     found = {"flowctl": __version__}
-    if not any(outcome.step.action in RUNNABLE for outcome in outcomes):
+    if not any(isinstance(outcome.step, Runnable) for outcome in outcomes):
         return found
     from importlib.metadata import PackageNotFoundError, version
 

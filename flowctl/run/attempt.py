@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.landing import Scratch
 from flowctl.errors import EngineFailed, TableError
 from flowctl.model.commit import Commit, Intent
-from flowctl.model.step import Step
+from flowctl.model.step import Runnable, Step
 from flowctl.model.table_info import TableInfo
 from flowctl.run import events
 from flowctl.spec.spec import Spec, TableSpec
@@ -48,7 +48,7 @@ class TableResult:
     """What to record. ``recovered``: an earlier try's commit was found."""
 
     commit: Commit
-    step: Step
+    step: Runnable
     recovered: bool = False
     warnings: tuple[str, ...] = ()
 
@@ -59,7 +59,7 @@ class Attempt:
     true when the target may have been touched: from then on the intent stays pending. ``upstream_shape`` is that of the
     columns from which Spark has told those of a SQL table in this run; empty where the plan knew them."""
 
-    step: Step
+    step: Runnable
     intent: Intent
     base: str | None = None
     writing: bool = field(default=False)

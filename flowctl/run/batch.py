@@ -15,8 +15,7 @@ from flowctl.connectors.source import PLACE_COLUMN, Snapshot
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.engine.spark_types import from_spark, named
 from flowctl.model import types
-from flowctl.model.projection import ProjectedColumn
-from flowctl.model.step import Step
+from flowctl.model.projection import Columns, ProjectedColumn
 from flowctl.model.table_info import Column
 from flowctl.plan.projection import is_mask
 from flowctl.run.checks import REASON_COLUMN
@@ -104,9 +103,9 @@ def _expression(part: ProjectedColumn, landed: Collection[str]) -> str:
     return quoted(masked, "spark") if masked in landed else part.expression
 
 
-def in_order(snapshot: Snapshot, step: Step, table: TableSpec) -> Snapshot:
+def in_order(snapshot: Snapshot, table: TableSpec) -> Snapshot:
     """The snapshot with the order of its rows, where one of several with the same key may have to be chosen by that."""
-    may_choose = step.mode in ("merge", "scd2") and table.dedupe != "fail" and table.cursor is None
+    may_choose = table.mode in ("merge", "scd2") and table.dedupe != "fail" and table.cursor is None
     return snapshot.in_order() if may_choose else snapshot
 
 
@@ -117,17 +116,17 @@ def refuses_duplicates(snapshot: Snapshot, table: TableSpec) -> bool:
     return table.dedupe == "fail"
 
 
-def keyed(rows: DataFrame, step: Step, table: TableSpec, snapshot: Snapshot, at: str) -> DataFrame:
+def keyed(rows: DataFrame, columns: Columns, table: TableSpec, snapshot: Snapshot, at: str) -> DataFrame:
     """The batch of merge and scd2 before :func:`one_per_key`, with what orders it. ``at`` is the intent's moment."""
     from pyspark.sql import functions as f
 
-    extra = [_operation(step, table).alias(OP_COLUMN), _order(table, snapshot).alias(_ORDER)]
-    frame = projected(rows, step.projection, step.source_columns, extra)
-    frame = frame.withColumn(_TIE, f.xxhash64(*[named(part.column.name) for part in step.projection]))
-    if step.mode != "scd2":
+    extra = [_operation(columns.source, table).alias(OP_COLUMN), _order(table, snapshot).alias(_ORDER)]
+    frame = projected(rows, columns.projection, columns.source, extra)
+    frame = frame.withColumn(_TIE, f.xxhash64(*[named(part.column.name) for part in columns.projection]))
+    if table.mode != "scd2":
         return frame
     event = f.lit(at) if table.valid_from in (None, "now") else named(str(table.valid_from))
-    compared = [part.column for part in step.projection if part.compared]
+    compared = [part.column for part in columns.projection if part.compared]
     return (
         frame.withColumn("valid_from", event.cast("timestamp"))
         .withColumn("row_hash", f.expr(row_hash_sql(compared)))
@@ -135,14 +134,14 @@ def keyed(rows: DataFrame, step: Step, table: TableSpec, snapshot: Snapshot, at:
     )
 
 
-def one_per_key(frame: DataFrame, step: Step) -> DataFrame:
+def one_per_key(frame: DataFrame, table: TableSpec) -> DataFrame:
     """The latest row of each key (for scd2 of each key and event time): highest cursor, else the last place in files,
     then the row's own hash, so that a rerun gives the same answer. Quarantined rows stay out of the contest and are all
     kept."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    identity = [*step.key, *(["valid_from"] if step.mode == "scd2" else [])]
+    identity = [*table.key, *(["valid_from"] if table.mode == "scd2" else [])]
     is_rejected = named(REASON_COLUMN).isNotNull()
     window = Window.partitionBy(*[named(name) for name in identity], is_rejected).orderBy(
         f.col(_ORDER).desc_nulls_last(), f.col(_TIE).desc()
@@ -155,14 +154,14 @@ def without_order(frame: DataFrame) -> DataFrame:
     return frame.drop(_ORDER, _TIE)
 
 
-def _operation(step: Step, table: TableSpec) -> SparkColumn:
+def _operation(columns: Sequence[Column], table: TableSpec) -> SparkColumn:
     """``D`` where the source's own flag says that the row is gone."""
     from pyspark.sql import functions as f
 
     if not isinstance(table.deletes, DetectFlag):
         return f.lit("U")
     flag = table.deletes
-    kind = next(column.type for column in step.source_columns if column.name == flag.column)
+    kind = next(column.type for column in columns if column.name == flag.column)
     gone = named(flag.column).isin(*[f.lit(value).cast(types.spark_ddl(kind)) for value in flag.values])
     return f.when(f.coalesce(gone, f.lit(False)), f.lit("D")).otherwise(f.lit("U"))
 

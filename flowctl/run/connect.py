@@ -14,6 +14,7 @@ from flowctl.diagnostics import Diagnostic, in_order
 from flowctl.engine import java, sail
 from flowctl.engine.conf import is_sail
 from flowctl.errors import ExitCode, FlowctlError, SpecError
+from flowctl.model.step import Stopped
 from flowctl.model.table_info import ObjectName
 from flowctl.observe.asking import Connections
 from flowctl.plan.planning import Planned, make_plan
@@ -50,19 +51,19 @@ def _tables(spec: Spec) -> Iterator[Diagnostic]:
         return
     said: set[tuple[str, str]] = set()
     for step in planned.plan.steps:
-        finding = (str(step.mark), step.reason)
+        finding = (str(step.table.mark), step.reason)
         # What needs a stopped table is no finding of its own; a connection that nobody gets into is one.
-        if step.action == "stop" and step.stopped_by != "dependency" and finding not in said:
+        if isinstance(step, Stopped) and step.by != "dependency" and finding not in said:
             said.add(finding)
-            code = "unreachable" if step.stopped_by == "error" else "stopped"
-            yield Diagnostic(f"{step.id}: {step.reason}", step.hint, step.mark, code)
+            code = "unreachable" if step.by == "error" else "stopped"
+            yield Diagnostic(f"{step.id}: {step.reason}", step.hint, step.table.mark, code)
     yield from _targets(spec, planned)
     yield from _executors(spec, planned)
 
 
 def _targets(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
     written = [planned.tables[step.id] for step in planned.plan.steps if step.id in planned.tables
-               and not (step.action == "stop" and step.stopped_by == "error")]  # fmt: skip
+               and not (isinstance(step, Stopped) and step.by == "error")]  # fmt: skip
     with Connections(spec) as connections:
         for table in written:
             refused: FlowctlError | None

@@ -12,7 +12,7 @@ from flowctl.engine.conf import is_connect, is_sail
 from flowctl.engine.cost import Size, is_interpreted, size_of_run
 from flowctl.engine.lazy import LazyEngine
 from flowctl.errors import TableError
-from flowctl.model.step import RUNNABLE, Plan
+from flowctl.model.step import Plan, RecordOnly
 from flowctl.observe.world import World
 from flowctl.run.sizing import load_of_run, rows_of_run
 from flowctl.spec.secrets import reveal
@@ -58,8 +58,8 @@ def engine_for(
 
 def engine_line(settings: SparkSettings, plan: Plan, world: World) -> str:
     """Empty when nothing starts: no table has anything to do, or only state is repaired."""
-    todo = [step for step in plan.steps if step.action in RUNNABLE]
-    if all(step.record_only for step in todo):
+    todo = [step for step in plan.runnable if not isinstance(step, RecordOnly)]
+    if not todo:
         return ""
     rows = rows_of_run(todo, world.tables).values()
     if is_sail(settings.url):

@@ -8,7 +8,7 @@ from typing import Any, Literal, assert_never
 
 from flowctl.errors import FlowctlError
 from flowctl.model.commit import RowCounts
-from flowctl.model.step import Step
+from flowctl.model.step import PlannedTable
 
 Phase = Literal["waiting for Spark", "reading", "staging", "checking", "committing", "recording"]
 
@@ -23,7 +23,10 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class TableStarted:
-    step: Step
+    """``rows`` is the plan's estimate."""
+
+    table: PlannedTable
+    rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,9 @@ def line(event: Event) -> str | None:
     match event:
         case RunStarted(run_id, tables):
             return f"run {run_id}: {tables} table{'' if tables == 1 else 's'}"
-        case TableStarted(step):
-            rows = f", ≈ {step.rows.value:,} rows" if step.rows.value else ""
-            return f"{step.id}: {step.mode} {step.source} → {step.target}{rows}"
+        case TableStarted(planned, expected):
+            rows = f", ≈ {expected:,} rows" if expected else ""
+            return f"{planned.id}: {planned.mode} {planned.source} → {planned.target}{rows}"
         case PhaseEntered():
             return None
         case TableRetried(table, attempt, wait, error):
@@ -133,8 +136,8 @@ def as_json(event: Event) -> dict[str, Any]:
     match event:
         case RunStarted(_, tables):
             return {"event": "run_started", "tables": tables}
-        case TableStarted(step):
-            return {"event": "table_started", "table": step.id, "mode": step.mode, "rows": step.rows.value}
+        case TableStarted(planned, rows):
+            return {"event": "table_started", "table": planned.id, "mode": planned.mode, "rows": rows}
         case PhaseEntered(table, phase, rows):
             return {"event": "phase", "table": table, "phase": phase, "rows": rows}
         case TableRetried(table, attempt, wait, error):

@@ -8,24 +8,24 @@ from collections.abc import Iterable
 from flowctl.errors import StalePlan
 from flowctl.model.file_log import FileEntry, FileLog
 from flowctl.model.position import FileLogPosition, FilesPosition
-from flowctl.model.step import Step
+from flowctl.model.step import Load
 from flowctl.observe.world import World
 from flowctl.state import file_log
 from flowctl.storage.blobs import BlobStore
 
 
-def put(blobs: BlobStore, steps: Iterable[Step], world: World) -> None:
+def put(blobs: BlobStore, steps: Iterable[Load], world: World) -> None:
     """:class:`StalePlan` when a saved plan stands on another log."""
     for step in steps:
         grown = _grown(step, world)
-        if grown is None or step.interval is None:
+        if grown is None:
             continue
         if grown.position != step.interval.upper:
             raise StalePlan(f"{step.id}: other files were read since the plan was made", hint="Plan again")
         file_log.put_entries(blobs, [*_carried_over(step, world), grown.entries[-1]])
 
 
-def retire(blobs: BlobStore, steps: Iterable[Step], world: World, serial: int) -> None:
+def retire(blobs: BlobStore, steps: Iterable[Load], world: World, serial: int) -> None:
     """Of committed ``steps``: what their old position led to and the new one, in the document ``serial``, does not."""
     for step in steps:
         grown, known = _grown(step, world), [*_entries(world, step.id), *_base(step, world).entries]
@@ -34,17 +34,17 @@ def retire(blobs: BlobStore, steps: Iterable[Step], world: World, serial: int) -
             file_log.retire(blobs, sorted(left), serial)
 
 
-def _carried_over(step: Step, world: World) -> Iterable[FileEntry]:
+def _carried_over(step: Load, world: World) -> Iterable[FileEntry]:
     """What an older flowctl listed in its state is in no log yet."""
     state = world.state.table(step.id)
     begun = state.intent.interval.upper if state.intent is not None and step.follows is not None else state.position
     return _base(step, world).entries if isinstance(begun, FilesPosition) else ()
 
 
-def _grown(step: Step, world: World) -> FileLog | None:
+def _grown(step: Load, world: World) -> FileLog | None:
     """The log once ``step`` is committed; None where it adds nothing to one."""
     interval = step.interval
-    if step.action == "recover" or interval is None or not isinstance(interval.upper, FileLogPosition):
+    if not isinstance(interval.upper, FileLogPosition):
         return None
     if not interval.files or interval.upper == interval.lower:
         return None
@@ -52,7 +52,7 @@ def _grown(step: Step, world: World) -> FileLog | None:
     return older.with_read(step.id, interval.files)
 
 
-def _base(step: Step, world: World) -> FileLog:
+def _base(step: Load, world: World) -> FileLog:
     """The log that ``step`` continues."""
     seen = world.tables[step.id]
     return (seen.pending_log if step.follows is not None else seen.file_log) or FileLog()

@@ -11,7 +11,8 @@ from flowctl.connectors.target import Target
 from flowctl.engine.spark_types import columns_of
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
-from flowctl.model.step import Step
+from flowctl.model.projection import Columns
+from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.observe.world import Observed
 from flowctl.plan import engine, fills
@@ -24,7 +25,7 @@ from flowctl.plan.column_names import (
 )
 from flowctl.plan.projection import projection, read_columns, taken_name, untyped
 from flowctl.plan.shape import refusal as shape_refusal
-from flowctl.plan.shape import shaped
+from flowctl.plan.shape import shape
 from flowctl.resolve.names import own_columns
 from flowctl.spec.spec import SqlSource, TableSpec
 from flowctl.sql.dialects import schema_ddl
@@ -44,51 +45,44 @@ class Known:
 
 
 def completed(
-    spark: SparkSession, step: Step, table: TableSpec, read: Sequence[Column], target: Target, known: Known
-) -> Step:
-    """The step as the plan would have had it, had it known the columns ``read`` from the source and the types of what
-    `columns.add` makes of them; a target that exists is changed by the same policies."""
+    spark: SparkSession,
+    step: Load | Recover,
+    table: TableSpec,
+    read: Sequence[Column],
+    target: Target,
+    known: Known,
+) -> tuple[Columns, tuple[str, ...]]:
+    """The step's columns as the plan would have had them, had it known the columns ``read`` from the source and the
+    types of what `columns.add` makes of them, and its notes about them; a target that exists is changed by the same
+    policies."""
     if taken := taken_name(table, read):
         raise StoppedByPolicy(taken[0], hint=taken[1], mark=table.mark_of("columns"))
+    exists, notes = step.table.seen.exists, tuple[str, ...]()
     if isinstance(table.source, SqlSource):  # of other sources the plan knows the columns
         there = [column.name for column in read]
-        _must_name(table, missing_source_column(table, there, with_rules=not step.target_exists))
+        _must_name(table, missing_source_column(table, there, with_rules=not exists))
         _must_name(table, missing_protected_column(table, there, known.state))
-        step = replace(step, notes=(*step.notes, *dropped_notes(table, there, known.state)))
+        notes = tuple(dropped_notes(table, there, known.state))
     columns = read_columns(table, read)
     added = _added(spark, table, columns)
     parts = projection(table, columns, added)
     wanted = (*(part.column for part in parts), *own_columns(table).values())
-    left = {column.name for column in (*wanted, *(step.target_columns if step.target_exists else ()))}
+    left = {column.name for column in (*wanted, *(step.columns.target if exists else ()))}
     _must_name(table, missing_target_column(table, left))
     object = ObjectName(table.target.parts)
-    if step.target_exists:
-        info = target.describe([object])[object]
-        if info is None:
-            raise TableError(f"{table.target} is gone", hint="Plan again")
-        return _fitted(step, table, read, added, target, known, info)
-    statements = tuple(target.create_statements(object, wanted, table.layout))
-    return replace(
-        step, source_columns=columns, projection=parts, target_columns=wanted, statements=statements, schema=()
-    )
-
-
-def _fitted(
-    step: Step,
-    table: TableSpec,
-    read: Sequence[Column],
-    added: Sequence[Column],
-    target: Target,
-    known: Known,
-    info: TableInfo,
-) -> Step:
-    """With what changes the target that is there."""
+    if not exists:
+        statements = tuple(target.create_statements(object, wanted, table.layout))
+        return Columns(columns, wanted, parts, statements=statements), notes
+    info = target.describe([object])[object]
+    if info is None:
+        raise TableError(f"{table.target} is gone", hint="Plan again")
+    # With what changes the target that is there.
     state, observed = replace(known.state, intent=None), Observed(known.source, info)
     case = Case(table, observed, state, target, full_refresh=step.refresh, spark_url=known.spark_url)
-    fitted = shaped(step, case, read, added)
-    refused = fills.refusal(case, fitted.projection) or shape_refusal(fitted.schema or (), case)
+    fitted = shape(case, read, added)
+    refused = fills.refusal(case, fitted.projection) or shape_refusal(fitted.changes, case)
     _must_name(table, refused or engine.refusal(case, fitted))
-    return fitted
+    return fitted, notes
 
 
 def _must_name(table: TableSpec, stop: Stop | None) -> None:

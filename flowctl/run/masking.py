@@ -7,14 +7,15 @@ masked column is then in them under another name, with the very text that Spark'
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.landing import SegmentSink
 from flowctl.connectors.source import ReadRequest
 from flowctl.model import types
+from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition
-from flowctl.model.step import Step
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import DetectFlag, TableSpec
 
@@ -27,10 +28,11 @@ PREFIX = "_flowctl_masked_"
 _SAME_TEXT = (types.STRING, types.BOOL, types.INT8, types.INT16, types.INT32, types.INT64)
 
 
-def maskable(table: TableSpec, step: Step) -> frozenset[str]:
-    """Columns of ``columns.mask`` that nothing needs but their mask. Append tells the rows at its position by a hash
-    over what they are in the source; expressions of ``columns.add`` may use any column that they name."""
-    hashes_rows = step.mode == "append" and step.interval and isinstance(step.interval.upper, CursorPosition)
+def maskable(table: TableSpec, columns: Sequence[Column], interval: Interval) -> frozenset[str]:
+    """Of the ``columns`` that are read, those of ``columns.mask`` that nothing needs but their mask. Append tells the
+    rows at its position by a hash over what they are in the source; expressions of ``columns.add`` may use any column
+    that they name."""
+    hashes_rows = table.mode == "append" and isinstance(interval.upper, CursorPosition)
     if not table.columns.mask or hashes_rows:
         return frozenset()
     needed = {table.cursor.column if table.cursor else None}
@@ -39,7 +41,7 @@ def maskable(table: TableSpec, step: Step) -> frozenset[str]:
     expressions = " ".join(table.columns.add.values()).lower()
     return frozenset(
         column.name
-        for column in step.source_columns
+        for column in columns
         if column.name in table.columns.mask
         and column.type in _SAME_TEXT
         and column.name not in needed

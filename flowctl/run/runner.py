@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from flowctl import crashpoints
 from flowctl.errors import (
@@ -24,7 +25,7 @@ from flowctl.errors import (
     TransientError,
 )
 from flowctl.model.commit import Commit, Intent, RowCounts, commit_name
-from flowctl.model.step import RUNNABLE, Plan, Step
+from flowctl.model.step import Load, Plan, RecordOnly, Runnable, Step, Stopped, UpToDate
 from flowctl.plan.reading import rfc3339
 from flowctl.plan.repetition import repetition
 from flowctl.run import events
@@ -80,8 +81,8 @@ class Ended:
 def execute(plan: Plan, document: StateDocument, run: RunContext, writer: StateWriter, how: Execution) -> Ended:
     """Runs every step of ``plan``. An :class:`AbortRun` of a table ends the run after the others under way have ended;
     one from before the first table is raised."""
-    runnable = (step for step in plan.steps if step.action in RUNNABLE and step.follows is None)
-    todo = [] if run.stopping.is_set() else list(runnable)
+    first = [step for step in plan.runnable if not isinstance(step, Load) or step.follows is None]
+    todo = [] if run.stopping.is_set() else first
     document = _give_up(todo, document, run, writer)
     attempts = {key_of(step): _attempt(step, document, run) for step in todo}
     crashpoints.reached("before_intent")
@@ -89,9 +90,8 @@ def execute(plan: Plan, document: StateDocument, run: RunContext, writer: StateW
         writer.begin({attempt.step.id: attempt.intent for attempt in attempts.values()})
     crashpoints.reached("after_intent")
     ended = _Schedule(plan, attempts, run, writer, how).finish()
-    withdrawn = [
-        outcome.step.id for outcome in ended.outcomes if _is_withdrawn(attempts.get(key_of(outcome.step)), outcome)
-    ]
+    outcomes = {key_of(one.step): one for one in ended.outcomes if isinstance(one.step, Runnable)}
+    withdrawn = [attempt.step.id for key, attempt in attempts.items() if _is_withdrawn(attempt, outcomes[key])]
     if withdrawn:
         try:
             writer.change(lambda document: documents.without_intents(document, withdrawn)).result()
@@ -100,23 +100,23 @@ def execute(plan: Plan, document: StateDocument, run: RunContext, writer: StateW
     return ended
 
 
-def _is_withdrawn(attempt: Attempt | None, outcome: TableOutcome) -> bool:
+def _is_withdrawn(attempt: Attempt, outcome: TableOutcome) -> bool:
     """No write has begun under its intent, so that nothing can land any more, and the next run finds by itself what it
     has to do. It does not where somebody asked for a full refresh: that stays begun unless a guard refused it. A number
     that an earlier run began is not ours to withdraw."""
-    if attempt is None or outcome.ok or attempt.writing or attempt.step.action == "recover":
+    if outcome.ok or attempt.writing or not isinstance(attempt.step, Load):
         return False
     return not attempt.step.refresh or isinstance(outcome.error, StoppedByPolicy)
 
 
-def _give_up(todo: Sequence[Step], document: StateDocument, run: RunContext, writer: StateWriter) -> StateDocument:
+def _give_up(todo: Sequence[Runnable], document: StateDocument, run: RunContext, writer: StateWriter) -> StateDocument:
     """Commits a void under each pending number that the plan does not finish, so that no stale writer of it can land.
     One that is committed all the same is kept, and recorded where the plan allows for its rows."""
     from flowctl.run.table import void
 
     for step in todo:
         pending = document.table(step.id).intent
-        if pending is not None and step.seq > pending.seq:
+        if isinstance(step, Load) and pending is not None:
             before = document.table(step.id)
             commit = void(run, step, pending)
             if not (commit.void or _allows_for(step, before, commit)):
@@ -125,36 +125,34 @@ def _give_up(todo: Sequence[Step], document: StateDocument, run: RunContext, wri
     return writer.document
 
 
-def _allows_for(step: Step, before: TableState, commit: Commit) -> bool:
+def _allows_for(step: Load, before: TableState, commit: Commit) -> bool:
     """Whether the rows of a number that was to be given up do no harm in the target: the plan has seen them there, or
     replaces them; or somebody has given the number up, so that they are read again. Only append would write these
     twice, unless that is what was asked for."""
-    if step.write_full or commit.name == step.target_commit:
+    if step.write_full or commit.name == step.table.seen.commit:
         return True
-    return before.given_up and (step.mode != "append" or before.append_again)
+    return before.given_up and (step.table.mode != "append" or before.append_again)
 
 
-def _attempt(step: Step, document: StateDocument, run: RunContext) -> Attempt:
+def _attempt(step: Runnable, document: StateDocument, run: RunContext) -> Attempt:
     """Where all is read again, or the table is not there yet, it does not matter what the target had before."""
     state, intent = document.table(step.id), _intent(step, document, run)
-    if step.refresh or step.write_full or not intent.target_id:
+    if isinstance(step, RecordOnly) or step.refresh or step.write_full or not intent.target_id:
         return Attempt(step, intent)
     return Attempt(step, intent, commit_name(state.seq, state.intent_id) if state.seq else "")
 
 
-def _intent(step: Step, document: StateDocument, run: RunContext) -> Intent:
-    pending = document.table(step.id).intent
-    if step.action == "recover" and pending is not None:
-        # The plan knows which files it reads.
-        return replace(pending, interval=step.interval or pending.interval, runs=pending.runs + 1)
-    if step.interval is None:
-        raise AbortRun(f"{step.id}: the plan has no interval", hint="Plan again")
+def _intent(step: Runnable, document: StateDocument, run: RunContext) -> Intent:
+    if not isinstance(step, Load):
+        pending = document.table(step.id).intent
+        assert pending is not None, "a plan recovers what the state that it was made from has begun"
+        return replace(pending, interval=step.interval, runs=pending.runs + 1)  # the plan knows which files it reads
     return Intent(
         id=uuid.uuid4().hex,
         seq=step.seq,
         interval=step.interval,
-        definition=step.definition,
-        target_id=step.target_id,
+        definition=step.table.definition,
+        target_id=step.table.seen.id,
         run_id=run.run_id,
         fence=run.lease.fence,
         at=rfc3339(dt.datetime.now(dt.UTC)),
@@ -188,7 +186,7 @@ class _Schedule:
                 done, _ = wait(under_way, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
                     self._end(under_way.pop(future), future)
-        return Ended(tuple(outcome for chain in self._chains for outcome in self._ended[chain[0].id]), self._abort)
+        return Ended(tuple(outcome for chain in self._chains for outcome in self._ended[chain.first.id]), self._abort)
 
     def _start(
         self,
@@ -199,26 +197,26 @@ class _Schedule:
         """Starts what can start and ends what cannot; returns what still waits."""
         still = []
         for chain in waiting:
-            step = chain[0]
-            if step.action not in RUNNABLE:
-                self._ended[step.id] = (unmoved(step),)
-            elif because := self._blocked(step):
-                self._ended[step.id] = tuple(self._skipped(step, because) for step in chain)
-            elif len(under_way) >= self._how.parallel or self._waits(step):
+            first = chain.first
+            if not isinstance(first, Runnable):
+                self._ended[first.id] = (unmoved(first),)
+            elif because := self._blocked(first):
+                self._ended[first.id] = tuple(self._skipped(step, because) for step in chain.steps)
+            elif len(under_way) >= self._how.parallel or self._waits(first):
                 still.append(chain)
             else:
-                under_way[pool.submit(self._table, chain)] = chain
+                under_way[pool.submit(self._table, first, chain.since)] = chain
         return still
 
-    def _waits(self, step: Step) -> bool:
-        return any((need, None) in self._attempts and need not in self._ended for need in step.needs)
+    def _waits(self, step: Runnable) -> bool:
+        return any(need not in self._ended for need in step.table.needs)
 
-    def _blocked(self, step: Step) -> str | None:
+    def _blocked(self, step: Runnable) -> str | None:
         if self._run.stopping.is_set():
             return ASKED_TO_STOP if key_of(step) in self._attempts or not step.refresh else REFRESH_NOT_BEGUN
         if self._closed_by is not None:
             return self._closed_by
-        failed = next((need for need in step.needs if not all(one.ok for one in self._ended.get(need, ()))), None)
+        failed = next((need for need in step.table.needs if not all(one.ok for one in self._ended.get(need, ()))), None)
         return f"{failed} was not brought up to date" if failed else None
 
     def _skipped(self, step: Step, because: str) -> TableOutcome:
@@ -226,7 +224,7 @@ class _Schedule:
         return TableOutcome(step, skipped_for=because)
 
     def _end(self, chain: Chain, future: Future[tuple[TableOutcome, ...]]) -> None:
-        table = chain[0].id
+        table = chain.first.id
         self._ended[table] = future.result()
         error = next((outcome.error for outcome in self._ended[table] if outcome.error), None)
         if isinstance(error, AbortRun):
@@ -235,30 +233,27 @@ class _Schedule:
         elif error is not None and self._run.tables[table].on_error == "stop":
             self._closed_by = f"{table} failed (on_error: stop)"
 
-    def _table(self, chain: Chain) -> tuple[TableOutcome, ...]:
+    def _table(self, first: Runnable, since: Load | Stopped | None) -> tuple[TableOutcome, ...]:
         """One table from start to record, a begun number first; never raises."""
-        outcomes: list[TableOutcome] = []
-        for step in chain:
-            if outcomes and not outcomes[-1].ok:
-                outcomes.append(self._skipped(step, f"sequence number {step.follows} was not finished"))
-            elif outcomes and step.action not in RUNNABLE:
-                outcomes.append(self._stopped(step))
-            elif outcomes and (because := self._blocked(step)):
-                outcomes.append(self._skipped(step, because))
-            else:
-                outcomes.append(self._step(step, outcomes[-1].step if outcomes else step))
-        return tuple(outcomes)
+        outcome = self._step(first)
+        return (outcome,) if since is None else (outcome, self._since(since, outcome))
 
-    def _stopped(self, step: Step) -> TableOutcome:
-        """What the plan stops behind a begun number is news: the rest of the table has moved."""
-        outcome = unmoved(step)
-        if outcome.error is not None:
-            self._run.listener(events.TableFailed(step.id, outcome.error, 0.0))
-        return outcome
+    def _since(self, step: Load | Stopped, finished: TableOutcome) -> TableOutcome:
+        """What has come since a begun number."""
+        if not finished.ok:
+            return self._skipped(step, f"sequence number {step.follows} was not finished")
+        if isinstance(step, Stopped):  # that is news: the rest of the table has moved
+            outcome = unmoved(step)
+            if outcome.error is not None:
+                self._run.listener(events.TableFailed(step.id, outcome.error, 0.0))
+            return outcome
+        if because := self._blocked(step):
+            return self._skipped(step, because)
+        return self._step(step, finished.step)
 
-    def _attempt(self, step: Step, finished: Step) -> Attempt:
+    def _attempt(self, step: Runnable, finished: Step | None) -> Attempt:
         """Intents are written for all tables at once; that of a step behind a begun number once that is recorded."""
-        if step.follows is None:
+        if finished is None or not isinstance(step, Load):
             return self._attempts[key_of(step)]
         step = continued(step, finished, self._writer.document)
         attempt = _attempt(step, self._writer.document, self._run)
@@ -268,16 +263,17 @@ class _Schedule:
         self._attempts[key_of(step)] = attempt
         return attempt
 
-    def _step(self, step: Step, finished: Step) -> TableOutcome:
+    def _step(self, step: Runnable, finished: Step | None = None) -> TableOutcome:
         """One number of a table; ``finished`` is the step before it, where one is."""
         started = time.monotonic()
-        self._run.listener(events.TableStarted(step))
+        rows = None if isinstance(step, RecordOnly) else step.rows.value
+        self._run.listener(events.TableStarted(step.table, rows))
         try:
             attempt = self._attempt(step, finished)
             result = self._tried(attempt)
             self._record(result, attempt)
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables go on
-            error = translate(cause, step.mark, self._store(step))
+            error = translate(cause, step.table.mark, self._store(step))
             _tell_repetition(error, self._attempts.get(key_of(step)), self._run.spec.argument)
             seconds = time.monotonic() - started
             if isinstance(error, AbortRun):  # one message for all tables, at the end of the run
@@ -311,23 +307,23 @@ class _Schedule:
                     return result
                 if lost := self._run.engine_lost(whole_text(cause)):
                     raise lost from cause
-                raise _with_outlook(translate(cause, step.mark, self._store(step)), known) from cause
+                raise _with_outlook(translate(cause, step.table.mark, self._store(step)), known) from cause
 
         def announce(number: int, seconds: float, error: BaseException) -> None:
-            self._run.listener(events.TableRetried(step.id, number, seconds, translate(error, step.mark)))
+            self._run.listener(events.TableRetried(step.id, number, seconds, translate(error, step.table.mark)))
 
         def blamed(error: TransientError) -> tuple[str, ...]:
             return at_fault(whole_text(error), connections)
 
         return retrying(once, names, self._how.breaker, self._how.policy, announce, self._pause, blamed)
 
-    def _connections(self, step: Step) -> tuple[Connection, ...]:
+    def _connections(self, step: Runnable) -> tuple[Connection, ...]:
         table = self._run.tables[step.id]
         source = getattr(table.source, "connection", None)
         names = dict.fromkeys(name for name in (source, table.target.connection) if name)
         return tuple(self._run.spec.connections[name] for name in names)
 
-    def _store(self, step: Step) -> str:
+    def _store(self, step: Runnable) -> str:
         """What a refusal is about that names nothing, as those of object stores do: one of the table's."""
         paths = [str(one.options["path"]) for one in self._connections(step) if "path" in one.options]
         stores = dict.fromkeys(path for path in (*paths, self._run.spec.state.url) if "://" in path)
@@ -358,11 +354,11 @@ class _Schedule:
         crashpoints.reached("before_record", table)
         self._run.listener(events.PhaseEntered(table, "recording"))
         recorded = Recorded(
-            definition=step.definition,
-            schema=step.source_columns,
-            target_columns=step.recorded_columns,
+            definition=step.table.definition,
+            schema=step.columns.source,
+            target_columns=step.columns.recorded,
             run_id=self._run.run_id,
-            deletes_checked_at=attempt.intent.at if step.check_deletes else None,
+            deletes_checked_at=attempt.intent.at if not isinstance(step, RecordOnly) and step.check_deletes else None,
             upstream_shape=attempt.upstream_shape or self._recorded_shape(table),
         )
         self._writer.committed(result.commit, recorded).result()
@@ -387,14 +383,16 @@ def _tell_repetition(error: FlowctlError, attempt: Attempt | None, spec_path: st
         error.hint = f"{error.hint}; {told}" if error.hint else told[:1].upper() + told[1:]
 
 
-def unmoved(step: Step) -> TableOutcome:
+def unmoved(step: UpToDate | Stopped) -> TableOutcome:
     """The outcome of a step that the plan itself has ended: nothing to do, or stopped."""
-    if step.action != "stop":
-        return TableOutcome(step)
-    match step.stopped_by:
-        case "error":
-            return TableOutcome(step, error=TableError(step.reason, hint=step.hint, mark=step.mark))
-        case "dependency":
+    match step:
+        case UpToDate():
+            return TableOutcome(step)
+        case Stopped(by="error"):
+            return TableOutcome(step, error=TableError(step.reason, hint=step.hint, mark=step.table.mark))
+        case Stopped(by="dependency"):
             return TableOutcome(step, skipped_for=step.reason)
+        case Stopped():
+            return TableOutcome(step, error=StoppedByPolicy(step.reason, hint=step.hint, mark=step.table.mark))
         case _:
-            return TableOutcome(step, error=StoppedByPolicy(step.reason, hint=step.hint, mark=step.mark))
+            assert_never(step)

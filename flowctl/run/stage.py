@@ -20,7 +20,8 @@ from flowctl.engine.spark_types import columns_of, named
 from flowctl.errors import TableError
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
-from flowctl.model.step import Step
+from flowctl.model.projection import Columns
+from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.observe.bounds import read_from
 from flowctl.plan.checks import is_local, local_freshness
@@ -59,7 +60,8 @@ class Staging:
     spark: SparkSession
     snapshot: Snapshot
     read: Rows
-    step: Step
+    step: Load | Recover
+    columns: Columns
     table: TableSpec
     intent: Intent
     target: Target
@@ -72,7 +74,7 @@ def stage(work: Staging) -> StagedBatch:
     folder = _folder(work, "rows")
     read = work.read
     rows = staged = buffered_in(folder, _shaped(work, read.frame), few=read.are_few)
-    if work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys) and work.step.target_exists:
+    if work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys) and work.step.table.seen.exists:
         _refuse_null_keys(work, rows, _null_keys(work, rows))
         rows = _with_missing_keys(work, rows)
     if _is_keyed(work) and batch.refuses_duplicates(work.snapshot, work.table):
@@ -93,12 +95,12 @@ def stage(work: Staging) -> StagedBatch:
 
 
 def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
-    step, table = work.step, work.table
-    if step.mode not in ("merge", "scd2"):
-        return checks.with_reason(batch.projected(rows, step.projection, step.source_columns), table.expect)
-    frame = checks.with_reason(batch.keyed(rows, step, table, work.snapshot, work.intent.at), table.expect)
+    columns, table = work.columns, work.table
+    if table.mode not in ("merge", "scd2"):
+        return checks.with_reason(batch.projected(rows, columns.projection, columns.source), table.expect)
+    frame = checks.with_reason(batch.keyed(rows, columns, table, work.snapshot, work.intent.at), table.expect)
     is_unique = batch.refuses_duplicates(work.snapshot, table)
-    return batch.without_order(frame if is_unique else batch.one_per_key(frame, step))
+    return batch.without_order(frame if is_unique else batch.one_per_key(frame, table))
 
 
 def _written(work: Staging, name: str, frame: DataFrame) -> DataFrame:
@@ -110,14 +112,14 @@ def _folder(work: Staging, name: str) -> ScratchFolder:
 
 
 def _is_keyed(work: Staging) -> bool:
-    return work.step.mode in ("merge", "scd2")
+    return work.table.mode in ("merge", "scd2")
 
 
 def _identity(work: Staging) -> list[str]:
     """What must not be null in a row, and makes it one row."""
     if not _is_keyed(work):
         return []
-    return [*work.step.key, *(["valid_from"] if work.step.mode == "scd2" else [])]
+    return [*work.table.key, *(["valid_from"] if work.table.mode == "scd2" else [])]
 
 
 def _null_key(work: Staging) -> SparkColumn:
@@ -138,7 +140,7 @@ def _null_keys(work: Staging, rows: DataFrame) -> int:
 
 def _refuse_null_keys(work: Staging, rows: DataFrame, count: int) -> None:
     if count:
-        sample = _sample(rows.where(_null_key(work)), work.step.key)
+        sample = _sample(rows.where(_null_key(work)), work.table.key)
         raise TableError(
             f"{count:,} rows have a null in {' or '.join(_identity(work))} (key {sample})",
             hint="Fix them in the source, or send them to quarantine with expect: {column, not_null, on_fail}",
@@ -154,14 +156,14 @@ def _refuse_duplicates(work: Staging, rows: DataFrame) -> None:
     if counted is not None and counted["n"]:
         raise TableError(
             f"dedupe: fail: {counted['n']:,} keys come more than once{_at_one_time(work)}{_unordered(work)}"
-            f" (key {_sample(grouped, work.step.key)})",
+            f" (key {_sample(grouped, work.table.key)})",
             hint="Fix the source, choose a key that is unique, or set dedupe: latest",
             mark=work.table.mark_of("dedupe" if "dedupe" in work.table.marks else "key"),
         )
 
 
 def _at_one_time(work: Staging) -> str:
-    if work.step.mode != "scd2":
+    if work.table.mode != "scd2":
         return ""
     event = work.table.valid_from
     return ", and nothing says when (valid_from: now)" if event in (None, "now") else f" with one {event}"
@@ -180,29 +182,31 @@ def _sample(rows: DataFrame, key: Sequence[str]) -> str:
 
 def _with_missing_keys(work: Staging, rows: DataFrame) -> DataFrame:
     """Adds ``D`` rows for keys that the source has no longer, and rows that the target should have and has not."""
-    step, key = work.step, work.step.key
-    target = work.target.scan(work.spark, work.target_object, _scanned(step))
-    live = deletes.live(target, step.mode).select(*[named(name) for name in key])
+    table, key = work.table, work.table.key
+    target = work.target.scan(work.spark, work.target_object, _scanned(work))
+    live = deletes.live(target, table.mode).select(*[named(name) for name in key])
     live = _written(work, "live", live)
     source_keys = _written(work, "keys", _source_keys(work))
-    gone = deletes.as_batch(deletes.gone(source_keys, live, key), rows, work.intent.at if step.mode == "scd2" else None)
+    gone = deletes.as_batch(
+        deletes.gone(source_keys, live, key), rows, work.intent.at if table.mode == "scd2" else None
+    )
     frame = rows.unionByName(_written(work, "gone", gone))
     if work.intent.interval.lower is None:
         return frame
     missed = _written(work, "missed", deletes.missed(source_keys, live, rows, key))
     if missed.isEmpty():
         return frame
-    everything = _shaped(work, work.snapshot.frame(_request(work, step.source_columns)))
+    everything = _shaped(work, work.snapshot.frame(_request(work, work.columns.source)))
     return frame.unionByName(_written(work, "again", deletes.only_keys(everything, missed, key)))
 
 
 def _source_keys(work: Staging) -> DataFrame:
     """The keys of all rows that the table takes, from the batch's own snapshot, made by the same expressions."""
-    made = [part for part in work.step.projection if part.column.name in work.step.key]
+    made = [part for part in work.columns.projection if part.column.name in work.table.key]
     wanted = {part.source for part in made}
-    columns = work.step.source_columns
+    columns = work.columns.source
     if None in wanted:  # a key of columns.add may use any column, and the target names of others
-        everything = batch.projected(work.snapshot.frame(_request(work, columns)), work.step.projection, columns)
+        everything = batch.projected(work.snapshot.frame(_request(work, columns)), work.columns.projection, columns)
         return everything.select(*[named(part.column.name) for part in made])
     needed = tuple(column for column in columns if column.name in wanted)
     return batch.projected(work.snapshot.frame(_request(work, needed)), made, needed)
@@ -210,7 +214,9 @@ def _source_keys(work: Staging) -> DataFrame:
 
 def _request(work: Staging, columns: tuple[Column, ...]) -> ReadRequest:
     """All rows that the table takes."""
-    return ReadRequest(columns, _eligible(work), masked=masking.maskable(work.table, work.step))
+    return ReadRequest(
+        columns, _eligible(work), masked=masking.maskable(work.table, work.columns.source, work.intent.interval)
+    )
 
 
 def _eligible(work: Staging) -> Interval | None:
@@ -219,7 +225,7 @@ def _eligible(work: Staging) -> Interval | None:
     cursor, interval = work.table.cursor, work.intent.interval
     if cursor is None:
         return None
-    kind = next(column.type for column in work.step.source_columns if column.name == cursor.column)
+    kind = next(column.type for column in work.columns.source if column.name == cursor.column)
     return Interval(
         lower=None,
         upper=interval.upper,
@@ -229,22 +235,22 @@ def _eligible(work: Staging) -> Interval | None:
     )
 
 
-def _scanned(step: Step) -> list[Column]:
+def _scanned(work: Staging) -> list[Column]:
     """Of the key and what tells live rows from others: those columns that the target has before this commit."""
     own = (deletes.SOFT_DELETED, "is_current")
-    added = {change.column for change in step.schema or () if change.action in ("add", "text")}
-    wanted = [column for column in step.target_columns if column.name in step.key or column.name in own]
+    added = {change.column for change in work.columns.changes if change.action in ("add", "text")}
+    wanted = [column for column in work.columns.target if column.name in work.table.key or column.name in own]
     return [column for column in wanted if column.name not in added]
 
 
 def _live_deletes(work: Staging, rows: DataFrame, observed: Observed) -> int:
     """How many of the target's live rows the flagged ones delete: a flag stays set, and such a row is read again. Asked
     only where all of them would be too many."""
-    key, scanned = work.step.key, _scanned(work.step)
-    retyped = {change.column for change in work.step.schema or () if change.action == "retype"}
+    key, scanned = work.table.key, _scanned(work)
+    retyped = {change.column for change in work.columns.changes if change.action == "retype"}
     if not {*key} <= {column.name for column in scanned} - retyped:  # a full refresh with another key replaces them
         return min(observed.deletes, observed.target_rows or 0)
-    live = deletes.live(work.target.scan(work.spark, work.target_object, scanned), work.step.mode)
+    live = deletes.live(work.target.scan(work.spark, work.target_object, scanned), work.table.mode)
     flagged = rows.where(named(REASON_COLUMN).isNull() & (named(OP_COLUMN) == "D"))
     return int(deletes.only_keys(live, flagged, key).count())
 
@@ -256,7 +262,7 @@ def _observe(work: Staging, rows: DataFrame) -> Observed:
     expect = work.table.expect
     row_checks = [check for check in expect if check.kind in checks.ROW_KINDS and check.on_fail != "quarantine"]
     fresh = _fresh(work, rows)
-    bounded = work.step.key if _is_keyed(work) else ()
+    bounded = work.table.key if _is_keyed(work) else ()
     good = named(REASON_COLUMN).isNull()
     deleted = (named(OP_COLUMN) == "D") if OP_COLUMN in rows.columns else f.lit(False)
     counts = [
@@ -294,7 +300,7 @@ def _counted(work: Staging, folder: ScratchFolder, rows: DataFrame) -> Observed 
     """The same for a small batch that is asked nothing but its keys; None for any other."""
     if work.table.expect or not _is_keyed(work) or folder.rows() > cost.COUNTED_ROWS:
         return None
-    columns = [column for column in work.step.target_columns if column.name in work.step.key]
+    columns = [column for column in work.columns.target if column.name in work.table.key]
     found = counting.counted(folder, OP_COLUMN in rows.columns, _identity(work), columns)
     return replace(found, target_rows=_target_rows(work, bool(found.deletes)))
 
@@ -333,7 +339,7 @@ def _moment(text: str | None, zone: str) -> dt.datetime | None:
 def _target_rows(work: Staging, deleting: bool) -> int | None:
     """The target's live rows, counted only when a guard needs them."""
     shrinks = work.step.write_full and work.table.guard.max_shrink is not None
-    if not work.step.target_exists or not (deleting or shrinks):
+    if not work.step.table.seen.exists or not (deleting or shrinks):
         return None
-    target = work.target.scan(work.spark, work.target_object, _scanned(work.step) or work.step.target_columns[:1])
-    return int(deletes.live(target, work.step.mode).count())
+    target = work.target.scan(work.spark, work.target_object, _scanned(work) or work.columns.target[:1])
+    return int(deletes.live(target, work.table.mode).count())

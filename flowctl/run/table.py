@@ -23,8 +23,9 @@ from flowctl.errors import AbortRun, StateConflict, TableError
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import Position
-from flowctl.model.step import Step
-from flowctl.model.table_info import ObjectName
+from flowctl.model.projection import Columns, RuntimeColumns
+from flowctl.model.step import Load, RecordOnly, Recover, Step, UpToDate
+from flowctl.model.table_info import Column, ObjectName
 from flowctl.observe.relations import relation
 from flowctl.plan.upstream import shape_read
 from flowctl.run import batch, checks, events
@@ -49,7 +50,7 @@ COMMIT_MARGIN = 1.0
 
 def run_table(attempt: Attempt, run: RunContext) -> TableResult:
     """Commits the attempt's number, or finds it committed; raises flowctl's errors or Spark's and drivers' own."""
-    planned = step = attempt.step
+    step, late = attempt.step, tuple[str, ...]()
     intent, table = attempt.intent, run.tables[step.id]
     with ExitStack() as stack:
         target = _target(stack, run, table)
@@ -57,27 +58,28 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
         newest = target.committed([CommitLookup(run.lineage, step.id, object)])[step.id]
         if found := _of_intent(newest, step.id, intent):
             return TableResult(found, step, recovered=True)
-        if step.record_only:
+        if isinstance(step, RecordOnly):
             raise StateConflict(f"{step.id}: the plan found sequence number {intent.seq} committed, it is gone now")
         _take_table_lease(stack, run, table, target, object)
         run.listener(events.PhaseEntered(step.id, "waiting for Spark"))
         spark = run.session(step.id)
         _check_stop(run)
-        snapshot = batch.in_order(stack.enter_context(_snapshot(run, spark, step, table)), step, table)
+        snapshot = batch.in_order(stack.enter_context(_snapshot(run, spark, table)), table)
         crashpoints.reached("during_stage", step.id)
-        if step.schema is None:
-            read = columns_of(snapshot.whole().schema) if isinstance(snapshot, SqlSnapshot) else step.source_columns
+        columns = step.columns
+        if isinstance(columns, RuntimeColumns):
+            read = columns_of(snapshot.whole().schema) if isinstance(snapshot, SqlSnapshot) else columns.source
             known = Known(run.states(step.id), run.sources.get(step.id), run.spec.spark.url)
-            step = attempt.step = completed(spark, step, table, read, target, known)
+            columns, late = completed(spark, step, table, read, target, known)
+            attempt.step = step = replace(step, columns=columns)
             if isinstance(snapshot, SqlSnapshot):
                 attempt.upstream_shape = shape_read(snapshot.source, snapshot.columns)
-        commit, warnings = _write(attempt, run, spark, snapshot, target, newest)
+        commit, warnings = _write(attempt, step, columns, run, spark, snapshot, target, newest)
     crashpoints.reached("after_commit", step.id)
-    since = step.notes[len(planned.notes) :]
-    return TableResult(commit, step, warnings=(*since, *warnings, *commit.warnings))
+    return TableResult(commit, step, warnings=(*late, *warnings, *commit.warnings))
 
 
-def void(run: RunContext, step: Step, pending: Intent) -> Commit:
+def void(run: RunContext, step: Load, pending: Intent) -> Commit:
     """Gives up a pending number: commits it empty in the target, unless it turns out to be committed already. The void
     carries the position of the commit before it: how far the target has come does not change."""
     table = run.tables[step.id]
@@ -88,7 +90,8 @@ def void(run: RunContext, step: Step, pending: Intent) -> Commit:
         if found := _of_intent(before, step.id, pending):
             return found
         _take_table_lease(stack, run, table, target, object)
-        job = _job(run, step, pending, object, position=before.position if before else None)
+        columns = step.columns if isinstance(step.columns, Columns) else Columns(target=step.columns.target)
+        job = _job(run, step, columns, pending, object, position=before.position if before else None)
         return target.void(replace(job, record=replace(job.record, void=True)))
 
 
@@ -115,27 +118,38 @@ def _of_intent(found: Commit | None, table_id: str, intent: Intent) -> Commit | 
 
 
 def _write(
-    attempt: Attempt, run: RunContext, spark: SparkSession, snapshot: Snapshot, target: Target, newest: Commit | None
+    attempt: Attempt,
+    step: Load | Recover,
+    columns: Columns,
+    run: RunContext,
+    spark: SparkSession,
+    snapshot: Snapshot,
+    target: Target,
+    newest: Commit | None,
 ) -> tuple[Commit, tuple[str, ...]]:
     """``newest`` is the target's newest commit."""
-    step, intent = attempt.step, attempt.intent
+    intent = attempt.intent
     table = run.tables[step.id]
     object = ObjectName(table.target.parts)
-    repeats = attempt.writing or step.action == "recover"
-    is_direct = step.via == "direct"
+    repeats = attempt.writing or isinstance(step, Recover)
+    is_direct = step.table.via == "direct"
     run.listener(events.PhaseEntered(step.id, "reading" if is_direct else "staging"))
     if not is_direct:
         threading.Thread(target=_import_for_commits, name="imports").start()
-    read = read_interval(spark, snapshot, step, table, intent.interval, run.scratch(step.id), run.spec.argument)
-    job = replace(_job(run, step, intent, object, read.position), base=attempt.base)
+    read = read_interval(
+        spark, snapshot, columns.source, table, intent.interval, run.scratch(step.id), run.spec.argument
+    )
+    job = replace(_job(run, step, columns, intent, object, read.position), base=attempt.base)
     if is_direct:
-        rows = _direct_rows(read.rows, snapshot, step, table, intent.interval)
+        rows = _direct_rows(read.rows, snapshot, step, columns, table, intent.interval)
         snapshot.release()
         attempt.writing = True
         quarantine(spark, target, job, None, newest, repeats=repeats)
         job = _confirming(replace(job, few=rows.are_few), snapshot, intent.interval)
         return target.write(spark, rows.frame, job), ()
-    staged = stage(Staging(spark, snapshot, read.rows, step, table, intent, target, object, run.scratch(step.id)))
+    staged = stage(
+        Staging(spark, snapshot, read.rows, step, columns, table, intent, target, object, run.scratch(step.id))
+    )
     crashpoints.reached("after_stage", step.id)
     snapshot.confirm(intent.interval)
     snapshot.release()  # nothing is held while the target is written
@@ -166,11 +180,13 @@ def _confirming(job: WriteJob, snapshot: Snapshot, interval: Interval) -> WriteJ
     return replace(job, before_commit=before_commit)
 
 
-def _direct_rows(rows: Rows, snapshot: Snapshot, step: Step, table: TableSpec, interval: Interval) -> Rows:
+def _direct_rows(
+    rows: Rows, snapshot: Snapshot, step: Load | Recover, columns: Columns, table: TableSpec, interval: Interval
+) -> Rows:
     """Straight from the source: row checks fail the job before its commit, emptiness is asked first."""
-    request = ReadRequest(step.source_columns, interval)
-    frame = batch.projected(rows.frame, step.projection, step.source_columns)
-    same_types(columns_of(frame.schema), [part.column for part in step.projection])
+    request = ReadRequest(columns.source, interval)
+    frame = batch.projected(rows.frame, columns.projection, columns.source)
+    same_types(columns_of(frame.schema), [part.column for part in columns.projection])
     if step.write_full and table.guard.allow_empty is False and _is_empty(rows, snapshot, request):
         raise checks.empty_source(table)
     return replace(rows, frame=checks.enforced(frame, table.expect))
@@ -180,7 +196,14 @@ def _is_empty(rows: Rows, snapshot: Snapshot, request: ReadRequest) -> bool:
     return snapshot.is_empty(request) if rows.count is None else not rows.count
 
 
-def _job(run: RunContext, step: Step, intent: Intent, object: ObjectName, position: Position | None) -> WriteJob:
+def _job(
+    run: RunContext,
+    step: Load | Recover,
+    columns: Columns,
+    intent: Intent,
+    object: ObjectName,
+    position: Position | None,
+) -> WriteJob:
     table = run.tables[step.id]
     deletes = table.deletes
 
@@ -192,15 +215,15 @@ def _job(run: RunContext, step: Step, intent: Intent, object: ObjectName, positi
     return WriteJob(
         record=Commit(run.lineage, step.id, intent.seq, intent.id, intent.target_id, position),
         object=object,
-        mode=step.mode,
-        columns=step.target_columns,
-        key=step.key,
-        compared=tuple(part.column.name for part in step.projection if part.compared),
-        new_columns=tuple(change.column for change in step.schema or () if change.action in ("add", "text")),
-        absent=tuple(part.column.name for part in step.projection if part.is_absent),
-        statements=step.statements,
+        mode=table.mode,
+        columns=columns.target,
+        key=table.key,
+        compared=tuple(part.column.name for part in columns.projection if part.compared),
+        new_columns=tuple(change.column for change in columns.changes if change.action in ("add", "text")),
+        absent=tuple(part.column.name for part in columns.projection if part.is_absent),
+        statements=columns.statements,
         replace=step.write_full,
-        soft_deletes=deletes is not None and deletes.action == "soft" and step.mode == "merge",
+        soft_deletes=deletes is not None and deletes.action == "soft" and table.mode == "merge",
         layout=table.layout,
         run_id=run.run_id,
         fence=run.lease.fence,
@@ -211,7 +234,7 @@ def _job(run: RunContext, step: Step, intent: Intent, object: ObjectName, positi
 
 
 @contextmanager
-def _snapshot(run: RunContext, spark: SparkSession, step: Step, table: TableSpec) -> Iterator[Snapshot]:
+def _snapshot(run: RunContext, spark: SparkSession, table: TableSpec) -> Iterator[Snapshot]:
     with ExitStack() as stack:
         if isinstance(table.source, SqlSource):
             yield _sql_snapshot(stack, run, spark, table, table.source)
@@ -220,8 +243,8 @@ def _snapshot(run: RunContext, spark: SparkSession, step: Step, table: TableSpec
         if connector.source is None:
             raise TableError(f"{table.source} cannot be read", mark=table.mark_of("from"))
         wanted = relation(table)
-        info = run.sources[step.id]
-        scratch = run.scratch(step.id)
+        info = run.sources[table.id]
+        scratch = run.scratch(table.id)
         yield stack.enter_context(open_snapshot(connector.source, spark, wanted, info, table.read, scratch))
 
 
@@ -234,8 +257,7 @@ def _sql_snapshot(
         upstream = run.tables[ref]
         target = _target(stack, run, upstream)
         object = ObjectName(upstream.target.parts)
-        step = run.steps.get(ref)
-        columns = step.target_columns if step is not None and _knows_all_columns(step) else ()
+        columns = _planned_columns(run.steps.get(ref))
         if not columns:
             info = target.describe([object])[object]
             columns = info.columns if info else ()
@@ -246,12 +268,18 @@ def _sql_snapshot(
     return SqlSnapshot(spark, source, views, read, table.where)
 
 
-def _knows_all_columns(step: Step) -> bool:
-    """Whether its plan could tell all columns that the table has when it has run: there are none of others or left to
-    the database, and nothing had to be finished first."""
-    if step.schema is None or step.record_only or step.follows is not None:
-        return False
-    return not any(change.change in ("drift", "dropped_column") for change in step.schema)
+def _planned_columns(step: Step | None) -> tuple[Column, ...]:
+    """All columns that the table has when it has run, where its plan could tell them: there are none of others or left
+    to the database, and nothing had to be finished first."""
+    match step:
+        case Load(follows=None, columns=Columns() as columns) | Recover(columns=Columns() as columns):
+            pass
+        case UpToDate(columns=Columns() as columns):
+            pass
+        case _:
+            return ()
+    is_whole = not any(change.change in ("drift", "dropped_column") for change in columns.changes)
+    return columns.target if is_whole else ()
 
 
 def _target(stack: ExitStack, run: RunContext, table: TableSpec) -> Target:

@@ -14,9 +14,11 @@ import pytest
 
 from flowctl.engine.base import Engine
 from flowctl.engine.session import reachable
+from flowctl.plan.document import action_of
 from tests.connectors.hostile_tables import CURSOR, EVENT, KEY, SOURCES, came, expected, plain, quoted
 from tests.connectors.whole_runs import SharedRuns
 from tests.hostile import TEXTS
+from tests.unit.plan.worlds import changes
 
 MODES = ("append", "truncate", "merge", "scd2")
 #: On Spark the two ways into PostgreSQL's COPY and JDBC; on Sail, where a run costs a second, each source and mode.
@@ -67,10 +69,10 @@ def test_columns(runs: SharedRuns, postgres_database: str, source: str, target: 
         "tables": {"odd": table},
     }
     (step,) = runs.plan(document).steps
-    refused = [change.column for change in step.schema or () if change.action == "fail"]
+    refused = [change.column for change in changes(step) or () if change.action == "fail"]
     assert refused == [name for name in given.names if is_refused(target, name)], step.reason
     if refused:
-        assert step.action == "stop"
+        assert action_of(step) == "stop"
         table["columns"] = {"exclude": refused}
     names = [name for name in given.names if name not in refused]
     for batch in ((), came(names)):
@@ -162,7 +164,7 @@ def test_tables(runs: SharedRuns, postgres_database: str, source: str, target: s
             for at, name in enumerate(names)
         },
     }
-    stopped = {step.id for step in runs.plan(document).steps if step.action == "stop"}
+    stopped = {step.id for step in runs.plan(document).steps if action_of(step) == "stop"}
     assert {names[int(id[1:])] for id in stopped} == {name for name in names if is_refused_as_table(target, name)}
     result = runs.apply(document)
     assert result.record is not None

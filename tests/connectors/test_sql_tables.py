@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from flowctl.engine.base import Engine
+from flowctl.plan.document import action_of
 from flowctl.run.apply import RunResult
 from tests.connectors.whole_runs import SharedRuns
+from tests.unit.plan.worlds import changes
 
 
 @pytest.fixture
@@ -142,20 +144,20 @@ def test_columns_follow_those_that_changed_in_an_earlier_run(runs: SharedRuns) -
     )
     assert runs.apply(document).exit_code == 0
     assert runs.apply(document, select=("a",)).exit_code == 0
-    assert [step.schema for step in runs.plan(document).steps] == [()] * 5
+    assert [changes(step) for step in runs.plan(document).steps] == [()] * 5
     wider = made.replace("(10,2)", "(12,4), note TEXT")
     statements(runs.folder, "DROP TABLE p", wider, "INSERT INTO p VALUES (1, '10.1234', 'new')")
     assert runs.apply(document, select=("a",)).exit_code == 0
     for name in "bcef":
         (step,) = runs.plan(document, select=(name,)).steps
-        assert step.schema is None or step.action == "none"
+        assert changes(step) is None or action_of(step) == "none"
         result = runs.apply(document, select=(name,))
         assert result.exit_code == 0, error_of(result, name)
     price = Decimal("10.1234")
     assert rows_of(runs, "b") == [{"id": 1, "price": price}]
     assert rows_of(runs, "c") == [{"id": 1, "price": price}]
     assert rows_of(runs, "e") == rows_of(runs, "f") == [{"id": 1, "price": price, "note": "new"}]
-    assert [step.schema for step in runs.plan(document).steps] == [()] * 5
+    assert [changes(step) for step in runs.plan(document).steps] == [()] * 5
 
 
 def without_what_was_read(folder: Path) -> None:
@@ -179,7 +181,7 @@ def test_what_an_older_flowctl_has_made_gets_the_columns_that_came_before_this_o
     assert result.exit_code == 0, error_of(result, "b") + error_of(result, "c")
     assert sorted(row["note"] or "" for row in rows_of(runs, "b")) == ["", "new"]
     assert sorted(rows_of(runs, "c"), key=str) == [{"id": 1}, {"id": 2}]
-    assert [step.schema for step in runs.plan(document).steps] == [(), (), ()]
+    assert [changes(step) for step in runs.plan(document).steps] == [(), (), ()]
 
 
 def test_columns_of_others_come_change_and_go_as_those_that_flowctl_writes(runs: SharedRuns) -> None:
@@ -189,7 +191,7 @@ def test_columns_of_others_come_change_and_go_as_those_that_flowctl_writes(runs:
     def applied(new: str) -> None:
         statements(runs.folder, f"INSERT INTO a VALUES ({new})")
         (a, *_) = runs.plan(document).steps
-        assert a.action in ("create", "change")
+        assert action_of(a) in ("create", "change")
         result = runs.apply(document)
         assert result.exit_code == 0, error_of(result, "b") + error_of(result, "c")
 
@@ -207,7 +209,7 @@ def test_columns_of_others_come_change_and_go_as_those_that_flowctl_writes(runs:
         {"id": 1, "name": "one", "rem": 7}, {"id": 2, "name": "two", "rem": None}
     ]  # fmt: skip
     applied("3, 'three'")
-    assert [step.schema for step in runs.plan(document).steps][1:] == [(), ()]
+    assert [changes(step) for step in runs.plan(document).steps][1:] == [(), ()]
     someone("ALTER TABLE a DROP COLUMN rem", "ALTER TABLE a ADD COLUMN rem TEXT", "UPDATE a SET rem = 'x'")
     applied("4, 'four'")
     texts = {row["id"]: row.get("rem__text") for row in rows_of(runs, "c")}

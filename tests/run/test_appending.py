@@ -19,7 +19,6 @@ from flowctl.connectors.source import Head
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.position import CursorPosition, Ties, from_json, to_json
-from flowctl.model.step import Step
 from flowctl.model.table_info import RowEstimate, TableInfo
 from flowctl.model.value import TypedValue
 from flowctl.plan.intervals import Finding, Refused, Work, find
@@ -80,9 +79,8 @@ class Log:
             made = self.plan(info)
             assert isinstance(made, Work), made
             read = read_columns(self.spec, info.columns)
-            step = Step("log", "change", "", MARK, "", "", "append", source_columns=read)
             with open_snapshot(source, self.spark, RELATION, info, self.hints, self.buffer) as snapshot:
-                found = read_interval(self.spark, snapshot, step, self.spec, made.interval, self.buffer, "flow.yaml")
+                found = read_interval(self.spark, snapshot, read, self.spec, made.interval, self.buffer, "flow.yaml")
                 rows = [row.asDict() for row in found.rows.frame.collect()]
         assert found.rows.count == (None if self.hints.splits else len(rows))
         self.position = from_json(to_json(found.position))

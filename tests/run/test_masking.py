@@ -15,7 +15,6 @@ from flowctl.diagnostics import Mark
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, NoPosition
-from flowctl.model.step import Step
 from flowctl.model.table_info import Column
 from flowctl.model.value import TypedValue
 from flowctl.plan.projection import projection
@@ -53,8 +52,7 @@ TABLE = TableSpec(
     mark=Mark("flow.yaml", 1),
     columns=ColumnRules(mask=dict.fromkeys(MASKED, "sha256"), rename={"mail": "address"}),
 )
-STEP = Step("people", "change", "", TABLE.mark, "src:people", "dst:people", "truncate", source_columns=SOURCE,
-            interval=Interval(None, NoPosition()))  # fmt: skip
+EVERYTHING = Interval(None, NoPosition())
 
 
 class People(Snapshot, Capture):
@@ -83,7 +81,7 @@ def sha256(value: object) -> str | None:
 def test_only_hashes_lie_in_the_buffer(spark: SparkSession, tmp_path: Path, landed: bool) -> None:
     buffer = Buffer(str(tmp_path / "shop"), "run-1", {})
     snapshot = LandedSnapshot(spark, People(), buffer) if landed else People()
-    request = ReadRequest(SOURCE, masked=maskable(TABLE, STEP))
+    request = ReadRequest(SOURCE, masked=maskable(TABLE, SOURCE, EVERYTHING))
     rows = rows_of(spark, snapshot, request, buffer)
     made = projected(rows.frame, projection(TABLE, SOURCE), SOURCE).toArrow().to_pydict()
     assert made["address"] == [*map(sha256, ROWS["mail"].to_pylist())]
@@ -101,11 +99,13 @@ def test_only_hashes_lie_in_the_buffer(spark: SparkSession, tmp_path: Path, land
 
 
 def test_what_is_needed_unmasked_stays() -> None:
-    assert maskable(TABLE, STEP) == {"mail", "ssn", "vip"}  # a date's text is Spark's to make
-    assert maskable(replace(TABLE, cursor=Cursor("ssn")), STEP) == {"mail", "vip"}
-    assert maskable(replace(TABLE, deletes=DetectFlag("vip", (True,), "hard")), STEP) == {"mail", "ssn"}
+    assert maskable(TABLE, SOURCE, EVERYTHING) == {"mail", "ssn", "vip"}  # a date's text is Spark's to make
+    assert maskable(replace(TABLE, cursor=Cursor("ssn")), SOURCE, EVERYTHING) == {"mail", "vip"}
+    assert maskable(replace(TABLE, deletes=DetectFlag("vip", (True,), "hard")), SOURCE, EVERYTHING) == {"mail", "ssn"}
     adding = replace(TABLE.columns, add={"domain": "split(Mail, '@')[1]"})
-    assert maskable(replace(TABLE, columns=adding), STEP) == {"ssn", "vip"}
+    assert maskable(replace(TABLE, columns=adding), SOURCE, EVERYTHING) == {"ssn", "vip"}
     at = CursorPosition(TypedValue(types.INT64, 1))
-    append = replace(STEP, mode="append", interval=Interval(None, at, cursor_column="id"))
-    assert maskable(TABLE, append) == set()  # rows at the position are told by what they are in the source
+    append = replace(TABLE, mode="append")
+    assert (
+        maskable(append, SOURCE, Interval(None, at, cursor_column="id")) == set()
+    )  # rows at the position are told by what they are in the source

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowctl.connectors.source import ReadRequest
+from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, NoPosition
-from flowctl.model.step import Step
+from flowctl.model.projection import Columns
+from flowctl.model.step import Load, PlannedTable, SeenTarget
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.value import TypedValue
 from flowctl.plan.projection import projection
@@ -64,7 +65,7 @@ def day(number: int) -> dt.datetime:
 
 
 @dataclass(frozen=True)
-class FrameSnapshot:
+class FrameSnapshot(Snapshot):
     """All rows, and those of ``interval`` from its lower bound on; rows without a cursor where it includes them."""
 
     rows: DataFrame
@@ -102,31 +103,29 @@ class Bench:
     ) -> StagedBatch:
         made = projection(table, SOURCE)
         own = own_columns(table)
-        planned = Step(
+        planned = PlannedTable(
             id=table.id,
-            action="change",
-            reason="",
             mark=MARK,
             source=str(table.source),
             target=str(table.target),
             mode=table.mode,
             key=table.key,
-            source_columns=SOURCE,
-            target_columns=(*(part.column for part in made), *own.values()),
-            projection=made,
             via="staged",
-            target_exists=target is not None,
-            write_full=table.mode == "truncate",
+            seen=SeenTarget(target is not None),
         )
+        columns = Columns(SOURCE, (*(part.column for part in made), *own.values()), made)
         frame = self.spark.createDataFrame(rows, "id int, note string, gone boolean, at timestamp")
         interval = step.pop("interval", Interval(None, NoPosition()))
+        full = step.pop("write_full", table.mode == "truncate")
+        load = Load(table=planned, reason="", seq=1, interval=interval, columns=columns, write_full=full, **step)
         intent = Intent("intent", 1, interval, {}, "", "run", 1, "2026-02-01T00:00:00.000000Z")
         snapshot = FrameSnapshot(frame)
         work = Staging(
             self.spark,
             snapshot,
             rows_of_source(self.spark, snapshot, ReadRequest(SOURCE, interval), self.buffer),
-            replace(planned, **step),
+            load,
+            columns,
             table,
             intent,
             FrameTarget(target) if target is not None else FrameTarget(frame),  # type: ignore[arg-type]

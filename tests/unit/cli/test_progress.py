@@ -33,7 +33,7 @@ def test_a_line_goes_above_the_bars_and_not_into_them(monkeypatch: pytest.Monkey
     monkeypatch.setenv("TERM", "xterm")
     planned = step(table(), observed(head(cursor("2026-11-20T06:15:33Z")), source(), None))
     with progress.bars(Console(stderr=True, force_terminal=True, width=80), output.write_line, False) as listener:
-        listener(TableStarted(planned))
+        listener(TableStarted(planned.table))
         output.write_line("above the bars")
     shown = terminal.written.getvalue().decode()
     assert "orders" in shown
@@ -54,15 +54,15 @@ def shown_by(monkeypatch: pytest.MonkeyPatch, *happened: Event) -> str:
 
 def test_bars_tell_the_run_tables_done_rows_and_of_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (
-        replace(step(table(), observed(head(cursor("2026-11-20T06:15:33Z")), source(), None)), id=id)
+        replace(step(table(), observed(head(cursor("2026-11-20T06:15:33Z")), source(), None)).table, id=id)
         for id in ("orders", "[red]odd[/red]")
     )
     error = TableError("no such [file]", hint="Check it")
     shown = shown_by(
         monkeypatch,
         RunStarted("20261120T061533Z-1f0c9a", 2),
-        TableStarted(first),
-        TableStarted(second),
+        TableStarted(first, 15_204),
+        TableStarted(second, 15_204),
         PhaseEntered("orders", "committing", 15_000),
         TableFailed("[red]odd[/red]", error, 1.0),
         PhaseEntered("orders", "recording"),

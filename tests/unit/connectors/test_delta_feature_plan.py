@@ -51,7 +51,7 @@ def shown(now: tuple[Column, ...], extra: dict[str, object], monkeypatch: pytest
     monkeypatch.setitem(made.ddl, "lake", DeltaTarget("/lake", {}, None, CAPABILITIES))
     planned = plan(made, spec)
     return " ".join(to_text(planned, View()).split()), [
-        statement.partition(" ALTER ")[0] for statement in planned.steps[0].statements
+        statement.partition(" ALTER ")[0] for statement in planned.steps[0].columns.statements
     ]
 
 

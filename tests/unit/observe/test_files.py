@@ -14,6 +14,7 @@ import pytest
 from flowctl.connectors.source import HeadRequest
 from flowctl.model.step import Step
 from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.plan.document import action_of
 from flowctl.plan.planning import make_plan
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.load import load_spec
@@ -46,7 +47,7 @@ def planned(folder: Path, source: str, more: str = "") -> Step:
 
 
 def names(step: Step) -> list[str]:
-    return [column.name for column in step.source_columns]
+    return [column.name for column in step.columns.source]
 
 
 def test_every_new_file_has_a_say_in_the_columns(inbox: Path) -> None:
@@ -65,7 +66,10 @@ def test_a_column_that_files_may_lack_gets_its_type_by_the_hint(inbox: Path) -> 
     assert "give its type under `columns.types`, not `format.schema`" in stopped.hint
     keys = ", format: {schema: {id: bigint}}, columns: {types: {v: date}}"
     made = planned(inbox.parent, "inbox:*.csv", keys)
-    assert made.action == "create" and [str(column.type) for column in made.target_columns] == ["int64", "date32[day]"]
+    assert action_of(made) == "create" and [str(column.type) for column in made.columns.target] == [
+        "int64",
+        "date32[day]",
+    ]
 
 
 def test_files_that_were_read_are_not_all_looked_into(inbox: Path) -> None:
@@ -135,7 +139,7 @@ def test_what_is_not_there_is_named_with_its_place_and_what_comes_near(
     (inbox / "_x.csv").write_text("id\n1\n")
     step = planned(inbox.parent, source)
     is_glob = "*" in source
-    assert (step.action, step.stopped_by) == ("stop", "policy" if is_glob else "error")
+    assert (action_of(step), step.by) == ("stop", "policy" if is_glob else "error")
     assert step.reason.startswith(f"{source} {'matches nothing' if is_glob else 'does not exist'}: ")
     assert reason.format(folder=inbox.parent) in step.reason
     assert hint.format(folder=inbox.parent) in step.hint
@@ -165,7 +169,7 @@ def test_a_broken_file_stops_its_table_alone(inbox: Path, name: str, content: by
     steps = make_plan(load_spec([inbox.parent / "flow.yaml"], {}), PlanOptions()).plan.steps
     (bad,) = (step for step in steps if step.id == "bad")
     (good,) = (step for step in steps if step.id == "orders")
-    assert (bad.action, bad.stopped_by, good.action) == ("stop", "error", "create")
+    assert (action_of(bad), bad.by, action_of(good)) == ("stop", "error", "create")
     assert reason in bad.reason and bad.hint
 
 
@@ -174,4 +178,4 @@ def test_a_file_that_may_not_be_read_is_named(inbox: Path) -> None:
     (inbox / "bad.csv").write_text("id\n1\n")
     (inbox / "bad.csv").chmod(0)
     step = planned(inbox.parent, "inbox:*.csv")
-    assert (step.stopped_by, step.reason) == ("error", "bad.csv may not be read")
+    assert (step.by, step.reason) == ("error", "bad.csv may not be read")

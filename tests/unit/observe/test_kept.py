@@ -12,6 +12,7 @@ from flowctl.plan.planning import make_plan
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run.apply import ApplyRequest, Audience, apply
 from flowctl.spec.load import load_spec
+from tests.unit.plan.worlds import statements
 
 SECRET = "planted in a path"
 SPEC = """
@@ -40,7 +41,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_a_saved_plan_has_no_secret_and_is_the_plan(spec, tmp_path: Path) -> None:
     planned = make_plan(spec, PlanOptions())
     steps = {step.id: step for step in planned.plan.steps}
-    assert "gone.db" in steps["orders"].reason and steps["files"].statements
+    assert "gone.db" in steps["orders"].reason and statements(steps["files"])
     planfile.save(planned.plan, tmp_path / "plan.json")
     assert SECRET not in (tmp_path / "plan.json").read_text()
     assert planfile.load(tmp_path / "plan.json") == planned.plan

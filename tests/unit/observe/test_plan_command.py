@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from flowctl.errors import TableError
+from flowctl.plan.document import action_of
 from flowctl.plan.planning import make_plan
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run.connect import check
@@ -124,7 +125,7 @@ def test_a_pattern_whose_source_is_gone_stops_itself_and_what_reads_its_tables(f
     text = SPEC.replace('"db:*"', '"gone:*"').replace("ref('orders')", "ref('raw_customers')")
     (folder / "flow.yaml").write_text(text, encoding="utf-8")
     planned = make_plan(load_spec([folder / "flow.yaml"], {}), PlanOptions())
-    assert {step.id: (step.action, step.stopped_by) for step in planned.plan.steps} == {
+    assert {step.id: (action_of(step), getattr(step, "by", None)) for step in planned.plan.steps} == {
         "orders": ("create", None),
         "daily": ("stop", "dependency"),
         "raw_${table}": ("stop", "error"),
@@ -164,5 +165,5 @@ tables:
     )
     plan = make_plan(load_spec([folder / "flow.yaml"], {}), PlanOptions()).plan
     customers, orders = plan.steps
-    assert (orders.action, customers.action) == ("stop", "create")
+    assert (action_of(orders), action_of(customers)) == ("stop", "create")
     assert "orders__observed, where orders would keep its observations" in orders.reason

@@ -11,6 +11,7 @@ from tests.unit.plan.worlds import (
     NEW,
     OLD,
     ORDERS,
+    changes,
     committed,
     head,
     observed,
@@ -40,8 +41,8 @@ def differing(
 
 
 def told(made):
-    return [(change.column, change.change, change.action) for change in made.schema]
+    return [(change.column, change.change, change.action) for change in changes(made)]
 
 
 def columns(made):
-    return {column.name: types.short(column.type) for column in made.target_columns}
+    return {column.name: types.short(column.type) for column in made.columns.target}

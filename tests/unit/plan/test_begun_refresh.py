@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from flowctl.model.interval import Interval
+from flowctl.model.step import RecordOnly
+from flowctl.plan.document import action_of
 from flowctl.spec.spec import Cursor, Guard, TargetRef
 from tests.unit.plan.worlds import (
     NEW,
@@ -17,6 +19,7 @@ from tests.unit.plan.worlds import (
     intent,
     observed,
     recorded,
+    statements,
     step,
     table,
     target,
@@ -27,7 +30,7 @@ from tests.unit.plan.worlds import (
 def test_a_begun_full_refresh_replaces_when_it_is_finished():
     begun = intent(table(), Interval(None, NEW, "updated_at"), replaces=True, refresh=True)
     made = step(table(), observed(head(NEW), **unchanged_target()), recorded(table(), OLD, intent=begun, highest=4))
-    assert (made.action, made.write_full, made.refresh) == ("recover", True, True)
+    assert (action_of(made), made.write_full, made.refresh) == ("recover", True, True)
     assert made.reason == "finishes sequence number 4 of the interrupted run 20261119T221004-1, a full refresh"
     assert made.notes[0] == "destructive: replaces all that lake:orders holds now (1,000 rows)"
     assert "flowctl state set spec.yaml orders --position" in made.notes[1]
@@ -60,15 +63,15 @@ def test_what_a_full_refresh_was_the_next_step_for_does_not_stop_its_recovery(re
     there, keys = REMEDIES[remedy]
     state = recorded(table(), OLD, **keys)
     stopped = step(table(), observed(head(NEW), **there), state)
-    assert stopped.action == "stop", stopped
+    assert action_of(stopped) == "stop", stopped
     asked = step(table(), observed(head(NEW), **there), state, REFRESH)
-    begun = intent(table(), asked.interval, seq=asked.seq, target_id=asked.target_id, replaces=True, refresh=True)
+    begun = intent(table(), asked.interval, seq=asked.seq, target_id=asked.table.seen.id, replaces=True, refresh=True)
     pending = replace(state, intent=begun, highest=asked.seq)
     made = step(table(), observed(head(NEW), **there), pending)
-    assert (made.action, made.seq, made.write_full, made.refresh) == ("recover", asked.seq, True, True)
-    assert (made.target_columns, made.statements) == (asked.target_columns, asked.statements)
+    assert (action_of(made), made.seq, made.write_full, made.refresh) == ("recover", asked.seq, True, True)
+    assert (made.columns.target, statements(made)) == (asked.columns.target, statements(asked))
     landed = observed(head(NEW), target=target(identity="new"), commit=committed(asked.seq, "i4", NEW, target_id="new"))
-    assert step(table(), landed, pending).record_only
+    assert isinstance(step(table(), landed, pending), RecordOnly)
 
 
 @pytest.mark.parametrize("begun_on", ["", "delta-1"])
@@ -78,6 +81,6 @@ def test_a_begun_full_refresh_never_replaces_another_table_than_it_was_asked_for
     foreign = observed(head(NEW), target=target(identity="other"))
     assert "another table" in step(table(), foreign, state).reason
     ahead = observed(head(NEW), target=target(identity=begun_on or "other"), commit=committed(6, "other"))
-    assert step(table(), ahead, state).action == "stop"
+    assert action_of(step(table(), ahead, state)) == "stop"
     gone = step(table(), observed(head(NEW)), state)
-    assert gone.action == ("stop" if begun_on else "recover")
+    assert action_of(gone) == ("stop" if begun_on else "recover")

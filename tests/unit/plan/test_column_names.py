@@ -11,9 +11,24 @@ from flowctl.model import types
 from flowctl.model.position import FilesPosition
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column
+from flowctl.plan.document import action_of
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.spec import ColumnRules, Cursor, DetectFlag, Expectation, Layout, ReadHints, TableSpec
-from tests.unit.plan.worlds import MARK, NEW, OLD, ORDERS, head, observed, recorded, source, sql_table, step, table
+from tests.unit.plan.worlds import (
+    MARK,
+    NEW,
+    OLD,
+    ORDERS,
+    changes,
+    head,
+    observed,
+    recorded,
+    source,
+    sql_table,
+    statements,
+    step,
+    table,
+)
 from tests.unit.plan.worlds import unchanged_target as unchanged
 
 
@@ -48,15 +63,15 @@ def later(spec: TableSpec) -> Step:
 @pytest.mark.parametrize(("keys", "path"), MISSPELT)
 def test_a_target_column(run: Any, keys: dict[str, Any], path: str) -> None:
     made = run(table(**keys))
-    assert (made.action, made.reason) == ("stop", f'{path}: "amuont" is no column of lake:orders')
-    assert (made.hint, made.statements) == ("Did you mean `amount`?", ())
+    assert (action_of(made), made.reason) == ("stop", f'{path}: "amuont" is no column of lake:orders')
+    assert (made.hint, statements(made)) == ("Did you mean `amount`?", ())
 
 
 @pytest.mark.parametrize("run", [first, later])
 @pytest.mark.parametrize(("keys", "path"), OF_SOURCE)
 def test_a_source_column(run: Any, keys: dict[str, Any], path: str) -> None:
     made = run(table(**keys))
-    assert (made.action, made.reason) == ("stop", f'{path}: "amuont" is no column of pg:public.orders')
+    assert (action_of(made), made.reason) == ("stop", f'{path}: "amuont" is no column of pg:public.orders')
     assert made.hint == "Did you mean `amount`?"
 
 
@@ -65,7 +80,7 @@ def test_names_of_the_target() -> None:
     rules = ColumnRules(rename={"amount": "price"}, add={"gross": "price * 1.21"}, types={"gross": "double"})
     right = Layout(partition_by=("is_current",), statistics=("gross",))
     keys = {"mode": "scd2", "key": ("id",), "columns": rules, "layout": right, "compare_ignore": ("price",)}
-    assert first(table(**keys, marks={"layout.statistics": MARK})).action == "create"
+    assert action_of(first(table(**keys, marks={"layout.statistics": MARK}))) == "create"
     made = first(table(columns=rules, compare_ignore=("amount",)))
     assert made.reason == 'compare.ignore: "amount" is no column of lake:orders'
 
@@ -79,7 +94,7 @@ def test_a_column_that_only_steers_may_be_left_out() -> None:
         "cursor": Cursor("updated_at"),
         "layout": Layout(statistics=("id", "updated_at")),
     }
-    assert step(table(**keys), observed(head(NEW), flagged)).action == "create"
+    assert action_of(step(table(**keys), observed(head(NEW), flagged))) == "create"
 
 
 @pytest.mark.parametrize(
@@ -93,14 +108,14 @@ def test_a_column_that_only_steers_may_be_left_out() -> None:
 def test_a_table_by_sql_whose_columns_are_declared(keys: dict[str, Any], reason: str) -> None:
     spec = sql_table("sums", **{"columns": ColumnRules(types={"one": "int"}), **keys})
     made = step(spec, observed(source=None))
-    assert made.action == "stop"
+    assert action_of(made) == "stop"
     assert made.reason.startswith(reason)
 
 
 def test_columns_that_only_a_run_tells_are_compared_then() -> None:
     spec = sql_table("sums", layout=Layout(partition_by=("onne",)))
     made = step(spec, observed(source=None))
-    assert (made.action, made.schema) == ("create", None)
+    assert (action_of(made), changes(made)) == ("create", None)
 
 
 GONE = 'columns.{}: "email" is no column of pg:public.orders'
@@ -116,9 +131,9 @@ def test_what_shall_not_be_seen_is_there_in_every_run(rule: str) -> None:
     spec = table(columns=rules)
     state = recorded(spec, OLD, definition={})
     there = replace(source(), columns=(*ORDERS, EMAIL))
-    assert step(spec, observed(head(NEW), there, **unchanged()), state).action == "change"
+    assert action_of(step(spec, observed(head(NEW), there, **unchanged()), state)) == "change"
     made = step(spec, observed(head(NEW), **unchanged()), state)
-    assert (made.action, made.reason) == ("stop", GONE.format(rule))
+    assert (action_of(made), made.reason) == ("stop", GONE.format(rule))
     assert made.hint == 'Correct it, or take "email" out if it is gone for good'
     renamed = replace(source(), columns=(*ORDERS, Column("e_mail", types.STRING)))
     for before in (state, recorded(spec, OLD)):
@@ -132,7 +147,7 @@ def test_an_excluded_column_may_go_as_long_as_none_comes() -> None:
     spec = table(columns=ColumnRules(exclude=("email",)))
     made = step(spec, observed(head(NEW), **unchanged()), recorded(spec, OLD))
     note = 'columns.exclude names "email", which pg:public.orders no longer has'
-    assert (made.action, made.notes) == ("change", (note,))
+    assert (action_of(made), made.notes) == ("change", (note,))
     there = observed(head(NEW), replace(source(), columns=(*ORDERS, EMAIL)), **unchanged())
     assert step(spec, there, recorded(spec, OLD)).notes == ()
     masked = table(columns=ColumnRules(mask={"email": "sha256"}))
@@ -160,13 +175,13 @@ def test_where_nothing_tells_that_an_excluded_column_has_gone_it_stops(state: di
 def test_an_excluded_cursor_may_not_go() -> None:
     spec = table(columns=ColumnRules(exclude=("updated_at",)))
     made = step(spec, observed(head(NEW), source(ORDERS[:2]), **unchanged()), recorded(spec, OLD))
-    assert made.action == "stop"
+    assert action_of(made) == "stop"
 
 
 def test_files_may_lack_what_shall_not_be_seen_as_long_as_nothing_else_is_new() -> None:
     spec = table(columns=ColumnRules(exclude=("email",)))
     seen = observed(head(FilesPosition(())), positions="files", **unchanged())
-    assert step(spec, seen, recorded(spec, None)).action != "stop"
+    assert action_of(step(spec, seen, recorded(spec, None))) != "stop"
     assert step(spec, seen, recorded(spec, None, definition={})).reason == GONE.format("exclude")
     added = replace(seen, source=replace(source(), columns=(*ORDERS, Column("e_mail", types.STRING))))
     assert step(spec, added, recorded(spec, None)).reason.startswith(GONE.format("exclude"))

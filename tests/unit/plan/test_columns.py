@@ -11,6 +11,7 @@ from flowctl.model import types
 from flowctl.model.step import Mode, Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import DataType
+from flowctl.plan.document import action_of
 from flowctl.spec.spec import ColumnRules, Connection, Cursor, Layout, TargetRef
 from tests.unit.plan import worlds
 from tests.unit.plan.worlds import (
@@ -40,12 +41,12 @@ def test_no_columns(mode: Mode) -> None:
     cursor = {"cursor": None} if mode in ("merge", "append") else {}
     key = {"key": ("id",)} if mode in ("merge", "scd2") else {}
     made = of_columns(0, mode=mode, **cursor, **key)
-    assert (made.action, made.reason) == ("stop", "pg:public.orders has no columns")
+    assert (action_of(made), made.reason) == ("stop", "pg:public.orders has no columns")
 
 
 def test_no_column_is_left() -> None:
     made = of_columns(2, mode="truncate", columns=ColumnRules(exclude=("id", "updated_at")))
-    assert (made.action, made.reason) == ("stop", "`columns` leaves no column of pg:public.orders")
+    assert (action_of(made), made.reason) == ("stop", "`columns` leaves no column of pg:public.orders")
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,9 @@ def test_as_many_columns_as_the_target_can_have(mode: Mode, most: int, monkeypat
     monkeypatch.setattr(worlds, "LAKE", Narrow())
     keys = {"key": ("id",)} if mode in ("merge", "scd2") else {}
     keys |= {"cursor": Cursor("updated_at")} if mode == "append" else {}
-    assert of_columns(most, mode=mode, **keys).action == "create"
+    assert action_of(of_columns(most, mode=mode, **keys)) == "create"
     made = of_columns(most + 1, mode=mode, **keys)
-    assert made.action == "stop"
+    assert action_of(made) == "stop"
     assert made.reason.startswith(f"lake:orders would have {10 if mode in ('merge', 'scd2') else 11} columns")
 
 
@@ -78,9 +79,9 @@ def test_a_name_that_the_target_would_cut(monkeypatch: pytest.MonkeyPatch) -> No
         keys = {"key": ("id",)} if mode == "scd2" else {}
         return step(table(mode=mode, target=TargetRef("lake", (name,)), **keys), observed(head(NEW)))
 
-    assert made("n" * 16, "truncate").action == "create"
+    assert action_of(made("n" * 16, "truncate")) == "create"
     assert made("n" * 17, "truncate").reason.endswith(f'"{"n" * 17}" is no name there: names are cut after 16 bytes')
-    assert made("n" * 6, "scd2").action == "create"
+    assert action_of(made("n" * 6, "scd2")) == "create"
     told = f"its observations would be kept in {'n' * 7}__observed: names are cut after 16 bytes"
     assert made("n" * 7, "scd2").reason.endswith(told)
 
@@ -94,16 +95,16 @@ def test_a_column_whose_values_a_partition_cannot_keep_stops(kind: DataType, sto
     columns = (*ORDERS, Column("part", kind))
     new = table(layout=Layout(partition_by=("part",)))
     made = step(new, observed(head(NEW), source(columns)))
-    assert (made.action == "stop", "partitioned by part" in made.reason) == (stops, stops)
+    assert (action_of(made) == "stop", "partitioned by part" in made.reason) == (stops, stops)
     there = replace(target(columns), extra={"properties": {}, "partition_by": ["part"]})
     state = recorded(table(), OLD, schema=columns, target_columns=there.columns)
     made = step(table(), observed(head(NEW), source(columns), there, committed(position=OLD)), state)
-    assert (made.action == "stop", "partitioned by part" in made.reason) == (stops, stops), made.reason
+    assert (action_of(made) == "stop", "partitioned by part" in made.reason) == (stops, stops), made.reason
 
 
 def test_a_table_with_nothing_but_partitions_stops() -> None:
     names = tuple(column.name for column in ORDERS)
     made = step(table(layout=Layout(partition_by=names)), observed(head(NEW), source(ORDERS)))
-    assert (made.action, "names every column of the table" in made.reason) == ("stop", True), made.reason
+    assert (action_of(made), "names every column of the table" in made.reason) == ("stop", True), made.reason
     made = step(table(layout=Layout(partition_by=names[1:])), observed(head(NEW), source(ORDERS)))
-    assert made.action == "create"
+    assert action_of(made) == "create"

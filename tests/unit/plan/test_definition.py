@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from flowctl.model.position import NoPosition
 from flowctl.plan.definition import definition
+from flowctl.plan.document import action_of
 from tests.unit.plan.worlds import NEW, OLD, REFRESH, head, observed, recorded, source, step, table, unchanged_target
 
 
@@ -15,7 +16,7 @@ def test_a_changed_definition_stops_and_names_both_ways_on():
     assert made.reason == 'the definition changed: cursor: none → updated_at; key: none → ["id"]; mode: append → merge'
     assert "--full-refresh orders" in made.hint and "--accept-definition" in made.hint
     refreshed = step(table(), observed(head(NEW), **unchanged_target()), recorded(before, OLD), REFRESH)
-    assert refreshed.action == "change"
+    assert action_of(refreshed) == "change"
 
 
 def test_a_source_of_the_same_name_in_another_database_is_a_changed_definition():
@@ -33,7 +34,7 @@ def test_a_system_that_cannot_be_told_is_not_another():
         state = replace(recorded(spec, OLD), definition=definition(spec, old), target_id=f"{before}/5/9")
         there = replace(unchanged_target()["target"], identity=f"{now}/5/9")
         made = step(spec, observed(head(NEW), new, target=there, commit=unchanged_target()["commit"]), state)
-        assert made.action == "change", made.reason
+        assert action_of(made) == "change", made.reason
         other = replace(there, identity=f"{now}/5/10")
         made = step(spec, observed(head(NEW), new, target=other, commit=unchanged_target()["commit"]), state)
         assert "another table" in made.reason
@@ -52,7 +53,7 @@ def test_an_sqlite_file_at_another_path_is_another_system_unless_an_older_flowct
         then = {**definition(table(), file), "source_system": recorded_system}
         state = replace(recorded(table(), OLD), definition=then)
         made = step(table(), observed(head(NEW), file, **unchanged_target()), state)
-        assert (made.action, made.reason if reason else "") == ("stop" if reason else "change", reason)
+        assert (action_of(made), made.reason if reason else "") == ("stop" if reason else "change", reason)
 
 
 def test_a_source_that_was_made_anew_stops_only_a_table_with_a_position():
@@ -63,7 +64,7 @@ def test_a_source_that_was_made_anew_stops_only_a_table_with_a_position():
     )
     full = table(mode="truncate")
     seen = observed(head(NoPosition()), anew, **unchanged_target(NoPosition()))
-    assert step(full, seen, recorded(full, NoPosition())).action == "change"
+    assert action_of(step(full, seen, recorded(full, NoPosition()))) == "change"
 
 
 def test_the_same_definition_says_nothing_of_the_source_when_the_cursor_goes():

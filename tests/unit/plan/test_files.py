@@ -9,7 +9,9 @@ import pytest
 from flowctl.model.file_log import FileLog
 from flowctl.model.interval import Interval
 from flowctl.model.position import FilesPosition, FileStamp, NoPosition
+from flowctl.model.step import RecordOnly
 from flowctl.observe.file_logs import files_written
+from flowctl.plan.document import action_of
 from tests.unit.plan.worlds import committed, cursor, head, intent, observed, recorded, step, table, target
 
 FILE_A, FILE_B, FIXED_B = (FileStamp(name, 1, tag) for name, tag in (("a.csv", "1"), ("b.csv", "1"), ("b.csv", "2")))
@@ -35,7 +37,7 @@ def _files_changed(*, mode="append", replaces=False, landed=False):
 
 def test_a_begun_interval_whose_files_were_fixed_is_given_up():
     made = _files_changed()
-    assert (made.action, made.seq) == ("change", 5)
+    assert (action_of(made), made.seq) == ("change", 5)
     upper = READ.with_read("orders", [FIXED_B]).position
     assert made.interval == Interval(READ.position, upper, files=(FIXED_B,))
     assert made.notes[0].startswith("sequence number 4, begun by run 20261119T221004-1, is given up")
@@ -49,7 +51,7 @@ def test_a_begun_interval_of_an_older_flowctl_lists_its_files():
         observed(head(begun_to), target=target(), commit=committed(position=read), positions="files"),
         recorded(table(mode="append"), read, intent=begun, highest=4),
     )
-    assert (made.action, made.interval.files_read, made.interval.upper) == ("recover", (FILE_B,), begun_to)
+    assert (action_of(made), made.interval.files_read, made.interval.upper) == ("recover", (FILE_B,), begun_to)
 
 
 @pytest.mark.parametrize(("written", "action"), [([FILE_A], "none"), ([FILE_A, FILE_B], "stop")])
@@ -61,7 +63,7 @@ def test_append_stops_where_the_target_has_read_files_that_state_does_not_name(w
     )
     seen = replace(seen, file_log=READ, written_log=there if there != READ else None)
     made = step(spec, seen, recorded(spec, READ.position))
-    assert made.action == action
+    assert action_of(made) == action
     if action == "stop":
         reason = (
             "the target has rows of 1 file that state does not count as read (b.csv): appending again would double them"
@@ -76,22 +78,22 @@ def test_append_stops_where_state_names_no_files_at_all(position):
         head(FilesPosition((FILE_A,))), target=target(), commit=committed(position=READ.position), positions="files"
     )
     made = step(spec, replace(seen, file_log=FileLog(), written_log=READ), recorded(spec, position))
-    assert made.action == "stop" and "that state does not count as read (a.csv)" in made.reason
+    assert action_of(made) == "stop" and "that state does not count as read (a.csv)" in made.reason
 
 
 def test_one_that_replaces_everything_each_time_is_given_up_too():
     made = _files_changed(mode="truncate", replaces=True)
-    assert (made.action, made.seq, made.write_full) == ("change", 5, True)
+    assert (action_of(made), made.seq, made.write_full) == ("change", 5, True)
 
 
 def test_one_that_landed_is_recorded_whatever_became_of_its_files():
     made = _files_changed(landed=True)
-    assert (made.action, made.seq, made.record_only) == ("recover", 4, True)
+    assert (action_of(made), made.seq, isinstance(made, RecordOnly)) == ("recover", 4, True)
 
 
 def test_a_begun_full_refresh_whose_files_are_gone_is_one_under_the_next_number():
     made = _files_changed(replaces=True)
-    assert (made.action, made.seq, made.reason, made.write_full, made.refresh) == (
+    assert (action_of(made), made.seq, made.reason, made.write_full, made.refresh) == (
         "change",
         5,
         "full refresh",

@@ -10,8 +10,10 @@ from flowctl.connectors.target import Fill
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition
+from flowctl.model.step import RecordOnly
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.plan.case import Case
+from flowctl.plan.document import action_of
 from flowctl.plan.drift import Recorded
 from flowctl.plan.fills import columns_to_record
 from flowctl.plan.projection import projection
@@ -28,12 +30,14 @@ from tests.unit.plan.worlds import (
     ORDERS,
     REFRESH,
     UPDATED_AT,
+    changes,
     committed,
     head,
     intent,
     observed,
     recorded,
     source,
+    statements,
     step,
     table,
     target,
@@ -63,7 +67,7 @@ def planned(mode, info, left=ORDERS, request=EVERYTHING, **keys):
 
 
 def shown(made):
-    return [(change.column, change.action, change.change_class) for change in made.schema]
+    return [(change.column, change.action, change.change_class) for change in changes(made)]
 
 
 @pytest.mark.parametrize("fill", ["computed", "numbered", "default"])
@@ -72,9 +76,9 @@ def test_what_the_database_fills_is_neither_written_nor_relaxed(mode, fill):
     own = own_columns(spec_of(mode)).values()
     made = planned(mode, there(*ORDERS, *own, SERIAL, serial=fill), (*ORDERS, *own), on_schema_change=LOSE)
     is_lost = mode == "truncate" and fill != "computed"
-    assert made.action == "change" and made.statements == ()
+    assert action_of(made) == "change" and statements(made) == ()
     assert shown(made) == [("serial", "show", "destructive" if is_lost else "safe")]
-    assert "serial" not in [column.name for column in made.target_columns]
+    assert "serial" not in [column.name for column in made.columns.target]
 
 
 @pytest.mark.parametrize("mode", ["merge", "truncate"])
@@ -82,11 +86,11 @@ def test_replacing_values_of_others_stops_unless_they_may_go(mode):
     request = REFRESH if mode == "merge" else EVERYTHING
     for columns, filled in (((*ORDERS, SERIAL), {"serial": "default"}), ((*ORDERS, REMARK), {})):
         made = planned(mode, there(*columns, **filled), request=request)
-        assert made.action == "stop" and "replacing the content would lose its values" in made.reason
+        assert action_of(made) == "stop" and "replacing the content would lose its values" in made.reason
         assert 'on_schema_change.dropped_column: "null"' in made.hint
         made = planned(mode, there(*columns, **filled), request=request, on_schema_change=LOSE)
-        assert (made.action, made.statements) == ("change", ())
-        assert made.projection == planned(mode, there(*ORDERS)).projection
+        assert (action_of(made), statements(made)) == ("change", ())
+        assert made.columns.projection == planned(mode, there(*ORDERS)).columns.projection
 
 
 def test_a_table_that_is_replaced_with_its_columns_keeps_those_of_others_as_nulls():
@@ -100,13 +104,13 @@ def test_a_table_that_is_replaced_with_its_columns_keeps_those_of_others_as_null
 
 def test_a_column_of_others_that_takes_no_null_and_has_no_default_stops():
     made = planned("merge", there(*ORDERS, SERIAL))
-    assert made.action == "stop" and made.hint == "Give it a default in the target, or drop its NOT NULL"
+    assert action_of(made) == "stop" and made.hint == "Give it a default in the target, or drop its NOT NULL"
 
 
 def test_what_an_older_flowctl_has_recorded_as_its_own_is_left_to_the_database():
     columns = (*ORDERS, replace(REMARK, name="up"))
     made = planned("merge", there(*columns, up="computed"), left=columns)
-    assert shown(made) == [("up", "show", "safe")] and "up" not in [column.name for column in made.target_columns]
+    assert shown(made) == [("up", "show", "safe")] and "up" not in [column.name for column in made.columns.target]
 
 
 @pytest.mark.parametrize("policy", ["keep", "null"])
@@ -115,12 +119,12 @@ def test_a_dropped_column_with_a_default_is_left_to_the_database_where_no_null_i
     policies, note = SchemaPolicies(dropped_column=policy), replace(REMARK, nullable=False)
     made = planned(mode, there(*ORDERS, note, remark="default"), (*ORDERS, note), on_schema_change=policies)
     if mode == "truncate" and policy == "keep":
-        assert made.action == "stop" and "replacing the content would lose its values" in made.reason
+        assert action_of(made) == "stop" and "replacing the content would lose its values" in made.reason
         return
     is_left = policy == "keep" or mode == "truncate"
-    assert (made.action, bool(made.statements)) == ("change", not is_left)
-    assert ("remark" in [part.column.name for part in made.projection]) == (not is_left)
-    assert ("remark" in [column.name for column in made.target_columns]) == (not is_left)
+    assert (action_of(made), bool(statements(made))) == ("change", not is_left)
+    assert ("remark" in [part.column.name for part in made.columns.projection]) == (not is_left)
+    assert ("remark" in [column.name for column in made.columns.target]) == (not is_left)
 
 
 @pytest.mark.parametrize(("policy", "mode", "told"), [
@@ -144,7 +148,7 @@ def test_after_a_reset_what_the_database_fills_is_still_left_alone():
     made = step(
         table(), observed(head(NEW), target=there(*ORDERS, SERIAL, serial="default"), commit=committed()), state
     )
-    assert made.action == "change" and shown(made) == [("serial", "show", "safe")]
+    assert action_of(made) == "change" and shown(made) == [("serial", "show", "safe")]
 
 
 @pytest.mark.parametrize(
@@ -165,18 +169,18 @@ def test_a_written_column_that_takes_no_value_stops(column, mode, keys, hint, fi
     own = own_columns(spec_of(mode)).values()
     columns = (*ORDERS, Column("vat", types.INT32), *own)
     made = planned(mode, there(*columns, **{column: fill}), columns, **keys)
-    assert made.action == "stop" and f'column "{column}" is' in made.reason and what in made.reason
+    assert action_of(made) == "stop" and f'column "{column}" is' in made.reason and what in made.reason
     assert made.hint.startswith(hint)
 
 
 def test_a_written_column_with_a_default_is_written():
     made = planned("merge", there(*ORDERS, amount="default"))
-    assert made.action == "change" and "amount" in [part.column.name for part in made.projection]
+    assert action_of(made) == "change" and "amount" in [part.column.name for part in made.columns.projection]
 
 
 def test_a_new_column_may_not_differ_from_one_of_others_in_case_only():
     made = planned("merge", there(ID, UPDATED_AT, replace(AMOUNT, name="AMOUNT")), left=(ID, UPDATED_AT))
-    assert made.action == "stop" and 'collides with "AMOUNT", which differs in case only' in made.reason
+    assert action_of(made) == "stop" and 'collides with "AMOUNT", which differs in case only' in made.reason
 
 
 def adopted(spec, info, state=None, from_=ORDERS):
@@ -210,7 +214,7 @@ def test_a_number_that_has_landed_is_recorded_without_columns_of_others():
     begun = recorded(table(), OLD, intent=intent(table(), interval), highest=4)
     seen = observed(head(NEW), target=there(*ORDERS, REMARK, SERIAL, serial="default"), commit=committed(4, "i4", NEW))
     made = step(table(), seen, begun)
-    assert made.record_only and made.target_columns == ORDERS
+    assert isinstance(made, RecordOnly) and made.columns.target == ORDERS
 
 
 def taking(mode, request=EVERYTHING, accepted=False, begun=False, **keys):
@@ -231,31 +235,33 @@ def taking(mode, request=EVERYTHING, accepted=False, begun=False, **keys):
 def test_values_of_others_are_overwritten_only_where_that_is_accepted(mode):
     request = REFRESH if mode == "append" else EVERYTHING
     made = taking(mode, request)
-    assert made.action == "stop"
+    assert action_of(made) == "stop"
     assert made.reason.endswith('"amount" added in the target by someone else; written from now on: '
                                 "its values are replaced")  # fmt: skip
     assert "state set" in made.hint and "--accept-definition` lets them be replaced" in made.hint
     made = taking(mode, request, accepted=True)
-    assert (made.action, shown(made)) == ("change", [("amount", "show", "destructive")])
+    assert (action_of(made), shown(made)) == ("change", [("amount", "show", "destructive")])
     made = taking(mode, request, on_schema_change=SchemaPolicies(new_column="ignore"))
-    assert made.action == ("change" if mode == "merge" else "stop")
+    assert action_of(made) == ("change" if mode == "merge" else "stop")
     assert mode == "merge" or "replacing the content would lose its values" in made.reason
     if mode == "merge":
-        assert shown(made) == [("amount", "show", "safe")] and "left alone" in made.schema[0].note
-        assert "amount" not in [column.name for column in (*made.target_columns, *(p.column for p in made.projection))]
+        assert shown(made) == [("amount", "show", "safe")] and "left alone" in changes(made)[0].note
+        assert "amount" not in [
+            column.name for column in (*made.columns.target, *(p.column for p in made.columns.projection))
+        ]
 
 
 def test_where_content_is_replaced_the_policy_for_values_that_may_go_lets_them_be_overwritten():
     made = taking("truncate", on_schema_change=LOSE)
-    assert (made.action, shown(made)) == ("change", [("amount", "show", "destructive")])
+    assert (action_of(made), shown(made)) == ("change", [("amount", "show", "destructive")])
 
 
 @pytest.mark.parametrize("mode", ["append", "scd2"])
 def test_new_rows_touch_no_values_of_others(mode):
     made = taking(mode)
-    assert (made.action, shown(made)) == ("change", [("amount", "show", "safe")])
-    assert made.schema[0].note == "added in the target by someone else; written from now on"
+    assert (action_of(made), shown(made)) == ("change", [("amount", "show", "safe")])
+    assert changes(made)[0].note == "added in the target by someone else; written from now on"
 
 
 def test_a_begun_number_may_have_made_the_column_itself():
-    assert taking("merge", begun=True).action == "recover"
+    assert action_of(taking("merge", begun=True)) == "recover"

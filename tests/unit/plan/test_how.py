@@ -10,7 +10,7 @@ import pytest
 from flowctl.diagnostics import Mark
 from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition
-from flowctl.model.step import Step
+from flowctl.model.step import RecordOnly, Step, UpToDate
 from flowctl.model.table_info import TableInfo
 from flowctl.spec.spec import Expectation, Guard, Layout
 from tests.unit.plan.worlds import (
@@ -59,7 +59,7 @@ def expected(kind: Any, on_fail: Any = "fail") -> Expectation:
 )
 def test_why_a_table_is_staged(keys: dict[str, Any], why: str) -> None:
     made = planned(**keys)
-    assert (made.via, made.how) == ("staged", (why,))
+    assert (made.table.via, made.how) == ("staged", (why,))
 
 
 def test_a_table_that_goes_straight_says_so_beside_something_else_only() -> None:
@@ -82,9 +82,9 @@ def test_columns_of_the_target_that_may_round_are_named() -> None:
 def test_steps_that_move_no_rows_say_nothing() -> None:
     spec = table()
     idle = observed(head(OLD), target=target(), commit=committed(position=OLD))
-    assert step(spec, replace(idle, reading=PARTS), recorded(spec, OLD)).how == ()
+    assert isinstance(step(spec, replace(idle, reading=PARTS), recorded(spec, OLD)), UpToDate)
     begun = recorded(spec, OLD, intent=intent(spec, Interval(OLD, NEW, "updated_at")), highest=4)
     landed = replace(observed(head(NEW), target=target(), commit=committed(4, "i4", NEW)), reading=PARTS)
-    assert step(spec, landed, begun).how == ()
+    assert isinstance(step(spec, landed, begun), RecordOnly)
     pending = replace(landed, commit=committed(position=OLD))
     assert step(spec, pending, begun).how == ("staged, keys are checked first",)  # the source tells of newer rows only

@@ -8,6 +8,7 @@ import pytest
 
 from flowctl.errors import StalePlan, UsageError
 from flowctl.model import types
+from flowctl.plan.document import from_json, to_json
 from flowctl.plan.planfile import check_fresh, load, save
 from flowctl.spec.spec import ColumnRules
 from tests.unit.plan.worlds import (
@@ -113,7 +114,10 @@ def test_columns_that_are_not_read_and_files_that_came_since_may_have_changed(sa
 
 
 def test_a_plan_that_an_older_flowctl_saved_says_less_and_is_compared_by_that(saved):
-    older = replace(saved, steps=tuple(replace(one, target_shape=None, target_commit=None) for one in saved.steps))
+    document = to_json(saved)
+    for one in document["steps"]:
+        del one["target_shape"], one["target_commit"]
+    older = from_json(document)
     check_fresh(older, flow(), moved_target("orders", target(ORDERS[:2]), None), TABLES)
     with pytest.raises(StalePlan):
         check_fresh(older, flow(), moved_target("orders", target(version=8)), TABLES)

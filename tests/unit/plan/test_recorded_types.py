@@ -10,7 +10,9 @@ import pytest
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import UpstreamPosition
+from flowctl.model.step import RecordOnly
 from flowctl.model.table_info import Column
+from flowctl.plan.document import action_of
 from flowctl.plan.upstream import shape_read
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.spec import ColumnRules, SqlSource, TableSpec
@@ -19,6 +21,7 @@ from tests.unit.plan.worlds import (
     OLD,
     ORDERS,
     REFRESH,
+    changes,
     committed,
     head,
     intent,
@@ -64,7 +67,7 @@ def test_recorded_types_of_sql_tables_hold_while_what_they_read_keeps_its_column
         "daily": observed(None, None, target(), committed(3, "i3", table="daily")),
     }
     made = plan(world(seen, states), orders, daily).steps[1]
-    assert (made.action, made.schema is not None) == ("change", is_known)
+    assert (action_of(made), changes(made) is not None) == ("change", is_known)
 
 
 @pytest.mark.parametrize("is_selected", [True, False])
@@ -99,10 +102,10 @@ def test_columns_that_have_changed_in_an_earlier_run_count_like_those_that_chang
     }
     request = PlanOptions() if is_selected else PlanOptions(select=("daily",))
     *above, made = plan(world(seen, states), orders, daily, request=request).steps
-    assert [step.action for step in above] == ["none"] * is_selected
-    assert (made.action, made.schema is not None) == ("change", is_known)
+    assert [action_of(step) for step in above] == ["none"] * is_selected
+    assert (action_of(made), changes(made) is not None) == ("change", is_known)
     unknown = {**states, "daily": recorded(daily, before)}
-    assert plan(world(seen, unknown), orders, daily, request=request).steps[-1].schema is None
+    assert changes(plan(world(seen, unknown), orders, daily, request=request).steps[-1]) is None
 
 
 REM, AS_TEXT = Column("rem", types.INT64), Column("rem", types.STRING)
@@ -136,12 +139,12 @@ def test_columns_of_others_count_like_those_that_flowctl_writes(before, now, sql
         "daily": observed(None, None, target(), committed(3, "i3", table="daily")),
     }
     steps = {step.id: step for step in plan(world(seen, states), orders, lines, daily).steps}
-    assert [steps[name].action for name in ("orders", "lines", "daily")] == [
+    assert [action_of(steps[name]) for name in ("orders", "lines", "daily")] == [
         "change" if has_rows else "none",
         "none",
         "change",
     ]
-    assert (steps["daily"].schema is not None) == is_known
+    assert (changes(steps["daily"]) is not None) == is_known
 
 
 def test_a_number_that_is_only_recorded_leaves_the_columns_that_are_there():
@@ -156,8 +159,8 @@ def test_a_number_that_is_only_recorded_leaves_the_columns_that_are_there():
         "daily": observed(None, None, target(), committed(3, "i3", table="daily")),
     }
     above, made = plan(world(seen, states), orders, daily).steps
-    assert (above.record_only, REM in above.target_columns) == (True, False)
-    assert (made.action, made.schema is not None) == ("change", True)
+    assert (isinstance(above, RecordOnly), REM in above.columns.target) == (True, False)
+    assert (action_of(made), changes(made) is not None) == ("change", True)
 
 
 def test_a_full_refresh_keeps_no_recorded_types():
@@ -165,5 +168,5 @@ def test_a_full_refresh_keeps_no_recorded_types():
     half = Column("half", types.Decimal(12, 2))
     state = recorded(spec, OLD, target_columns=(*target().columns, half))
     seen = observed(head(NEW), target=target((*ORDERS, half)), commit=committed(position=OLD))
-    assert step(spec, seen, state).schema == ()
-    assert step(spec, seen, state, REFRESH).schema is None
+    assert changes(step(spec, seen, state)) == ()
+    assert changes(step(spec, seen, state, REFRESH)) is None

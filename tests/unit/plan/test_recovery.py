@@ -11,9 +11,10 @@ from flowctl.model import types
 from flowctl.model.file_log import FileLog
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoPosition, Ties, UpstreamPosition
+from flowctl.model.step import RecordOnly, progress_after
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.observe.world import Observed
-from flowctl.plan.document import from_json, to_json
+from flowctl.plan.document import action_of, from_json, to_json
 from flowctl.spec.spec import Cursor, DetectMissingKeys, TableSpec
 from flowctl.state.document import TableState
 from tests.unit.plan.worlds import (
@@ -23,6 +24,7 @@ from tests.unit.plan.worlds import (
     OLD,
     ORDERS,
     at,
+    changes,
     committed,
     cursor,
     head,
@@ -32,6 +34,7 @@ from tests.unit.plan.worlds import (
     recorded,
     source,
     sql_table,
+    statements,
     steps,
     table,
     target,
@@ -59,19 +62,19 @@ def landed(position: CursorPosition = BEGUN_TO) -> dict[str, object]:
 def test_what_has_come_since_is_read_under_the_next_number(spec: TableSpec, has_landed: bool) -> None:
     there = landed() if has_landed else unchanged_target()
     first, second = steps(spec, observed(head(NEW, rows=7, rows_at_position=1), **there), begun(spec))
-    assert (first.action, first.seq, first.follows, first.interval.upper) == ("recover", 4, None, BEGUN_TO)
-    assert first.record_only == has_landed
-    assert (second.action, second.seq, second.follows, second.statements) == ("change", 5, 4, ())
+    assert (action_of(first), first.seq, first.interval.upper) == ("recover", 4, BEGUN_TO)
+    assert isinstance(first, RecordOnly) == has_landed
+    assert (action_of(second), second.seq, second.follows, statements(second)) == ("change", 5, 4, ())
     assert (second.interval.lower, second.interval.read_from, second.interval.upper) == (BEGUN_TO, BEGUN_TO.at, NEW)
     assert second.reason == "new rows, once sequence number 4 is recorded"
-    assert second.state_before == first.state_after
+    assert second.table.progress == progress_after(first)
     assert second.rows.value == (6 if spec.mode == "append" else 7)
-    assert (second.target_columns, second.projection, second.source_columns) == (
+    assert (second.columns.target, second.columns.projection, second.columns.source) == (
         target().columns,
-        second.projection,
+        second.columns.projection,
         ORDERS,
     )
-    assert second.projection
+    assert second.columns.projection
 
 
 def test_a_position_that_the_target_tells_keeps_what_was_written_there() -> None:
@@ -99,16 +102,16 @@ def test_keys_are_compared_once() -> None:
     first, second = steps(spec, observed(head(NEW), **unchanged_target()), begun(spec))
     assert (first.check_deletes, second.check_deletes) == (True, False)
     first, second = steps(spec, observed(head(NEW), **landed()), begun(spec))
-    assert (first.check_deletes, second.check_deletes) == (False, True)
+    assert isinstance(first, RecordOnly) and second.check_deletes
 
 
 def test_new_columns_are_made_by_the_first_step_that_writes() -> None:
     wider = source((*ORDERS, Column("discount", types.Decimal(12, 2))))
     first, second = steps(APPENDED, observed(head(NEW), wider, **unchanged_target()), begun(APPENDED))
-    assert (len(first.statements), second.statements, second.schema) == (1, (), ())
-    assert second.target_columns == first.target_columns and "discount" in {one.name for one in second.target_columns}
+    assert (len(statements(first)), statements(second), changes(second)) == (1, (), ())
+    assert second.columns.target == first.columns.target and "discount" in {one.name for one in second.columns.target}
     first, second = steps(APPENDED, observed(head(NEW), wider, **landed()), begun(APPENDED))
-    assert (first.statements, len(second.statements)) == ((), 1)
+    assert (statements(first), len(statements(second))) == ((), 1)
 
 
 def test_a_first_run_that_was_interrupted_creates_and_continues() -> None:
@@ -116,8 +119,8 @@ def test_a_first_run_that_was_interrupted_creates_and_continues() -> None:
     begun = intent(APPENDED, first_interval, seq=1, target_id="")
     state = TableState(intent=begun, highest=1)
     first, second = steps(APPENDED, observed(head(NEW)), state)
-    assert (first.action, first.seq, first.target_exists) == ("recover", 1, False)
-    assert (second.action, second.seq, second.statements, second.interval.lower) == ("change", 2, (), BEGUN_TO)
+    assert (action_of(first), first.seq, first.table.seen.exists) == ("recover", 1, False)
+    assert (action_of(second), second.seq, statements(second), second.interval.lower) == ("change", 2, (), BEGUN_TO)
 
 
 @pytest.mark.parametrize("has_landed", [False, True])
@@ -126,7 +129,7 @@ def test_a_table_that_is_read_in_full_is_read_once_now(has_landed: bool) -> None
     state = recorded(spec, NoPosition(), intent=intent(spec, Interval(None, NoPosition())), highest=4)
     commit = committed(4, "i4", NoPosition()) if has_landed else committed(position=NoPosition())
     made = steps(spec, observed(head(NoPosition()), target=target(), commit=commit), state)
-    assert [one.action for one in made] == (["recover", "change"] if has_landed else ["recover"])
+    assert [action_of(one) for one in made] == (["recover", "change"] if has_landed else ["recover"])
 
 
 @pytest.mark.parametrize("has_landed", [False, True])
@@ -146,7 +149,7 @@ def test_new_files_are_those_that_neither_was_read_nor_was_begun(has_landed: boo
 def test_what_stops_the_rows_since_does_not_stop_the_begun_number() -> None:
     future = cursor("2036-01-01T00:00:00Z")
     first, second = steps(APPENDED, observed(head(future), **unchanged_target()), begun(APPENDED))
-    assert (first.action, second.action, second.follows) == ("recover", "stop", 4)
+    assert (action_of(first), action_of(second), second.follows) == ("recover", "stop", 4)
     assert "in the future" in second.reason
 
 
@@ -159,7 +162,7 @@ def test_tables_that_read_it_wait_for_both() -> None:
     downstream = Observed(target=target((ID,)), commit=committed(table="daily"))
     seen = {"orders": observed(head(NEW), **unchanged_target()), "daily": downstream}
     made = plan(world(seen, states), orders, daily)
-    assert [(one.id, one.action, one.seq) for one in made.steps] == [
+    assert [(one.id, action_of(one), one.seq) for one in made.steps] == [
         ("orders", "recover", 4),
         ("orders", "change", 5),
         ("daily", "change", 4),
@@ -178,13 +181,16 @@ def test_a_table_that_reads_another_is_finished_and_follows() -> None:
     }
     downstream = Observed(target=target((ID,)), commit=committed(table="daily"))
     seen = {"orders": observed(head(NEW), **unchanged_target()), "daily": downstream}
-    made = [(one.id, one.action, one.seq, one.follows) for one in plan(world(seen, states), orders, daily).steps]
-    assert made[2:] == [("daily", "recover", 4, None), ("daily", "change", 5, 4)]
+    *_, finishing, since = plan(world(seen, states), orders, daily).steps
+    assert (finishing.id, action_of(finishing), finishing.seq) == ("daily", "recover", 4)
+    assert (since.id, action_of(since), since.seq, since.follows) == ("daily", "change", 5, 4)
 
 
 def test_an_empty_source_leaves_only_the_begun_number() -> None:
     empty = Head(None, RowEstimate(0, "count"), NOW)
-    assert [one.action for one in steps(table(), observed(empty, **unchanged_target()), begun(table()))] == ["recover"]
+    assert [action_of(one) for one in steps(table(), observed(empty, **unchanged_target()), begun(table()))] == [
+        "recover"
+    ]
 
 
 TEXT = source((ID, Column("updated_at", types.STRING)))
@@ -192,10 +198,10 @@ TEXT = source((ID, Column("updated_at", types.STRING)))
 
 def test_a_begun_interval_of_a_cursor_with_another_order_since_is_given_up_and_the_position_with_it_stops() -> None:
     (made,) = steps(table(), observed(head(), TEXT, **unchanged_target()), begun(table()))
-    assert made.action == "stop" and '"updated_at" is string, was timestamp' in made.reason
+    assert action_of(made) == "stop" and '"updated_at" is string, was timestamp' in made.reason
     assert "--full-refresh orders" in made.hint
     first, second = steps(table(), observed(head(), TEXT, **landed()), begun(table()))
-    assert first.record_only and second.action == "stop"
+    assert isinstance(first, RecordOnly) and action_of(second) == "stop"
 
 
 def test_a_begun_first_run_of_a_cursor_with_another_order_since_begins_again() -> None:
@@ -204,4 +210,4 @@ def test_a_begun_first_run_of_a_cursor_with_another_order_since_begins_again() -
     state = TableState(intent=intent(spec, interval, target_id=""), highest=4)
     newest = CursorPosition(at("zz", types.STRING))
     (made,) = steps(spec, observed(head(newest), TEXT), state)
-    assert (made.action, made.seq) == ("create", 5) and made.interval.upper == newest
+    assert (action_of(made), made.seq) == ("create", 5) and made.interval.upper == newest

@@ -11,6 +11,7 @@ from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.errors import SpecError
 from flowctl.model import reserved, types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.plan.document import action_of
 from flowctl.plan.projection import taken_name
 from flowctl.resolve.names import own_columns
 from flowctl.resolve.resolve import PlanOptions, resolve
@@ -65,16 +66,16 @@ def test_a_column_with_a_name_of_ours_stops_the_table(name: str, keys: dict[str,
     spec = table(**keys)
     seen = observed(head(NEW), source=source((*ORDERS, Column(name, types.STRING))))
     made = step(spec, seen)
-    assert (made.action, name in made.reason, f"rename: {{{name}: " in made.hint) == ("stop", True, True)
+    assert (action_of(made), name in made.reason, f"rename: {{{name}: " in made.hint) == ("stop", True, True)
     renamed = ColumnRules(rename={name: "theirs"})
-    assert step(replace(spec, columns=renamed), seen).action == "create"
+    assert action_of(step(replace(spec, columns=renamed), seen)) == "create"
     excluded = ColumnRules(exclude=(name,))
-    assert step(replace(spec, columns=excluded), seen).action == "create"
+    assert action_of(step(replace(spec, columns=excluded), seen)) == "create"
 
 
 def test_the_names_are_free_where_nothing_has_them() -> None:
     taken = tuple(Column(name, types.STRING) for name in ("_seq", "_reason", "valid_to", "row_hash", "_deleted_at"))
-    assert step(table(), observed(head(NEW), source=source((*ORDERS, *taken)))).action == "create"
+    assert action_of(step(table(), observed(head(NEW), source=source((*ORDERS, *taken))))) == "create"
 
 
 def test_added_columns_and_those_of_sql_are_looked_at_too() -> None:
@@ -103,7 +104,7 @@ def test_a_table_in_the_place_of_a_sidecar_is_not_taken_over(
     sidecars: dict[str, TableInfo], keys: dict[str, Any], action: str
 ) -> None:
     made = step(table(**keys), replace(observed(head(NEW)), sidecars=sidecars))
-    assert made.action == action
+    assert action_of(made) == action
     if action == "stop":
         assert "was not made by this flow" in made.reason and "another `to`" in made.hint
 
@@ -138,7 +139,7 @@ def test_a_history_without_its_observations_stops(
     seen = replace(observed(head(NEW), target=there, commit=committed(position=OLD)), sidecars=sidecars)
     for state in (recorded(spec, OLD, target_columns=columns), recorded(spec, None, definition={})):
         made = step(spec, seen, state, request_)
-        assert ("lake:orders__observed" in made.reason, made.action == "stop") == (stops, stops), made.reason
+        assert ("lake:orders__observed" in made.reason, action_of(made) == "stop") == (stops, stops), made.reason
     moved = replace(spec, target=TargetRef("lake", ("renamed",)))
     made = step(moved, seen, recorded(spec, OLD, target_columns=columns), request_)
     assert ("Rename lake:orders__observed to lake:renamed__observed" in made.hint) == stops
@@ -165,7 +166,7 @@ def test_a_history_of_other_keys_is_not_continued_whatever_state_has_forgotten(
     seen = replace(seen, sidecars=beside("__observed", *first, "_event_at", *sorted(reserved.OBSERVED), *added))
     for state in (recorded(spec, None, definition={}), recorded(spec, OLD, target_columns=columns)):
         made = step(spec, seen, state)
-        assert made.action == ("change" if continues else "stop"), made.reason
+        assert action_of(made) == ("change" if continues else "stop"), made.reason
         assert continues or made.reason == f"lake:orders holds no history of {', '.join(key)}"
         assert step(spec, seen, state, REFRESH).write_full == (not continues)
 
@@ -173,4 +174,4 @@ def test_a_history_of_other_keys_is_not_continued_whatever_state_has_forgotten(
 def test_a_table_that_becomes_a_history_has_no_observations_yet() -> None:
     spec = table(**HISTORY)
     seen = replace(observed(head(NEW), **unchanged_target()), sidecars={"__observed": None})
-    assert step(spec, seen, recorded(table(), OLD), REFRESH).action != "stop"
+    assert action_of(step(spec, seen, recorded(table(), OLD), REFRESH)) != "stop"

@@ -10,6 +10,7 @@ from flowctl.connectors.postgres import ddl as postgres
 from flowctl.connectors.sqlite import CAPABILITIES as SQLITE
 from flowctl.model import types
 from flowctl.model.table_info import Column
+from flowctl.plan.document import action_of
 from flowctl.plan.drift import Recorded
 from flowctl.plan.projection import projection
 from flowctl.plan.schema_diff import compare
@@ -26,11 +27,13 @@ from tests.unit.plan.worlds import (
     REFRESH,
     UPDATED_AT,
     LakeDdl,
+    changes,
     committed,
     head,
     observed,
     recorded,
     source,
+    statements,
     step,
     table,
     target,
@@ -48,10 +51,11 @@ from tests.unit.plan.worlds import (
 def test_new_column(policy, action, statement):
     made = differing((*ORDERS, VAT), on_schema_change=SchemaPolicies(new_column=policy))
     assert told(made) == [("vat", "new_column", action)]
-    assert made.schema[0].statement == statement
-    assert made.schema[0].policy == f"on_schema_change.new_column: {policy}"
-    assert ("vat" in columns(made)) == (policy == "add")
-    assert made.action == ("stop" if policy == "fail" else "change")
+    assert changes(made)[0].statement == statement
+    assert changes(made)[0].policy == f"on_schema_change.new_column: {policy}"
+    if policy != "fail":
+        assert ("vat" in columns(made)) == (policy == "add")
+    assert action_of(made) == ("stop" if policy == "fail" else "change")
 
 
 def test_a_column_that_was_ignored_is_not_told_again():
@@ -74,7 +78,7 @@ def test_wider_type(policy, action):
     )
     assert told(made) == [("vat", "wider_type", action)]
     if policy == "widen":
-        assert made.statements == ("ALTER TABLE orders ALTER COLUMN vat TYPE BIGINT",)
+        assert statements(made) == ("ALTER TABLE orders ALTER COLUMN vat TYPE BIGINT",)
         assert columns(made)["vat"] == "bigint"
 
 
@@ -84,7 +88,7 @@ def test_where_all_content_is_replaced_no_column_widens_in_place(mode):
     request = PlanOptions() if mode == "truncate" else REFRESH
     made = differing((*ORDERS, replace(VAT, type=types.INT64)), before=(*ORDERS, VAT), mode=mode, request=request)
     assert told(made) == [("vat", "wider_type", "retype")]
-    assert [(change.change_class, change.statement) for change in made.schema] == [("safe", "")]
+    assert [(change.change_class, change.statement) for change in changes(made)] == [("safe", "")]
     assert columns(made)["vat"] == "bigint"
 
 
@@ -92,7 +96,7 @@ def test_a_full_refresh_takes_a_wider_type_that_is_refused_in_place():
     wider, fails = (*ORDERS, replace(VAT, type=types.INT64)), SchemaPolicies(wider_type="fail")
     assert told(differing(wider, before=(*ORDERS, VAT), on_schema_change=fails, mode="truncate"))[0][2] == "fail"
     made = differing(wider, before=(*ORDERS, VAT), on_schema_change=fails, request=REFRESH)
-    assert [(change.action, change.policy) for change in made.schema] == [("retype", "--full-refresh")]
+    assert [(change.action, change.policy) for change in changes(made)] == [("retype", "--full-refresh")]
 
 
 def test_a_wider_type_that_the_target_cannot_take_is_another_type():
@@ -114,7 +118,7 @@ def test_a_narrower_type_fits_and_is_cast_up():
 
 def test_other_type_fails_by_default():
     made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT))
-    assert made.action == "stop"
+    assert action_of(made) == "stop"
     assert made.reason == 'other_type: fail — column "vat" is string, was int'
     ways = "Declare its type under `columns.types`, set the policy to text, or rebuild it with --full-refresh orders"
     assert made.hint == ways
@@ -129,7 +133,7 @@ def test_a_key_stays_not_null_in_the_target_as_a_null_in_it_stops_the_table(mode
     seen = observed(head(NEW), now, there, committed(position=OLD))
     made = step(spec, seen, recorded(spec, OLD, schema=now.columns, target_columns=strict), PlanOptions())
     if spec.key:
-        assert told(made) == [] and not made.target_columns[0].nullable
+        assert told(made) == [] and not made.columns.target[0].nullable
     else:
         assert told(made) == [("id", "nullable", "relax")]
 
@@ -168,15 +172,15 @@ def test_a_type_that_the_target_cannot_change_for_what_uses_the_column_stops(
 
     monkeypatch.setattr(LakeDdl, "alter_statements", altered)
     made = differing((*ORDERS, replace(VAT, type=kind)), before=(*ORDERS, VAT), **keys)
-    assert made.action == "stop" and made.statements == ()
+    assert action_of(made) == "stop" and statements(made) == ()
     assert reason in made.reason and made.hint == hint
 
 
 @pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
 def test_a_full_refresh_may_give_a_column_any_type_and_says_that_it_is_destructive(mode):
     made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT), mode=mode, request=REFRESH)
-    assert made.action == "change"
-    (change,) = made.schema
+    assert action_of(made) == "change"
+    (change,) = changes(made)
     assert (change.action, change.change_class, change.policy) == ("retype", "destructive", "--full-refresh")
     assert columns(made)["vat"] == "string"
 
@@ -185,7 +189,7 @@ def test_a_full_refresh_of_a_history_keeps_it_and_with_it_the_types():
     history = (*ORDERS, VAT, *own_columns(table(mode="scd2", key=("id",))).values())
     keys = {"mode": "scd2", "key": ("id",), "there": history, "left": history, "request": REFRESH}
     made = differing((*ORDERS, replace(VAT, type=types.STRING)), before=(*ORDERS, VAT), **keys)
-    assert made.action == "stop" and not made.write_full
+    assert action_of(made) == "stop"
     assert made.hint == "Declare its type under `columns.types`, or set the policy to text"
 
 
@@ -193,19 +197,19 @@ def test_other_type_as_text_goes_into_a_column_of_its_own_from_then_on():
     now, policy = (*ORDERS, replace(VAT, type=types.DOUBLE)), SchemaPolicies(other_type="text")
     made = differing(now, before=(*ORDERS, VAT), on_schema_change=policy)
     assert told(made) == [("vat__text", "other_type", "text")]
-    assert made.statements == ("ALTER TABLE orders ADD COLUMNS (vat__text STRING)",)
-    made_of = {part.column.name: part.expression for part in made.projection}
+    assert statements(made) == ("ALTER TABLE orders ADD COLUMNS (vat__text STRING)",)
+    made_of = {part.column.name: part.expression for part in made.columns.projection}
     assert made_of["vat"] == "NULL" and made_of["vat__text"] == "CAST(`vat` AS STRING)"
 
-    later = differing(now, before=now, there=made.target_columns, left=made.target_columns, on_schema_change=policy)
-    assert told(later) == [] and [part.expression for part in later.projection] == list(made_of.values())
+    later = differing(now, before=now, there=made.columns.target, left=made.columns.target, on_schema_change=policy)
+    assert told(later) == [] and [part.expression for part in later.columns.projection] == list(made_of.values())
 
 
 def test_a_key_never_becomes_text():
     made = differing(
         (replace(ID, type=types.STRING), AMOUNT, UPDATED_AT), on_schema_change=SchemaPolicies(other_type="text")
     )
-    assert made.action == "stop" and "a key column cannot become text" in made.reason
+    assert action_of(made) == "stop" and "a key column cannot become text" in made.reason
     assert made.hint == "Declare its type under `columns.types`, or rebuild it with --full-refresh orders"
 
 
@@ -215,12 +219,12 @@ def test_source_may_send_nulls_that_the_target_refuses(policy, action):
     strict = replace(target(), columns=(ID, replace(AMOUNT, nullable=False), UPDATED_AT))
     state = recorded(spec, OLD, target_columns=strict.columns)
     made = step(spec, observed(head(NEW), source(), strict, committed(position=OLD)), state)
-    assert (made.action, told(made)) == (action, [("amount", "nullable", policy)])
+    assert (action_of(made), told(made)) == (action, [("amount", "nullable", policy)])
 
 
 def test_drift_that_does_no_harm_is_shown_and_left_alone():
     made = differing(there=(*ORDERS, Column("remark", types.STRING)))
-    assert made.action == "change" and told(made) == [("remark", "drift", "show")]
+    assert action_of(made) == "change" and told(made) == [("remark", "drift", "show")]
     assert "remark" not in columns(made)
 
 
@@ -241,12 +245,12 @@ def test_drift_that_does_no_harm_is_shown_and_left_alone():
 def test_drift_that_the_next_write_would_fail_on_or_lose_stops(there, keys, reason):
     made = differing(there=there, **keys)
     rule = "dropped_column: keep" if keys else "drift"
-    assert made.action == "stop" and made.reason == f"{rule} — {reason}"
+    assert action_of(made) == "stop" and made.reason == f"{rule} — {reason}"
 
 
 def test_a_column_that_someone_else_has_widened_is_shown():
     made = differing((*ORDERS, VAT), before=(*ORDERS, VAT), there=(*ORDERS, replace(VAT, type=types.INT64)))
-    assert made.action == "change" and told(made) == [("vat", "drift", "show")]
+    assert action_of(made) == "change" and told(made) == [("vat", "drift", "show")]
 
 
 @pytest.mark.parametrize(
@@ -255,7 +259,7 @@ def test_a_column_that_someone_else_has_widened_is_shown():
 )
 def test_names_that_collide_or_that_the_target_refuses_stop(name, reason):
     made = differing((*ORDERS, Column(name, types.STRING)))
-    assert made.action == "stop" and made.schema[-1].policy == "column names"
+    assert action_of(made) == "stop" and changes(made)[-1].policy == "column names"
     assert reason is None or reason in made.reason
 
 
@@ -273,7 +277,7 @@ def test_scd2_adds_its_own_columns_and_compares_neither_key_nor_event_time():
     spec = table(mode="scd2", key=("id",), valid_from="updated_at")
     made = step(spec, observed(head(NEW)))
     assert list(columns(made)) == ["id", "amount", "updated_at", "valid_from", "valid_to", "is_current", "row_hash"]
-    assert [part.column.name for part in made.projection if part.compared] == ["amount"]
+    assert [part.column.name for part in made.columns.projection if part.compared] == ["amount"]
 
 
 def test_column_rules_shape_what_is_read_and_written():
@@ -293,7 +297,7 @@ def test_column_rules_shape_what_is_read_and_written():
         ("month", "date", "(date_trunc('month', updated_at))"),
     ]
     made = step(spec, observed(head(NEW), source((*ORDERS, Column("email", types.STRING)))))
-    assert made.schema is None, "`later` has a type only when Spark has looked"
+    assert changes(made) is None, "`later` has a type only when Spark has looked"
 
 
 def test_the_same_source_again_is_no_difference_whatever_the_target_made_of_it():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowctl.plan.document import to_json
+from flowctl.plan.document import count_actions, to_json
 from flowctl.plan.render import View, to_text
 from tests.unit.plan.worlds import cursor, head, observed, plan, sql_table, table, world
 
@@ -12,7 +12,7 @@ def test_five_hundred_tables():
     every = sql_table("a_sum", *(one.id for one in tables))
     seen = {one.id: observed(head(cursor("2026-11-20T06:15:33Z"))) for one in tables}
     made = plan(world({**seen, "a_sum": observed(source=None)}), every, *tables)
-    assert made.count("create") == 500
+    assert count_actions(made)["create"] == 500
     assert made.steps[-1].id == "a_sum"
     shown = to_text(made, View()).splitlines()
     assert shown[-1] == "Tables: 500 to create"

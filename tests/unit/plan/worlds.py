@@ -21,8 +21,9 @@ from flowctl.model import types
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, NoPosition, Position
+from flowctl.model.projection import Columns
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Plan, Step
+from flowctl.model.step import Plan, Step, Stopped
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.model.types import DataType
 from flowctl.model.value import TypedValue, from_text
@@ -249,3 +250,15 @@ def step(spec: TableSpec, seen: Observed, state: TableState | None = None, reque
     """The first step of a plan over one table."""
     states = {spec.id: state} if state else None
     return plan(world({spec.id: seen}, states), spec, request=request).steps[0]
+
+
+def changes(step: Step) -> tuple[SchemaChange, ...] | None:
+    """None where they are known when run."""
+    if isinstance(step, Stopped):
+        return step.changes
+    return step.columns.changes if isinstance(step.columns, Columns) else None
+
+
+def statements(step: Step) -> tuple[str, ...]:
+    """A stopped table runs none."""
+    return () if isinstance(step, Stopped) else step.columns.statements

@@ -13,8 +13,8 @@ from flowctl.errors import FlowctlError, StalePlan, StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Ties
-from flowctl.model.projection import ProjectedColumn
-from flowctl.model.step import Plan, Step
+from flowctl.model.projection import Columns, ProjectedColumn, RuntimeColumns
+from flowctl.model.step import Load, Plan, PlannedTable, Recover, Step, Stopped
 from flowctl.model.table_info import Column
 from flowctl.run import events
 from flowctl.run.chains import continued
@@ -22,9 +22,11 @@ from flowctl.run.runner import ASKED_TO_STOP, Execution, TableOutcome, _Schedule
 from flowctl.state.document import StateDocument, TableState
 from tests.unit.plan.worlds import LINEAGE, MARK, NEW, OLD
 
-FIRST = Step("orders", "recover", "finishes", MARK, "pg:orders", "lake:orders", "append", seq=4)
-SECOND = replace(FIRST, action="change", seq=5, follows=4, interval=Interval(OLD, NEW, "updated_at"))
-DAILY = replace(FIRST, id="daily", action="change", needs=("orders",))
+ORDERS = PlannedTable(id="orders", mark=MARK, source="pg:orders", target="lake:orders", mode="append")
+SINCE = Interval(OLD, NEW, "updated_at")
+FIRST = Recover(table=ORDERS, reason="finishes", seq=4, interval=Interval(None, OLD), columns=Columns())
+SECOND = Load(table=ORDERS, reason="new rows", seq=5, follows=4, interval=SINCE, columns=Columns())
+DAILY = replace(SECOND, table=replace(ORDERS, id="daily", needs=("orders",)), seq=4, follows=None)
 
 
 class Scripted(_Schedule):
@@ -36,12 +38,12 @@ class Scripted(_Schedule):
         self.stopping = threading.Event()
         tables = {step.id: SimpleNamespace(on_error="continue") for step in steps}
         run: Any = SimpleNamespace(stopping=self.stopping, listener=self.heard.append, tables=tables)
-        attempts: Any = {(step.id, None): None for step in steps}
+        attempts: Any = {(step.id, getattr(step, "seq", 0)): None for step in steps}
         writer: Any = None
         plan = Plan("shop", LINEAGE, 1, "d", "now", "0", (), steps)
         super().__init__(plan, attempts, run, writer, Execution(parallel=2))
 
-    def _step(self, step: Step, finished: Step) -> TableOutcome:
+    def _step(self, step: Any, finished: Step | None = None) -> TableOutcome:
         self.ran.append((step.id, step.seq))
         if step.seq == self.stops_after:
             self.stopping.set()
@@ -63,7 +65,7 @@ def test_after_a_failure_nothing_follows(failing: int) -> None:
 
 
 def test_what_the_plan_stops_behind_a_begun_number_is_stopped() -> None:
-    stopped = replace(SECOND, action="stop", stopped_by="policy", reason="position moved back")
+    stopped = Stopped(table=ORDERS, reason="position moved back", hint="", by="policy", follows=4)
     schedule = Scripted((FIRST, stopped), {})
     first, second = schedule.finish().outcomes
     assert first.ok and isinstance(second.error, StoppedByPolicy) and schedule.ran == [("orders", 4)]
@@ -80,7 +82,7 @@ def test_the_second_step_takes_the_rows_at_its_position_from_what_the_first_reco
     written = CursorPosition(OLD.at, ties)
     document = StateDocument(LINEAGE, 2, tables={"orders": TableState(seq=4, position=written, target_id="made")})
     step = continued(SECOND, FIRST, document)
-    assert step.interval is not None and step.interval.lower == written and step.target_id == "made"
+    assert step.interval.lower == written and step.table.seen.id == "made"
     planned = replace(SECOND, interval=Interval(CursorPosition(OLD.at, Ties(())), NEW))
     assert continued(planned, FIRST, document).interval == planned.interval
 
@@ -88,12 +90,10 @@ def test_the_second_step_takes_the_rows_at_its_position_from_what_the_first_reco
 def test_columns_that_only_the_engine_could_tell_are_those_of_the_first() -> None:
     document = StateDocument(LINEAGE, 2, tables={"orders": TableState(seq=4, position=OLD)})
     made = (Column("id", types.INT64),)
-    written = replace(
-        FIRST, schema=(), source_columns=made, target_columns=made, projection=(ProjectedColumn(made[0], "id"),)
-    )
-    step = continued(replace(SECOND, schema=None), written, document)
-    assert (step.schema, step.target_columns, step.projection) == ((), made, written.projection)
-    assert continued(replace(SECOND, schema=None), replace(FIRST, schema=None), document).schema is None
+    written = Columns(made, made, (ProjectedColumn(made[0], "id"),))
+    late = replace(SECOND, columns=RuntimeColumns())
+    assert continued(late, replace(FIRST, columns=written), document).columns == written
+    assert continued(late, replace(FIRST, columns=RuntimeColumns()), document).columns == RuntimeColumns()
 
 
 @pytest.mark.parametrize("state", [TableState(seq=3, position=OLD), TableState(seq=4, position=NEW)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowctl.model.interval import Interval
+from flowctl.model.step import RecordOnly
 from flowctl.run.engine import engine_line
 from flowctl.spec.spec import SparkSettings
 from tests.unit.plan.worlds import committed, cursor, head, intent, observed, plan, recorded, table, target, world
@@ -63,5 +64,5 @@ def test_nothing_starts_when_only_state_is_mended() -> None:
     begun = recorded(spec, OLD, intent=intent(spec, Interval(OLD, NEW, "updated_at")), highest=4)
     seen = world({"orders": observed(head(NEW), target=target(), commit=committed(4, "i4", NEW))}, {"orders": begun})
     made = plan(seen, spec)
-    assert made.steps[0].record_only
+    assert isinstance(made.steps[0], RecordOnly)
     assert engine_line(SparkSettings(), made, seen) == ""

@@ -13,14 +13,22 @@ import pytest
 from flowctl.errors import EngineFailed, FlowctlError, StalePlan, StoppedByPolicy, TableError, TransientError
 from flowctl.model.commit import Commit
 from flowctl.model.interval import Interval
-from flowctl.model.step import Mode
+from flowctl.model.projection import Columns
+from flowctl.model.step import Load, Mode, SeenTarget
 from flowctl.run import runner
 from flowctl.run.attempt import Attempt
 from flowctl.run.runner import ASKED_TO_STOP, TableOutcome
+from flowctl.spec.spec import TableSpec
 from flowctl.state.document import StateDocument
 from tests.unit.plan.worlds import LINEAGE, committed, head, intent, observed, recorded, step, table, target
 
 WORK = Interval(None, head().position)
+
+
+def load(spec: TableSpec, seen: SeenTarget | None = None, **keys: Any) -> Load:
+    planned = step(spec, observed(head(), target=target(), commit=committed()), recorded(spec, None)).table
+    planned = replace(planned, seen=seen or planned.seen)
+    return Load(table=planned, reason="new rows", seq=5, interval=WORK, columns=Columns(), **keys)
 
 
 class Writer:
@@ -61,13 +69,8 @@ def test_what_landed_after_the_plan_is_not_read_again(
     writer = Writer(StateDocument(LINEAGE, 1, "w", {"orders": state}))
     found = replace(committed(4, "i4"), void=is_void)
     monkeypatch.setattr("flowctl.run.table.void", lambda *_: found)
-    planned = replace(
-        step(spec, observed(head(), target=target(), commit=committed()), recorded(spec, None)),
-        mode=mode,
-        seq=5,
-        write_full=has == "write_full",
-        target_commit=found.name if has == "seen" else committed().name,
-    )
+    seen = SeenTarget(True, commit=found.name if has == "seen" else committed().name)
+    planned = load(spec, seen, write_full=has == "write_full")
     run: Any = SimpleNamespace(run_id="r")
     giving_up: Any = runner._give_up
     if is_refused:
@@ -93,7 +96,7 @@ def test_an_intent_without_a_write_is_withdrawn_unless_a_full_refresh_is_owed(
     error: FlowctlError | None, of_refresh: bool
 ) -> None:
     spec = table()
-    planned = step(spec, observed(head(), target=target(), commit=committed()), recorded(spec, None))
+    planned = load(spec)
     outcome = TableOutcome(planned, error=error, skipped_for=None if error else ASKED_TO_STOP)
     begun = Attempt(planned, intent(spec, WORK))
     assert runner._is_withdrawn(begun, outcome)
@@ -101,17 +104,14 @@ def test_an_intent_without_a_write_is_withdrawn_unless_a_full_refresh_is_owed(
     assert runner._is_withdrawn(Attempt(refresh, begun.intent), replace(outcome, step=refresh)) == of_refresh
     assert not runner._is_withdrawn(Attempt(planned, begun.intent, writing=True), outcome)
     assert not runner._is_withdrawn(begun, TableOutcome(planned))
-    assert not runner._is_withdrawn(None, outcome)
 
 
 def test_a_number_stands_on_the_one_that_state_has_unless_all_is_read_again() -> None:
     spec = table()
     run = SimpleNamespace(run_id="r", lease=SimpleNamespace(fence=1))
-    planned = step(spec, observed(head(), target=target(), commit=committed()), recorded(spec, None))
-    planned = replace(planned, interval=WORK)
     document = StateDocument(LINEAGE, 1, "w", {"orders": recorded(spec, None)})
     attempt: Any = runner._attempt
-    assert attempt(planned, document, run).base == committed().name
-    assert attempt(planned, StateDocument(LINEAGE, 1, "w", {}), run).base == ""
-    for anew in ({"refresh": True}, {"write_full": True}, {"target_id": ""}):
-        assert attempt(replace(planned, **anew), document, run).base is None
+    assert attempt(load(spec), document, run).base == committed().name
+    assert attempt(load(spec), StateDocument(LINEAGE, 1, "w", {}), run).base == ""
+    for anew in (load(spec, refresh=True), load(spec, write_full=True), load(spec, SeenTarget())):
+        assert attempt(anew, document, run).base is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from flowctl.errors import FlowctlError, LeaseLost, TableError
 from flowctl.model.commit import intent_from_json
 from flowctl.model.interval import Interval
+from flowctl.plan.document import action_of
 from flowctl.run import runner
 from flowctl.run.attempt import Attempt
 from flowctl.state.document import StateDocument
@@ -28,7 +28,7 @@ def test_each_run_that_tries_a_begun_number_is_counted() -> None:
     begun = intent(spec, WORK)
     assert "runs" not in begun.to_json() and intent_from_json(begun.to_json()).runs == 1
     planned = step(spec, observed(head(NEW), **unchanged_target()), recorded(spec, OLD, intent=begun, highest=4))
-    assert (planned.action, planned.notes) == ("recover", ())
+    assert (action_of(planned), planned.notes) == ("recover", ())
     run: Any = SimpleNamespace(run_id="r", lease=SimpleNamespace(fence=1))
     document = StateDocument(LINEAGE, 1, tables={"orders": recorded(spec, OLD, intent=begun, highest=4)})
     again = runner._intent(planned, document, run)
@@ -48,7 +48,7 @@ def test_the_plan_says_that_a_number_was_tried_before() -> None:
 )
 def test_an_error_says_that_it_repeats(error: FlowctlError, runs: int, is_told: bool) -> None:
     spec = table()
-    planned = replace(step(spec, observed(head(NEW), **unchanged_target()), recorded(spec, OLD)), action="recover")
+    planned = step(spec, observed(head(NEW), **unchanged_target()), recorded(spec, OLD))
     hint = error.hint
     runner._tell_repetition(error, Attempt(planned, intent(spec, WORK, runs=runs)), "spec.yaml")
     assert error.hint == hint if not is_told else TOLD in error.hint
