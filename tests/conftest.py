@@ -20,9 +20,19 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count(1)
 
+#: A test that uses one of these starts a database, an object store or an engine: `make test-unit` leaves it out.
+SERVER_FIXTURES = {"postgres_server", "s3_server", "moto", "versitygw", "engine", "connect_server", "cluster"}
+
 #: Small enough that several fit beside each other on two cores.
 TEST_SPARK_CONF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 TEST_JARS = ("delta", "postgresql", "s3a")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks tests that need a server, by their fixtures. Tests that start one in another way carry the mark themselves."""
+    for item in items:
+        if isinstance(item, pytest.Function) and not SERVER_FIXTURES.isdisjoint(item.fixturenames):
+            item.add_marker(pytest.mark.server)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,12 @@ from tests.services import s3
 from tests.state.s3_proxy import S3Proxy
 from tests.state.stores import StoreAddress, s3_address
 
-STORES = ["disk", "memory", "s3-moto", pytest.param("s3-versitygw", marks=pytest.mark.full)]
+STORES = [
+    "disk",
+    "memory",
+    pytest.param("s3-moto", marks=pytest.mark.server),
+    pytest.param("s3-versitygw", marks=[pytest.mark.server, pytest.mark.full]),
+]
 
 
 @pytest.fixture(params=STORES)
