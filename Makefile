@@ -4,7 +4,7 @@ VENV   := $(CURDIR)/.venv
 BIN    := $(VENV)/bin
 export PYTHON
 
-.PHONY: venv demo lint test test-spark test-sail test-others test-full bench clean
+.PHONY: venv demo lint test-unit test test-spark test-sail test-others test-full bench clean
 
 venv: $(VENV)/.ready
 
@@ -25,6 +25,10 @@ lint: venv
 	$(BIN)/mypy -p bench
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_lines.py flowctl tests scripts bench
+
+# Everything that needs no database, object store or engine.
+test-unit: venv
+	$(BIN)/python -m pytest -m "not full and not server"
 
 # Three parts side by side, each with servers of its own: small tests wait for processes, servers and disks most of the
 # time. The longest is the first to start.

@@ -29,7 +29,7 @@ TEST_JARS = ("delta", "postgresql", "s3a")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests that need a server, by their fixtures. Tests that start one in another way carry the mark themselves."""
+    """Marks tests that need a server, by their fixtures. Tests that start one otherwise carry the mark themselves."""
     for item in items:
         if isinstance(item, pytest.Function) and not SERVER_FIXTURES.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.server)

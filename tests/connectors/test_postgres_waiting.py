@@ -100,6 +100,7 @@ def test_an_interruption_ends_what_waits_for_a_lock(postgres_database: str, data
     assert seconds < 12
 
 
+@pytest.mark.server
 @pytest.mark.usefixtures("uninterrupted")
 def test_an_interruption_ends_what_waits_for_a_server_that_is_paused() -> None:
     with servers.server() as url, paused_later(url) as pause:
@@ -112,6 +113,7 @@ def test_an_interruption_ends_what_waits_for_a_server_that_is_paused() -> None:
         assert time.monotonic() - started < bounds.CONNECT, "what comes after an interruption waits less"
 
 
+@pytest.mark.server
 def test_a_server_that_stops_answering_ends_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "SILENCE", 1.0)
     monkeypatch.setattr(bounds, "CONNECT", 2.0)

@@ -286,6 +286,7 @@ def test_a_schema_that_is_not_there_is_planned_and_made(writer: Writer, mode: Mo
         assert connection.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'of ours'").fetchone() == (1,)
 
 
+@pytest.mark.server
 def test_what_is_not_there_is_no_refusal_of_the_whole_connection(place: Place) -> None:
     """Such an error stops all tables at once."""
     with pytest.raises(TableError, match="does not exist") as missing, place.target.client.connect() as connection:

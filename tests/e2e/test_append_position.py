@@ -8,6 +8,8 @@ import pytest
 
 from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
 
+pytestmark = pytest.mark.server
+
 FLOW = """
 version: 1
 flow: logs

@@ -10,6 +10,8 @@ import pytest
 
 from tests.e2e.flows import Flow, postgres_rows, sqlite_rows, sqlite_script
 
+pytestmark = pytest.mark.server
+
 ORDERS = """
 CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT, amount DECIMAL(12,2), updated_at TIMESTAMP NOT NULL);
 INSERT INTO orders VALUES (1, 'first', '1.10', '2026-01-01 00:00:00'), (2, NULL, '2.20', '2026-01-02 00:00:00');

@@ -13,6 +13,8 @@ from tests.e2e.definition_changes import CHANGES, SAMPLE, Change, Definition, Mo
 from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
 from tests.e2e.targets import KINDS, Kind, TargetPlace, place
 
+pytestmark = pytest.mark.server
+
 STOPPED = 6
 REMEDIES = ("full refresh", "accept")
 SCHEMA = (

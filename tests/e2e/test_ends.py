@@ -16,6 +16,8 @@ from tests.services.processes import children_of
 from tests.services.s3 import S3Server
 from tests.state.s3_proxy import S3Proxy
 
+pytestmark = pytest.mark.server
+
 ORDERS = """
 CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT);
 INSERT INTO orders VALUES (1, 'a'), (2, 'b');

@@ -12,6 +12,8 @@ import pytest
 from flowctl.crashpoints import POINTS
 from tests.e2e.flows import Flow, sqlite_rows
 
+pytestmark = pytest.mark.server
+
 FLOW = """\
 version: 1
 flow: invoices

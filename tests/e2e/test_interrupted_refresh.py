@@ -11,6 +11,8 @@ from tests.e2e.flows import Flow, sqlite_script
 from tests.e2e.orders import MODES, must_be_right, write_flow
 from tests.e2e.targets import Kind, TargetPlace, place
 
+pytestmark = pytest.mark.server
+
 #: Exit codes of a run that was killed, or asked to stop.
 KILLED, FAILED = -9, 4
 #: Nothing is remembered before, and nothing is left to do after.

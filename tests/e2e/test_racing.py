@@ -22,6 +22,8 @@ from tests.connectors.writing import LINEAGE, TABLE
 from tests.e2e.racers import Racers, Track, racers, sail_environment
 from tests.services.s3 import S3Server
 
+pytestmark = pytest.mark.server
+
 #: What the racers of one number do.
 PARTS = (
     ("disturbed", "disturbed", "disturbed"), ("disturbed", "disturbed", "write"), ("write", "write", "write"),

@@ -25,6 +25,8 @@ from tests.e2e.flows import Done, Flow, sqlite_script
 from tests.services import postgres, s3
 from tests.services.s3 import S3Server
 
+pytestmark = pytest.mark.server
+
 #: Where each is planted, and what it is: characters that a URL, JSON, SQL or a shell would write in another way.
 SECRETS = {
     "PASSWORD": "p1@nted/pw%25 'ü\"\\",

@@ -30,6 +30,8 @@ from tests.services import s3
 from tests.services.processes import children_of
 from tests.state.s3_proxy import S3Proxy
 
+pytestmark = pytest.mark.server
+
 SPEC = """
 version: 1
 flow: shop

@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from flowctl.engine.server import TOKEN_VARIABLE
 from flowctl.errors import ExitCode
 from tests.e2e.flows import Flow
 from tests.e2e.orders import must_be_right, write_flow
 from tests.e2e.targets import place
 from tests.services.processes import children_of
+
+pytestmark = pytest.mark.server
 
 SMALL = ("--url", "local[2]", "--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=2")
 

@@ -16,6 +16,8 @@ from tests.e2e.flows import Flow
 from tests.services import postgres as servers
 from tests.services.postgres import paused_later
 
+pytestmark = pytest.mark.server
+
 SPEC = """
 version: 1
 flow: shop

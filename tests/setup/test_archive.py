@@ -13,6 +13,8 @@ import pytest
 from flowctl.engine import archive, jars, java
 from flowctl.spec.spec import SparkSettings
 
+pytestmark = pytest.mark.server
+
 
 def test_the_archive_is_bound_to_java_and_class_path() -> None:
     one, other = java.Java(Path("/a/bin/java"), "17.0.1"), java.Java(Path("/a/bin/java"), "17.0.2")

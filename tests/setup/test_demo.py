@@ -17,6 +17,8 @@ import pytest
 
 from flowctl.engine.base import Engine
 
+pytestmark = pytest.mark.server
+
 ROOT = Path(__file__).parents[2]
 
 

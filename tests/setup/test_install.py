@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.server
+
 ROOT = Path(__file__).parents[2]
 SYSTEM = ROOT / "scripts" / "install-system.sh"
 

@@ -29,7 +29,7 @@ class Broken(Exception):
     pass
 
 
-@pytest.fixture(params=["disk", "s3"])
+@pytest.fixture(params=["disk", pytest.param("s3", marks=pytest.mark.server)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
     if request.param == "disk":
         return StoreAddress(str(tmp_path / "state" / "shop"))

@@ -84,6 +84,7 @@ def opened() -> tuple[subprocess.Popen[str], int]:
     return process, int(process.stdout.readline())
 
 
+@pytest.mark.server
 def test_ctrl_c_does_not_reach_it_and_its_death_is_told() -> None:
     process, _ = opened()
     os.killpg(process.pid, signal.SIGINT)
@@ -92,6 +93,7 @@ def test_ctrl_c_does_not_reach_it_and_its_death_is_told() -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.server
 def test_it_ends_with_a_run_that_is_killed() -> None:
     process, server = opened()
     assert Path(f"/proc/{server}").exists()
@@ -103,6 +105,7 @@ def test_it_ends_with_a_run_that_is_killed() -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.server
 def test_a_session_that_has_ended_leaves_the_threads_of_others_alone() -> None:
     told = subprocess.run([sys.executable, "-c", COLLECT], capture_output=True, text=True, timeout=60)
     assert (told.stdout, told.returncode) == ("3\n", 0), told.stderr
@@ -115,6 +118,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     assert "flowctl[sail]" in missing.value.hint
 
 
+@pytest.mark.server
 def test_a_session_that_waits_for_long_is_kept(tmp_path: Path) -> None:
     """Sail's own default is 15 minutes: landing a large source takes longer, and nothing is asked meanwhile."""
     done = subprocess.run([sys.executable, "-c", IDLE, str(tmp_path)], capture_output=True, text=True, check=True)

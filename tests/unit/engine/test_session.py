@@ -59,6 +59,7 @@ def test_a_python_function_made_inside_a_function_runs_on_executors(engine: Engi
     assert sorted(row.id for row in frame.collect()) == [0, 2, 4]
 
 
+@pytest.mark.server
 def test_an_engine_after_another_has_settings_of_its_own_and_nothing_is_said(tmp_path: Path) -> None:
     """The second JVM must not be the first; nor does any of it write to our output, or show a credential in `ps`."""
     ran = run(
@@ -84,6 +85,7 @@ def test_an_engine_after_another_has_settings_of_its_own_and_nothing_is_said(tmp
     assert ran.returncode == 0
 
 
+@pytest.mark.server
 def test_a_killed_python_leaves_no_jvm_and_the_groups_sigterm_spares_it(tmp_path: Path) -> None:
     started = start(
         """
@@ -106,6 +108,7 @@ def test_a_killed_python_leaves_no_jvm_and_the_groups_sigterm_spares_it(tmp_path
     assert eventually_gone(jvm)
 
 
+@pytest.mark.server
 def test_verbose_passes_the_jvms_words_on_to_standard_error_only(tmp_path: Path) -> None:
     ran = run(
         """
@@ -119,6 +122,7 @@ def test_verbose_passes_the_jvms_words_on_to_standard_error_only(tmp_path: Path)
     assert "incubator" in ran.stderr
 
 
+@pytest.mark.server
 def test_what_still_runs_is_interrupted_at_the_end(tmp_path: Path) -> None:
     ran = run(
         """
