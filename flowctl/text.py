@@ -1,9 +1,11 @@
-"""Text for people: paragraphs that fit a width, counts, sizes and durations in words."""
+"""Text for people: styled lines, paragraphs and tables that fit a width, counts, sizes and durations in words."""
 
 from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 #: Columns of what is not shown on a terminal: logs, files, pipes.
 WIDTH = 100
@@ -11,6 +13,22 @@ WIDTH = 100
 NO_BREAK = "\0"
 #: Commands that a reader copies.
 _COMMAND = re.compile(r"`[^`]*`")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """``style`` is rich's, for a terminal; nothing is told by it alone."""
+
+    text: str
+    style: str = ""
+
+
+Line = tuple[Piece, ...]
+
+
+def plain(lines: Iterable[Line]) -> str:
+    """Without styles, and without a line break at the end."""
+    return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines)
 
 
 def paragraph(text: str, width: int, indent: int = 0) -> list[str]:
@@ -25,6 +43,22 @@ def cut(text: str, width: int) -> str:
     """One line of at most ``width`` columns, with … where something is missing."""
     line = text.replace(NO_BREAK, " ")
     return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, left: Sequence[str]) -> list[str]:
+    """Aligned lines of at most ``width`` columns: numbers to the right, the columns named in ``left`` to the left, the
+    widest of them cut where there is no room. A column without any cell is left out."""
+    columns = [(name, cells) for name, *cells in zip(header, *rows, strict=True) if any(cells)]
+    widths = {name: max(map(len, (name, *cells))) for name, cells in columns}
+    excess = sum(widths.values()) + 2 * (len(widths) - 1) - width
+    if excess > 0:
+        widest = max((name for name in left if name in widths), key=widths.__getitem__)
+        widths[widest] = max(widths[widest] - excess, len(widest))
+    shown = [
+        [f"{cut(cell, widths[name]):{'<' if name in left else '>'}{widths[name]}}" for cell in (name, *cells)]
+        for name, cells in columns
+    ]
+    return ["  ".join(line).rstrip() for line in zip(*shown, strict=True)]
 
 
 def counted(count: int, noun: str) -> str:

@@ -6,15 +6,18 @@ import datetime as dt
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
 
 from flowctl import text
 from flowctl.errors import FlowctlError, SpecError
 from flowctl.redaction import REDACTOR
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 Format = Literal["text", "json", "github"]
 
@@ -40,9 +43,29 @@ def width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else text.WIDTH
 
 
-def write_result(text: str) -> None:
+def write_result(result: str) -> None:
     """One result on stdout, with a line break."""
-    click.echo(REDACTOR.redact(text))
+    click.echo(REDACTOR.redact(result))
+
+
+def write_lines(lines: Iterable[text.Line]) -> None:
+    """On stdout: with colours on a terminal, unless NO_COLOR says otherwise; stable plain text elsewhere."""
+    if not sys.stdout.isatty():
+        write_result(text.plain(lines))
+        return
+    from rich.console import Console
+
+    Console(file=sys.stdout, highlight=False, soft_wrap=True).print(styled(lines))
+
+
+def styled(lines: Iterable[text.Line]) -> Text:
+    """The same text for :mod:`rich`."""
+    from rich.text import Text
+
+    shown = [Text.assemble(*((piece.text, piece.style) for piece in line)) for line in lines]
+    for line in shown:
+        line.rstrip()
+    return Text("\n").join(shown)
 
 
 def write_json(document: Any) -> None:
@@ -50,10 +73,10 @@ def write_json(document: Any) -> None:
     write_result(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-def write_line(text: str) -> None:
+def write_line(line: str) -> None:
     """One line for people on stderr. Not by click, which looks behind `sys.stderr` for the real stream, and so writes
     into the middle of a progress bar."""
-    sys.stderr.write(REDACTOR.redact(text) + "\n")  # at once: `print` writes the end of the line by itself
+    sys.stderr.write(REDACTOR.redact(line) + "\n")  # at once: `print` writes the end of the line by itself
     sys.stderr.flush()
 
 

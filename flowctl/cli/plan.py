@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,18 +61,10 @@ def apply_command(spec: Spec, options: PlanOptions, out: str | None) -> str:
 
 
 def show(plan: Plan, **terms: Any) -> None:
-    """The plan on stdout: with colours and as wide as the terminal on one, stable plain text otherwise. ``terms`` are
-    those of :class:`flowctl.plan.render.View`."""
-    from flowctl.plan.render import View, to_rich, to_text
+    """The plan on stdout. ``terms`` are those of :class:`flowctl.plan.render.View`."""
+    from flowctl.plan.render import View, render
 
-    view = View(width=output.width(), verbose=output.settings().verbose, **terms)
-    if not sys.stdout.isatty():
-        output.write_result(to_text(plan, view))
-        return
-    from rich.console import Console
-
-    console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
-    console.print(to_rich(plan, view))
+    output.write_lines(render(plan, View(width=output.width(), verbose=output.settings().verbose, **terms)))
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:

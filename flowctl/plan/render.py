@@ -9,16 +9,13 @@ from __future__ import annotations
 import os.path
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from flowctl import text
 from flowctl.model.step import Load, Plan
 from flowctl.model.table_info import RowEstimate
 from flowctl.plan.document import count_actions
 from flowctl.plan.entries import Detail, Entry, entry, is_destructive, is_read_again, is_shown
-
-if TYPE_CHECKING:
-    from rich.text import Text
+from flowctl.text import Line, Piece
 
 #: So many tables that say the same are one entry; of those that the same thing stops, two.
 _FOLD, _FOLD_STOPPED = 8, 2
@@ -43,34 +40,7 @@ class View:
     engine: str = ""
 
 
-@dataclass(frozen=True)
-class Piece:
-    text: str
-    style: str = ""
-
-
-Line = tuple[Piece, ...]
-
-
-def to_text(plan: Plan, view: View) -> str:
-    """Plain text without a line break at the end."""
-    return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines(plan, view))
-
-
-def to_rich(plan: Plan, view: View) -> Text:
-    """The same text with colours, for a terminal."""
-    from rich.text import Text
-
-    shown = Text()
-    for line in lines(plan, view):
-        for piece in line:
-            shown.append(piece.text, piece.style or None)
-        shown.append("\n")
-    shown.rstrip()
-    return shown
-
-
-def lines(plan: Plan, view: View) -> Iterator[Line]:
+def render(plan: Plan, view: View) -> Iterator[Line]:
     """The whole plan. Tables with nothing to do and nothing to tell are only counted."""
     yield (Piece(plan.flow, "bold"), Piece(f"  serial {plan.serial}" if plan.serial else "  never ran"))
     entries = [entry(step, ddl=view.ddl, verbose=view.verbose) for step in plan.steps if is_shown(step)]

@@ -29,6 +29,11 @@ class Done:
     def json(self) -> Any:
         return json.loads(self.out)
 
+    @property
+    def words(self) -> str:
+        """All that was said, as one line: paragraphs are wrapped."""
+        return " ".join(f"{self.out} {self.err}".split())
+
 
 @dataclass
 class Flow:

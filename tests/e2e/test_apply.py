@@ -199,8 +199,8 @@ def test_a_connection_that_lets_nobody_in_is_asked_once_for_all_its_tables_and_t
         + "".join(f"  t{number}: {{from: src:public.t{number}, to: dst, mode: truncate}}\n" for number in range(20))
     )
     done = flow.apply(env={"URL": postgres_database.replace("etl-secret", "wrong")}, expect=4)
-    assert done.out.count("password authentication failed") == 1 and "flow.yaml:7" in done.out
-    assert "! 20 tables  stopped" in done.out and "t0, t1, t10" in done.out
+    assert done.out.count("password authentication failed") == 1 and "flow.yaml:7" in done.words
+    assert "! 20 tables stopped" in done.words and "t0, t1, t10" in done.words
     assert log.read_text().count("password authentication failed") - refused_before == 1
 
 

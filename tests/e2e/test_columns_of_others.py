@@ -70,7 +70,7 @@ def test_a_full_refresh_names_the_values_that_an_earlier_run_has_kept(
     shop.apply()
     kept = [(1, "c1"), (2, "c2"), (3, None)]
     assert shop.rows("id", "c") == kept
-    told = shop.apply("--full-refresh", "t", expect=STOPPED).out
+    told = shop.apply("--full-refresh", "t", expect=STOPPED).words
     assert 'column "c" is not filled from the source, and its stored values would become null' in told
     shop.table(MERGE, LOSE)
     shop.apply("--full-refresh", "t")
@@ -93,7 +93,7 @@ def test_a_delta_table_that_is_replaced_goes_on_naming_columns_of_others(
     DeltaTable(place).alter.add_columns([Field("rem", PrimitiveType("string"), True)])
     filled()
     lost = 'column "rem" added in the target by someone else; replacing the content would lose its values'
-    assert lost in shop.apply(expect=STOPPED).out
+    assert lost in shop.apply(expect=STOPPED).words
     for _ in range(2):
         shop.table("mode: truncate", LOSE)
         (told,) = shop.plan()["steps"][0]["schema"]
@@ -102,7 +102,7 @@ def test_a_delta_table_that_is_replaced_goes_on_naming_columns_of_others(
         assert shop.rows("id", "rem") == [(1, None), (2, None)]
         filled()
         shop.table("mode: truncate")
-        assert lost in shop.apply(expect=STOPPED).out
+        assert lost in shop.apply(expect=STOPPED).words
         assert shop.rows("id", "rem") == [(1, "R"), (2, "R")]
 
 
@@ -141,7 +141,7 @@ def test_a_dropped_column_with_a_default_keeps_it(
 
 def test_sqlite_names_what_lets_a_required_column_go(tmp_path: Path, postgres_database: str) -> None:
     shop = adopted(tmp_path, "sqlite", postgres_database, MERGE, "note text NOT NULL")
-    told = shop.apply(expect=STOPPED).out
+    told = shop.apply(expect=STOPPED).words
     assert "Put it back, drop the column in the target, or copy the table there without that NOT NULL" in told, told
     copy = "CREATE TABLE u (id bigint, note text, at bigint, c text); INSERT INTO u SELECT * FROM t"
     shop.target(f"{copy}; DROP TABLE t; ALTER TABLE u RENAME TO t")
@@ -155,7 +155,7 @@ def test_values_of_others_are_overwritten_only_where_that_is_accepted(tmp_path: 
     shop.apply()
     shop.target("ALTER TABLE t ADD COLUMN d TEXT; UPDATE t SET d = 'precious'")
     shop.source("ALTER TABLE ev ADD COLUMN d TEXT; UPDATE ev SET at = 3 WHERE id = 1")
-    told = shop.apply(expect=STOPPED).out
+    told = shop.apply(expect=STOPPED).words
     assert "written from now on: its values are replaced" in told
     shop.table(MERGE, ", on_schema_change: {new_column: ignore}")
     shop.apply()
@@ -163,7 +163,7 @@ def test_values_of_others_are_overwritten_only_where_that_is_accepted(tmp_path: 
     assert shop.rows("id", "at", "d") == kept
     shop.source("UPDATE ev SET at = 4 WHERE id = 1")
     shop.table(MERGE)
-    assert "--accept-definition" in shop.apply(expect=STOPPED).out
+    assert "--accept-definition" in shop.apply(expect=STOPPED).words
     assert shop.rows("id", "at", "d") == kept
     shop.run("state", "set", "flow.yaml", "t", "--accept-definition", "--yes", expect=0)
     shop.apply()

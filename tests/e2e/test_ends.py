@@ -73,7 +73,7 @@ def test_credentials_that_expire_in_the_middle(
     flow.write(ON_S3.format(healthy=healthy, **spec))
     proxy.expires_at = expires_at
     done = flow.apply("--parallel", "1", expect=code)
-    shown = done.out + done.err
+    shown = done.words
     assert f"s3://{s3_bucket}" in shown and "refuses access: the credentials have expired" in shown
     assert done.err.count("Renew the credentials") == 1, shown
     for foreign in ("defect", "Traceback", "\x1b", "<?xml", "planted-in-xml", "PermissionError", "again in"):

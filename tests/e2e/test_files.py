@@ -44,8 +44,8 @@ def test_a_wrong_file_stops_its_table_until_it_is_mended(flow: Flow, url: str) -
     (inbox / "1.csv").write_text("number;total\n1;1.50\n2;\n")
     (inbox / "2.csv").write_text("number;total\n3;2.25\n4;many\n")
     failed = flow.apply(expect=4)
-    assert "2.csv line 3: column total holds a value that is not exactly decimal(12,2)" in failed.err + failed.out
-    assert "many" not in failed.err + failed.out
+    assert "2.csv line 3: column total holds a value that is not exactly decimal(12,2)" in failed.words
+    assert "many" not in failed.words
 
     (inbox / "2.csv").write_text("number;total\n3;2.25\n4;3.00\n")
     (step,) = flow.plan()["steps"]
@@ -112,7 +112,7 @@ def test_a_new_column_that_is_no_masked_one_is_taken_once_somebody_says_so(flow:
     (step,) = flow.plan(expect=6)["steps"]
     assert step["action"] == "stop" and "state set flow.yaml people --accept-definition" in step["hint"]
     told = flow.run("state", "set", "flow.yaml", "people", "--accept-definition", "--yes", expect=0)
-    assert "(new: note)" in told.out + told.err
+    assert "(new: note)" in told.words
     (inbox / "3.csv").write_text("id,e_mail\n3,c@d\n")
     (step,) = flow.plan(expect=6)["steps"]
     assert step["action"] == "stop" and step["reason"].endswith('lack "email", and only those have "e_mail"')

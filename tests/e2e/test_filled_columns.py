@@ -150,7 +150,7 @@ def test_a_column_that_takes_no_value_stops_the_plan_until_it_is_left_out(
         shop.target(f"CREATE TABLE {name} (id bigint, note text, at bigint {computed}, gone boolean)")
     shop.adopt(["merged", "replaced"])
     shop.adopt(["added"], "--position", "beginning")
-    told = shop.apply(expect=STOPPED).out
+    told = shop.apply(expect=STOPPED).words
     assert told.count('column "at" is GENERATED ALWAYS AS, so the database takes no value for it') == 3, told
     assert "columns: {exclude: [at]}" in told
     shop.tables(modes, ", columns: {exclude: [at]}")

@@ -42,7 +42,7 @@ def write(flow: Flow, name: str, target: TargetPlace, mode: str) -> None:
 
 def must_stop(flow: Flow) -> None:
     stopped = flow.apply(expect=STOPPED)
-    assert "exists and was not made by this flow" in stopped.out + stopped.err
+    assert "exists and was not made by this flow" in stopped.words
     assert flow.actions() == {"orders": "stop"}
 
 
@@ -123,5 +123,5 @@ def test_a_view_is_neither_written_nor_adopted(kind: Kind, tmp_path: Path, postg
     for command in (["plan"], ["plan", "--full-refresh", "orders"], ["state", "adopt", "--yes"]):
         words = [*command, "flow.yaml", *(["orders"] if "adopt" in command else [])]
         stopped = flow.run(*words, expect=STOPPED)
-        assert "is a view" in stopped.out + stopped.err
-        assert "state adopt" not in stopped.out + stopped.err
+        assert "is a view" in stopped.words
+        assert "state adopt" not in stopped.words

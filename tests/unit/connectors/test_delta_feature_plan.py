@@ -11,7 +11,8 @@ from flowctl.connectors.delta.target import DeltaTarget
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
-from flowctl.plan.render import View, to_text
+from flowctl.plan.render import View, render
+from flowctl.text import plain
 from tests.unit.plan.worlds import (
     AMOUNT,
     ID,
@@ -50,7 +51,7 @@ def shown(now: tuple[Column, ...], extra: dict[str, object], monkeypatch: pytest
     made = world({"orders": seen}, {"orders": recorded(spec, OLD)})
     monkeypatch.setitem(made.ddl, "lake", DeltaTarget("/lake", {}, None, CAPABILITIES))
     planned = plan(made, spec)
-    return " ".join(to_text(planned, View()).split()), [
+    return " ".join(plain(render(planned, View())).split()), [
         statement.partition(" ALTER ")[0] for statement in planned.steps[0].columns.statements
     ]
 

@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 from rich.console import Console
 
+from flowctl.cli.output import styled
 from flowctl.diagnostics import Mark
 from flowctl.errors import TransientError
 from flowctl.model import types
@@ -23,7 +24,7 @@ from flowctl.model.position import FilesPosition, FileStamp, NoPosition, Upstrea
 from flowctl.model.step import Plan
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.plan.document import from_json, to_json
-from flowctl.plan.render import View, to_rich, to_text
+from flowctl.plan.render import View, render
 from flowctl.plan.upstream import shape_read
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.spec import (
@@ -36,6 +37,7 @@ from flowctl.spec.spec import (
     SchemaPolicies,
     SqlSource,
 )
+from flowctl.text import plain
 from tests.unit.plan.worlds import (
     MARK,
     ORDERS,
@@ -144,6 +146,10 @@ def interrupted_and_refreshed() -> Plan:
 PLANS = {plan.__name__: plan for plan in (first_run, second_run, nothing_to_do, interrupted_and_refreshed)}
 
 
+def shown_as(made: Plan, view: View) -> str:
+    return plain(render(made, view))
+
+
 def held(path: Path, found: str) -> None:
     if os.environ.get("FLOWCTL_UPDATE_GOLDEN"):
         path.write_text(found, encoding="utf-8")
@@ -153,12 +159,12 @@ def held(path: Path, found: str) -> None:
 @pytest.mark.parametrize("name", PLANS)
 def test_text(name):
     view = View(command="flowctl apply spec.yaml --plan plan.json", is_saved=True)
-    held(GOLDEN / f"{name}.txt", to_text(PLANS[name](), view) + "\n")
+    held(GOLDEN / f"{name}.txt", shown_as(PLANS[name](), view) + "\n")
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_text_with_everything(name):
-    held(GOLDEN / f"{name}.verbose.txt", to_text(PLANS[name](), View(ddl=True, verbose=True)) + "\n")
+    held(GOLDEN / f"{name}.verbose.txt", shown_as(PLANS[name](), View(ddl=True, verbose=True)) + "\n")
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -196,8 +202,8 @@ def test_a_plan_that_does_not_say_how_is_read_all_the_same():
 def test_the_engine_stands_above_the_last_line():
     last = "Nothing was changed. Apply it with: flowctl apply spec.yaml"
     view = View(engine="Spark starts")
-    assert to_text(first_run(), replace(view, command="flowctl apply spec.yaml")).endswith(f"\nSpark starts\n{last}")
-    assert to_text(first_run(), view).endswith("\nSpark starts")
+    assert shown_as(first_run(), replace(view, command="flowctl apply spec.yaml")).endswith(f"\nSpark starts\n{last}")
+    assert shown_as(first_run(), view).endswith("\nSpark starts")
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -209,13 +215,13 @@ def test_no_line_is_wider_than_the_view(name, width, verbose):
     tables = (replace(step.table, id=f"{step.id}_{long}") for step in made.steps)
     renamed = replace(made, steps=tuple(map(lambda step, table: replace(step, table=table), made.steps, tables)))
     for wide in (made, renamed):
-        shown = to_text(wide, View(width, ddl=verbose, verbose=verbose, engine="Spark will start " * 9)).splitlines()
+        shown = shown_as(wide, View(width, ddl=verbose, verbose=verbose, engine="Spark will start " * 9)).splitlines()
         assert max(map(len, shown)) <= width
 
 
 def test_what_was_chosen_is_wrapped_between_words():
     step = replace(first_run().steps[0], how=("staged", "statistics for " + ", ".join(["a-column"] * 16)))
-    lines = to_text(replace(first_run(), steps=(step,)), View(verbose=True)).splitlines()
+    lines = shown_as(replace(first_run(), steps=(step,)), View(verbose=True)).splitlines()
     shown = lines[next(at for at, line in enumerate(lines) if line.startswith("    how ")) :][:3]
     assert [line[:15].strip() for line in shown] == ["how", "", ""]
     assert " ".join(line[15:].strip() for line in shown) == "; ".join(step.how)
@@ -226,6 +232,6 @@ def test_a_terminal_shows_the_same_text(name):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, color_system=None, soft_wrap=True, highlight=False)
     view = View(command="flowctl apply spec.yaml")
-    console.print(to_rich(PLANS[name](), view))
+    console.print(styled(render(PLANS[name](), view)))
     shown = [line.rstrip() for line in screen.getvalue().rstrip("\n").split("\n")]
-    assert "\n".join(shown) == to_text(PLANS[name](), view)
+    assert "\n".join(shown) == shown_as(PLANS[name](), view)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from flowctl.plan.document import count_actions, to_json
-from flowctl.plan.render import View, to_text
+from flowctl.plan.render import View, render
+from flowctl.text import plain
 from tests.unit.plan.worlds import cursor, head, observed, plan, sql_table, table, world
 
 
@@ -14,7 +15,7 @@ def test_five_hundred_tables():
     made = plan(world({**seen, "a_sum": observed(source=None)}), every, *tables)
     assert count_actions(made)["create"] == 500
     assert made.steps[-1].id == "a_sum"
-    shown = to_text(made, View()).splitlines()
+    shown = plain(render(made, View())).splitlines()
     assert shown[-1] == "Tables: 500 to create"
     assert shown[2] == "+ 499 tables  merge  7,586,796 rows  pg:public.t* → lake:t*"
     assert len(shown) < 550
@@ -26,7 +27,7 @@ def test_two_hundred_tables_are_five_screens():
     tables = [table(f"raw_{number:03}") for number in range(199)]
     odd = table("odd", mode="truncate")
     seen = {one.id: observed(head(cursor("2026-11-20T06:15:33Z"))) for one in (*tables, odd)}
-    shown = to_text(plan(world(seen), odd, *tables), View(width=100)).splitlines()
+    shown = plain(render(plan(world(seen), odd, *tables), View(width=100))).splitlines()
     assert len(shown) <= 250 and max(map(len, shown)) <= 100
     assert [line for line in shown if line.startswith("+ ")] == [
         "+ odd  truncate  15,204 rows  pg:public.odd → lake:odd",
