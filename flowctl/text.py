@@ -45,6 +45,15 @@ def cut(text: str, width: int) -> str:
     return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
 
 
+def labelled(label: str, said: str, width: int, style: str = "") -> list[Line]:
+    """A paragraph below what it is about, behind its label."""
+    indent, room = " " * 4, 11
+    return [
+        (Piece(f"{indent}{'' if at else label:<{room}}", "dim"), Piece(line, style))
+        for at, line in enumerate(paragraph(said, width - len(indent) - room))
+    ]
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, left: Sequence[str]) -> list[str]:
     """Aligned lines of at most ``width`` columns: numbers to the right, the columns named in ``left`` to the left, the
     widest of them cut where there is no room. A column without any cell is left out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,17 +101,18 @@ def _listener(settings: output.OutputSettings) -> Iterator[Listener]:
 
 
 def _conclude(result: RunResult, *, as_json: bool) -> None:
-    """What the run came to: one line, or the run's record as JSON."""
+    """What the run came to: a table, or the run's record as JSON. The plan and the error that ended the run have been
+    shown."""
+    from flowctl.cli.result import show as show_result
+    from flowctl.model.step import Stopped
+
     if as_json:
         output.write_json(result.record.to_json() if result.record else {"run": None})
-        return
-    if result.record is None:
+    elif result.record is None:
         output.write_result("Nothing was changed.")
-        return
-    done = [result.record.count(outcome) for outcome in ("committed", "unchanged", "failed", "stopped", "skipped")]
-    words = ("committed", "up to date", "failed", "stopped", "skipped")
-    counted = ", ".join(f"{number} {word}" for number, word in zip(done, words, strict=True) if number)
-    output.write_result(f"run {result.run_id}: {counted or 'nothing to do'}")
+    else:
+        stopped = [step.id for step in result.plan.steps if isinstance(step, Stopped)]
+        show_result(replace(result.record, error=None), explained=stopped)
 
 
 def _refuse_terms_beside_plan(plan_file: str | None, options: Any) -> None:

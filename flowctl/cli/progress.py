@@ -6,7 +6,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from flowctl.run import events
 from flowctl.run.events import (
@@ -16,6 +16,7 @@ from flowctl.run.events import (
     RunStarted,
     TableCommitted,
     TableFailed,
+    TableRetried,
     TableSkipped,
     TableStarted,
 )
@@ -38,16 +39,40 @@ def json_lines(write: Callable[[Mapping[str, Any]], None]) -> Listener:
 
 
 def plain_lines(write: Write, verbose: bool) -> Listener:
-    """One line for each table's start and end; with ``verbose`` phases and traces too."""
+    """One line for each table's start and end, with how many of all have ended; with ``verbose`` phases and traces
+    too."""
+    count = _Count()
 
     def listen(event: Event) -> None:
         text = events.line(event)
+        done = count.after(event)
         if text is not None:
-            write(text)
+            write(f"[{done}] {text}" if isinstance(event, TableCommitted | TableSkipped) else text)
         if verbose:
             _details(event, write)
 
     return listen
+
+
+class _Count:
+    """How many of the run's tables have ended. Events come from several threads."""
+
+    def __init__(self) -> None:
+        self.tables = 0
+        self.done: set[str] = set()
+        self._lock = threading.Lock()
+
+    def after(self, event: Event) -> str:
+        """``3/5`` once ``event`` has happened."""
+        with self._lock:
+            match event:
+                case RunStarted(_, tables):
+                    self.tables = tables
+                case TableCommitted(table=table) | TableFailed(table=table) | TableSkipped(table=table):
+                    self.done.add(table)
+                case _:
+                    pass
+            return f"{len(self.done)}/{self.tables}"
 
 
 def _details(event: Event, write: Write) -> None:
@@ -63,14 +88,15 @@ def _details(event: Event, write: Write) -> None:
 @contextmanager
 def bars(console: Console, write: Write, verbose: bool) -> Iterator[Listener]:
     """How many tables are done, and a bar for each that is under way: rows of how many, where that is known, phase and
-    time. Lines for what has ended go above them; nothing of them stays."""
+    time. Lines for what failed, waits or is skipped go above them; nothing of them stays, the result has the rest."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.table import Column
 
     lines = plain_lines(write, verbose)
     with Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[detail]}", markup=False),
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
+        BarColumn(bar_width=24, table_column=Column(min_width=24)),
+        TextColumn("{task.fields[detail]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
         TimeElapsedColumn(),
         console=console,
         transient=True,
@@ -82,30 +108,33 @@ class _Bars:
     def __init__(self, progress: Progress, lines: Listener) -> None:
         self._progress = progress
         self._lines = lines
+        self._count = _Count()
         self._run: TaskID | None = None
-        self._tables = 0
-        self._done: set[str] = set()
         self._tasks: dict[str, TaskID] = {}
         self._expected: dict[str, int | None] = {}
         self._lock = threading.Lock()
 
     def listen(self, event: Event) -> None:
         with self._lock:
+            done = self._count.after(event)
             match event:
                 case RunStarted(_, tables):
-                    self._tables = tables
-                    self._run = self._progress.add_task("tables", total=tables, detail=f"0/{tables} tables")
+                    self._run = self._progress.add_task("tables", total=tables, detail=f"{done} tables")
                     self._lines(event)
                 case TableStarted(planned, expected):
                     self._expected[planned.id] = expected
                     self._tasks[planned.id] = self._progress.add_task(planned.id, total=None, detail="starting")
                 case PhaseEntered(table, phase, rows):
                     self._enter(table, phase, rows)
-                case TableCommitted(table=table) | TableFailed(table=table) | TableSkipped(table=table):
-                    self._end(table)
+                case TableCommitted(table=table):
+                    self._end(table, done)
+                case TableFailed(table=table) | TableSkipped(table=table):
+                    self._end(table, done)
+                    self._lines(event)
+                case TableRetried():
                     self._lines(event)
                 case _:
-                    self._lines(event)
+                    assert_never(event)
 
     def _enter(self, table: str, phase: str, rows: int | None) -> None:
         """The bar moves once rows are counted; until then it only shows that something is going on."""
@@ -119,10 +148,8 @@ class _Bars:
             known = f"  ≈ {expected:,} rows" if expected else ""
             self._progress.update(self._tasks[table], detail=f"{phase}{known}")
 
-    def _end(self, table: str) -> None:
+    def _end(self, table: str, done: str) -> None:
         if (task := self._tasks.pop(table, None)) is not None:
             self._progress.remove_task(task)
-        self._done.add(table)
         if self._run is not None:
-            detail = f"{len(self._done)}/{self._tables} tables"
-            self._progress.update(self._run, completed=len(self._done), detail=detail)
+            self._progress.update(self._run, completed=len(self._count.done), detail=f"{done} tables")

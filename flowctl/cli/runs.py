@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flowctl.cli import output
+from flowctl import text
+from flowctl.cli import output, result
 from flowctl.cli.arguments import spec_argument, variables_option
 from flowctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from flowctl.state.runs import BegunRun, RunError, RunRecord, TableRun
+    from flowctl.state.runs import BegunRun, RunRecord
     from flowctl.storage.blobs import BlobStore
 
 #: The version of the JSON list; one run is the document of `schemas/run.schema.json`.
 FORMAT = 1
+_HEADER = ("run", "started (UTC)", "seconds", "read", "written", "tables")
+_LEFT = ("run", "started (UTC)", "tables")
 
 
 @click.command("runs")
@@ -45,11 +48,11 @@ def command(spec_path: str, run_id: str | None, limit: int, variables: Mapping[s
         runs = [{**records[id].to_json(), "plan": None} for id in newest if id in records]
         unfinished = [{**begun[id][0].to_json(), "state": begun[id][1]} for id in newest if id in begun]
         output.write_json({"format": FORMAT, "flow": spec.flow, "runs": runs, "unfinished": unfinished})
+    elif newest:
+        rows = [_row(records[id]) if id in records else _begun_row(*begun[id]) for id in newest]
+        output.write_result("\n".join(text.table(_HEADER, rows, output.width(), left=_LEFT)))
     else:
-        for id in newest:
-            output.write_result(_line(records[id]) if id in records else _begun_line(*begun[id]))
-        if not newest:
-            output.write_result(f"{spec.flow}  no run is recorded yet")
+        output.write_result(f"{spec.flow}  no run is recorded yet")
     return ExitCode.OK
 
 
@@ -62,19 +65,34 @@ def _state_of(blobs: BlobStore, run: BegunRun) -> str:
     return "running" if is_held else "interrupted"
 
 
-def _begun_line(run: BegunRun, state: str) -> str:
-    tables = f"{len(run.tables)} table{'' if len(run.tables) == 1 else 's'} begun"
-    then = "" if state == "running" else "; the next run finishes what it left"
-    return f"{run.id}  {run.started_at}  {state}  {tables}{then}"
+def _row(record: RunRecord) -> tuple[str, ...]:
+    return (
+        record.id,
+        _time(record.started_at),
+        f"{result.seconds(record):,.1f}",
+        f"{result.rows_read(record):,}",
+        f"{result.rows_written(record):,}",
+        result.outcomes(record),
+    )
+
+
+def _begun_row(run: BegunRun, state: str) -> tuple[str, ...]:
+    return (run.id, _time(run.started_at), "", "", "", f"{state}, {text.counted(len(run.tables), 'table')} begun")
+
+
+def _time(at: str) -> str:
+    """RFC 3339 as people write it, to the minute."""
+    return f"{at[:10]} {at[11:16]}"
 
 
 def _show_begun(run: BegunRun, state: str) -> None:
     if output.settings().format == "json":
         output.write_json({**run.to_json(), "state": state})
         return
-    output.write_result(_begun_line(run, state))
-    for table_id in run.tables:
-        output.write_result(f"  {table_id}")
+    output.write_result("\n".join(text.table(_HEADER, [_begun_row(run, state)], output.width(), left=_LEFT)))
+    output.write_lines(text.labelled("tables", ", ".join(run.tables), output.width()))
+    if state == "interrupted":
+        output.write_lines(text.labelled("next step", "Run again: that finishes what it left", output.width()))
 
 
 def _found(blobs: BlobStore, run_id: str) -> RunRecord:
@@ -90,36 +108,6 @@ def _show(record: RunRecord) -> None:
     if output.settings().format == "json":
         output.write_json(record.to_json())
         return
-    output.write_result(_line(record))
-    for table in record.tables:
-        output.write_result(_table_line(table))
-        for warning in table.warnings:
-            output.write_result(f"      warning: {warning}")
-        if table.error:
-            output.write_result(f"      {_error_text(table.error)}")
-    if record.error:
-        output.write_result(f"  {_error_text(record.error)}")
-
-
-def _line(record: RunRecord) -> str:
-    counts = {
-        "committed": record.count("committed"),
-        "unchanged": record.count("unchanged"),
-        "failed": record.count("failed"),
-        "stopped": record.count("stopped"),
-        "skipped": record.count("skipped"),
-    }
-    told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) or "nothing to do"
-    serial = f"serial {record.serial_before} → {record.serial_after}"
-    return f"{record.id}  {record.started_at}  exit {record.exit_code}  {serial}  {told}"
-
-
-def _table_line(table: TableRun) -> str:
-    rows = ", ".join(f"{count:,} {name}" for name, count in table.rows.to_json().items() if count and name != "bytes")
-    number = f"#{table.seq}" if table.seq else ""
-    return f"  {table.id:<24} {table.outcome:<10} {table.mode:<9} {number:<7} {table.seconds:>8.1f} s  {rows}".rstrip()
-
-
-def _error_text(error: RunError) -> str:
-    where = f"{error.where}: " if error.where else ""
-    return f"{where}error: {error.message}" + (f". {error.hint}" if error.hint else "")
+    serials = f"serial {record.serial_before} → {record.serial_after}"
+    output.write_result(f"{record.flow}  started {_time(record.started_at)} UTC  exit {record.exit_code}  {serials}")
+    result.show(record)

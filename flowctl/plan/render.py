@@ -21,7 +21,7 @@ from flowctl.text import Line, Piece
 _FOLD, _FOLD_STOPPED = 8, 2
 #: What needs a person comes last, next to the summary.
 _LAST = ("-", "!")
-_INDENT, _LABEL = 4, 11
+_INDENT = 4
 #: A longer text moves its own line only.
 _ALIGNED = 40
 _ALIGNED_SIGNS = ("+", "~")
@@ -149,13 +149,11 @@ def _head(one: Entry, name: str, rest: str, width: int) -> Iterator[Line]:
 
 
 def _details(details: Sequence[Detail], width: int) -> Iterator[Line]:
-    """Each a paragraph behind its label, which stands before the first of its kind only."""
+    """The label stands before the first of its kind only."""
     label = ""
     for detail in details:
-        shown, label = detail.label if detail.label != label else "", detail.label
-        for line in text.paragraph(detail.text, width - _INDENT - _LABEL):
-            yield (Piece(f"{'':{_INDENT}}{shown:<{_LABEL}}", "dim"), Piece(line, detail.style))
-            shown = ""
+        yield from text.labelled(detail.label if detail.label != label else "", detail.text, width, detail.style)
+        label = detail.label
 
 
 def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:

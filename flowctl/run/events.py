@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
+from flowctl import text
 from flowctl.errors import FlowctlError
 from flowctl.model.commit import RowCounts
 from flowctl.model.step import PlannedTable
 
-Phase = Literal["waiting for Spark", "reading", "staging", "checking", "committing", "recording"]
+Phase = Literal["waiting for the engine", "reading", "staging", "checking", "committing", "recording"]
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,9 @@ def line(event: Event) -> str | None:
     """One plain line for people, or None for what only a progress bar shows."""
     match event:
         case RunStarted(run_id, tables):
-            return f"run {run_id}: {tables} table{'' if tables == 1 else 's'}"
+            return f"run {run_id}: {text.counted(tables, 'table')}"
         case TableStarted(planned, expected):
-            rows = f", ≈ {expected:,} rows" if expected else ""
+            rows = f", ≈ {text.counted(expected, 'row')}" if expected else ""
             return f"{planned.id}: {planned.mode} {planned.source} → {planned.target}{rows}"
         case PhaseEntered():
             return None
@@ -94,8 +95,8 @@ def line(event: Event) -> str | None:
             return f"{table}: try {attempt} failed, again in {wait:.1f} s: {error.message}"
         case TableCommitted(table, seq, counts, seconds, recovered, warnings):
             how = "recovered" if recovered else describe_counts(counts, seconds)
-            text = f"{table}: committed sequence number {seq}, {how}, {seconds:.1f} s"
-            return "\n".join([text, *(f"{table}: warning: {warning}" for warning in warnings)])
+            said = f"{table}: committed sequence number {seq}, {how}, {seconds:.1f} s"
+            return "\n".join([said, *(f"{table}: warning: {warning}" for warning in warnings)])
         case TableFailed(table, error):
             where = f"{error.mark}: " if error.mark else ""
             return f"{where}error: {table}: {error.message}" + (f". {error.hint}" if error.hint else "")
@@ -105,7 +106,7 @@ def line(event: Event) -> str | None:
             assert_never(event)
 
 
-#: Below these a rate says how long a table waited, not how fast rows move.
+#: The least that a rate is given for.
 _RATE_ROWS, _RATE_SECONDS = 10_000, 1.0
 
 
@@ -126,9 +127,15 @@ def describe_counts(counts: RowCounts, seconds: float) -> str:
         parts = [f"{counts.read:,} read, nothing to change" if counts.read else "no rows"]
     elif counts.read and counts.read != counts.inserted:
         parts = [f"{counts.read:,} read", *parts]
-    read = counts.read or 0
-    rate = f" ({read / seconds:,.0f} rows/s)" if read >= _RATE_ROWS and seconds >= _RATE_SECONDS else ""
-    return (", ".join(parts) or "done") + rate
+    rate = rows_per_second(counts.read, seconds)
+    return (", ".join(parts) or "done") + (f" ({rate} rows/s)" if rate else "")
+
+
+def rows_per_second(rows: int | None, seconds: float) -> str:
+    """``22,499``; empty where it would tell how long a table waited, not how fast rows move."""
+    if rows is None or rows < _RATE_ROWS or seconds < _RATE_SECONDS:
+        return ""
+    return f"{rows / seconds:,.0f}"
 
 
 def as_json(event: Event) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
         if isinstance(step, RecordOnly):
             raise StateConflict(f"{step.id}: the plan found sequence number {intent.seq} committed, it is gone now")
         _take_table_lease(stack, run, table, target, object)
-        run.listener(events.PhaseEntered(step.id, "waiting for Spark"))
+        run.listener(events.PhaseEntered(step.id, "waiting for the engine"))
         spark = run.session(step.id)
         _check_stop(run)
         snapshot = batch.in_order(stack.enter_context(_snapshot(run, spark, table)), table)

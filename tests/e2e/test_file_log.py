@@ -159,4 +159,4 @@ def test_a_killed_run_is_in_the_history_and_every_line_of_its_log_names_it(flow:
     done = flow.apply()
     assert done.err.startswith("run ") or "\nrun " in done.err
     listed = flow.run("runs", "flow.yaml", expect=0).out
-    assert f"{run_id}  " in listed and "interrupted" in listed and listed.count("\n") == 2
+    assert f"{run_id}  " in listed and "interrupted" in listed and listed.count("\n") == 3

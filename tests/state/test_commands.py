@@ -296,11 +296,14 @@ def test_runs_lists_and_shows_runs(shop: Shop) -> None:
     put_run(shop.store.blobs, record())
     code, out, _ = shop.flowctl("runs", shop.spec)
     assert code == ExitCode.OK
-    assert [line.split()[0] for line in out.splitlines()] == ["20261120T061533Z-1f0c9a", "20261119T061533Z-1f0c9a"]
-    assert "exit 4  serial 40 → 42  1 committed, 1 failed, 1 skipped" in out
+    first, *lines = (line.split() for line in out.splitlines())
+    assert first == ["run", "started", "(UTC)", "seconds", "read", "written", "tables"]
+    assert [line[0] for line in lines] == ["20261120T061533Z-1f0c9a", "20261119T061533Z-1f0c9a"]
+    assert " ".join(lines[0][1:]) == "2026-11-20 06:15 7.0 5 3 1 failed, 1 skipped, 1 committed"
     code, out, _ = shop.flowctl("runs", shop.spec, record().id)
-    assert "orders                   committed  merge     #7           2.5 s  5 read, 3 updated" in out
-    assert "shop.yaml:9:3: error: no such file. Check the path" in out
+    assert "exit 4  serial 40 → 42" in out
+    assert ["orders", "committed", "5", "3", "2.5"] in [line.split() for line in out.splitlines()]
+    assert "! invoices failed: no such file (shop.yaml:9:3)\n    next step  Check the path" in out
     assert shop.json("runs", shop.spec, record().id) == record().to_json()
     assert shop.flowctl("runs", shop.spec, "nope")[0] == ExitCode.USAGE
 

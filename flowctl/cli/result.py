@@ -1,0 +1,106 @@
+"""How a run ended: after `apply`, and in `runs RUN` from its record."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from flowctl import text
+from flowctl.cli import output
+from flowctl.run.events import rows_per_second
+from flowctl.text import Line, Piece
+
+if TYPE_CHECKING:
+    from flowctl.state.runs import RunError, RunRecord, TableOutcome, TableRun
+
+_COUNTS = ("read", "inserted", "updated", "deleted", "quarantined")
+_HEADER = ("table", "result", *_COUNTS, "rows/s", "seconds")
+#: What went wrong first: a line that is cut still tells of it.
+_OUTCOMES: dict[TableOutcome, str] = {
+    "failed": "failed",
+    "stopped": "stopped",
+    "skipped": "skipped",
+    "committed": "committed",
+    "unchanged": "up to date",
+}
+
+
+def show(record: RunRecord, explained: Collection[str] = ()) -> None:
+    """On stdout: a line for each table that had something to do, then warnings and failures with the next step, then
+    the whole run. Tables in ``explained`` are only counted: the plan above says why they are stopped."""
+    output.write_lines(_lines(record, explained, output.width()))
+
+
+def outcomes(record: RunRecord) -> str:
+    """How many tables ended how: ``1 failed, 3 committed``."""
+    counts = ((record.count(outcome), name) for outcome, name in _OUTCOMES.items())
+    return ", ".join(f"{count:,} {name}" for count, name in counts if count) or "nothing to do"
+
+
+def rows_read(record: RunRecord) -> int:
+    return sum(table.rows.read or 0 for table in record.tables)
+
+
+def rows_written(record: RunRecord) -> int:
+    """Inserted, updated or deleted, as far as targets report it."""
+    counts = (table.rows for table in record.tables)
+    return sum((rows.inserted or 0) + (rows.updated or 0) + (rows.deleted or 0) for rows in counts)
+
+
+def seconds(record: RunRecord) -> float:
+    ended, started = map(dt.datetime.fromisoformat, (record.finished_at, record.started_at))
+    return (ended - started).total_seconds()
+
+
+def _lines(record: RunRecord, explained: Collection[str], width: int) -> Iterator[Line]:
+    tables = [table for table in record.tables if table.outcome != "unchanged" and table.id not in explained]
+    if tables:
+        yield ()
+        header, *rows = text.table(_HEADER, [*map(_row, tables)], width, left=("table", "result"))
+        yield (Piece(header, "dim"),)
+        yield from ((Piece(row),) for row in rows)
+    for table in tables:
+        for warning in table.warnings:
+            yield from _paragraph(f"{table.id}: warning: {warning}", width, "yellow")
+    for (outcome, error), ids in _failures(tables).items():
+        many = ids if len(ids) > 1 else []
+        yield from _failure(f"{len(ids):,} tables {outcome}" if many else f"{ids[0]} {outcome}", error, width)
+        yield from text.labelled("tables", ", ".join(many), width)
+    if record.error:
+        yield from _failure("the run ended", record.error, width)
+    yield ()
+    read, written = rows_read(record), rows_written(record)
+    moved = f"; {text.counted(read, 'row')} read, {written:,} written" if read or written else ""
+    yield from _paragraph(f"run {record.id}: {outcomes(record)}{moved}; {seconds(record):,.1f} s", width, "bold")
+
+
+def _row(table: TableRun) -> Sequence[str]:
+    counts = (getattr(table.rows, name) for name in _COUNTS)
+    return (
+        table.id,
+        table.outcome,
+        *(f"{count:,}" if count else "" for count in counts),
+        rows_per_second(table.rows.read, table.seconds),
+        f"{table.seconds:,.1f}",
+    )
+
+
+def _failures(tables: Sequence[TableRun]) -> dict[tuple[str, RunError], list[str]]:
+    """What went wrong, once for all tables that it is the same for."""
+    found: dict[tuple[str, RunError], list[str]] = {}
+    for table in tables:
+        if table.error:
+            found.setdefault((table.outcome, table.error), []).append(table.id)
+    return found
+
+
+def _failure(what: str, error: RunError, width: int) -> Iterator[Line]:
+    place = f" ({error.where})" if error.where else ""
+    yield ()
+    yield from _paragraph(f"! {what}: {error.message}{place}", width, "bold red")
+    yield from text.labelled("next step", error.hint, width)
+
+
+def _paragraph(said: str, width: int, style: str) -> Iterator[Line]:
+    yield from ((Piece(line, style),) for line in text.paragraph(said, width, indent=4))
