@@ -1,9 +1,9 @@
 """The contract of a system that flowctl writes.
 
 A target commits data *together with* ``(lineage, table, seq)``, intent id and position, in one atomic act, and answers
-later what it committed last. ``write`` may be called again for the same number after any failure: if that number is
-already committed under our intent id, it changes nothing and returns the recorded commit; under another intent id, or
-when the target has a higher number, it raises :class:`StateConflict`. Numbers only rise.
+later what it committed last. A number may be staged and committed again after any failure: if it is already committed
+under our intent id, ``commit`` changes nothing and returns the recorded commit; under another intent id, or when the
+target has a higher number, it raises :class:`StateConflict`. Numbers only rise.
 
 :class:`TargetRules` is what a plan asks: pure, from what was described. :class:`Target` adds what looks and what
 writes. What is abstract every target has; the other methods have a default that suits a target without such limits.
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from flowctl.connectors.landing import ScratchFolder
 from flowctl.errors import StoppedByPolicy, TableError
@@ -47,12 +48,14 @@ class TargetCapabilities:
     ``widens``: column type changes done in place, as (old, new) tests. ``refuses_names`` says why a column name
     cannot be one, or returns None. ``stores`` is the type that ``describe`` gives for a column made with a type, where
     it is not the same (an int8 that becomes a smallint): such a column is no drift. ``replaces_types``: a commit that
-    replaces all content replaces types with it, so that no column has to widen in place."""
+    replaces all content replaces types with it, so that no column has to widen in place. ``atomic``: what one commit of
+    several tables changes at once."""
 
     widens: Callable[[DataType, DataType], bool]
     refuses_names: Callable[[str], str | None] = lambda name: None
     stores: Callable[[DataType], DataType] = lambda kind: kind
     replaces_types: bool = False
+    atomic: Literal["database", "table"] = "table"
 
 
 @dataclass(frozen=True)
@@ -66,15 +69,16 @@ class CommitLookup:
 class WriteJob:
     """Everything a target needs to commit one number, whoever calls it and however often.
 
-    ``record`` is what to store with the data. ``statements`` is DDL from :class:`TargetRules`: run it first where DDL
-    is not part of the transaction, and tolerate that an earlier try did. ``columns`` are all columns of the target
-    afterwards, in order. ``compared`` are those whose change makes a row new. ``replace`` replaces the whole content
-    (truncate; full refresh of append and merge). ``soft_deletes`` sets ``_deleted_at`` to ``at`` instead of deleting.
-    ``at`` is the moment fixed in the intent; leftovers of leases below ``fence`` are dropped. ``rows`` is how many the
-    batch has, once counted; ``estimated_rows`` about how many at most (None: unknown). ``key_bounds`` are the least and
-    the greatest value of key columns, as Spark writes them (None: unknown). ``staged`` is the buffer's folder with all
-    of the batch's rows, and maybe others. ``few``: this process may hold the batch. ``base`` names the commit that must
-    be the newest (empty: none; None: any). ``before_commit`` must be called right before the atomic act: it may raise.
+    ``record`` is what to store with the data. ``create`` is the DDL that makes the table, where it was not there, and
+    ``alter`` are the changes of one that was, each with its statement; both from :class:`TargetRules`. They are part of
+    the commit, or of a try before it that may have died. ``columns`` are all columns of the target afterwards, in
+    order. ``compared`` are those whose change makes a row new. ``replace`` replaces the whole content (truncate; full
+    refresh of append and merge). ``soft_deletes`` sets ``_deleted_at`` to ``at`` instead of deleting. ``at`` is the
+    moment fixed in the intent; leftovers of leases below ``fence`` are dropped. ``rows`` is how many the batch has,
+    once counted; ``estimated_rows`` about how many at most (None: unknown). ``key_bounds`` are the least and the
+    greatest value of key columns, as Spark writes them (None: unknown). ``staged`` is the buffer's folder with all of
+    the batch's rows, and maybe others. ``few``: this process may hold the batch. ``base`` names the commit that must be
+    the newest (empty: none; None: any). ``before_commit`` must be called right before the atomic act: it may raise.
     """
 
     record: Commit
@@ -85,7 +89,8 @@ class WriteJob:
     compared: tuple[str, ...] = ()
     new_columns: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    statements: tuple[str, ...] = ()
+    create: tuple[str, ...] = ()
+    alter: tuple[SchemaChange, ...] = ()
     replace: bool = False
     soft_deletes: bool = False
     layout: Layout = Layout()
@@ -101,8 +106,23 @@ class WriteJob:
     before_commit: Callable[[], None] = lambda: None
 
     @property
+    def statements(self) -> tuple[str, ...]:
+        """All of its DDL, in order."""
+        return (*self.create, *(change.statement for change in self.alter))
+
+    @property
     def replaces_content(self) -> bool:
         return self.replace or self.mode == "truncate"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """One batch that :meth:`Target.stage` has made ready. ``rows`` is the target's own business, None for a void;
+    ``columns`` are those that the batch has."""
+
+    job: WriteJob
+    rows: Any
+    columns: tuple[str, ...] = ()
 
 
 class TargetRules(ABC):
@@ -195,8 +215,21 @@ class Target(TargetRules):
         """The committed content, for SQL tables, key comparison and guards."""
 
     @abstractmethod
+    def stage(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> AbstractContextManager[Staged]:
+        """Makes ``frame`` ready to be committed as ``job`` says, as far as nobody else sees it. What that leaves behind
+        is gone when the context ends; what a killed process leaves, the next one with a higher fence drops."""
+
+    @abstractmethod
+    def commit(self, staged: Sequence[Staged]) -> Sequence[Commit]:
+        """Commits batches of several tables and returns their commits, in the same order, read back from the target,
+        with counts. All or nothing where the target is ``atomic`` as a database; otherwise one after the other, and
+        those before the one that fails stay committed."""
+
     def write(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Commit:
-        """Commits ``frame`` as ``job`` says and returns the commit read back from the target, with counts."""
+        """Stages and commits one batch."""
+        with self.stage(spark, frame, job) as staged:
+            (commit,) = self.commit([staged])
+        return commit
 
     @abstractmethod
     def void(self, job: WriteJob) -> Commit:

@@ -31,6 +31,11 @@ class SchemaChange:
     note: str = ""
     next_step: str = ""
 
+    @property
+    def alters(self) -> bool:
+        """Whether its statement is run."""
+        return self.statement != "" and self.action in ("add", "widen", "text", "relax", "retype", "enable", "drop")
+
     def to_json(self) -> dict[str, Any]:
         return {
             "column": self.column,

@@ -23,9 +23,6 @@ from flowctl.plan.schema_diff import NOT_FILLED, SchemaPlan, compare, for_new_ta
 from flowctl.spec.spec import SqlSource
 from flowctl.sql.refs import output_names
 
-#: Actions that the target's DDL carries out.
-_ALTERING = ("add", "widen", "text", "relax", "retype", "enable", "drop")
-
 
 def known_columns(case: Case) -> tuple[Column, ...] | None:
     """The source's columns as far as a plan can tell; None when they are known only when the table has run: a SQL
@@ -160,7 +157,7 @@ def _statements(case: Case, planned: SchemaPlan, changes: Sequence[SchemaChange]
     if case.observed.target is None:
         object = ObjectName(case.table.target.parts)
         return tuple(_ddl(case).create_statements(object, planned.columns, case.table.layout))
-    return tuple(change.statement for change in changes if change.action in _ALTERING and change.statement)
+    return tuple(change.statement for change in changes if change.alters)
 
 
 def _rule(change: SchemaChange) -> str:

@@ -128,7 +128,7 @@ def _write(
         columns=columns,
         key=("id",),
         compared=("name", "amount", "at"),
-        statements=() if found else tuple(target.create_statements(table, columns, Layout(statistics=("id",)))),
+        create=() if found else tuple(target.create_statements(table, columns, Layout(statistics=("id",)))),
         run_id="training",
         fence=seq,
         at="2026-01-01T00:00:00.000000Z",

@@ -39,7 +39,7 @@ def test_rows_of_one_key_stay_as_many_and_keep_what_others_have_written(
     columns = (*COLUMNS, THEIRS)
     made = writer.place.target.create_statements(writer.place.object, columns, layout)
     there = [(row(1), "x"), (row(1, "b"), "y"), (row(2), "z"), (row(3), "w")]
-    writer.write([{**one, "theirs": theirs} for one, theirs in there], 1, columns=columns, statements=made)
+    writer.write([{**one, "theirs": theirs} for one, theirs in there], 1, columns=columns, create=made)
 
     def after(seq: int, *batch: Row) -> list[tuple[Any, ...]]:
         writer.write(batch, seq, "merge", layout=layout, rows=rows)
@@ -85,7 +85,7 @@ def test_not_null_stays_unless_the_plan_says_otherwise(writer: Writer, mode: Mod
     assert not info(writer).column("id").nullable
     change = SchemaChange("id", "nullable", types.INT64, types.INT64, "relax", "on_schema_change.nullable: relax")
     (made,) = writer.place.target.alter_statements(info(writer), [change])
-    writer.write(batch(row(3)), 3, mode, statements=[made.statement])
+    writer.write(batch(row(3)), 3, mode, alter=[made])
     assert info(writer).column("id").nullable
 
 

@@ -80,7 +80,7 @@ def test_columns_widen_in_place(writer: Writer) -> None:
     assert all(writer.place.capabilities.target.widens(old, new) for old, new in WIDER)
     before = (*COLUMNS, *(Column(f"c{at}", old) for at, (old, _) in enumerate(WIDER)))
     after = (*COLUMNS, *(Column(f"c{at}", new) for at, (_, new) in enumerate(WIDER)))
-    writer.write([], 1, columns=before, statements=create(writer, before))
+    writer.write([], 1, columns=before, create=create(writer, before))
     changes = [
         SchemaChange(f"c{at}", "wider_type", old, new, "widen", "on_schema_change.wider_type: widen")
         for at, (old, new) in enumerate(WIDER)
@@ -91,8 +91,7 @@ def test_columns_widen_in_place(writer: Writer) -> None:
         ("enable", "timestampNtz"),
     ]
     assert "deltalake, Polars" in widening.note
-    statements = [one.statement for one in (widening, local, *made, made[0])]
-    writer.write([], 2, columns=after, statements=statements)
+    writer.write([], 2, columns=after, alter=[widening, local, *made, made[0]])
     assert [(column.name, column.type) for column in info(writer).columns] == [(c.name, c.type) for c in after]
     assert writer.committed().seq == 2
     assert writer.place.target.alter_statements(info(writer), changes) == made
@@ -116,8 +115,7 @@ def test_a_column_that_needs_a_feature_brings_it_into_a_table_of_an_old_protocol
     assert feature.column == "timestampNtz" and "raises the reader version from 1 to 3" in feature.note
     moment = dt.datetime(2026, 1, 2, 3)
     value = [moment] if kind != types.TIMESTAMP_NTZ else moment
-    statements = [feature.statement, made.statement]
-    writer.write([{**row(1), "at": value}], 1, columns=after, statements=statements)
+    writer.write([{**row(1), "at": value}], 1, columns=after, alter=[feature, made])
     assert writer.place.read(["id", "at"]) == [(1, value)]
     assert {"timestampNtz", "appendOnly", "invariants"} <= set(info(writer).extra["features"])
     assert DeltaTable(location.url).to_pyarrow_table().num_rows == 1

@@ -91,7 +91,7 @@ class History:
             columns=COLUMNS,
             key=("id", "part"),
             compared=("state",),
-            statements=() if info else tuple(self.target.create_statements(self.object, COLUMNS, Layout())),
+            create=() if info else tuple(self.target.create_statements(self.object, COLUMNS, Layout())),
             at="2027-01-01T00:00:00.000000Z",
             before_commit=before_commit,
         )  # fmt: skip

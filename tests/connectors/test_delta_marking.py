@@ -238,6 +238,6 @@ def test_a_column_that_hides_the_place_is_left_to_delta(writer: Writer) -> None:
 def test_partitioned_tables_are_merged_by_delta(writer: Writer) -> None:
     layout = Layout(partition_by=("name",))
     statements = writer.place.target.create_statements(writer.place.object, list(COLUMNS), layout)
-    merge(writer, upserts(row(1, "a"), row(2, "b")), 1, layout=layout, statements=statements)
+    merge(writer, upserts(row(1, "a"), row(2, "b")), 1, layout=layout, create=statements)
     merge(writer, upserts(row(1, "b")), 2, layout=layout)
     assert content(writer) == {1: "b", 2: "b"}

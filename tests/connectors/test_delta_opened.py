@@ -73,7 +73,7 @@ def test_a_void_is_decided_on_the_version_that_it_is_written_over(writer: Writer
 @pytest.mark.parametrize("layout", [PLAIN, PARTITIONED], ids=["plain", "partitioned"])
 def test_a_write_whose_number_was_given_up_meanwhile_says_so(writer: Writer, mode: Mode, layout: Layout) -> None:
     batch = upserts if mode == "merge" else lambda *rows: list(rows)
-    writer.write(batch(row(1)), 1, mode, layout=layout, statements=create(writer, layout))
+    writer.write(batch(row(1)), 1, mode, layout=layout, create=create(writer, layout))
     with pytest.raises(StateConflict, match="given up"):
         writer.write(batch(row(2)), 2, mode, layout=layout, before_commit=once(lambda: writer.void(2)))
     assert writer.place.read(["id"]) == [(1,)]
@@ -86,7 +86,7 @@ def test_that_a_table_is_empty_holds_for_one_version(writer: Writer, mode: Mode,
         pytest.skip("Sail makes no clustered tables")
     batch = upserts if mode == "merge" else lambda *rows: list(rows)
     statements = create(writer, layout)
-    writer.write([], 1, layout=layout, statements=statements)
+    writer.write([], 1, layout=layout, create=statements)
     fields = {"layout": layout, "before_commit": once(lambda: theirs(writer, 1, 7))}
     until_it_lands(writer, batch(row(1), row(2)), 2, mode, **fields)
     found = sorted(writer.place.read(["id", "name"]))
@@ -96,7 +96,7 @@ def test_that_a_table_is_empty_holds_for_one_version(writer: Writer, mode: Mode,
 def test_a_new_table_without_deletion_vectors_takes_its_first_merge_at_once(writer: Writer) -> None:
     """Nobody else wrote: nothing is to be tried again."""
     layout = Layout(deletion_vectors=False)
-    writer.write(upserts(row(1)), 1, "merge", layout=layout, statements=create(writer, layout), rows=1)
+    writer.write(upserts(row(1)), 1, "merge", layout=layout, create=create(writer, layout), rows=1)
     assert writer.place.read(["id"]) == [(1,)]
 
 
@@ -132,7 +132,7 @@ def test_a_void_makes_the_table_as_the_plan_would(writer: Writer) -> None:
         pytest.skip("Sail makes no clustered tables")
     writer.void(1, layout=CLUSTERED, columns=COLUMNS)
     for seq in (2, 3):
-        writer.write(upserts(row(seq)), seq, "merge", layout=CLUSTERED, statements=create(writer, CLUSTERED))
+        writer.write(upserts(row(seq)), seq, "merge", layout=CLUSTERED, create=create(writer, CLUSTERED))
     location = delta_tables.location(writer)
     (described,) = writer.spark.sql(f"DESCRIBE DETAIL {location.identifier}").collect()
     assert described["clusteringColumns"] == ["id"]

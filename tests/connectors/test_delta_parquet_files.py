@@ -165,7 +165,7 @@ def test_many_columns_have_small_dictionaries(writer: Writer, spark: SparkSessio
 def test_only_wanted_columns_have_statistics(writer: Writer) -> None:
     layout = Layout(statistics=("name",))
     statements = writer.place.target.create_statements(writer.place.object, list(COLUMNS), layout)
-    writer.write([{"id": 1, "name": "a", "amount": None}], 1, layout=layout, statements=statements)
+    writer.write([{"id": 1, "name": "a", "amount": None}], 1, layout=layout, create=statements)
     assert [json.loads(file["stats"])["nullCount"] for file in delta_tables.files(writer)] == [{"name": 0}]
 
 

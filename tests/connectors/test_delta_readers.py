@@ -65,7 +65,7 @@ def statements(writer: Writer, columns: tuple[Column, ...], layout: Layout) -> l
 
 def merged(writer: Writer, layout: Layout = WITH) -> None:
     """Rows that stay, rows that changed, and one that is gone."""
-    made = {"layout": layout, "statements": statements(writer, COLUMNS, layout)}
+    made = {"layout": layout, "create": statements(writer, COLUMNS, layout)}
     writer.write(upserts(*(row(id, f"a{id % 3}") for id in range(20))), 1, "merge", **made)
     for seq, changed in ((2, row(1, "b")), (3, row(2, None))):
         writer.write([*upserts(changed), {**gone(seq + 10)}], seq, "merge", layout=layout, rows=2)
@@ -88,7 +88,7 @@ def everything(writer: Writer) -> None:
         {"id": at, **{name: values[at] if at < len(values) else None for name, (_, values) in kinds.items()}}
         for at in range(depth)
     ]
-    writer.write(rows, 1, columns=columns, statements=statements(writer, columns, WITH))
+    writer.write(rows, 1, columns=columns, create=statements(writer, columns, WITH))
 
 
 def history(writer: Writer) -> None:
@@ -98,12 +98,12 @@ def history(writer: Writer) -> None:
 
 def widened(writer: Writer) -> None:
     before = (COLUMNS[0], Column("c", types.INT32))
-    writer.write([{"id": 1, "c": 1}], 1, columns=before, statements=statements(writer, before, WITH))
+    writer.write([{"id": 1, "c": 1}], 1, columns=before, create=statements(writer, before, WITH))
     info = writer.place.target.describe([writer.place.object])[writer.place.object]
     assert info is not None
     change = SchemaChange("c", "wider_type", types.INT32, types.INT64, "widen", "")
-    made = [one.statement for one in writer.place.target.alter_statements(info, [change])]
-    writer.write([{"id": 2, "c": 2**40}], 2, columns=(before[0], Column("c", types.INT64)), statements=made)
+    made = writer.place.target.alter_statements(info, [change])
+    writer.write([{"id": 2, "c": 2**40}], 2, columns=(before[0], Column("c", types.INT64)), alter=made)
 
 
 def mapped(writer: Writer) -> None:
@@ -128,7 +128,7 @@ def truncated(writer: Writer) -> None:
 def soft(writer: Writer) -> None:
     columns = (*COLUMNS, SOFT)
     made = statements(writer, columns, WITH)
-    writer.write(upserts(row(1), row(2)), 1, "merge", columns=columns, soft_deletes=True, statements=made)
+    writer.write(upserts(row(1), row(2)), 1, "merge", columns=columns, soft_deletes=True, create=made)
     writer.write([gone(1)], 2, "merge", columns=columns, soft_deletes=True)
 
 

@@ -37,7 +37,7 @@ def ranges(writer: Writer) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("wanted, kept", [(("id",), {"id"}), ((), set()), (None, {"id", "name", "amount"})])
 def test_only_the_columns_asked_for(writer: Writer, wanted: tuple[str, ...] | None, kept: set[str]) -> None:
     statements = writer.place.target.create_statements(writer.place.object, COLUMNS, Layout(statistics=wanted))
-    writer.write([{"id": 1, "name": "a", "amount": None}], 1, statements=statements, layout=Layout(statistics=wanted))
+    writer.write([{"id": 1, "name": "a", "amount": None}], 1, create=statements, layout=Layout(statistics=wanted))
     assert all(set(low) <= kept for low in ranges(writer))
     assert {name for low in ranges(writer) for name in low} == kept - {"amount"}  # which has no value
 
@@ -54,7 +54,7 @@ def test_a_clustered_table_with_columns_of_names_that_need_quotes(writer: Writer
     columns = (Column("it's.a-name", types.INT64), Column("id", types.INT64))
     layout = Layout(cluster_by=("id",), statistics=("it's.a-name", "id"))
     statements = writer.place.target.create_statements(writer.place.object, columns, layout)
-    writer.write([{"it's.a-name": 1, "id": 2}], 1, columns=columns, statements=statements, layout=layout)
+    writer.write([{"it's.a-name": 1, "id": 2}], 1, columns=columns, create=statements, layout=layout)
     assert {name for low in ranges(writer) for name in low} == {"it's.a-name", "id"}
 
 

@@ -37,7 +37,7 @@ def test_values_in_keys_of_a_merge(writer: Writer, placed: bool) -> None:
     def rows(amount: str) -> list[dict[str, object]]:
         return upserts(*({"id": value, "part": "p", "amount": Decimal(amount)} for value in values))
 
-    writer.write(rows("1"), 1, "merge", columns=TEXT_KEYED, statements=made, layout=layout, compared=("part", "amount"))
+    writer.write(rows("1"), 1, "merge", columns=TEXT_KEYED, create=made, layout=layout, compared=("part", "amount"))
     for seq, amount in ((2, "2"), (3, "3")):
         writer.write(rows(amount), seq, "merge", columns=TEXT_KEYED, layout=layout, compared=("part", "amount"))
     expected = sorted((value, "p", Decimal(3)) for value in values)
@@ -54,7 +54,7 @@ def test_bounds_of_a_batch_of_one_key(writer: Writer, value: str) -> None:
     made = writer.place.target.create_statements(writer.place.object, list(TEXT_KEYED), layout)
     row = {"id": value, "part": "p", "amount": Decimal(1)}
     options = {"columns": TEXT_KEYED, "layout": layout, "compared": ("part", "amount")}
-    writer.write(upserts(row), 1, "merge", statements=made, **options)
+    writer.write(upserts(row), 1, "merge", create=made, **options)
     writer.write(upserts({**row, "amount": Decimal(2)}), 2, "merge", **options)
     assert [(key, Decimal(amount)) for key, amount in writer.place.read(["id", "amount"])] == [(value, Decimal(2))]
 
@@ -65,7 +65,7 @@ def test_the_record_of_a_commit(writer: Writer) -> None:
     layout = Layout(partition_by=("name",)) if writer.place.type == "delta" else Layout()
     made = writer.place.target.create_statements(writer.place.object, list(COLUMNS), layout)
     position = CursorPosition(TypedValue(types.STRING, "|".join(TEXTS.values())))
-    job = writer.job(1, "merge", statements=made, layout=layout)
+    job = writer.job(1, "merge", create=made, layout=layout)
     job = replace(job, record=replace(job.record, position=position))
     rows = upserts({"id": 1, "name": "a", "amount": Decimal(1)})
     assert writer.place.target.write(writer.spark, writer.frame(rows, job.columns), job).position == position

@@ -11,9 +11,10 @@ import psycopg
 import pytest
 
 from flowctl.connectors.base import Connector
-from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.client import client
 from flowctl.connectors.postgres.commits import why_unwritable
+from flowctl.connectors.postgres.session import POSTGRES
+from flowctl.connectors.sql import ddl
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
@@ -259,7 +260,7 @@ def test_a_column_that_something_uses_changes_no_type_and_is_not_dropped(
     for action, change in changes.items():
         if action in refused:
             assert name in change.note and change.next_step and not change.statement
-        by_hand = ddl.statement(info, asked[action])
+        by_hand = ddl.change_statement(POSTGRES, T, asked[action])
         with pytest.raises(psycopg.Error) if action in refused else nullcontext(), database.transaction() as undone:
             database.execute(by_hand)
             raise psycopg.Rollback(undone)

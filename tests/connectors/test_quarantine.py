@@ -72,7 +72,7 @@ def test_a_number_is_replaced_with_its_lineage_and_a_row_is_kept_once(writer: Wr
 def test_a_sidecar_of_an_older_version_gets_its_lineage(writer: Writer) -> None:
     target, object = writer.place.target, quarantine_object(writer.place.object)
     statements = target.create_statements(object, OLD, Layout())
-    made = replace(writer.job(1, "append", columns=OLD, statements=statements), object=object)
+    made = replace(writer.job(1, "append", columns=OLD, create=statements), object=object)
     target.write(
         writer.spark, writer.frame([{"id": "1", "_seq": 1, "_run_id": "run-0", "_reason": "id: in"}], OLD), made
     )

@@ -7,7 +7,7 @@ import datetime as dt
 import psycopg
 import pytest
 
-from flowctl.connectors.postgres import ddl
+from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.postgres.target import CHANGE_SETTINGS
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -20,7 +20,7 @@ KEPT = scd2.kept_columns(OF_TIME, KEY, COMPARED, BATCH_COLUMNS)
 TABLES = f"""
     CREATE TABLE versions (id bigint, part text, state text, note text, valid_from timestamptz, valid_to timestamptz,
                            is_current boolean, row_hash text);
-    CREATE TABLE observed ({ddl.listed(scd2.observed_columns(OF_TIME, KEY, KEPT))});
+    CREATE TABLE observed ({POSTGRES.listed(scd2.observed_columns(OF_TIME, KEY, KEPT))});
     CREATE TABLE batch (id bigint, part text, state text, note text, valid_from timestamptz, row_hash text, op text,
                         detected boolean);
 """

@@ -61,7 +61,7 @@ def test_what_a_new_table_says_of_itself(writer: Writer) -> None:
             [*types.SCALARS, types.Decimal(38, 10), types.Array(types.STRING), types.Struct((("a", types.INT32),))]
         )
     )
-    writer.write([], 1, columns=everything, statements=create(writer, everything))
+    writer.write([], 1, columns=everything, create=create(writer, everything))
     found = info(writer)
     assert [(column.name, column.type) for column in found.columns] == [(c.name, c.type) for c in everything]
     assert set(found.extra["features"]) == {"deletionVectors", "timestampNtz", "appendOnly", "invariants"}
@@ -78,7 +78,7 @@ def test_a_new_table_is_the_one_that_the_planned_statement_makes(writer: Writer)
         Column("pair", types.Struct((("a", types.INT32), ("b", types.BINARY)))),
     )
     layout = Layout(("day",), statistics=("id", "at"))
-    writer.write([], 1, columns=columns, layout=layout, statements=create(writer, columns, layout))
+    writer.write([], 1, columns=columns, layout=layout, create=create(writer, columns, layout))
     ours = folder(writer.place)
     theirs = ours.with_name("theirs")
     (statement,) = create(writer, columns, layout)
@@ -118,7 +118,7 @@ def create(writer: Writer, columns: tuple[Column, ...], layout: Layout = PLAIN) 
 @pytest.mark.parametrize("lost", ["", "__HIVE_DEFAULT_PARTITION__"])
 def test_a_text_that_a_partition_would_keep_as_null_is_refused_by_name(writer: Writer, mode: Mode, lost: str) -> None:
     layout = Layout(("name",))
-    writer.write([row(1), row(2, None)], 1, statements=create(writer, COLUMNS, layout), layout=layout)
+    writer.write([row(1), row(2, None)], 1, create=create(writer, COLUMNS, layout), layout=layout)
     rows = [row(3, "b"), row(4, lost)]
     with pytest.raises(Exception, match="column name, by which the table is partitioned"):
         writer.write(upserts(*rows) if mode == "merge" else rows, 2, mode)
@@ -140,13 +140,13 @@ def test_values_of_partitions_are_looked_at_before_they_are_committed() -> None:
 
 def test_layouts(writer: Writer) -> None:
     layout = Layout(("name",), deletion_vectors=False)
-    writer.write([row(1)], 1, statements=create(writer, COLUMNS, layout), layout=layout)
+    writer.write([row(1)], 1, create=create(writer, COLUMNS, layout), layout=layout)
     assert info(writer).extra["partition_by"] == ["name"]
     assert info(writer).extra["properties"]["delta.enableDeletionVectors"] == "false"
 
 
 def test_a_clustered_table_takes_a_void(writer: Writer) -> None:
-    writer.write([row(1)], 1, statements=create(writer, COLUMNS, Layout(cluster_by=("id",))))
+    writer.write([row(1)], 1, create=create(writer, COLUMNS, Layout(cluster_by=("id",))))
     assert writer.void(2).void
     writer.write([row(2)], 3)
     assert ids(writer) == [1, 2]
@@ -157,7 +157,7 @@ def test_a_void_on_a_table_that_is_not_there_makes_it(writer: Writer) -> None:
     void = writer.void(1, columns=COLUMNS)
     assert (void.void, void.target_id) == (True, info(writer).identity)
     with pytest.raises(StateConflict):
-        writer.write([row(1)], 1, intent="zombie", statements=create(writer, COLUMNS))
+        writer.write([row(1)], 1, intent="zombie", create=create(writer, COLUMNS))
     writer.write([row(2)], 2)
     assert ids(writer) == [2]
 
@@ -175,7 +175,7 @@ def test_a_column_added_by_a_try_that_died_is_no_error(writer: Writer) -> None:
     change = SchemaChange("note", "new_column", None, types.STRING, "add", "on_schema_change.new_column: add")
     (made,) = writer.place.target.alter_statements(info(writer), [change])
     writer.spark.sql(made.statement).collect()
-    writer.write([{**row(2), "note": "x"}], 2, columns=wider, statements=[made.statement])
+    writer.write([{**row(2), "note": "x"}], 2, columns=wider, alter=[made])
     assert sorted(writer.place.read(["id", "note"]), key=str) == [(1, None), (2, "x")]
 
 
@@ -191,7 +191,7 @@ def test_a_full_refresh_may_change_types_in_its_one_commit(writer: Writer) -> No
 def test_a_session_that_overwrites_partitions_does_not_turn_truncate_into_that(writer: Writer) -> None:
     layout = Layout(partition_by=("name",))
     partitioned = create(writer, COLUMNS, layout)
-    writer.write([row(1, "a"), row(2, "b")], 1, "truncate", statements=partitioned, layout=layout)
+    writer.write([row(1, "a"), row(2, "b")], 1, "truncate", create=partitioned, layout=layout)
     writer.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     try:
         writer.write([row(3, "a")], 2, "truncate")
@@ -210,7 +210,7 @@ def test_settings_of_a_number_do_not_outlive_it(writer: Writer) -> None:
 def test_a_merge_skips_files_by_key_and_still_finds_rows_that_move_partition(writer: Writer) -> None:
     layout = Layout(partition_by=("name",))
     partitioned = create(writer, COLUMNS, layout)
-    writer.write(upserts(row(1, "a"), row(2, "a")), 1, "merge", statements=partitioned, layout=layout)
+    writer.write(upserts(row(1, "a"), row(2, "a")), 1, "merge", create=partitioned, layout=layout)
     writer.write(upserts(row(1, "b")), 2, "merge")
     assert sorted(writer.place.read(["id", "name"])) == [(1, "b"), (2, "a")]
 
@@ -288,7 +288,7 @@ def test_the_empty_table_of_an_interrupted_try_is_told_from_others(writer: Write
     def killed() -> None:
         raise TransientError("killed")
 
-    planned = writer.job(1, "append", statements=create(writer, COLUMNS, layout), layout=layout)
+    planned = writer.job(1, "append", create=create(writer, COLUMNS, layout), layout=layout)
     with pytest.raises(TransientError, match="killed"):
         writer.place.target.write(writer.spark, writer.frame([row(1)], COLUMNS), replace(planned, before_commit=killed))
     lookup = CommitLookup(LINEAGE, TABLE, writer.place.object)
@@ -327,7 +327,7 @@ def test_names_that_are_taken_can_be_written(writer: Writer) -> None:
     assert [writer.place.capabilities.target.refuses_names(name) for name in names] == [None] * len(names)
     columns = (*COLUMNS, *(Column(name, types.INT32) for name in names))
     first, second = dict(zip(names, range(8), strict=True)), dict(zip(names, range(10, 18), strict=True))
-    writer.write(upserts({**row(1), **first}), 1, "merge", columns=columns, statements=create(writer, columns))
+    writer.write(upserts({**row(1), **first}), 1, "merge", columns=columns, create=create(writer, columns))
     writer.write(upserts({**row(1), **second}), 2, "merge", columns=columns)
     (found,) = writer.place.target.scan(writer.spark, writer.place.object, columns).collect()
     assert tuple(found)[3:] == tuple(second.values())

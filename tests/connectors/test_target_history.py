@@ -132,7 +132,7 @@ def test_a_new_column_fills_no_old_version_and_a_dropped_one_empties_none(writer
     assert info is not None
     new = SchemaChange("city", "new_column", None, types.STRING, "add", "on_schema_change.new_column: add")
     (change,) = writer.place.target.alter_statements(info, [new])
-    both(2, of_columns({"name": "A", "city": "x"}, 3), statements=[change.statement], new_columns=("city",))
+    both(2, of_columns({"name": "A", "city": "x"}, 3), alter=[change], new_columns=("city",))
     assert content(writer, "name", "city") == [("A", "x"), ("A", None)]
     for seq in (3, 4):  # read in full after the increment that brought the column
         both(seq, of_columns({"name": "A", "city": "x"}, 1))

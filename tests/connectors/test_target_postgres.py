@@ -11,11 +11,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from flowctl.connectors import bounds, sql_commit
+from flowctl.connectors import bounds
 from flowctl.connectors.landing import Scratch
-from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
+from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.postgres.staging import accept, stage_table
+from flowctl.connectors.sql import target as sql_target
 from flowctl.errors import AccessDenied, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.commit import RowCounts
@@ -45,11 +46,11 @@ def test_rows_of_a_task_that_was_tried_twice_count_once(writer: Writer) -> None:
     job = writer.job(1, "append")
     with stage_table(target.client, "public", job, COLUMNS, None) as stage, target.client.connect() as connection:
         frame = writer.frame([ROW, {**ROW, "id": 2}], COLUMNS).coalesce(1)
-        copy_frame(frame, COLUMNS, target.client.conninfo(), ddl.table(stage))
-        accepted = copy_frame(frame, COLUMNS, target.client.conninfo(), ddl.table(stage))
+        copy_frame(frame, COLUMNS, target.client.conninfo(), POSTGRES.table(stage))
+        accepted = copy_frame(frame, COLUMNS, target.client.conninfo(), POSTGRES.table(stage))
         with connection.transaction():
             assert accept(connection, stage, accepted) == 2
-        assert connection.execute(f"SELECT id FROM {ddl.table(stage)} ORDER BY id").fetchall() == [(1,), (2,)]
+        assert connection.execute(f"SELECT id FROM {POSTGRES.table(stage)} ORDER BY id").fetchall() == [(1,), (2,)]
 
 
 def test_a_part_with_other_rows_than_reported_is_not_committed(writer: Writer) -> None:
@@ -57,7 +58,7 @@ def test_a_part_with_other_rows_than_reported_is_not_committed(writer: Writer) -
     job = writer.job(1, "append")
     with stage_table(target.client, "public", job, COLUMNS, None) as stage, target.client.connect() as connection:
         (report,) = copy_frame(
-            writer.frame([ROW], COLUMNS).coalesce(1), COLUMNS, target.client.conninfo(), ddl.table(stage)
+            writer.frame([ROW], COLUMNS).coalesce(1), COLUMNS, target.client.conninfo(), POSTGRES.table(stage)
         )
         with pytest.raises(TransientError, match="staged rows are gone"), connection.transaction():
             accept(connection, stage, [Accepted(report.transaction, 2)])
@@ -68,7 +69,7 @@ def test_an_attempt_that_still_copies_is_ended_and_not_among_the_rows(writer: Wr
     target = writer.place.target
     job = writer.job(1, "append")
     with stage_table(target.client, "public", job, COLUMNS, None) as stage, target.client.connect() as connection:
-        table = ddl.table(stage)
+        table = POSTGRES.table(stage)
         accepted = copy_frame(writer.frame([ROW], COLUMNS).coalesce(1), COLUMNS, target.client.conninfo(), table)
         with (
             pytest.raises(psycopg.OperationalError),
@@ -92,7 +93,7 @@ def test_a_staging_table_that_somebody_else_keeps_is_named(writer: Writer, monke
         target.client.connect() as connection,
         other.transaction(),
     ):
-        other.execute(f"LOCK TABLE {ddl.table(stage)} IN SHARE ROW EXCLUSIVE MODE")
+        other.execute(f"LOCK TABLE {POSTGRES.table(stage)} IN SHARE ROW EXCLUSIVE MODE")
         with pytest.raises(TransientError, match="somebody else has locked it"), connection.transaction():
             accept(connection, stage, [])
 
@@ -130,7 +131,7 @@ def test_a_new_table_is_the_staging_table_under_its_name(writer: Writer) -> None
     assert (commit.counts.inserted, commit.counts.deleted) == (2, 0)
     with writer.place.target.client.connect() as connection:
         (kept,) = connection.execute(
-            "SELECT relpersistence FROM pg_class WHERE oid = %s::regclass", [ddl.table(writer.place.object.parts)]
+            "SELECT relpersistence FROM pg_class WHERE oid = %s::regclass", [POSTGRES.table(writer.place.object.parts)]
         ).fetchall()
     assert kept == ("p",), "a server that crashes would empty it"
     assert stages(writer.place) == []
@@ -151,7 +152,7 @@ def test_a_table_of_nulls_keeps_its_rows(writer: Writer) -> None:
 
 
 def test_a_table_that_another_makes_meanwhile_is_left_alone(writer: Writer) -> None:
-    conninfo, table = writer.place.target.client.conninfo(), ddl.table(writer.place.object.parts)
+    conninfo, table = writer.place.target.client.conninfo(), POSTGRES.table(writer.place.object.parts)
 
     def making(batches):  # type: ignore[no-untyped-def]
         import psycopg
@@ -260,7 +261,7 @@ def test_nobody_puts_another_table_under_its_name_during_the_commit(
     writer: Writer, mode: Mode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.write([ROW], 1, mode)
-    apply, refused = sql_commit.apply_change, []
+    apply, refused = sql_target.apply_change, []
 
     def swap_first(*job: Any) -> RowCounts:
         try:
@@ -269,7 +270,7 @@ def test_nobody_puts_another_table_under_its_name_during_the_commit(
             refused.append(error)
         return apply(*job)
 
-    monkeypatch.setattr(sql_commit, "apply_change", swap_first)
+    monkeypatch.setattr(sql_target, "apply_change", swap_first)
     writer.write(upserts({**ROW, "id": 2}) if mode == "merge" else [ROW], 2, mode)
     assert len(refused) == 1
 
@@ -278,7 +279,7 @@ def test_nobody_puts_another_table_under_its_name_during_the_commit(
 def test_a_schema_that_is_not_there_is_planned_and_made(writer: Writer, mode: Mode) -> None:
     elsewhere = Writer(writer.spark, replace(writer.place, object=ObjectName(("of ours", "orders"))))
     job = elsewhere.job(1, mode)
-    assert job.statements[0] == 'CREATE SCHEMA IF NOT EXISTS "of ours"'
+    assert job.create[0] == 'CREATE SCHEMA IF NOT EXISTS "of ours"'
     assert elsewhere.write(upserts(ROW) if mode == "merge" else [ROW], 1, mode).counts.inserted == 1
     assert elsewhere.job(2, mode).statements == ()
     with writer.place.target.client.connect() as connection:
@@ -360,7 +361,7 @@ def test_wider_types_are_changed_in_place(writer: Writer) -> None:
         [{"id": 2**40, "amount": None, "day": None}],
         2,
         columns=wide,
-        statements=[change.statement for change in changes],
+        alter=changes,
     )
     assert [column.type for column in target.describe([object])[object].columns] == [column.type for column in wide]
     assert sorted(writer.place.read(["id"])) == [(1,), (2**40,)]

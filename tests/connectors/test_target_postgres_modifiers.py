@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from flowctl.connectors.landing import Scratch
-from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.copying import _copier
+from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.postgres.staging import stage_table
 from flowctl.connectors.refusal import PREFIX
 from flowctl.errors import TableError
@@ -80,7 +80,7 @@ def test_a_value_that_the_column_would_change_is_refused_by_name(limited: Writer
     for name, (native, kind, _, values) in LIMITED.items():
         columns = [Column(name, kind)]
         with stage_table(target.client, "public", limited.job(1, "append"), columns, there) as stage:
-            copy = _copier(target.client.conninfo(), ddl.table(stage), [(name, native)], PREFIX)
+            copy = _copier(target.client.conninfo(), POSTGRES.table(stage), [(name, native)], PREFIX)
             for value in values:
                 text = f'{{"{value[-1]}"}}' if isinstance(value, list) else str(value)
                 try:

@@ -197,9 +197,8 @@ def test_a_full_refresh_changes_a_type_in_the_commit_that_replaces_the_content(w
     if change.action == "fail":
         assert "drop the table" in change.note
         return
-    statements = [change.statement] if change.statement else []
     narrow = (COLUMNS[0], Column("name", types.INT32))
-    writer.write([{"id": 9, "name": 7}], 2, columns=narrow, statements=statements, replace=True)
+    writer.write([{"id": 9, "name": 7}], 2, columns=narrow, alter=[change] if change.statement else (), replace=True)
     assert content(writer) == [(9, 7)]
 
 
@@ -211,7 +210,7 @@ def test_a_new_column_comes_with_the_commit_that_needs_it(writer: Writer) -> Non
     (change,) = target.alter_statements(info, [added])
     assert change.statement
     wider = (*COLUMNS, Column("note", types.STRING))
-    writer.write([{**row(2), "note": "new"}], 2, columns=wider, statements=[change.statement])
+    writer.write([{**row(2), "note": "new"}], 2, columns=wider, alter=[change])
     assert content(writer, "id", "note") == [(1, None), (2, "new")]
 
 

@@ -10,6 +10,7 @@ from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, CommitLookup, 
 from flowctl.model import types
 from flowctl.model.commit import Commit
 from flowctl.model.position import VersionPosition
+from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
@@ -61,13 +62,14 @@ class Writer:
         *,
         columns: Sequence[Column] = COLUMNS,
         intent: str = "",
-        statements: Sequence[str] | None = None,
+        create: Sequence[str] | None = None,
+        alter: Sequence[SchemaChange] = (),
         before_commit: Callable[[], None] = lambda: None,
         **fields: Any,
     ) -> WriteJob:
         info = self.place.target.describe([self.place.object])[self.place.object]
-        if statements is None:
-            statements = () if info else self.place.target.create_statements(self.place.object, list(columns), Layout())
+        if create is None:
+            create = () if info else self.place.target.create_statements(self.place.object, list(columns), Layout())
         record = Commit(
             LINEAGE, TABLE, seq, intent or f"intent-{seq}", info.identity if info else "", VersionPosition(seq)
         )
@@ -77,7 +79,8 @@ class Writer:
             object=self.place.object,
             mode=mode,
             columns=tuple(columns),
-            statements=tuple(statements),
+            create=tuple(create),
+            alter=tuple(alter),
             before_commit=before_commit,
             **{"at": AT, "fence": seq, "run_id": "run-1", **(keyed if mode in ("merge", "scd2") else {}), **fields},
         )

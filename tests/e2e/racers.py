@@ -203,7 +203,7 @@ class _Hand:
             fields["before_commit"] = self._disturb
         batch = upserts(*rows) if mode == "merge" else rows
         known = {"rows": len(rows)} if mode == "merge" else {}
-        return writer.write(batch, seq, mode, layout=layout, statements=() if there else create, **known, **fields).void
+        return writer.write(batch, seq, mode, layout=layout, create=() if there else create, **known, **fields).void
 
     def _disturb(self) -> None:
         """Somebody else's commit without data, as the next version; a number of its own where there is no log."""

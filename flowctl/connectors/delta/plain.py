@@ -45,12 +45,12 @@ def is_plain(location: TableLocation, job: WriteJob) -> bool:
     to its columns that Delta must make, nor anything else that a writer would have to mind."""
     if job.layout.partition_by or job.layout.cluster_by or not _is_small(location, job):
         return False
-    if job.statements and not statements.only_creates(location, job):
+    if job.alter:
         return False
     table = open_newest(location)
     if table is None:  # the table to be made must be one that the commit accepts
         marks = job.layout.deletion_vectors and not _hides_places(job.columns)
-        return bool(job.statements) and (marks or not _compares(job))
+        return bool(job.create) and (marks or not _compares(job))
     return is_plain_table(table, job)
 
 
@@ -75,11 +75,11 @@ def is_first_load(location: TableLocation, job: WriteJob) -> bool:
     Spark's INSERT would be as fast and may land on top of anything; its MERGE looks for what is not there."""
     if job.mode == "append" or job.layout.cluster_by:
         return False
-    if job.statements and not statements.only_creates(location, job):
+    if job.alter:
         return False
     table = open_newest(location)
     if table is None:
-        return bool(job.statements)
+        return bool(job.create)
     return table.is_empty and is_simple_table(table, job)
 
 

@@ -152,11 +152,6 @@ def completing(table: str, info: TableInfo, side: WriteJob) -> list[str]:
     return [altered(table, change).statement for change in (*features.turned_on(info, changes), *changes)]
 
 
-def only_creates(table: TableLocation, job: WriteJob) -> bool:
-    """Whether making the empty table is all that the job's statements do."""
-    return list(job.statements) == [create_table(table.identifier, job.columns, job.layout)]
-
-
 def insert(table: str, view: str, columns: Sequence[Column], present: Sequence[str]) -> str:
     return f"INSERT INTO {table} {_rows(view, columns, present)}"
 

@@ -11,8 +11,9 @@ What only a write needs is imported by it: most runs have nothing to do.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -23,7 +24,7 @@ from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import open_newest
 from flowctl.connectors.landing import Scratch
-from flowctl.connectors.target import CommitLookup, Target, WriteJob
+from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob
 from flowctl.errors import TableError
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
@@ -94,11 +95,25 @@ class DeltaTarget(Target):
         names = [statements.quoted(column.name) for column in columns]
         return spark.read.format("delta").load(self._location(object).spark_path).select(*names)
 
-    def write(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Commit:
+    @contextmanager
+    def stage(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Iterator[Staged]:
+        """The commit itself writes the files: how depends on the table as it is then."""
+        yield Staged(job, (spark, frame), tuple(frame.columns))
+
+    def commit(self, staged: Sequence[Staged]) -> list[Commit]:
+        return [self._commit_one(one) for one in staged]
+
+    def _commit_one(self, staged: Staged) -> Commit:
         from flowctl.connectors.delta.writers import writer_of
 
+        spark, frame = staged.rows
+        job = staged.job
         location = self._location(job.object)
-        job = replace(job, statements=tuple(map(location.executable, job.statements)))
+        job = replace(
+            job,
+            create=tuple(map(location.executable, job.create)),
+            alter=tuple(replace(change, statement=location.executable(change.statement)) for change in job.alter),
+        )
         app = log.app_id(job.record.lineage, job.record.table)
         before = open_newest(location)
         done = before.standing(app, job.record.record(), job.base) if before is not None else None

@@ -145,14 +145,9 @@ class SparkWriter:
     def prepare(self, location: TableLocation, job: WriteJob) -> str:
         """Spark makes a table with half a dozen queries: for a small one that is as much as writing it. Clustering is
         Spark's own business, and defaults that a user has set are known to nobody else."""
-        if (
-            statements.only_creates(location, job)
-            and not job.layout.cluster_by
-            and open_newest(location) is None
-            and not _is_told_how(self.spark)
-        ):
+        if job.create and not job.layout.cluster_by and open_newest(location) is None and not _is_told_how(self.spark):
             log_writer.create(location, job)
-            job = replace(job, statements=())
+            job = replace(job, create=())
         return tables.prepare(self.spark, location, job)
 
     def ensure(self, location: TableLocation, side: WriteJob) -> None:

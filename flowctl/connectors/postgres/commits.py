@@ -5,45 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl import delays
-from flowctl.connectors import bounds, sql_commit
 from flowctl.connectors.postgres import ddl
-from flowctl.connectors.sql_commit import COMMIT_COLUMNS, COMMITS
+from flowctl.connectors.postgres.session import POSTGRES, PostgresSession
+from flowctl.connectors.sql.commits import COMMIT_COLUMNS, COMMITS, commit_of, create_commits
 from flowctl.connectors.target import CommitLookup
 from flowctl.errors import TableError
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import ObjectName
-from flowctl.sql import dialects
-from flowctl.sql.dialects import Dialect
 
 if TYPE_CHECKING:
     import psycopg
-
-
-@dataclass(frozen=True)
-class PostgresTransaction:
-    """A :class:`flowctl.connectors.sql_commit.Transaction`; statements without parameters may hold ``%``."""
-
-    connection: psycopg.Connection[Any]
-    dialect: Dialect = "postgres"
-    marker: str = "%s"
-
-    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
-        return self.connection.execute(statement, parameters or None).rowcount
-
-    def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self.connection.execute(statement, parameters or None).fetchall()
-
-    def column_names(self, table: tuple[str, ...]) -> list[str]:
-        """Those that a statement may write; not the ones that the server works out itself."""
-        names = (
-            "SELECT attname FROM pg_attribute"
-            " WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''"
-        )
-        return [name for (name,) in self.fetch(names, [dialects.table(table, self.dialect)])]
 
 
 def why_unwritable(connection: psycopg.Connection[Any], object: ObjectName) -> TableError | None:
@@ -115,7 +89,7 @@ def newest(connection: psycopg.Connection[Any], lookups: Sequence[CommitLookup])
         queries = " UNION ALL ".join(_query(schema) for schema in there)
         asked = {schema: by_schema[schema] for schema in there}
         for row in connection.execute(queries, _parameters(asked)).fetchall():
-            commit = sql_commit.commit_of(row)
+            commit = commit_of(row)
             found[commit.table] = commit
     return found
 
@@ -140,24 +114,13 @@ def ensure_table(connection: psycopg.Connection[Any], schema: str) -> None:
     """Makes ``_flowctl_commits`` when it is not there."""
     if not _schemas_with_commits(connection, [schema]):
         with _alone(connection):
-            connection.execute(sql_commit.commits_statement((schema, COMMITS), "postgres"))
-
-
-@contextmanager
-def committing(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """One transaction that changes what others wait for. It waits for locks itself, but not for ever, and if this
-    process stops inside it, the server ends it: see :func:`bounds.idle_in_commit`."""
-    with connection.transaction():
-        connection.execute(f"SET LOCAL lock_timeout = '{bounds.milliseconds(bounds.COMMIT_LOCK)}'")
-        idle = bounds.milliseconds(bounds.idle_in_commit())
-        connection.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{idle}'")
-        yield
+            connection.execute(create_commits((schema, COMMITS), POSTGRES))
 
 
 @contextmanager
 def _alone(connection: psycopg.Connection[Any]) -> Iterator[None]:
     """IF NOT EXISTS alone fails when two sessions run it at once."""
-    with committing(connection):
+    with PostgresSession(connection).transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('_flowctl_commits'))")
         yield
 
@@ -172,10 +135,10 @@ def _schemas_with_commits(connection: psycopg.Connection[Any], schemas: Sequence
 
 
 def _query(schema: str) -> str:
-    names = ", ".join(f"c.{ddl.quoted(name)}" for name in COMMIT_COLUMNS)
+    names = ", ".join(f"c.{POSTGRES.quoted(name)}" for name in COMMIT_COLUMNS)
     return (
         f"SELECT {names} FROM unnest(%s::text[], %s::text[]) AS w (lineage, id) CROSS JOIN LATERAL ("
-        f'SELECT * FROM {ddl.table((schema, COMMITS))} AS k WHERE k.lineage = w.lineage AND k."table" = w.id'
+        f'SELECT * FROM {POSTGRES.table((schema, COMMITS))} AS k WHERE k.lineage = w.lineage AND k."table" = w.id'
         " ORDER BY k.seq DESC LIMIT 1) AS c"
     )
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors import uses
 from flowctl.connectors.postgres.restrictions import listed
+from flowctl.connectors.sql import uses
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import ObjectName, TableInfo
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.client import Client
+from flowctl.connectors.postgres.session import POSTGRES
+from flowctl.connectors.sql.uniqueness import Constraint, refused
 from flowctl.connectors.target import WriteJob
-from flowctl.connectors.uniqueness import Constraint, refused
-from flowctl.errors import FlowctlError, TableError
+from flowctl.errors import FlowctlError
 
 
 @contextmanager
@@ -19,17 +19,14 @@ def named_duplicates(client: Client, job: WriteJob) -> Iterator[None]:
 
     try:
         yield
-    except TableError as error:
-        cause = error.__cause__
-        if not isinstance(cause, psycopg.errors.UniqueViolation) or not cause.diag.constraint_name:
-            raise
-        try:
-            found = _constraint(client, ddl.table(job.object.parts), cause.diag.constraint_name)
-        except FlowctlError:
-            raise error from cause
+    except psycopg.errors.UniqueViolation as error:
+        found = None
+        with suppress(FlowctlError):  # this one says more
+            if name := error.diag.constraint_name:
+                found = _constraint(client, POSTGRES.table(job.object.parts), name)
         if found is None:
             raise
-        raise refused(job, found) from cause
+        raise refused(job, found) from error
 
 
 def _constraint(client: Client, table: str, name: str) -> Constraint | None:
@@ -40,11 +37,11 @@ def _constraint(client: Client, table: str, name: str) -> Constraint | None:
     if row is None:
         return None
     index, definition, is_deferrable, is_fixed, can_be_constraint = row
-    own = ddl.quoted(name)
+    own = POSTGRES.quoted(name)
     if is_fixed:
         return Constraint(f"{name} {definition or ''}".rstrip(), is_deferrable=is_deferrable)
     if definition is None:
-        using = f"ALTER TABLE {table} ADD CONSTRAINT {own} UNIQUE USING INDEX {ddl.quoted(name)} DEFERRABLE"
+        using = f"ALTER TABLE {table} ADD CONSTRAINT {own} UNIQUE USING INDEX {POSTGRES.quoted(name)} DEFERRABLE"
         return Constraint(name, f"DROP INDEX {index}", using if can_be_constraint else "")
     removal = f"ALTER TABLE {table} DROP CONSTRAINT {own}"
     deferral = "" if is_deferrable else f"{removal}, ADD CONSTRAINT {own} {definition} DEFERRABLE"

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors import bounds
-from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres import types as native
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.copying import Accepted
 from flowctl.connectors.postgres.modifiers import CONSTRAINT, Modified, modified_columns
+from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import FlowctlError, TransientError
 from flowctl.model.table_info import Column, ObjectName, TableInfo
@@ -47,7 +47,7 @@ def stage_table(
 @contextmanager
 def future_table(client: Client, schema: str, job: WriteJob) -> Iterator[tuple[str, str]]:
     """As :func:`stage_table`, but what :func:`become` makes the job's target of: all of its columns, and logged."""
-    with _made(client, schema, job, "TABLE", ddl.listed(job.columns)) as stage:
+    with _made(client, schema, job, "TABLE", POSTGRES.listed(job.columns)) as stage:
         yield stage
 
 
@@ -58,7 +58,7 @@ def _made(client: Client, schema: str, job: WriteJob, kind: str, listed: str) ->
     with client.connect() as connection:
         for leftover in _leftovers(connection, schema, family, job.fence):
             _drop(connection, schema, leftover)
-        connection.execute(f"CREATE {kind} {ddl.table((schema, name))} ({listed})")
+        connection.execute(f"CREATE {kind} {POSTGRES.table((schema, name))} ({listed})")
     try:
         yield schema, name
     finally:
@@ -72,7 +72,7 @@ def accept(
     """Leaves only the attempts that Spark counted in ``stage`` and returns the number of rows; others wait for the
     ``lock`` from here on, so an attempt that comes late is not among the rows, and those that still copy are ended:
     their executor may be suspended. :class:`TransientError` when a part has not the rows that its task has reported."""
-    table = ddl.table(stage)
+    table = POSTGRES.table(stage)
     _lock_alone(connection, table, lock)
     counted = connection.execute(f"SELECT xmin::text, count(*) FROM {table} GROUP BY xmin")
     found = {int(transaction): rows for transaction, rows in counted.fetchall()}
@@ -118,13 +118,13 @@ _END_WRITERS = """
 
 def become(connection: psycopg.Connection[Any], stage: tuple[str, str], object: ObjectName) -> None:
     """The staging table gets the target's name, in the same schema."""
-    connection.execute(f"ALTER TABLE {ddl.table(stage)} RENAME TO {ddl.quoted(object.parts[-1])}")
+    connection.execute(f"ALTER TABLE {POSTGRES.table(stage)} RENAME TO {POSTGRES.quoted(object.parts[-1])}")
 
 
 def _column(number: int, column: Column, there: TableInfo | None, modified: Mapping[str, Modified]) -> str:
     """The target's own type where the column is there already with the type to write: a ``uuid`` then refuses what it
     cannot hold while rows are copied, which names the column. See :mod:`.modifiers` for what would not refuse."""
-    now, name = there.column(column.name) if there else None, ddl.quoted(column.name)
+    now, name = there.column(column.name) if there else None, POSTGRES.quoted(column.name)
     if now is None or not now.native or now.type != column.type:
         return f"{name} {native.ddl(column.type)}"
     if one := modified.get(column.name):
@@ -146,10 +146,10 @@ def _drop(connection: psycopg.Connection[Any], schema: str, name: str) -> None:
     fence."""
     import psycopg
 
-    _end_writers(connection, ddl.table((schema, name)))
+    _end_writers(connection, POSTGRES.table((schema, name)))
     connection.execute(f"SET lock_timeout = '{bounds.milliseconds(bounds.LEFTOVER_LOCK)}'")
     with contextlib.suppress(psycopg.errors.LockNotAvailable):
-        connection.execute(f"DROP TABLE IF EXISTS {ddl.table((schema, name))}")
+        connection.execute(f"DROP TABLE IF EXISTS {POSTGRES.table((schema, name))}")
     connection.execute("RESET lock_timeout")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 import sqlite3
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from flowctl.connectors.sqlite.database import quoted
 from flowctl.connectors.sqlite.types import data_type
 from flowctl.connectors.target import Fill
 from flowctl.model import types
-from flowctl.model.table_info import Column, ObjectName, RowEstimate
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 
 #: What `hidden` says of a generated column, virtual or stored. Source: SQLite's `PRAGMA table_xinfo`.
 _GENERATED = (2, 3)
@@ -45,6 +46,24 @@ def find(connection: sqlite3.Connection, object: ObjectName) -> Found | None:
     name, kind, sql = row
     without_rowid = re.search(r"\)[^)]*\bWITHOUT\s+ROWID\b[^)]*$", sql or "", re.IGNORECASE)
     return Found(name, kind == "table", kind == "table" and not without_rowid)
+
+
+def describe(
+    connection: sqlite3.Connection, object: ObjectName, identity: str, now: dt.datetime, system: str = ""
+) -> TableInfo | None:
+    found = find(connection, object)
+    if found is None:
+        return None
+    return TableInfo(
+        object=object,
+        columns=columns(connection, found.name),
+        identity=identity,
+        primary_key=primary_key(connection, found.name),
+        rows=statistics(connection, found),
+        clock=now,
+        extra={"is_table": found.is_table},
+        system=system,
+    )
 
 
 def columns(connection: sqlite3.Connection, name: str) -> tuple[Column, ...]:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from flowctl.connectors import bounds, uses
+from flowctl.connectors import bounds
 from flowctl.connectors.base import OpenContext
+from flowctl.connectors.sql import uses
 from flowctl.errors import TableError, TransientError
 from flowctl.spec.secrets import Revealed
 
@@ -32,13 +33,14 @@ def system_name(options: Mapping[str, Any], context: OpenContext) -> str:
 
 
 @contextmanager
-def open_database(path: Path, access: Literal["ro", "rw", "rwc"]) -> Iterator[sqlite3.Connection]:
-    """A connection in autocommit mode: transactions begin where the code says BEGIN. ``rwc`` makes a missing file."""
-    if access != "rwc" and not path.is_file():
+def open_database(path: Path, access: Literal["ro", "rwc", "none"]) -> Iterator[sqlite3.Connection]:
+    """A connection in autocommit mode: transactions begin where the code says BEGIN. ``rwc`` makes a missing file,
+    ``none`` is an empty database in the place of one."""
+    if access == "ro" and not path.is_file():
         raise TableError(f"there is no SQLite file {path}", hint="Check `path` of the connection")
     with translated(path):
         connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode={access}",
+            f"file:{quote(str(path))}?mode={access}" if access != "none" else ":memory:",
             uri=True,
             timeout=bounds.SQLITE_LOCK,
             isolation_level=None,

@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import closing, suppress
 from dataclasses import replace
 
-from flowctl.connectors import uses
+from flowctl.connectors.sql import uses
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import TableInfo

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from flowctl.connectors.sql.uniqueness import Constraint, refused
 from flowctl.connectors.target import WriteJob
-from flowctl.connectors.uniqueness import Constraint, refused
 from flowctl.sql import dialects
 
 _TOLD = "UNIQUE constraint failed: "

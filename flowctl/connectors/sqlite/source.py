@@ -102,19 +102,7 @@ class SqliteSource(LandedSource):
         if relation.object is None:
             name = ObjectName(("(query)",))
             return TableInfo(name, catalog.query_columns(connection, relation), IDENTITY, system=self.system)
-        found = catalog.find(connection, relation.object)
-        if found is None:
-            return None
-        return TableInfo(
-            object=relation.object,
-            columns=catalog.columns(connection, found.name),
-            identity=IDENTITY,
-            primary_key=catalog.primary_key(connection, found.name),
-            rows=catalog.statistics(connection, found),
-            clock=dt.datetime.now(dt.UTC),
-            extra={"is_table": found.is_table},
-            system=self.system,
-        )
+        return catalog.describe(connection, relation.object, IDENTITY, dt.datetime.now(dt.UTC), self.system)
 
     def _head(self, connection: sqlite3.Connection, request: HeadRequest) -> Head:
         now = dt.datetime.now(dt.UTC)

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from flowctl.connectors.postgres import ddl as postgres
+from flowctl.connectors.base import OpenContext
+from flowctl.connectors.postgres import connect as postgres
 from flowctl.connectors.sqlite import CAPABILITIES as SQLITE
+from flowctl.diagnostics import Mark
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.plan.document import action_of
@@ -16,7 +18,7 @@ from flowctl.plan.projection import projection
 from flowctl.plan.schema_diff import compare
 from flowctl.resolve.names import own_columns
 from flowctl.resolve.resolve import PlanOptions
-from flowctl.spec.spec import ColumnRules, DetectFlag, SchemaPolicies
+from flowctl.spec.spec import ColumnRules, Connection, DetectFlag, SchemaPolicies
 from tests.unit.plan.differences import VAT, columns, differing, told
 from tests.unit.plan.worlds import (
     AMOUNT,
@@ -168,7 +170,10 @@ def test_a_type_that_the_target_cannot_change_for_what_uses_the_column_stops(
     monkeypatch, kind, keys, uses, reason, hint
 ):
     def altered(_, info, changes):
-        return postgres.alter_statements(replace(info, extra={"dependants": uses}), changes)
+        with postgres(
+            Connection("pg", "postgres", {"url": "postgresql://db/shop"}, Mark("spec.yaml", 1)), OpenContext()
+        ) as there:
+            return there.target.alter_statements(replace(info, extra={"dependants": uses}), changes)
 
     monkeypatch.setattr(LakeDdl, "alter_statements", altered)
     made = differing((*ORDERS, replace(VAT, type=kind)), before=(*ORDERS, VAT), **keys)

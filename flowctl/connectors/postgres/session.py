@@ -1,0 +1,61 @@
+"""One connection to PostgreSQL as :mod:`flowctl.connectors.sql` uses it, and what PostgreSQL writes its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors import bounds
+from flowctl.connectors.postgres import catalog
+from flowctl.connectors.postgres.types import ddl
+from flowctl.connectors.sql.session import Session, SqlDialect
+from flowctl.model.table_info import ObjectName, TableInfo
+
+if TYPE_CHECKING:
+    import psycopg
+
+POSTGRES = SqlDialect(
+    name="postgres",
+    marker="%s",
+    column_type=ddl,
+    widen="ALTER COLUMN {column} TYPE {type}",
+    relax="ALTER COLUMN {column} DROP NOT NULL",
+    # What is there goes in the same transaction.
+    retype="ALTER COLUMN {column} DROP NOT NULL, ALTER COLUMN {column} DROP DEFAULT,"
+    " ALTER COLUMN {column} TYPE {type} USING NULL",
+)
+
+
+@dataclass(frozen=True)
+class PostgresSession(Session):
+    """Statements without parameters may hold ``%``."""
+
+    connection: psycopg.Connection[Any]
+    dialect = POSTGRES
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
+        return self.connection.execute(statement, parameters or None).rowcount
+
+    def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self.connection.execute(statement, parameters or None).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """If this process stops inside it, the server ends it: see :func:`bounds.idle_in_commit`."""
+        with self.connection.transaction():
+            self.execute(f"SET LOCAL lock_timeout = '{bounds.milliseconds(bounds.COMMIT_LOCK)}'")
+            idle = bounds.milliseconds(bounds.idle_in_commit())
+            self.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{idle}'")
+            yield
+
+    def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
+        return catalog.describe(self.connection, objects)
+
+    def written_columns(self, table: tuple[str, ...]) -> list[str]:
+        names = (
+            "SELECT attname FROM pg_attribute"
+            " WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''"
+        )
+        return [name for (name,) in self.fetch(names, [self.dialect.table(table)])]

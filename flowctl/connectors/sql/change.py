@@ -1,0 +1,192 @@
+"""What one batch changes in a table, in a transaction that is open and has claimed its number.
+
+The rows are in a staging table of the target's types. Readers see all of the change or nothing, at the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
+from flowctl.connectors.sql.session import Session
+from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, WriteJob
+from flowctl.errors import TableError
+from flowctl.model import types
+from flowctl.model.commit import RowCounts
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.sql import scd2
+from flowctl.sql.difference import Upsert, apply_statements, difference
+
+#: The rows that a merge changes, as a temporary table.
+_DIFFERENCE = "_flowctl_difference"
+#: Of a history, those of them that are there already.
+_STANDING = "_flowctl_standing"
+
+
+@dataclass(frozen=True)
+class StagedRows:
+    """Where the rows to commit are: name parts, their columns in order, and how many there are."""
+
+    table: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: int
+
+
+def staged_columns(present: Collection[str], job: WriteJob) -> list[Column]:
+    """Those of a batch's columns that are staged, with the target's types."""
+    own = (Column(OP_COLUMN, types.STRING), Column(DETECTED_COLUMN, types.BOOL))
+    return [column for column in (*job.columns, *own) if column.name in present]
+
+
+def observed_columns(job: WriteJob, present: Collection[str]) -> Sequence[Column]:
+    """Columns of the sidecar that a history of a batch with the columns ``present`` needs. One that an older version
+    made has not all of them."""
+    return scd2.observed_columns(job.columns, job.key, kept_columns(job, present))
+
+
+def observed_name(object: ObjectName) -> ObjectName:
+    return ObjectName((*object.parts[:-1], object.parts[-1] + scd2.OBSERVED_SUFFIX))
+
+
+def replace_quarantined(session: Session, stage: tuple[str, ...], job: WriteJob, since: int) -> None:
+    """Puts the rows of ``stage`` in the place of those of the job's lineage with number ``since`` or above."""
+    dialect = session.dialect
+    names = ", ".join(dialect.quoted(column.name) for column in job.columns)
+    table, staged = dialect.table(job.object.parts), dialect.table(stage)
+    of_number = f"_lineage = {dialect.marker} AND _seq >= {dialect.marker}"
+    session.execute(f"DELETE FROM {table} WHERE {of_number}", [job.record.lineage, since])
+    session.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {staged}")
+
+
+def apply_change(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
+    """Makes the target's content what ``job`` says."""
+    if job.mode == "scd2" and job.replace:
+        return _begin_history(session, job, staged)
+    if job.replaces_content:
+        return _replace(session, job, staged)
+    match job.mode:
+        case "append" | "truncate":
+            return RowCounts(read=staged.rows, inserted=_insert(session, job, staged), updated=0, deleted=0)
+        case "merge":
+            return _merge(session, job, staged)
+        case "scd2":
+            return _versions(session, job, staged)
+        case _:
+            assert_never(job.mode)
+
+
+def _replace(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
+    deleted = _delete_all(session, job.object)
+    return RowCounts(read=staged.rows, inserted=_insert(session, job, staged), updated=0, deleted=deleted)
+
+
+def _begin_history(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
+    """A history in place of what is there, and of what was observed of it."""
+    _delete_all(session, observed_name(job.object))
+    deleted = _delete_all(session, job.object)
+    return replace(_versions(session, job, staged), deleted=deleted)
+
+
+def _delete_all(session: Session, object: ObjectName) -> int:
+    """DELETE, never TRUNCATE: that is not MVCC-safe, readers would see an empty table."""
+    return session.execute(f"DELETE FROM {session.dialect.table(object.parts)}")
+
+
+def _insert(session: Session, job: WriteJob, staged: StagedRows) -> int:
+    """All staged rows that are rows: a first load of a merge may hold ``D`` for keys that are not there yet."""
+    dialect = session.dialect
+    names = ", ".join(dialect.quoted(column.name) for column in job.columns if column.name in staged.columns)
+    alive = f" WHERE {OP_COLUMN} = 'U'" if OP_COLUMN in staged.columns else ""
+    target, stage = dialect.table(job.object.parts), dialect.table(staged.table)
+    inserted = session.execute(f"INSERT INTO {target} ({names}) SELECT {names} FROM {stage}{alive}")
+    if inserted < staged.rows:
+        _all_done(job, inserted, session.fetch(f"SELECT count(*) FROM {stage}{alive}")[0][0])
+    return inserted
+
+
+def _all_done(job: WriteJob, rows: int, wanted: int) -> None:
+    """:class:`TableError`, before the commit, when a statement has written fewer rows than it should: a trigger, a rule
+    or a policy of the target's has left some out, and the number would say that they are there."""
+    if rows < wanted:
+        raise TableError(
+            f"{job.object} has taken {rows:,} of {wanted:,} rows: a trigger or rule of its own leaves some out",
+            hint="Let it keep every row that is inserted, updated or deleted, or write to another table",
+        )
+
+
+def _merge(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
+    dialect = session.dialect.name
+    change = Upsert(
+        target=job.object.parts,
+        batch=staged.table,
+        columns=tuple(column.name for column in job.columns),
+        batch_columns=staged.columns,
+        key=job.key,
+        compared=tuple(name for name in job.compared if name in staged.columns),
+        operation=OP_COLUMN,
+        deleted_at=job.at if job.soft_deletes else None,
+    )
+    _make_temporary(session, _DIFFERENCE, difference(change, dialect))
+    counted = dict(session.fetch(f"SELECT _action, count(*) FROM {_DIFFERENCE} GROUP BY _action"))
+    if counted:
+        for statement, actions in apply_statements(change, (_DIFFERENCE,), dialect).items():
+            # A key that is there more than once is written more often.
+            _all_done(job, session.execute(statement), sum(counted.get(action, 0) for action in actions))
+    _drop_temporary(session, _DIFFERENCE)
+    return RowCounts(
+        read=staged.rows,
+        inserted=counted.get("insert", 0),
+        updated=counted.get("update", 0),
+        deleted=counted.get("delete", 0),
+    )
+
+
+def _versions(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
+    """Observations and versions in one transaction, so the sidecar never knows more than the table."""
+    dialect, observed = session.dialect.name, observed_name(job.object).parts
+    sidecar, target = session.dialect.table(observed), session.dialect.table(job.object.parts)
+    names = ", ".join(session.dialect.quoted(column.name) for column in observed_columns(job, staged.columns))
+    ((arrival, *hashed),) = session.fetch(scd2.next_arrival(observed, dialect))
+    ((there,),) = session.fetch(f"SELECT CASE WHEN EXISTS (SELECT 1 FROM {target}) THEN 1 ELSE 0 END")
+    tables = Tables(target=job.object.parts, batch=staged.table, observed=observed)
+    change = versioning(job, tables, staged.columns, arrival, dialect, first=arrival == 1 and not there)
+    change = scd2.after(change, hashed)
+    session.execute(f"INSERT INTO {sidecar} ({names}) {scd2.observations(change, dialect)}")
+    _make_temporary(session, _DIFFERENCE, scd2.difference(change, dialect))
+    counts = _apply_versions(session, job, change)
+    _drop_temporary(session, _DIFFERENCE)
+    return replace(counts, read=staged.rows)
+
+
+def _apply_versions(session: Session, job: WriteJob, change: scd2.Versioning) -> RowCounts:
+    """In two statements where all columns are flowctl's own. Rows with columns of others are not deleted to be written
+    anew: their values would be lost, and a number that the database gave a row would change."""
+    dialect, by_change = session.dialect.name, scd2.CHANGE_COLUMN
+    counted = dict(session.fetch(f"SELECT {by_change}, count(*) FROM {_DIFFERENCE} GROUP BY {by_change}"))
+    deleted, put = counted.get("delete", 0), counted.get("put", 0)
+    if deleted and session.fetch(scd2.unobserved(change, (_DIFFERENCE,), dialect))[0][0]:
+        raise lost_observations(job)
+    if set(session.written_columns(job.object.parts)) <= {column.name for column in job.columns}:
+        removed = session.execute(scd2.removal(change, (_DIFFERENCE,), dialect))
+        written = session.execute(scd2.addition(change, (_DIFFERENCE,), dialect))
+        _all_done(job, removed, deleted)
+        _all_done(job, written, put)
+        updated = removed - deleted
+        return RowCounts(inserted=written - updated, updated=updated, deleted=deleted)
+    _make_temporary(session, _STANDING, scd2.standing(change, (_DIFFERENCE,), dialect))
+    statements = scd2.applied_in_place(change, (_DIFFERENCE,), (_STANDING,), dialect)
+    updated, removed, inserted = map(session.execute, statements)
+    _all_done(job, removed, deleted)
+    _all_done(job, updated + inserted, put)
+    _drop_temporary(session, _STANDING)
+    return RowCounts(inserted=inserted, updated=updated, deleted=removed)
+
+
+def _make_temporary(session: Session, name: str, select: str) -> None:
+    session.execute(f"CREATE TEMPORARY TABLE {name} AS {select}")
+
+
+def _drop_temporary(session: Session, name: str) -> None:
+    session.execute(session.dialect.drop_temporary.format(table=name))

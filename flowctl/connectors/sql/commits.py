@@ -1,0 +1,143 @@
+"""The numbers table of an SQL database: which number of which table was committed last, and by which intent.
+
+The record of a number goes in first: ``_flowctl_commits`` has the primary key (lineage, table, seq), so of two writers
+of one number the second waits for the first and then finds it taken. That is also what makes a void final: once its row
+is there, nothing else can land under that number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from flowctl import delays
+from flowctl.connectors.sql.session import Session, SqlDialect
+from flowctl.connectors.standing import check_base
+from flowctl.errors import StateConflict
+from flowctl.model.commit import Commit, commit_from_record
+from flowctl.model.table_info import same_identity
+
+COMMITS = "_flowctl_commits"
+#: Records kept for each table; older numbers are refused by the newest one alone.
+KEPT_COMMITS = 100
+COMMIT_COLUMNS = ("lineage", "table", "seq", "intent_id", "target_id", "position", "void", "at")
+
+
+def create_commits(table: tuple[str, ...], dialect: SqlDialect) -> str:
+    """The DDL of the numbers table; text and integers only, so that it is the same everywhere."""
+    kinds = {
+        "lineage": f"{dialect.name_type} NOT NULL",
+        "table": f"{dialect.name_type} NOT NULL",
+        "seq": "BIGINT NOT NULL",
+        "void": "BOOLEAN NOT NULL",
+        "position": "TEXT",
+    }
+    columns = ", ".join(f"{dialect.quoted(name)} {kinds.get(name, 'TEXT NOT NULL')}" for name in COMMIT_COLUMNS)
+    key = ", ".join(map(dialect.quoted, ("lineage", "table", "seq")))
+    return f"CREATE TABLE IF NOT EXISTS {dialect.table(table)} ({columns}, PRIMARY KEY ({key}))"
+
+
+def claim(
+    session: Session, commits: tuple[str, ...], record: Commit, at: str, base: str | None = None
+) -> Commit | None:
+    """Takes ``record``'s number in this transaction and returns None; or returns the commit that has it already under
+    our intent id. :class:`StateConflict` when another intent has it, a higher number is there, or the newest one is not
+    ``base``."""
+    newest = newest_commit(session, commits, record.lineage, record.table)
+    if newest is not None and newest.seq >= record.seq:
+        return already_committed(newest, record)
+    check_base(record.table, newest.name if newest else "", base)
+    delays.pause()
+    dialect, name = session.dialect, session.dialect.table(commits)
+    markers = ", ".join([dialect.marker] * len(COMMIT_COLUMNS))
+    taken = session.execute(
+        dialect.insert_new.format(table=name, columns=_names(dialect), values=markers),
+        [
+            record.lineage,
+            record.table,
+            record.seq,
+            record.intent_id,
+            record.target_id,
+            _position(record),
+            record.void,
+            at,
+        ],
+    )
+    delays.pause()
+    if taken == 0:  # another writer of this number has committed while we waited for it
+        raced = newest_commit(session, commits, record.lineage, record.table)
+        return already_committed(raced, record) if raced else None
+    session.execute(
+        f"DELETE FROM {name} WHERE {_of_table(dialect)} AND seq <= {dialect.marker}",
+        [record.lineage, record.table, record.seq - KEPT_COMMITS],
+    )
+    return None
+
+
+def already_committed(newest: Commit, record: Commit) -> Commit:
+    """``newest`` when it is ``record``'s own commit; else :class:`StateConflict` saying which number stands. A void
+    carries the id of the intent that it gave up, and answers only to another void."""
+    ours = (newest.seq, newest.intent_id) == (record.seq, record.intent_id)
+    if ours and newest.void and not record.void:
+        raise StateConflict(
+            f"number {record.seq} of {record.table} was given up", hint="Plan again: the next number is free"
+        )
+    if ours:
+        return newest
+    raise StateConflict(
+        f"{record.table}: the target has number {newest.seq} of another try, this is number {record.seq}",
+        hint="See `flowctl state adopt`: somebody else writes this table, or state is older than the target",
+    )
+
+
+def identified(record: Commit, target_id: str) -> Commit:
+    """``record`` with the id of the target that is there; :class:`StateConflict` when the intent was for another."""
+    if record.target_id and not same_identity(record.target_id, target_id):
+        raise StateConflict(
+            f"{record.table}: the target is now {target_id}, the intent was for {record.target_id}",
+            hint="Plan again, or `flowctl state adopt`: it was replaced or restored since",
+        )
+    return replace(record, target_id=target_id)
+
+
+def name_target(session: Session, commits: tuple[str, ...], record: Commit) -> None:
+    """Stores the target's id with the number just claimed: it is only known once the table is there."""
+    dialect = session.dialect
+    session.execute(
+        f"UPDATE {dialect.table(commits)} SET target_id = {dialect.marker}"
+        f" WHERE {_of_table(dialect)} AND seq = {dialect.marker}",
+        [record.target_id, record.lineage, record.table, record.seq],
+    )
+
+
+def newest_commit(session: Session, commits: tuple[str, ...], lineage: str, table: str) -> Commit | None:
+    delays.pause()
+    dialect, name = session.dialect, session.dialect.table(commits)
+    rows = session.fetch(
+        f"SELECT {_names(dialect)} FROM {name} WHERE {_of_table(dialect)}"
+        f" AND seq = (SELECT max(seq) FROM {name} WHERE {_of_table(dialect)})",
+        [lineage, table, lineage, table],
+    )
+    return commit_of(rows[0]) if rows else None
+
+
+def commit_of(row: Sequence[Any]) -> Commit:
+    """The commit that a row of :data:`COMMIT_COLUMNS` holds."""
+    document = dict(zip(COMMIT_COLUMNS, row, strict=True))
+    position = json.loads(document["position"]) if document["position"] else None
+    return commit_from_record({**document, "position": position, "void": bool(document["void"])})
+
+
+def _of_table(dialect: SqlDialect) -> str:
+    return f"lineage = {dialect.marker} AND {dialect.quoted('table')} = {dialect.marker}"
+
+
+def _names(dialect: SqlDialect) -> str:
+    return ", ".join(map(dialect.quoted, COMMIT_COLUMNS))
+
+
+def _position(record: Commit) -> str | None:
+    position = record.record()["position"]
+    return json.dumps(position) if position is not None else None

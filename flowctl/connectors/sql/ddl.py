@@ -1,0 +1,72 @@
+"""DDL of every SQL database, from its dialect.
+
+Columns of new tables may all be null: delete rows have keys only, a column gone from the source is null from then on.
+What must not be null is an expectation in the spec; one that is there already is relaxed when needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flowctl.connectors.sql.session import SqlDialect
+from flowctl.model import types
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import Column, ObjectName, TableInfo
+
+
+def create_table(dialect: SqlDialect, object: ObjectName, columns: Sequence[Column]) -> str:
+    return f"CREATE TABLE {dialect.table(object.parts)} ({dialect.listed(columns)})"
+
+
+def completing(
+    dialect: SqlDialect, object: ObjectName, there: TableInfo | None, columns: Sequence[Column]
+) -> list[str]:
+    """What makes a sidecar have at least ``columns``, with types that are wide enough."""
+    if there is None:
+        return [create_table(dialect, object, columns)]
+    have, alter = {column.name: column.type for column in there.columns}, f"ALTER TABLE {dialect.table(object.parts)}"
+    added = [f"{alter} ADD COLUMN {dialect.listed([column])}" for column in columns if column.name not in have]
+    narrow = [column for column in columns if column.name in have and types.is_wider(column.type, have[column.name])]
+    return [*added, *(f"{alter} {_clause(dialect, dialect.widen, one)}" for one in narrow if dialect.widen)]
+
+
+def change_statement(dialect: SqlDialect, object: ObjectName, change: SchemaChange) -> str:
+    """The DDL of one change; empty where none is needed, and for what the database cannot change."""
+    clause = _change_clause(dialect, change)
+    return f"ALTER TABLE {dialect.table(object.parts)} {clause}" if clause else ""
+
+
+def is_made(change: SchemaChange, there: TableInfo) -> bool:
+    """Whether an earlier try has made ``change``, where that did not wait for its commit."""
+    column = there.column(change.column)
+    match change.action:
+        case "add" | "text":
+            return column is not None
+        case "drop":
+            return column is None
+        case "relax":
+            return column is None or column.nullable
+        case "widen" | "retype":
+            return column is not None and column.type == change.new
+        case _:
+            return False
+
+
+def _change_clause(dialect: SqlDialect, change: SchemaChange) -> str:
+    match change.action:
+        case "add" | "text" if change.new is not None:
+            return f"ADD COLUMN {dialect.listed([Column(change.column, change.new)])}"
+        case "widen" if change.new is not None:
+            return _clause(dialect, dialect.widen, Column(change.column, change.new))
+        case "retype" if change.new is not None:
+            return _clause(dialect, dialect.retype, Column(change.column, change.new))
+        case "drop":
+            return f"DROP COLUMN {dialect.quoted(change.column)}"
+        case "relax":
+            return dialect.relax.format(column=dialect.quoted(change.column))
+        case _:
+            return ""
+
+
+def _clause(dialect: SqlDialect, clause: str, column: Column) -> str:
+    return clause.format(column=dialect.quoted(column.name), type=dialect.column_type(column.type))

@@ -1,0 +1,321 @@
+"""An SQL database as a target: one transaction commits the change of one or several tables and their numbers.
+
+The order of :meth:`SqlTarget.commit`, of all tables together:
+
+1. What is staged is loaded where this connection finds it, the numbers table is made if it is not there, and so is what
+   the batch needs of its table, where DDL cannot take part in the transaction.
+2. The transaction begins. Each table claims its number first, so that a second writer of it waits, then gets its DDL,
+   the check that it is the very table of the intent, and its change. Tables come in the order of their ids: two groups
+   never wait for each other.
+3. ``before_commit`` of each, the commit, and what was committed is read back.
+
+**DDL outside of the transaction** may be left by a try that died. So a CREATE carries the id of its intent, by which
+the next try knows the table as its own; a change of a table that is made already is left out; and nothing is dropped
+but what the plan names. A number that is committed runs none.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from flowctl import crashpoints, delays
+from flowctl.connectors import refusal
+from flowctl.connectors.base import OpenContext
+from flowctl.connectors.foreign import foreign_target
+from flowctl.connectors.landing import Scratch
+from flowctl.connectors.sql import commits, ddl
+from flowctl.connectors.sql.change import (
+    StagedRows,
+    apply_change,
+    observed_columns,
+    observed_name,
+    replace_quarantined,
+    staged_columns,
+)
+from flowctl.connectors.sql.session import Session, SqlDialect
+from flowctl.connectors.target import CommitLookup, Fill, Staged, Target, WriteJob
+from flowctl.errors import FlowctlError, StateConflict, TableError, TransientError
+from flowctl.model.commit import Commit, RowCounts
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.spec.spec import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+S = TypeVar("S", bound=Session)
+
+
+class SqlTarget(Target, Generic[S]):
+    """What is abstract is the database's own; the other methods without a docstring in the contract are for it to
+    override."""
+
+    dialect: SqlDialect
+    context: OpenContext
+
+    @abstractmethod
+    def session(self) -> AbstractContextManager[S]:
+        """A connection to read by; a database that is not there is an empty one."""
+
+    def writing_session(self) -> AbstractContextManager[S]:
+        """A connection to write by; makes the database where a first write does."""
+        return self.session()
+
+    @abstractmethod
+    def commits_table(self, session: S, object: ObjectName) -> tuple[str, ...]:
+        """Where the numbers of ``object`` are or will be, as name parts: near to it, so that a dump takes both."""
+
+    @abstractmethod
+    def newest(self, session: S, lookups: Sequence[CommitLookup]) -> dict[str, Commit | None]:
+        """See :meth:`committed`."""
+
+    @abstractmethod
+    def handed_over(
+        self, spark: SparkSession, frame: DataFrame, columns: Sequence[Column], job: WriteJob
+    ) -> AbstractContextManager[Any]:
+        """The rows of ``frame``, where :meth:`load` or :meth:`accept` finds them, until the context ends. Repeats by
+        executors and leftovers of tries with a lower fence are not among them."""
+
+    def load(self, session: S, rows: Any) -> Any:
+        """Before the transaction: what :meth:`handed_over` gave, where this session finds it."""
+        return rows
+
+    @abstractmethod
+    def accept(self, session: S, rows: Any) -> StagedRows:
+        """In the transaction: what :meth:`load` gave, as a table that nobody changes any more."""
+
+    @abstractmethod
+    def named_errors(self, session: S, job: WriteJob) -> AbstractContextManager[None]:
+        """Around the transaction: errors for which the job's table has next steps of its own."""
+
+    def ensure_commits(self, session: S, object: ObjectName) -> None:
+        table = self.commits_table(session, object)
+        session.execute(commits.create_commits(table, self.dialect))
+
+    def prepare_change(self, session: S, job: WriteJob) -> None:
+        """In the transaction, before the table's change, once its DDL is done: locks and settings."""
+
+    def with_creator(self, statement: str, intent_id: str) -> str:
+        """``statement``, a CREATE, so that :meth:`Session.describe` has ``created_by`` of the table. Required where DDL
+        is not transactional."""
+        raise NotImplementedError(f"{type(self).__name__} does not say who made a table")
+
+    def refuse_change(self, info: TableInfo, change: SchemaChange) -> SchemaChange | None:
+        """``change``, which has its statement, as one that stops the table; None where the database makes it. Pure."""
+        return None
+
+    # What a plan asks
+
+    def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
+        return [ddl.create_table(self.dialect, object, columns)]
+
+    def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
+        stated = [
+            replace(change, statement=ddl.change_statement(self.dialect, info.object, change)) for change in changes
+        ]
+        refused = [(self.refuse_change(info, change), change) for change in stated]
+        return [replace(why, statement="") if why else change for why, change in refused]
+
+    def filled_columns(self, there: TableInfo) -> Mapping[str, Fill]:
+        filled: Mapping[str, Fill] = there.extra.get("filled", {})
+        return filled
+
+    # What looks
+
+    def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
+        with self.session() as session:
+            return session.describe(objects)
+
+    def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
+        with self.session() as session:
+            return self.newest(session, lookups)
+
+    # What writes
+
+    def stage(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> AbstractContextManager[Staged]:
+        return self._staged(spark, frame, job)
+
+    @contextmanager
+    def _staged(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Iterator[Staged]:
+        with self.handed_over(spark, frame, staged_columns(frame.columns, job), job) as rows:
+            yield Staged(job, rows, tuple(frame.columns))
+
+    def commit(self, staged: Sequence[Staged]) -> list[Commit]:
+        """After an error the commit may have happened all the same, so the target is asked before anybody retries.
+        A transaction still in flight is found by the retry: its own insert of the number waits for it."""
+        try:
+            return self._commit(staged)
+        except StateConflict:
+            raise
+        except (FlowctlError, OSError):
+            newest = self._newest_or_none([one.job for one in staged])
+            if any(found is None or found.seq < one.job.record.seq for one, found in zip(staged, newest, strict=True)):
+                raise
+            return _recorded(staged, newest)
+
+    def void(self, job: WriteJob) -> Commit:
+        """Waits for a transaction of the same number that is still open: what it did stands, or is undone."""
+        (done,) = self.commit([Staged(replace(job, record=replace(job.record, void=True)), None)])
+        return done
+
+    def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
+        side = replace(job, record=replace(job.record, table=f"{job.record.table}/quarantine"), create=(), alter=())
+        with self.handed_over(spark, frame, job.columns, side) as rows, self.writing_session() as session:
+            loaded = self.load(session, rows)
+            if not self.dialect.transactional_ddl:
+                self._complete(session, job.object, job.columns)
+            with session.transaction():
+                accepted = self.accept(session, loaded)
+                if self.dialect.transactional_ddl:
+                    self._complete(session, job.object, job.columns)
+                replace_quarantined(session, accepted.table, job, since)
+                job.before_commit()
+
+    def _commit(self, staged: Sequence[Staged]) -> list[Commit]:
+        in_order = sorted(staged, key=lambda one: one.job.record.table)
+        counts: dict[str, RowCounts] = {}
+        with self.writing_session() as session:
+            loaded = {one.job.record.table: self._prepared(session, one) for one in in_order}
+            with ExitStack() as named:
+                for one in in_order:
+                    named.enter_context(self.named_errors(session, one.job))
+                with session.transaction():
+                    for one in in_order:
+                        table = one.job.record.table
+                        if not self._is_committed(session, one.job):
+                            counts[table] = self.land(session, one.job, loaded[table])
+                    landed = [one.job for one in in_order if one.job.record.table in counts]
+                    for job in landed:
+                        job.before_commit()
+                    for job in landed:
+                        crashpoints.reached("in_commit", job.record.table)
+                        delays.pause()
+            delays.pause()
+            newest = self.newest(session, [_lookup(one.job) for one in staged])
+        found = _recorded(staged, [newest[one.job.record.table] for one in staged])
+        return [replace(commit, counts=counts.get(commit.table, commit.counts)) for commit in found]
+
+    def _prepared(self, session: S, one: Staged) -> Any:
+        """What :meth:`load` gives; None for a void."""
+        loaded = self.load(session, one.rows) if one.rows is not None else None
+        self.ensure_commits(session, one.job.object)
+        if loaded is not None and not self.dialect.transactional_ddl and not self._has_landed(session, one.job):
+            self.define(session, one.job, one.columns)
+        return loaded
+
+    def _is_committed(self, session: S, job: WriteJob) -> bool:
+        """Claims the number where it is not."""
+        table = self.commits_table(session, job.object)
+        return commits.claim(session, table, job.record, job.at, job.base) is not None
+
+    def _has_landed(self, session: S, job: WriteJob) -> bool:
+        newest = self.newest(session, [_lookup(job)])[job.record.table]
+        return newest is not None and newest.seq >= job.record.seq
+
+    def land(self, session: S, job: WriteJob, loaded: Any) -> RowCounts:
+        """In the transaction, with the number claimed: the table's DDL and change. Nothing for a void."""
+        if loaded is None:
+            return RowCounts()
+        staged = self.accept(session, loaded)
+        if self.dialect.transactional_ddl:
+            self.define(session, job, staged.columns)
+        self.prepare_change(session, job)
+        self.record_target(session, job)
+        return apply_change(session, job, staged)
+
+    def define(self, session: S, job: WriteJob, present: Sequence[str]) -> None:
+        """The DDL that a batch with the columns ``present`` needs, in a table that is the intent's own."""
+        there = session.describe([job.object])[job.object]
+        self.require_own(session, job, there)
+        is_made = there is not None and there.created_by == job.record.intent_id
+        for statement in () if is_made else job.create:
+            in_transaction = self.dialect.transactional_ddl
+            session.execute(statement if in_transaction else self.with_creator(statement, job.record.intent_id))
+        for change in job.alter:
+            if there is None or not ddl.is_made(change, there):
+                session.execute(change.statement)
+        if job.mode == "scd2":
+            observed = observed_name(job.object)
+            if job.replace and self.dialect.transactional_ddl:  # of another key, or of what was no history
+                session.execute(f"DROP TABLE IF EXISTS {self.dialect.table(observed.parts)}")
+            self._complete(session, observed, observed_columns(job, present))
+
+    def require_own(self, session: S, job: WriteJob, there: TableInfo | None) -> None:
+        """:class:`FlowctlError` where the table is not the one that the intent was for. Without DDL outside of it a
+        table and its first number come in one transaction, so what is there before is somebody else's."""
+        if there is None or there.created_by == job.record.intent_id:
+            return
+        if not job.record.target_id:
+            raise foreign_target(job.record, job.object)
+        commits.identified(job.record, there.identity)
+
+    def record_target(self, session: S, job: WriteJob) -> None:
+        """Stores the id of the table, which is there by now, with the number."""
+        now = session.describe([job.object])[job.object]
+        if now is None:
+            raise TableError(
+                f"there is no table {job.object}", hint="Plan again: it was dropped since the plan was made"
+            )
+        record = commits.identified(job.record, now.identity)
+        commits.name_target(session, self.commits_table(session, job.object), record)
+
+    def _complete(self, session: S, sidecar: ObjectName, columns: Sequence[Column]) -> None:
+        for statement in ddl.completing(self.dialect, sidecar, session.describe([sidecar])[sidecar], columns):
+            session.execute(statement)
+
+    def _newest_or_none(self, jobs: Sequence[WriteJob]) -> list[Commit | None]:
+        try:
+            with self.session() as session:
+                found = self.newest(session, [_lookup(job) for job in jobs])
+        except TransientError:
+            return [None] * len(jobs)  # the first error says more
+        return [found[job.record.table] for job in jobs]
+
+    def scratch(self) -> Scratch:
+        if self.context.scratch is None:
+            raise FlowctlError("an SQL target was opened without a buffer", hint="Use `flowctl apply`")
+        return self.context.scratch
+
+
+@contextmanager
+def named_refusals() -> Iterator[None]:
+    """A value that an executor refused comes out of Spark as an error that names its column."""
+    try:
+        yield
+    except FlowctlError:
+        raise
+    except Exception as error:
+        told = refusal.refused(str(error))
+        if told is None:
+            raise
+        raise told from error
+
+
+def verify_total(job: WriteJob, rows: int) -> None:
+    """:class:`TableError` when another number of rows was staged than the runner counted."""
+    if job.rows is not None and job.rows != rows:
+        raise TableError(
+            f"{rows:,} rows were staged, {job.rows:,} were expected",
+            hint="Run again: the source may have changed while it was read",
+        )
+
+
+def _lookup(job: WriteJob) -> CommitLookup:
+    return CommitLookup(job.record.lineage, job.record.table, job.object)
+
+
+def _recorded(staged: Sequence[Staged], newest: Sequence[Commit | None]) -> list[Commit]:
+    """A commit counts only once our intent id is read back from the target."""
+    recorded = []
+    for one, found in zip(staged, newest, strict=True):
+        if found is None:
+            raise StateConflict(
+                f"{one.job.object}: the commit just made is gone",
+                hint="Find out who drops or replaces tables here, and run again",
+            )
+        recorded.append(commits.already_committed(found, one.job.record))
+    return recorded

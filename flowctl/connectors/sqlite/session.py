@@ -1,0 +1,73 @@
+"""One connection to an SQLite file as :mod:`flowctl.connectors.sql` uses it, and what SQLite writes its own way."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flowctl.connectors.sql.session import Session, SqlDialect
+from flowctl.connectors.sqlite import catalog, dropping
+from flowctl.connectors.sqlite.types import declared
+from flowctl.model.table_info import ObjectName, TableInfo
+
+#: SQLite changes no column's type and takes no NOT NULL back.
+SQLITE = SqlDialect(name="sqlite", marker="?", column_type=declared)
+_FILE_ID = "_flowctl_target"
+
+
+@dataclass(frozen=True)
+class SqliteSession(Session):
+    """``inode`` is the id that the file gets with its first write."""
+
+    connection: sqlite3.Connection
+    inode: str
+    dialect = SQLITE
+    stage_numbers: Iterator[int] = field(default_factory=itertools.count, repr=False, compare=False)
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
+        return self.connection.execute(statement, parameters).rowcount
+
+    def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self.connection.execute(statement, parameters).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Takes the write lock at once: a transaction that reads first and then writes can fail half-way as busy."""
+        self.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.execute("COMMIT")
+        finally:
+            if self.connection.in_transaction:
+                self.execute("ROLLBACK")
+
+    def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
+        schema = dropping.schema_of(self.connection)
+        return {object: self._described(object, schema) for object in objects}
+
+    def _described(self, object: ObjectName, schema: tuple[str, ...]) -> TableInfo | None:
+        info = catalog.describe(self.connection, object, self.target_id(object), dt.datetime.now(dt.UTC))
+        if info is None:
+            return None
+        more = {dropping.SCHEMA: schema, "filled": catalog.filled(self.connection, object)}
+        return replace(info, extra={**info.extra, **more})
+
+    def written_columns(self, table: tuple[str, ...]) -> list[str]:
+        return [name for (name,) in self.fetch("SELECT name FROM pragma_table_info(?)", [table[-1]])]
+
+    def has_table(self, name: str) -> bool:
+        return bool(self.fetch("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", [name]))
+
+    def target_id(self, object: ObjectName) -> str:
+        """The file's id and the name: SQLite has no id of a table."""
+        known = self.fetch(f"SELECT id FROM {_FILE_ID}") if self.has_table(_FILE_ID) else []
+        return f"{known[0][0] if known else self.inode}/{object.parts[-1]}"
+
+    def ensure_file_id(self) -> None:
+        self.execute(f"CREATE TABLE IF NOT EXISTS {_FILE_ID} (id TEXT NOT NULL)")
+        self.execute(f"INSERT INTO {_FILE_ID} SELECT ? WHERE NOT EXISTS (SELECT 1 FROM {_FILE_ID})", [self.inode])
