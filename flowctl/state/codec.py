@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from flowctl.errors import AbortRun
 from flowctl.model import position as positions
 from flowctl.model import table_info
 from flowctl.model.commit import intent_from_json
+from flowctl.state import shapes
 from flowctl.state.document import FORMAT, StateDocument, TableState
 
-#: For each older format the function that makes the next one of it (JSON to JSON).
-UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+#: For each older format the function that makes the next one of it (JSON to JSON). Documents of format 1 have the
+#: columns and definitions of their tables themselves.
+UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda found: {**found, "format": 2}}
 
 
-def encode(document: StateDocument) -> bytes:
+@dataclass(frozen=True)
+class Encoded:
+    """``document`` refers to the blob ``shapes`` under ``shapes_name``; both are empty when there are no tables."""
+
+    document: bytes
+    shapes_name: str
+    shapes: bytes
+
+
+def encode(document: StateDocument) -> Encoded:
     """UTF-8 JSON, tables sorted by id; equal documents give equal bytes."""
-    return (json.dumps(to_json(document), indent=2, ensure_ascii=False) + "\n").encode()
+    found = to_json(document)
+    tables, blob = shapes.split(found.pop("tables"))
+    name = shapes.name_for(blob, document.serial, document.shapes) if blob else ""
+    found |= {"shapes": name, "tables": tables}
+    return Encoded((json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode(), name, blob)
 
 
-def decode(data: bytes, name: str) -> StateDocument:
-    """Reads what :func:`encode` of this or an older flowctl wrote. ``name`` is for the errors: :class:`AbortRun` when
-    the document is damaged, or newer than this flowctl."""
+def decode(data: bytes, name: str, read: Callable[[str], bytes | None]) -> StateDocument:
+    """Reads what :func:`encode` of this or an older flowctl wrote; ``read`` gets a blob of shapes. ``name`` is for the
+    errors: :class:`AbortRun` when the document is damaged, or newer than this flowctl."""
     try:
         found = json.loads(data)
         version = found["format"]
@@ -37,12 +53,27 @@ def decode(data: bytes, name: str) -> StateDocument:
     try:
         while found["format"] < FORMAT:
             found = UPGRADES[found["format"]](found)
+        if found.get("shapes"):
+            blob = read(found["shapes"])
+            if blob is None:
+                raise ValueError(f"{found['shapes']} is not there")
+            found["tables"] = shapes.joined(found["tables"], blob)
         return from_json(found)
     except (ValueError, KeyError, TypeError) as cause:
         raise _damaged(name, cause) from cause
 
 
+def reference_of(data: bytes) -> tuple[str, str]:
+    """``write_id`` and the name of the shapes, of a document that may be damaged otherwise."""
+    try:
+        found = json.loads(data)
+        return str(found["write_id"]), str(found.get("shapes", ""))
+    except (ValueError, KeyError, TypeError):
+        return "", ""
+
+
 def to_json(document: StateDocument) -> dict[str, Any]:
+    """The whole document, columns and definitions of tables within."""
     return {
         "format": document.format,
         "lineage": document.lineage,
@@ -59,6 +90,7 @@ def from_json(found: Mapping[str, Any]) -> StateDocument:
         write_id=found["write_id"],
         tables={table_id: _table_from_json(table) for table_id, table in found["tables"].items()},
         format=found["format"],
+        shapes=found.get("shapes", ""),
     )
 
 

@@ -16,7 +16,7 @@ from flowctl.model.commit import Commit, Intent
 from flowctl.model.position import CursorPosition, Position
 from flowctl.model.table_info import Column, TableInfo
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,15 @@ class TableState:
 @dataclass(frozen=True)
 class StateDocument:
     """One number of the state log. ``serial`` 0 is a flow that never ran. ``write_id`` names the writer
-    (``host/pid/random``) and tells its own refused write from another's."""
+    (``host/pid/random``) and tells its own refused write from another's. ``shapes`` names the blob that has the tables'
+    columns and definitions (:mod:`flowctl.state.shapes`); empty where the document has them itself."""
 
     lineage: str
     serial: int = 0
     write_id: str = ""
     tables: Mapping[str, TableState] = field(default_factory=dict)
     format: int = FORMAT
+    shapes: str = field(default="", compare=False)
 
     @property
     def recorded_lineage(self) -> str:

@@ -18,18 +18,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from flowctl.errors import AbortRun, StateConflict, UsageError
-from flowctl.state import codec, file_log
+from flowctl.state import codec, file_log, shapes
 from flowctl.state.document import StateDocument, new_document
 from flowctl.storage.blobs import BlobInfo, BlobStore
 
 FOLDER = "state/"
 HINT = "latest.json"
-KEEP_NUMBERS = 100
-KEEP_AGE = dt.timedelta(days=30)
 #: Pruning lists the log, so it is not done with every write.
 PRUNE_EVERY = 25
 
 _NAME = re.compile(re.escape(FOLDER) + r"(\d+)\.json")
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Which numbers of a log are kept: the newest ``numbers``; of the others those younger than ``age`` by the store's
+    clock, and with ``hourly`` only the newest one of each hour."""
+
+    numbers: int = 100
+    age: dt.timedelta = dt.timedelta(days=30)
+    hourly: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,10 +50,14 @@ class Version:
 
 
 class StateStore:
-    """Reads and writes one flow's log; ``blobs`` is opened at ``<state>/<flow>``."""
+    """Reads and writes one log below ``prefix``, which is empty or ends in a slash; ``blobs`` is opened at
+    ``<state>/<flow>``."""
 
-    def __init__(self, blobs: BlobStore) -> None:
+    def __init__(self, blobs: BlobStore, *, prefix: str = "", retention: Retention = Retention()) -> None:
         self.blobs = blobs
+        self._prefix = prefix
+        self._retention = retention
+        self._shapes: dict[str, bytes] = {}
 
     def read(self) -> StateDocument:
         """The newest document; an empty one with a new lineage for a flow that never ran. :class:`AbortRun` when the
@@ -70,8 +82,13 @@ class StateStore:
         """Creates the number after ``document.serial`` and returns it as stored. :class:`StateConflict` when somebody
         else did: nothing was written then."""
         wanted = replace(document, serial=document.serial + 1, write_id=_write_id())
-        name = _name(wanted.serial)
-        if not self._created(name, codec.encode(wanted), wanted.write_id):
+        encoded = codec.encode(wanted)
+        wanted = replace(wanted, shapes=encoded.shapes_name)
+        if encoded.shapes_name != document.shapes and encoded.shapes:
+            self.blobs.create(self._prefix + encoded.shapes_name, encoded.shapes)
+            self._shapes = {encoded.shapes_name: encoded.shapes}
+        name = self._name(wanted.serial)
+        if not self._created(name, encoded.document, wanted.write_id):
             raise self._conflict(wanted.serial)
         self._point_at(wanted.serial)
         if wanted.serial % PRUNE_EVERY == 0:
@@ -80,13 +97,28 @@ class StateStore:
         return wanted
 
     def prune(self) -> None:
-        """Deletes numbers that are neither among the last 100 nor younger than 30 days by the store's clock."""
+        """Deletes numbers that are no longer kept, and shapes that none of the others refers to."""
         listed = sorted(self._listed())
         if not listed:
             return
         newest = listed[-1][1].modified
-        for _, info in listed[:-KEEP_NUMBERS]:
-            if newest - info.modified > KEEP_AGE:
+        hours: set[dt.datetime] = set()
+        for _, info in reversed(listed[: -self._retention.numbers]):
+            hour = info.modified.replace(minute=0, second=0, microsecond=0)
+            is_extra = self._retention.hourly and hour in hours
+            if is_extra or newest - info.modified > self._retention.age:
+                self.blobs.delete(info.name)
+            hours.add(hour)
+        self._sweep_shapes()
+
+    def _sweep_shapes(self) -> None:
+        """References never fall: what lies below those of the oldest and the newest number has none any more. A
+        document that was put back by hand may refer to less than those before it."""
+        kept = [serial for serial, _ in self._listed()]
+        ends = [self.blobs.get(self._name(serial)) for serial in (min(kept), max(kept))]
+        needed = min(shapes.serial_of(codec.reference_of(data)[1]) if data else 0 for data in ends)
+        for info in self.blobs.list(self._prefix + shapes.FOLDER):
+            if 0 < shapes.serial_of(info.name.removeprefix(self._prefix)) < needed:
                 self.blobs.delete(info.name)
 
     def _sweep_file_logs(self, newest: StateDocument) -> None:
@@ -106,10 +138,10 @@ class StateStore:
 
     def _written_by(self, name: str) -> str:
         data = self.blobs.get(name)
-        return codec.decode(data, self._place(name)).write_id if data is not None else ""
+        return codec.reference_of(data)[0] if data is not None else ""
 
     def _conflict(self, serial: int) -> StateConflict:
-        writer = self._written_by(_name(serial)) or "another process, which has removed it since"
+        writer = self._written_by(self._name(serial)) or "another process, which has removed it since"
         return StateConflict(
             f"state number {serial} was written by {_describe_writer(writer)} meanwhile",
             hint="Run again: what is committed already is found in the targets",
@@ -127,7 +159,7 @@ class StateStore:
         return document
 
     def _hinted(self) -> int:
-        data = self.blobs.get(HINT)
+        data = self.blobs.get(self._prefix + HINT)
         try:
             return int(json.loads(data)["serial"]) if data else 0
         except (ValueError, KeyError, TypeError):
@@ -139,27 +171,31 @@ class StateStore:
 
     def _point_at(self, serial: int) -> None:
         # Racing writers may leave any of theirs, or none: it is a hint.
-        self.blobs.delete(HINT)
-        self.blobs.create(HINT, json.dumps({"serial": serial}).encode())
+        self.blobs.delete(self._prefix + HINT)
+        self.blobs.create(self._prefix + HINT, json.dumps({"serial": serial}).encode())
 
     def _get(self, serial: int) -> StateDocument | None:
-        data = self.blobs.get(_name(serial)) if serial > 0 else None
+        data = self.blobs.get(self._name(serial)) if serial > 0 else None
         if data is None:
             return None
         # The name says which number it is: a document put back by hand from a backup may say another.
-        return replace(codec.decode(data, self._place(_name(serial))), serial=serial)
+        return replace(codec.decode(data, self._place(self._name(serial)), self._read_shapes), serial=serial)
+
+    def _read_shapes(self, name: str) -> bytes | None:
+        if name not in self._shapes and (blob := self.blobs.get(self._prefix + name)) is not None:
+            self._shapes = {name: blob}
+        return self._shapes.get(name)
 
     def _listed(self) -> Iterator[tuple[int, BlobInfo]]:
-        for info in self.blobs.list(FOLDER):
-            if match := _NAME.fullmatch(info.name):
+        for info in self.blobs.list(self._prefix + FOLDER):
+            if match := _NAME.fullmatch(info.name.removeprefix(self._prefix)):
                 yield int(match[1]), info
+
+    def _name(self, serial: int) -> str:
+        return f"{self._prefix}{FOLDER}{serial}.json"
 
     def _place(self, name: str) -> str:
         return f"{self.blobs.url}/{name}"
-
-
-def _name(serial: int) -> str:
-    return f"{FOLDER}{serial}.json"
 
 
 def _write_id() -> str:

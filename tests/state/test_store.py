@@ -8,13 +8,16 @@ import json
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flowctl.errors import AbortRun, StateConflict, UsageError
+from flowctl.model import types
+from flowctl.model.table_info import Column
 from flowctl.state.document import StateDocument, new_document
-from flowctl.state.store import HINT, KEEP_NUMBERS, StateStore
+from flowctl.state.store import HINT, Retention, StateStore
 from flowctl.storage.blobs import BlobStore
 from tests.state.stores import StoreAddress
 from tests.unit.state.examples import committed
@@ -113,18 +116,70 @@ def test_a_document_put_back_by_hand_under_the_next_number_is_the_state(blobs: B
 def test_kept_are_the_last_hundred_and_thirty_days(tmp_path: Path) -> None:
     address = StoreAddress(str(tmp_path))
     store = StateStore(address.client())
-    written(store, KEEP_NUMBERS + 20)
+    written(store, Retention().numbers + 20)
     now = dt.datetime.now().timestamp()
-    for serial in range(1, KEEP_NUMBERS + 11):
+    for serial in range(1, Retention().numbers + 11):
         age = dt.timedelta(days=31 if serial <= 10 else 29)
         os.utime(tmp_path / "state" / f"{serial}.json", (now, now - age.total_seconds()))
     store.prune()
-    assert [version.serial for version in store.history()] == list(range(KEEP_NUMBERS + 20, 10, -1))
+    assert [version.serial for version in store.history()] == list(range(Retention().numbers + 20, 10, -1))
+
+
+def test_of_a_log_that_grows_fast_one_number_an_hour_is_kept(tmp_path: Path) -> None:
+    store = StateStore(StoreAddress(str(tmp_path)).client(), retention=Retention(numbers=5, hourly=True))
+    written(store, 20)
+    now = dt.datetime.now(dt.UTC).replace(minute=30, second=0, microsecond=0)
+    for serial in range(1, 21):
+        age = dt.timedelta(minutes=20 * (20 - serial))
+        os.utime(tmp_path / "state" / f"{serial}.json", (0, (now - age).timestamp()))
+    store.prune()
+    assert [version.serial for version in store.history()] == [20, 19, 18, 17, 16, 15, 12, 9, 6, 3]
+
+
+def test_two_logs_in_one_place_do_not_see_each_other(blobs: BlobStore) -> None:
+    flow, stream = StateStore(blobs), StateStore(blobs, prefix="streams/cdc/")
+    of_flow, of_stream = written(flow, 2), written(stream, 30)
+    assert (StateStore(blobs).read(), StateStore(blobs, prefix="streams/cdc/").read()) == (of_flow, of_stream)
+    assert [version.serial for version in flow.history()] == [2, 1]
+
+
+def _with_columns(document: StateDocument, *names: str) -> StateDocument:
+    columns = tuple(Column(name, types.INT64) for name in names)
+    table = replace(document.table("orders"), schema=columns)
+    return replace(document, tables={**document.tables, "orders": table})
+
+
+def test_columns_are_written_once_until_they_change(address: StoreAddress) -> None:
+    blobs = address.client()
+    store = StateStore(blobs)
+    document = written(store, 3)
+    for _ in range(2):
+        document = StateStore(blobs).write(_with_columns(document, "id", "name"))
+    assert [int(info.name.split("/")[1].split("-")[0]) for info in blobs.list("shapes/")] == [1, 4]
+    assert StateStore(blobs).read().table("orders").schema == document.table("orders").schema
+    assert store.read_serial(3).table("orders").schema != document.table("orders").schema
+
+
+def test_columns_go_with_the_last_number_that_had_them(blobs: BlobStore) -> None:
+    store = StateStore(blobs, retention=Retention(2, dt.timedelta(0)))
+    document = written(store, 1)
+    for names in (["a"], ["b"], ["a"], ["b"], ["c"]):
+        document = store.write(_with_columns(document, *names))
+        store.prune()
+        for version in store.history():
+            store.read_serial(version.serial)
+    assert len(blobs.list("shapes/")) == 2
+    blobs.create("state/7.json", blobs.get("state/5.json") or b"")
+    document = store.read()
+    blobs.delete("state/5.json")
+    blobs.delete("state/6.json")
+    store.prune()
+    assert StateStore(blobs).read() == document
 
 
 def test_state_is_small_pretty_json_that_people_can_read(blobs: BlobStore) -> None:
     document = StateStore(blobs).write(committed(new_document(), "orders", 5))
     data = blobs.get("state/1.json")
     assert data is not None
-    assert data.startswith(b'{\n  "format": 1,\n  "lineage": "')
+    assert data.startswith(b'{\n  "format": 2,\n  "lineage": "')
     assert json.loads(data)["tables"]["orders"]["seq"] == document.table("orders").seq

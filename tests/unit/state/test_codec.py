@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,13 +49,42 @@ def whole_document() -> StateDocument:
     return StateDocument(document.lineage, 41, document.write_id, {**document.tables, **tables})
 
 
+def decoded(data: bytes, name: str = "state/5.json", shapes: bytes | None = None) -> StateDocument:
+    return codec.decode(data, name, lambda _: shapes)
+
+
+def whole_json() -> dict[str, Any]:
+    """The document with the columns and definitions of its tables, as format 1 has it."""
+    return json.loads((GOLDEN / "format-1.json").read_text())
+
+
 def test_a_document_is_written_as_the_golden_file_has_it() -> None:
-    assert codec.encode(whole_document()).decode() == (GOLDEN / "format-1.json").read_text()
+    written = codec.encode(whole_document())
+    assert written.document.decode() == (GOLDEN / "format-2.json").read_text()
+    assert written.shapes.decode() == (GOLDEN / "format-2.shapes.json").read_text()
+    assert written.shapes_name == json.loads(written.document)["shapes"]
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("format-*.json")), ids=lambda path: path.stem)
-def test_every_format_ever_written_is_still_read(path: Path) -> None:
-    assert codec.decode(path.read_bytes(), path.name) == whole_document()
+def test_shapes_that_stay_the_same_keep_their_name_and_others_get_one_of_their_own() -> None:
+    document = whole_document()
+    first = codec.encode(document)
+    later = replace(document, serial=50, shapes=first.shapes_name)
+    assert codec.encode(later).shapes_name == first.shapes_name
+    changed = {**document.tables, "orders": replace(document.tables["orders"], schema=())}
+    assert codec.encode(replace(later, tables=changed)).shapes_name.startswith("shapes/50-")
+
+
+def test_a_document_whose_shapes_are_gone_is_damaged() -> None:
+    with pytest.raises(AbortRun, match=r"state/41\.json is damaged \(ValueError: shapes/41-.* is not there\)"):
+        decoded(codec.encode(whole_document()).document, "state/41.json")
+
+
+@pytest.mark.parametrize("format", [1, 2])
+def test_every_format_ever_written_is_still_read(format: int) -> None:
+    beside = GOLDEN / f"format-{format}.shapes.json"
+    shapes = beside.read_bytes() if beside.exists() else None
+    found = decoded((GOLDEN / f"format-{format}.json").read_bytes(), shapes=shapes)
+    assert found == whole_document()
 
 
 def test_what_a_sql_table_read_is_told_where_it_is_known() -> None:
@@ -62,21 +92,21 @@ def test_what_a_sql_table_read_is_told_where_it_is_known() -> None:
     table = TableState(seq=3, upstream_shape="0a" * 32, highest=3)
     document = StateDocument("4b1f", 41, tables={"daily": table, "older": replace(table, upstream_shape="")})
     written = codec.encode(document)
-    assert codec.decode(written, "state/41.json") == document
-    assert "upstream_shape" not in json.loads(written)["tables"]["older"]
+    assert decoded(written.document, shapes=written.shapes) == document
+    assert "upstream_shape" not in json.loads(written.document)["tables"]["older"]
 
 
 def test_a_newer_format_is_refused_by_name() -> None:
-    newer = json.dumps({"format": 2, "lineage": "x"}).encode()
-    with pytest.raises(AbortRun, match=r"state/5\.json was written by a newer flowctl \(format 2, .* up to 1\)"):
-        codec.decode(newer, "state/5.json")
+    newer = json.dumps({"format": 3, "lineage": "x"}).encode()
+    with pytest.raises(AbortRun, match=r"state/5\.json was written by a newer flowctl \(format 3, .* up to 2\)"):
+        decoded(newer)
 
 
 def test_a_position_kind_of_a_newer_flowctl_is_refused() -> None:
-    document = json.loads(codec.encode(whole_document()))
+    document = whole_json()
     document["tables"]["orders"]["position"] = {"kind": "lsn", "lsn": "0/16B3748"}
     with pytest.raises(AbortRun, match="unknown position kind 'lsn'"):
-        codec.decode(json.dumps(document).encode(), "state/5.json")
+        decoded(json.dumps(document).encode())
 
 
 @pytest.mark.parametrize(
@@ -84,16 +114,16 @@ def test_a_position_kind_of_a_newer_flowctl_is_refused() -> None:
 )
 def test_a_damaged_document_says_what_to_do(data: bytes) -> None:
     with pytest.raises(AbortRun, match=r"state/5\.json is damaged") as refusal:
-        codec.decode(data, "state/5.json")
+        decoded(data)
     assert "state adopt" in refusal.value.hint
 
 
 def test_an_older_format_is_brought_up_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    oldest = {**json.loads(codec.encode(whole_document())), "format": -1}
+    oldest = {**whole_json(), "format": -1}
     oldest["number"] = oldest.pop("serial")
     upgrades = {
         -1: lambda found: {**found, "format": 0, "serial": found["number"]},
         0: lambda found: {**found, "format": 1},
     }
-    monkeypatch.setattr(codec, "UPGRADES", upgrades)
-    assert codec.decode(json.dumps(oldest).encode(), "state/5.json") == whole_document()
+    monkeypatch.setattr(codec, "UPGRADES", {**codec.UPGRADES, **upgrades})
+    assert decoded(json.dumps(oldest).encode()) == whole_document()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import uuid
 
 import pytest
@@ -15,7 +16,7 @@ from flowctl.state import document as documents
 from flowctl.state import file_log
 from flowctl.state import store as stores
 from flowctl.state.document import StateDocument, TableState
-from flowctl.state.store import StateStore
+from flowctl.state.store import Retention, StateStore
 from flowctl.storage.blobs import BlobStore, MemoryStore
 
 
@@ -105,10 +106,8 @@ def _written(store: StateStore, document: StateDocument, log: FileLog) -> StateD
 def test_entries_are_deleted_once_no_kept_document_can_name_them(
     blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stores, "KEEP_NUMBERS", 3)
-    monkeypatch.setattr(stores, "KEEP_AGE", stores.dt.timedelta(0))
     monkeypatch.setattr(stores, "PRUNE_EVERY", 1)
-    store = StateStore(blobs)
+    store = StateStore(blobs, retention=Retention(3, dt.timedelta(0)))
     document, log = StateDocument("l", tables={"orders": TableState()}), FileLog()
     for number in range(40):
         before = log
@@ -125,10 +124,8 @@ def test_entries_are_deleted_once_no_kept_document_can_name_them(
 
 
 def test_an_entry_that_a_position_came_back_to_is_kept(blobs: BlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stores, "KEEP_NUMBERS", 1)
-    monkeypatch.setattr(stores, "KEEP_AGE", stores.dt.timedelta(0))
     monkeypatch.setattr(stores, "PRUNE_EVERY", 1)
-    store = StateStore(blobs)
+    store = StateStore(blobs, retention=Retention(1, dt.timedelta(0)))
     first = stored(blobs, stamps("a.csv"))
     second = stored(blobs, stamps("a.csv"), stamps("b.csv"))
     document = _written(store, StateDocument("l", tables={"orders": TableState()}), second)

@@ -1,0 +1,45 @@
+"""Columns and definitions of tables, kept beside the state documents: most of a document's bytes, and seldom changed.
+
+``shapes/<serial>-<digest>.json`` holds those of all tables of a document; ``serial`` is that of the first document that
+refers to it, so that the references of a log never fall. A document refers to a blob that is already there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+FOLDER = "shapes/"
+#: What moves out of each table of a document.
+_KEYS = ("definition", "schema", "target_columns")
+_NAME = re.compile(re.escape(FOLDER) + r"(\d+)-([0-9a-f]{64})\.json")
+
+
+def split(tables: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, dict[str, Any]], bytes]:
+    """The tables of a document without their shapes, and the blob with these; empty when there are none."""
+    shapes = {id: {key: table[key] for key in _KEYS} for id, table in tables.items()}
+    rest = {id: {key: value for key, value in table.items() if key not in _KEYS} for id, table in tables.items()}
+    return rest, (json.dumps(shapes, indent=1, ensure_ascii=False) + "\n").encode() if shapes else b""
+
+
+def joined(tables: Mapping[str, Mapping[str, Any]], blob: bytes) -> dict[str, dict[str, Any]]:
+    """The inverse of :func:`split`. ``ValueError`` or ``KeyError`` for a blob that is not theirs."""
+    shapes = json.loads(blob) if tables else {}
+    return {id: {**table, **shapes[id]} for id, table in tables.items()}
+
+
+def name_for(blob: bytes, serial: int, before: str) -> str:
+    """The name under which the document ``serial`` refers to ``blob``: ``before``, that of the document before it,
+    where the two are the same."""
+    digest = hashlib.sha256(blob).hexdigest()
+    known = _NAME.fullmatch(before)
+    return before if known and known[2] == digest else f"{FOLDER}{serial}-{digest}.json"
+
+
+def serial_of(name: str) -> int:
+    """0 for what is no name of shapes."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else 0
