@@ -123,7 +123,7 @@ def _refuse_terms_beside_plan(plan_file: str | None, options: Any) -> None:
 
 
 def _seconds(text: str) -> float:
-    from flowctl.spec.units import seconds
+    from flowctl.model.units import seconds
 
     try:
         return seconds(text)

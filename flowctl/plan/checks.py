@@ -5,16 +5,13 @@ from __future__ import annotations
 import datetime as dt
 
 from flowctl.connectors.source import Head
-from flowctl.model import types
+from flowctl.expect.expectation import RowExpectation
 from flowctl.model.position import NoPosition
 from flowctl.model.step import Check, Via
 from flowctl.model.table_info import RowEstimate
-from flowctl.model.types import DataType
 from flowctl.plan.case import Case, Stop
-from flowctl.spec.spec import DetectFlag, DetectMissingKeys, Expectation, TableSpec
+from flowctl.spec.spec import DetectFlag, DetectMissingKeys, TableSpec
 
-#: Expectations that need the whole batch, and so a staged one.
-_AGGREGATES = ("unique", "rows", "freshness")
 DEFAULT_MAX_DELETED = 0.1
 #: What to do where missing keys are all keys of the target.
 DELETES_ALL = "Look at the source; if all rows are to be deleted, write guard: {max_deleted: 100%, allow_empty: true}"
@@ -54,18 +51,6 @@ def is_default(check: Check) -> bool:
     return check.name == f"max_deleted {_percent(DEFAULT_MAX_DELETED)}"
 
 
-def is_local(kind: DataType | None) -> bool:
-    """Whether it has no time zone of its own."""
-    return kind in (types.TIMESTAMP_NTZ, types.DATE)
-
-
-def local_freshness(check: Expectation) -> tuple[str, str]:
-    """What is wrong with a freshness check of a local time, and what to do."""
-    column = check.argument["column"]
-    hint = f"Write freshness: {{column: {column}, within: …, zone: Europe/Amsterdam}} (UTC for times in UTC)"
-    return f'freshness: "{column}" has no time zone, so its age is not known', hint
-
-
 def is_empty(head: Head | None) -> bool:
     """Whether the source is known to have no rows at all. Statistics do not decide."""
     match head:
@@ -94,10 +79,11 @@ def why_staged(table: TableSpec) -> str:
         "max_deleted": guard.max_deleted,
         "max_quarantined": guard.max_quarantined,
     }
-    counted: list[str] = [one.kind if one.kind in _AGGREGATES else one.on_fail for one in table.expect]
+    counted: list[str] = [
+        one.on_fail if isinstance(one, RowExpectation) else one.key for one in table.expect if one.needs_staging
+    ]
     counted += [name for name, limit in limits.items() if limit is not None]
-    words = [word for word in dict.fromkeys(counted) if word != "fail"]
-    return f"counted before the commit: {', '.join(words)}" if words else ""
+    return f"counted before the commit: {', '.join(dict.fromkeys(counted))}" if counted else ""
 
 
 def deletes_due(table: TableSpec, checked_at: str | None, now: str) -> bool:

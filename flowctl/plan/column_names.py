@@ -190,10 +190,7 @@ def _target_names(table: TableSpec) -> Iterator[tuple[str, str, Mark | None]]:
         event = table.valid_from if table.mode == "scd2" else None
         groups.append(("scd2.valid_from", (event,) if event not in (None, "now") else ()))
     yield from ((path, name, None) for path, names in groups for name in names)
-    for check in table.expect:
-        name = check.argument["column"] if check.kind == "freshness" else check.column
-        if name is not None:
-            yield "expect", name, check.mark
+    yield from (("expect", check.column, check.mark) for check in table.expect if check.column)
 
 
 def unknown_column(path: str, name: str, place: str, there: Collection[str], mark: Mark | None = None) -> Stop:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from flowctl.connectors.source import Missing
 from flowctl.errors import StoppedByPolicy
+from flowctl.expect.expectation import BatchColumns
 from flowctl.model import types
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.step import Stopped, StoppedBy
@@ -13,7 +14,6 @@ from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.plan.acceptance import refusal
 from flowctl.plan.appending import appending_twice
 from flowctl.plan.case import Case, Stop
-from flowctl.plan.checks import is_local, local_freshness
 from flowctl.plan.column_names import rule_names, unknown_column, unprotected_column, unread_column
 from flowctl.plan.definition import differences
 from flowctl.plan.projection import is_taken, projection, taken_name
@@ -217,18 +217,15 @@ def _key_is_not_read(case: Case) -> Stop | None:
     return None
 
 
-def _freshness_needs_a_zone(case: Case) -> Stop | None:
-    """A local time is as old as its zone says: read as UTC, yesterday's rows in New York are of today."""
+def _undecidable_expectation(case: Case) -> Stop | None:
     table, source = case.table, case.observed.source
-    without_zone = [check for check in table.expect if check.kind == "freshness" and not table.zone_of(check)]
-    if not without_zone:
+    if not table.expect:
         return None
     made = projection(table, source.columns if source else known_columns(case) or (), recorded_target(case))
-    kinds = {part.column.name: part.column.type for part in made}
-    for check in without_zone:
-        if is_local(kinds.get(check.argument["column"])):
-            return Stop(*local_freshness(check), mark=check.mark)
-    return None
+    zone = table.cursor.zone if table.cursor else None
+    columns = BatchColumns({part.column.name: part.column.type for part in made}, zone)
+    refused = ((check, check.refuse(columns)) for check in table.expect)
+    return next((Stop(*why, mark=check.mark) for check, why in refused if why), None)
 
 
 def _own_names_are_taken(case: Case) -> Stop | None:
@@ -310,5 +307,5 @@ REASONS: tuple[Reason, ...] = (
     _too_many_columns,
     _key_is_not_read,
     _own_names_are_taken,
-    _freshness_needs_a_zone,
+    _undecidable_expectation,
 )

@@ -12,6 +12,7 @@ from flowctl.connectors.files.formats import format_of
 from flowctl.diagnostics import Diagnostic
 from flowctl.engine.session import SAIL, reachable
 from flowctl.errors import TableError
+from flowctl.expect.kinds import kinds
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
@@ -24,8 +25,7 @@ HINT = "Run this flow with spark.url local[*]"
 GAPS: Mapping[str, str] = {
     "sql": "integer overflow is not detected there",
     "columns.add": "integer overflow is not detected there",
-    "expect.sql": "integer overflow is not detected there",
-    "expect.matches": "its regular expressions are other ones than Java's",
+    **{f"expect.{key}": check.gaps[SAIL] for key, check in kinds().items() if SAIL in check.gaps},
     "format": "it reads Parquet only as exactly as flowctl promises",
     "format.csv": "pyarrow reads CSV for it, with doubled quotes and one sign as delimiter",
     "layout.cluster_by": "it cannot make clustered tables",
@@ -37,8 +37,6 @@ GAPS: Mapping[str, str] = {
     "protocol": "the version stands for features of which the table may use some, and only Spark names these",
     "features": "the commits there are flowctl's own, and these features ask more of a commit",
 }
-
-_ROW_CHECKS = ("sql", "matches")
 
 
 def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
@@ -77,8 +75,8 @@ def _asked(table: TableSpec, connections: Mapping[str, Connection]) -> Iterator[
     if table.columns.add:
         yield "columns.add", "columns.add"
     for check in table.expect:
-        if check.kind in _ROW_CHECKS:
-            yield "expect", f"expect.{check.kind}"
+        if SAIL in check.gaps:
+            yield "expect", f"expect.{check.key}"
     if isinstance(source, ObjectSource) and connections[source.connection].type == "files":
         yield from _format_gaps(source, table)
     if table.layout.cluster_by:

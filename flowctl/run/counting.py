@@ -11,7 +11,7 @@ from flowctl.connectors.target import OP_COLUMN
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType, Decimal
-from flowctl.run.checks import Observed
+from flowctl.run.checks import BatchCounts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,7 +22,7 @@ _EPOCH = dt.date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = (dt.date.min - _EPOCH).days, (dt.date.max - _EPOCH).days
 
 
-def counted(folder: ScratchFolder, has_operations: bool, identity: Sequence[str], key: Sequence[Column]) -> Observed:
+def counted(folder: ScratchFolder, has_operations: bool, identity: Sequence[str], key: Sequence[Column]) -> BatchCounts:
     """As staging's own aggregate, with bounds of those columns of ``key`` that writers make use of. ``target_rows`` is
     nobody's yet."""
     import pyarrow.compute as pc
@@ -45,7 +45,7 @@ def counted(folder: ScratchFolder, has_operations: bool, identity: Sequence[str]
         for name, (low, high) in ends.items()
         if _is_told(low, kinds[name]) and _is_told(high, kinds[name])
     }
-    return Observed(rows, 0, deletes, {}, {}, null_keys=null_keys, key_bounds=bounds if key else None)
+    return BatchCounts(rows, 0, deletes, null_keys=null_keys, key_bounds=bounds if key else None)
 
 
 def _with_null(batch: pa.RecordBatch, names: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.buffered import buffered_in
 from flowctl.connectors.landing import Scratch, ScratchFolder
@@ -18,15 +18,15 @@ from flowctl.connectors.target import OP_COLUMN, Target
 from flowctl.engine import cost
 from flowctl.engine.spark_types import columns_of, named
 from flowctl.errors import TableError
+from flowctl.expect.expectation import BatchColumns, BatchExpectation, Expectation, GroupExpectation
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.observe.bounds import read_from
-from flowctl.plan.checks import is_local, local_freshness
 from flowctl.run import batch, checks, counting, deletes, masking
-from flowctl.run.checks import REASON_COLUMN, Observed
+from flowctl.run.checks import REASON_COLUMN, BatchCounts
 from flowctl.run.reading import Rows
 from flowctl.spec.spec import DetectFlag, DetectMissingKeys, TableSpec
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: Sample keys in an error.
 SAMPLES = 5
+#: Columns of the queries that count: which rows are the batch's, and how many rows have one value.
+_COUNTED, _GROUP_ROWS = "_flowctl_counted", "_flowctl_rows"
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class StagedBatch:
     frame: DataFrame
     folder: ScratchFolder | None
     rejected: DataFrame | None
-    observed: Observed
+    counts: BatchCounts
     warnings: tuple[str, ...]
     are_few: bool = False
 
@@ -79,19 +81,17 @@ def stage(work: Staging) -> StagedBatch:
         rows = _with_missing_keys(work, rows)
     if _is_keyed(work) and batch.refuses_duplicates(work.snapshot, work.table):
         _refuse_duplicates(work, rows.where(named(REASON_COLUMN).isNull() & ~_null_key(work)))
-    observed = _counted(work, folder, rows) if rows is staged else None
-    observed = observed or _observe(work, rows)
-    _refuse_null_keys(work, rows, observed.null_keys)
-    if isinstance(work.table.deletes, DetectFlag) and checks.deletes_too_many(work.table, observed):
-        observed = replace(observed, deleted=_live_deletes(work, rows, observed))
-    warnings = checks.decide(work.table, observed, dt.datetime.now(dt.UTC), work.step.write_full)
-    rejected = rows.where(named(REASON_COLUMN).isNotNull()) if observed.quarantined else None
-    good = rows.where(named(REASON_COLUMN).isNull()) if observed.quarantined else rows
+    counts = _counted(work, folder, rows) if rows is staged else None
+    counts = counts or _count(work, rows)
+    _refuse_null_keys(work, rows, counts.null_keys)
+    if isinstance(work.table.deletes, DetectFlag) and checks.deletes_too_many(work.table, counts):
+        counts = replace(counts, deleted=_live_deletes(work, rows, counts))
+    warnings = checks.decide(work.table, counts, dt.datetime.now(dt.UTC), work.step.write_full)
+    rejected = rows.where(named(REASON_COLUMN).isNotNull()) if counts.quarantined else None
+    good = rows.where(named(REASON_COLUMN).isNull()) if counts.quarantined else rows
     is_whole, batch_rows = rows is staged, good.drop(REASON_COLUMN)
-    are_few = read.are_few and (
-        is_whole or observed.rows + observed.deletes <= folder.rows() + cost.IN_MEMORY_EXTRA_ROWS
-    )
-    return StagedBatch(batch_rows, folder if is_whole else None, rejected, observed, warnings, are_few)
+    are_few = read.are_few and (is_whole or counts.rows + counts.deletes <= folder.rows() + cost.IN_MEMORY_EXTRA_ROWS)
+    return StagedBatch(batch_rows, folder if is_whole else None, rejected, counts, warnings, are_few)
 
 
 def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
@@ -243,51 +243,54 @@ def _scanned(work: Staging) -> list[Column]:
     return [column for column in wanted if column.name not in added]
 
 
-def _live_deletes(work: Staging, rows: DataFrame, observed: Observed) -> int:
+def _live_deletes(work: Staging, rows: DataFrame, counts: BatchCounts) -> int:
     """How many of the target's live rows the flagged ones delete: a flag stays set, and such a row is read again. Asked
     only where all of them would be too many."""
     key, scanned = work.table.key, _scanned(work)
     retyped = {change.column for change in work.columns.changes if change.action == "retype"}
     if not {*key} <= {column.name for column in scanned} - retyped:  # a full refresh with another key replaces them
-        return min(observed.deletes, observed.target_rows or 0)
+        return min(counts.deletes, counts.target_rows or 0)
     live = deletes.live(work.target.scan(work.spark, work.target_object, scanned), work.table.mode)
     flagged = rows.where(named(REASON_COLUMN).isNull() & (named(OP_COLUMN) == "D"))
     return int(deletes.only_keys(live, flagged, key).count())
 
 
-def _observe(work: Staging, rows: DataFrame) -> Observed:
-    """One aggregate over the segments, with all that is asked of them; uniqueness needs a grouping of its own."""
+def _count(work: Staging, rows: DataFrame) -> BatchCounts:
+    """One aggregate over the segments, with all that is asked of them; groups need a query of their own."""
     from pyspark.sql import functions as f
 
-    expect = work.table.expect
-    row_checks = [check for check in expect if check.kind in checks.ROW_KINDS and check.on_fail != "quarantine"]
-    fresh = _fresh(work, rows)
+    expect, columns = work.table.expect, _batch_columns(work, rows)
+    row_checks = checks.row_checks(expect, "fail", "warn")
+    measures = [check for check in expect if isinstance(check, BatchExpectation)]
     bounded = work.table.key if _is_keyed(work) else ()
     good = named(REASON_COLUMN).isNull()
     deleted = (named(OP_COLUMN) == "D") if OP_COLUMN in rows.columns else f.lit(False)
+    batch_rows = rows.withColumn(_COUNTED, good & ~deleted) if measures else rows
     counts = [
         f.count_if(good & ~deleted).alias("rows"),
         f.count_if(~good).alias("quarantined"),
         f.count_if(good & deleted).alias("deletes"),
-        *[f.count_if(good & ~deleted & checks.violation(c)).alias(f"check{n}") for n, c in enumerate(row_checks)],
-        *[f.max(f.when(good, value)).cast("string").alias(f"new{n}") for n, (value, _) in enumerate(fresh.values())],
+        *[f.count_if(good & ~deleted & f.expr(c.violation())).alias(f"check{n}") for n, c in enumerate(row_checks)],
+        *[f.expr(_measured(c.measure(columns))).alias(f"measure{n}") for n, c in enumerate(measures)],
         f.count_if(_null_key(work)).alias("null_keys"),
         *[f.min(f.when(good, named(c))).cast("string").alias(f"low{n}") for n, c in enumerate(bounded)],
         *[f.max(f.when(good, named(c))).cast("string").alias(f"high{n}") for n, c in enumerate(bounded)],
     ]
-    row = rows.agg(*counts).first()
+    row = batch_rows.agg(*counts).first()
     if row is None:
         raise TableError("the staged batch could not be counted", hint="Run again with --verbose")
-    violations = {check.name: row[f"check{n}"] for n, check in enumerate(row_checks)}
-    for check in expect:
-        if check.kind == "unique":
-            violations[check.name] = _repeated(rows.where(good & ~deleted), str(check.column))
-    return Observed(
+    groups = [check for check in expect if isinstance(check, GroupExpectation)]
+    found: dict[Expectation, Any] = {
+        **{check: row[f"check{n}"] for n, check in enumerate(row_checks)},
+        **{check: row[f"measure{n}"] for n, check in enumerate(measures)},
+        **{check: _in_bad_groups(rows.where(good & ~deleted), check) for check in groups},
+    }
+    return BatchCounts(
         rows=row["rows"],
         quarantined=row["quarantined"],
         deletes=row["deletes"],
-        violations=violations,
-        newest={column: _moment(row[f"new{n}"], zone) for n, (column, (_, zone)) in enumerate(fresh.items())},
+        found=found,
+        columns=columns,
         target_rows=_target_rows(work, bool(row["deletes"])),
         null_keys=row["null_keys"],
         key_bounds={c: (row[f"low{n}"], row[f"high{n}"]) for n, c in enumerate(bounded) if row[f"low{n}"] is not None}
@@ -296,7 +299,22 @@ def _observe(work: Staging, rows: DataFrame) -> Observed:
     )
 
 
-def _counted(work: Staging, folder: ScratchFolder, rows: DataFrame) -> Observed | None:
+def _measured(measure: str) -> str:
+    return f"CAST({measure} FILTER (WHERE {_COUNTED}) AS STRING)"
+
+
+def _batch_columns(work: Staging, rows: DataFrame) -> BatchColumns:
+    """:class:`TableError` where a check cannot be decided on them: the plan may not have known their types."""
+    kinds = {column.name: column.type for column in columns_of(rows.schema)}
+    columns = BatchColumns(kinds, work.table.cursor.zone if work.table.cursor else None)
+    for check in work.table.expect:
+        if refused := check.refuse(columns):
+            what, hint = refused
+            raise TableError(what, hint=hint, mark=check.mark)
+    return columns
+
+
+def _counted(work: Staging, folder: ScratchFolder, rows: DataFrame) -> BatchCounts | None:
     """The same for a small batch that is asked nothing but its keys; None for any other."""
     if work.table.expect or not _is_keyed(work) or folder.rows() > cost.COUNTED_ROWS:
         return None
@@ -305,35 +323,15 @@ def _counted(work: Staging, folder: ScratchFolder, rows: DataFrame) -> Observed 
     return replace(found, target_rows=_target_rows(work, bool(found.deletes)))
 
 
-def _repeated(rows: DataFrame, column: str) -> int:
-    """How many rows share their (non-null) value with another."""
+def _in_bad_groups(rows: DataFrame, check: GroupExpectation) -> int:
+    """How many rows share their (non-null) value with others in a way that breaks the check."""
     from pyspark.sql import functions as f
 
-    grouped = rows.where(named(column).isNotNull()).groupBy(named(column)).agg(f.count(f.lit(1)).alias("n"))
-    row = grouped.where("n > 1").agg(f.coalesce(f.sum("n"), f.lit(0)).alias("n")).first()
+    column = named(check.column)
+    grouped = rows.where(column.isNotNull()).groupBy(column).agg(f.count(f.lit(1)).alias(_GROUP_ROWS))
+    bad = grouped.where(check.violation(_GROUP_ROWS))
+    row = bad.agg(f.coalesce(f.sum(_GROUP_ROWS), f.lit(0)).alias("n")).first()
     return int(row["n"]) if row is not None else 0
-
-
-def _fresh(work: Staging, rows: DataFrame) -> dict[str, tuple[SparkColumn, str]]:
-    """The columns whose freshness is looked at: their values as times, and the zone of those."""
-    found = {}
-    kinds = {column.name: column.type for column in columns_of(rows.schema)}
-    for check in work.table.expect:
-        if check.kind == "freshness":
-            column = check.argument["column"]
-            local, zone = is_local(kinds.get(column)), work.table.zone_of(check)
-            if local and not zone:
-                what, hint = local_freshness(check)
-                raise TableError(what, hint=hint, mark=check.mark)
-            value = named(column).cast("timestamp_ntz" if local else "timestamp")
-            found[column] = (value, zone if local and zone else "UTC")  # sessions run in UTC
-    return found
-
-
-def _moment(text: str | None, zone: str) -> dt.datetime | None:
-    from zoneinfo import ZoneInfo
-
-    return dt.datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)) if text else None
 
 
 def _target_rows(work: Staging, deleting: bool) -> int | None:

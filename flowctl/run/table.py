@@ -156,8 +156,8 @@ def _write(
     _check_stop(run)
     attempt.writing = True
     quarantine(spark, target, job, staged.rejected, newest, repeats=repeats)
-    run.listener(events.PhaseEntered(step.id, "committing", staged.observed.rows))
-    seen = staged.observed
+    run.listener(events.PhaseEntered(step.id, "committing", staged.counts.rows))
+    seen = staged.counts
     known = replace(job, rows=seen.rows + seen.deletes, key_bounds=seen.key_bounds)
     commit = target.write(spark, staged.frame, replace(known, staged=staged.folder, few=staged.are_few))
     counts = replace(commit.counts, read=seen.rows, quarantined=seen.quarantined)

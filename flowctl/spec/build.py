@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from flowctl.diagnostics import Mark
+from flowctl.expect.expectation import Expectation
+from flowctl.expect.kinds import kinds
+from flowctl.model.units import fraction, seconds
 from flowctl.spec.node import Node, plain, scalar_text
 from flowctl.spec.secrets import parse_secrets
 from flowctl.spec.spec import (
@@ -16,7 +19,6 @@ from flowctl.spec.spec import (
     Deletes,
     DetectFlag,
     DetectMissingKeys,
-    Expectation,
     Guard,
     Layout,
     ReadHints,
@@ -27,9 +29,6 @@ from flowctl.spec.spec import (
     TableSpec,
     TargetRef,
 )
-from flowctl.spec.units import fraction, seconds
-
-_CHECKS = ("not_null", "unique", "between", "in", "matches", "sql", "rows", "freshness")
 
 
 def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
@@ -137,18 +136,8 @@ def _columns(written: Mapping[str, Any]) -> ColumnRules:
 
 def _expectation(entry: Node) -> Expectation:
     given = plain(entry)
-    kind = next(check for check in _CHECKS if check in given)
-    argument = given[kind]
-    match kind:
-        case "not_null" | "unique":
-            argument = None
-        case "freshness":
-            argument = {**argument, "within": seconds(argument["within"])}
-        case "rows":
-            argument = {"min": argument.get("min"), "max": argument.get("max")}
-        case _:
-            argument = _frozen(argument)
-    return Expectation(cast(Any, kind), given.get("column"), argument, given.get("on_fail", "fail"), entry.mark)
+    check = next(check for key, check in kinds().items() if key in given)
+    return check.read(given, entry.mark)
 
 
 def _guard_value(value: Any) -> Any:

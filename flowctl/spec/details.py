@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from flowctl.model import reserved, types
-from flowctl.spec import limits, units
+from flowctl.expect.expectation import RowExpectation
+from flowctl.expect.kinds import kinds
+from flowctl.model import reserved, types, units
+from flowctl.spec import limits
 from flowctl.spec.findings import Findings
 from flowctl.spec.names import PLACEHOLDERS
-from flowctl.spec.node import Node, texts
+from flowctl.spec.node import Node, plain, texts
+from flowctl.spec.schema import definition
 from flowctl.spec.suggest import did_you_mean, nearest
 from flowctl.spec.template import placeholders
-
-_COLUMN_CHECKS = ("not_null", "unique", "between", "in", "matches")
-_TABLE_CHECKS = ("rows", "freshness")
-_CHECKS = (*_COLUMN_CHECKS, "sql", *_TABLE_CHECKS)
 
 
 def check_details(table: Node, findings: Findings) -> None:
@@ -23,50 +24,52 @@ def check_details(table: Node, findings: Findings) -> None:
     for entry in expect.items if expect else ():
         _check_expectation(entry, findings)
     _check_types(table, findings)
-    entries = expect.items if expect else []
-    for zone in (table.get("cursor.zone"), *(entry.get("freshness.zone") for entry in entries)):
-        _check_zone(zone, findings)
-    durations = [table.get(path) for path in ("cursor.lag", "cursor.delay", "deletes.every")]
-    for duration in (*durations, *(entry.get("freshness.within") for entry in entries)):
-        _check_duration(duration, findings)
+    for title, value in _titled(table, definition("table")):
+        match title:
+            case "time zone":
+                _check_zone(value, findings)
+            case "duration":
+                _check_duration(value, findings)
     _check_encoding(table.get("format.encoding"), findings)
     _check_columns(table, findings)
     _check_placeholders(table, findings)
 
 
+def _titled(node: Node, schema: Mapping[str, Any]) -> Iterator[tuple[str, Node]]:
+    """The values below ``node`` whose kind has a title in the schema, with that."""
+    properties = schema.get("properties") or schema.get("then", {}).get("properties", {})
+    for key, child in node.entries.items():
+        if isinstance(described := properties.get(key), Mapping):
+            yield from _titled(child, described)
+    for item in node.items:
+        yield from _titled(item, schema.get("items", {}))
+    if "title" in schema:
+        yield schema["title"], node
+
+
 def _check_expectation(entry: Node, findings: Findings) -> None:
-    given = [check for check in _CHECKS if check in entry.entries]
-    if not set(entry.entries) <= {*_CHECKS, "column", "on_fail"}:
+    checks = kinds()
+    given = [check for key, check in checks.items() if key in entry.entries]
+    if not set(entry.entries) <= {*checks, "column", "on_fail"}:
         return  # the schema has said so
     if len(given) != 1:
-        named = " and ".join(f"`{name}`" for name in given)
+        named = " and ".join(f"`{check.key}`" for check in given)
         what = f"an expectation has {named}" if given else "an expectation checks nothing"
-        hint = "Write each check as an entry of its own" if given else f"Add one of {', '.join(_CHECKS)}"
+        hint = "Write each check as an entry of its own" if given else f"Add one of {', '.join(checks)}"
         findings.error(entry, what, hint, "expectation")
         return
     check, column = given[0], entry.entries.get("column")
-    if check in _COLUMN_CHECKS and column is None:
-        findings.error(entry, f"the expectation `{check}` has no `column`", "Add `column: …`", "missing-key")
-    if check not in _COLUMN_CHECKS and column is not None:
-        findings.error(column.place, f"the expectation `{check}` takes no `column`", "Remove it", "unusable-key")
+    if check.takes_column and column is None:
+        findings.error(entry, f"the expectation `{check.key}` has no `column`", "Add `column: …`", "missing-key")
+    if column is not None and not check.takes_column:
+        findings.error(column.place, f"the expectation `{check.key}` takes no `column`", "Remove it", "unusable-key")
     on_fail = entry.entries.get("on_fail")
-    if check in _TABLE_CHECKS and on_fail and on_fail.value == "quarantine":
-        what = f"`{check}` looks at the whole table: there is no row to quarantine"
+    if on_fail and on_fail.value == "quarantine" and not issubclass(check, RowExpectation):
+        what = f"`{check.key}` looks at the whole batch: there is no row to quarantine"
         findings.error(on_fail, what, "Use on_fail: fail or warn", "expectation")
-    bounds = entry.entries.get("between")
-    if bounds and not _ordered([bound.value for bound in bounds.items]):
-        hint = "Write the lower value first, both numbers or both text"
-        findings.error(bounds, "`between` has bounds that nothing lies between", hint, "expectation")
-
-
-def _ordered(bounds: list[object]) -> bool:
-    match bounds:
-        case [str() as low, str() as high]:
-            return low <= high
-        case [int() | float() as low, int() | float() as high]:
-            return low <= high
-        case _:
-            return False
+    argument = entry.entries[check.key]
+    if flaw := check.flaw(plain(argument)):
+        findings.error(argument, *flaw, "expectation")
 
 
 def _check_types(table: Node, findings: Findings) -> None:
@@ -81,8 +84,8 @@ def _check_types(table: Node, findings: Findings) -> None:
                 findings.error(kind, f"column `{column}`: {error}", hint, "unknown-type")
 
 
-def _check_zone(zone: Node | None, findings: Findings) -> None:
-    if zone is None or placeholders(zone.text):
+def _check_zone(zone: Node, findings: Findings) -> None:
+    if placeholders(zone.text):
         return
     from zoneinfo import available_timezones
 
@@ -92,8 +95,8 @@ def _check_zone(zone: Node | None, findings: Findings) -> None:
         findings.error(zone, f"there is no time zone '{zone.text}'", hint, "unknown-zone")
 
 
-def _check_duration(duration: Node | None, findings: Findings) -> None:
-    if duration is None or not isinstance(duration.value, str):
+def _check_duration(duration: Node, findings: Findings) -> None:
+    if not isinstance(duration.value, str):
         return
     try:
         is_longer = units.seconds(duration.text) > units.seconds(units.LONGEST)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flowctl.spec.schema import connector_schema, connector_types, schema_file
+from flowctl.spec.schema import connector_schema, connector_types, envelope
 
 _TEMPLATE = {"type": "string", "pattern": r"\{\{", "description": "A value made from vars."}
 
@@ -16,8 +16,8 @@ def editor_schema() -> dict[str, Any]:
     An editor sees one entry at a time, as it is written: nothing is required of a table, which may inherit it; null,
     which removes what was inherited, is allowed for each key; and a value with ``{{ }}`` may stand for any other.
     """
-    envelope = dict(schema_file("flow.schema.json"))
-    definitions = dict(envelope["$defs"])
+    document = dict(envelope())
+    definitions = dict(document["$defs"])
     modes = definitions.pop("modes")
     definitions |= {f"connection_{type}": _fragment(type) for type in connector_types()}
     definitions |= {f"mode_{mode}": {"properties": definition["properties"]} for mode, definition in modes.items()}
@@ -25,19 +25,19 @@ def editor_schema() -> dict[str, Any]:
         **_nullable(definitions["table"]),
         "allOf": [_when("mode", mode, f"mode_{mode}") for mode in modes],
     }
-    connections = envelope["properties"]["connections"]
+    connections = document["properties"]["connections"]
     entry = {
         **connections["additionalProperties"],
         "properties": {"type": {"enum": list(connector_types()), "description": "Which kind of system this is."}},
         "allOf": [_when("type", type, f"connection_{type}") for type in connector_types()],
     }
-    tables = {**envelope["properties"]["tables"], "additionalProperties": {"$ref": "#/$defs/table"}}
+    tables = {**document["properties"]["tables"], "additionalProperties": {"$ref": "#/$defs/table"}}
     properties = {
-        **envelope["properties"],
+        **document["properties"],
         "connections": {**connections, "additionalProperties": entry},
         "tables": tables,
     }
-    whole = _templated({**envelope, "properties": properties, "$defs": definitions})
+    whole = _templated({**document, "properties": properties, "$defs": definitions})
     return {**whole, "$defs": {**whole["$defs"], "template": _TEMPLATE}}
 
 

@@ -2,7 +2,8 @@
 
 Two passes. The envelope knows no connector; `schemas/connectors/<type>.schema.json` describes one connection type
 (closed) and, in its ``source`` and ``target`` definitions, what tables that read or write such a connection may say.
-A closed envelope over closed fragments would reject everything, so they are never put into one ``allOf``.
+What an expectation may say stands with the checks (:mod:`flowctl.expect`). A closed envelope over closed fragments
+would reject everything, so they are never put into one ``allOf``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowctl.diagnostics import Diagnostic
+from flowctl.expect.kinds import kinds
 from flowctl.spec.messages import diagnose
 from flowctl.spec.node import Node, plain
 
@@ -31,9 +33,20 @@ def schema_file(name: str) -> Schema:
 
 
 @cache
+def envelope() -> Schema:
+    """``flow.schema.json``, with the checks of :mod:`flowctl.expect` in an entry of ``expect``."""
+    document = schema_file("flow.schema.json")
+    entry = document["$defs"]["expectation"]
+    checks = {key: check.schema for key, check in kinds().items()}
+    properties = {"column": entry["properties"]["column"], **checks, "on_fail": entry["properties"]["on_fail"]}
+    whole = {**entry, "additionalProperties": False, "properties": properties}
+    return {**document, "$defs": {**document["$defs"], "expectation": whole}}
+
+
+@cache
 def flow_schema() -> Schema:
     """The envelope with every ``$ref`` replaced by what it points to."""
-    document = schema_file("flow.schema.json")
+    document = envelope()
     inlined: Schema = _inlined(document, document["$defs"])
     return inlined
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from flowctl.diagnostics import Mark
+from flowctl.expect.expectation import Expectation
 from flowctl.model.step import Mode
-
-OnFail = Literal["fail", "quarantine", "warn"]
 
 
 @dataclass(frozen=True)
@@ -153,24 +152,6 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Expectation:
-    """``kind`` says which row or table check it is; ``column`` is None for table checks and ``sql``.
-    ``argument``: nothing for not_null and unique, ``(low, high)`` for between, values for in, the pattern for
-    matches, the expression for sql, ``{"min", "max"}`` for rows, ``{"column", "within"}`` (seconds) and maybe
-    ``"zone"`` for freshness."""
-
-    kind: Literal["not_null", "unique", "between", "in", "matches", "sql", "rows", "freshness"]
-    column: str | None
-    argument: Any
-    on_fail: OnFail
-    mark: Mark
-
-    @property
-    def name(self) -> str:
-        return f"{self.column}: {self.kind}" if self.column else self.kind
-
-
-@dataclass(frozen=True)
 class Guard:
     """Fractions of 1, None where not set (``max_deleted`` then falls back to 0.1 when deletes are detected).
     ``allow_empty`` None: where all content is replaced, but not by missing keys."""
@@ -227,11 +208,6 @@ class TableSpec:
     on_schema_change: SchemaPolicies = SchemaPolicies()
     on_error: Literal["continue", "stop"] = "continue"
     marks: Mapping[str, Mark] = field(default_factory=dict)
-
-    def zone_of(self, freshness: Expectation) -> str | None:
-        """What a column without a time zone is compared with the clock in."""
-        zone: str | None = freshness.argument.get("zone") or (self.cursor.zone if self.cursor else None)
-        return zone
 
     def mark_of(self, path: str) -> Mark:
         """The place of ``path``, or of the nearest parent that was written."""

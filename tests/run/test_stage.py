@@ -13,6 +13,13 @@ import pytest
 from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.expect.between import Between
+from flowctl.expect.freshness import Freshness
+from flowctl.expect.matches import Matches
+from flowctl.expect.not_null import NotNull
+from flowctl.expect.one_of import OneOf
+from flowctl.expect.sql import Sql
+from flowctl.expect.unique import Unique
 from flowctl.model import types
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
@@ -30,7 +37,6 @@ from flowctl.spec.spec import (
     Cursor,
     DetectFlag,
     DetectMissingKeys,
-    Expectation,
     Guard,
     ObjectSource,
     TableSpec,
@@ -152,7 +158,7 @@ def test_the_latest_row_of_a_key_stays(bench: Bench) -> None:
     staged = bench.stage(TABLE, rows)
     assert rows_of(staged, "id", "_flowctl_op") == [(1, "U"), (2, "U"), (3, "U")]
     assert {row["note"] for row in staged.frame.where("id = 1").collect()} == {"new"}
-    assert staged.observed.rows == 3
+    assert staged.counts.rows == 3
 
 
 def test_ties_are_broken_the_same_way_in_every_order(bench: Bench) -> None:
@@ -168,18 +174,19 @@ def test_dedupe_fail_names_the_keys(bench: Bench) -> None:
 
 
 def test_the_freshness_of_a_local_time_is_that_of_its_zone(bench: Bench) -> None:
-    check = Expectation("freshness", None, {"column": "local", "within": 3600.0}, "warn", MARK)
+    check = Freshness(column="local", within=3600.0, on_fail="warn", mark=MARK)
     table = replace(TABLE, columns=ColumnRules(add={"local": "to_timestamp_ntz('2026-01-02 03:00:00')"},
                                                types={"local": "timestamp_ntz"}), expect=(check,))  # fmt: skip
     rows = [(1, "a", False, day(1))]
     with pytest.raises(TableError, match="has no time zone") as stopped:
         bench.stage(table, rows)
     assert "zone: Europe/Amsterdam" in stopped.value.hint
-    zoned = replace(check, argument={**check.argument, "zone": "America/New_York"})
-    newest = bench.stage(replace(table, expect=(zoned,)), rows).observed.newest["local"]
-    assert newest == dt.datetime(2026, 1, 2, 8, tzinfo=dt.UTC)
+    zoned = replace(check, zone="America/New_York")
+    counts = bench.stage(replace(table, expect=(zoned,)), rows).counts
+    assert zoned.newest(counts.found[zoned], counts.columns) == dt.datetime(2026, 1, 2, 8, tzinfo=dt.UTC)
     of_cursor = replace(table, cursor=Cursor("at", zone="Asia/Tokyo"))
-    assert bench.stage(of_cursor, rows).observed.newest["local"] == dt.datetime(2026, 1, 1, 18, tzinfo=dt.UTC)
+    counts = bench.stage(of_cursor, rows).counts
+    assert check.newest(counts.found[check], counts.columns) == dt.datetime(2026, 1, 1, 18, tzinfo=dt.UTC)
 
 
 def test_keys_of_a_history_without_an_event_time_are_unique_or_the_table_stops(bench: Bench) -> None:
@@ -198,25 +205,25 @@ def test_a_null_key_stops_the_table(bench: Bench) -> None:
 
 
 def test_the_bounds_of_its_keys_are_those_of_the_batch(bench: Bench) -> None:
-    check = Expectation("in", "note", ("good",), "quarantine", MARK)
+    check = OneOf(column="note", values=("good",), on_fail="quarantine", mark=MARK)
     rows = [(5, "good", False, day(1)), (-7, "good", True, day(1)), (99, "bad", False, day(1))]
     table = replace(TABLE, expect=(check,), deletes=DetectFlag("gone"), guard=Guard(max_deleted=1.0))
-    assert bench.stage(table, rows).observed.key_bounds == {"id": ("-7", "5")}
-    assert bench.stage(TABLE, []).observed.key_bounds == {}
-    assert bench.stage(replace(TABLE, mode="scd2"), rows[:1]).observed.key_bounds == {"id": ("5", "5")}
+    assert bench.stage(table, rows).counts.key_bounds == {"id": ("-7", "5")}
+    assert bench.stage(TABLE, []).counts.key_bounds == {}
+    assert bench.stage(replace(TABLE, mode="scd2"), rows[:1]).counts.key_bounds == {"id": ("5", "5")}
 
 
 def test_a_null_key_may_go_to_quarantine(bench: Bench) -> None:
-    check = Expectation("not_null", "id", None, "quarantine", MARK)
+    check = NotNull(column="id", on_fail="quarantine", mark=MARK)
     staged = bench.stage(replace(TABLE, expect=(check,)), [(None, "a", False, day(1)), (1, "b", False, day(1))])
     assert rows_of(staged, "id") == [(1,)]
     assert staged.rejected is not None
     assert [row["_flowctl_reason"] for row in staged.rejected.collect()] == ["id: not_null"]
-    assert staged.observed.quarantined == 1
+    assert staged.counts.quarantined == 1
 
 
 def test_a_rejected_row_does_not_win_over_a_good_one(bench: Bench) -> None:
-    check = Expectation("in", "note", ("good",), "quarantine", MARK)
+    check = OneOf(column="note", values=("good",), on_fail="quarantine", mark=MARK)
     rows = [(1, "good", False, day(1)), (1, "bad", False, day(2))]
     assert rows_of(bench.stage(replace(TABLE, expect=(check,)), rows), "id", "note") == [(1, "good")]
 
@@ -226,12 +233,12 @@ def test_a_flag_makes_a_delete(bench: Bench) -> None:
     rows = [(1, "a", True, day(2)), (1, "a", False, day(1)), (2, "b", None, day(1))]
     staged = bench.stage(table, rows, bench.spark.createDataFrame([(1, None)], "id int, _deleted_at timestamp"))
     assert rows_of(staged, "id", "_flowctl_op") == [(1, "D"), (2, "U")]
-    assert staged.observed.deletes == 1
+    assert staged.counts.deletes == 1
 
 
 @pytest.mark.parametrize("mode", ["merge", "scd2"])
 @pytest.mark.parametrize("action", ["hard", "soft"])
-@pytest.mark.parametrize("expect", [(), (Expectation("unique", "note", None, "warn", MARK),)], ids=["bare", "expect"])
+@pytest.mark.parametrize("expect", [(), (Unique(column="note", on_fail="warn", mark=MARK),)], ids=["bare", "expect"])
 def test_flagged_rows_that_are_deleted_already_do_not_count_for_the_guard(
     bench: Bench, mode: Any, action: Any, expect: Any
 ) -> None:
@@ -243,11 +250,11 @@ def test_flagged_rows_that_are_deleted_already_do_not_count_for_the_guard(
     deleted = [(number, day(1), False) for number in (1, 2, 3)] if mode == "scd2" or action == "soft" else []
     live = [(number, None, True) for number in (4, 5, 6, 7)]
     target = bench.spark.createDataFrame([*deleted, *live], kinds)
-    assert bench.stage(table, gone, target).observed.deletes == 3
+    assert bench.stage(table, gone, target).counts.deletes == 3
     staged = bench.stage(table, [*gone, (4, "d", True, day(2))], target)
-    assert (staged.observed.deletes, staged.observed.deleted) == (4, 1)
+    assert (staged.counts.deletes, staged.counts.deleted) == (4, 1)
     refreshed = bench.stage(table, [*gone, (4, "d", True, day(2))], target, write_full=mode == "merge")
-    assert refreshed.observed.deleted == 1
+    assert refreshed.counts.deleted == 1
     with pytest.raises(StoppedByPolicy, match=r"max_deleted 25%: 2 of 4 rows would be deleted"):
         bench.stage(table, [*gone, (4, "d", True, day(2)), (5, "e", True, day(2))], target)
 
@@ -301,12 +308,22 @@ def test_scd2_without_event_time_takes_the_moment_of_the_intent(bench: Bench) ->
 
 def test_violations_are_counted_for_warnings(bench: Bench) -> None:
     checks = (
-        Expectation("between", "id", (1, 5), "warn", MARK),
-        Expectation("matches", "note", "^a+$", "warn", MARK),
-        Expectation("sql", None, "id % 2 = 1", "warn", MARK),
-        Expectation("unique", "note", None, "warn", MARK),
+        Between(column="id", low=1, high=5, on_fail="warn", mark=MARK),
+        Matches(column="note", pattern="^a+$", on_fail="warn", mark=MARK),
+        Sql(condition="id % 2 = 1", on_fail="warn", mark=MARK),
+        Unique(column="note", on_fail="warn", mark=MARK),
     )
     rows = [(1, "aa", False, day(1)), (9, "aa", False, day(1)), (4, None, False, day(1))]
     staged = bench.stage(replace(TABLE, expect=checks), rows)
-    assert dict(staged.observed.violations) == {"id: between": 1, "note: matches": 0, "sql": 1, "note: unique": 2}
+    counted = {check.name: found for check, found in staged.counts.found.items()}
+    assert counted == {"id: between": 1, "note: matches": 0, "sql": 1, "note: unique": 2}
     assert len(staged.warnings) == 3
+
+
+def test_each_of_two_checks_of_one_name_is_counted(bench: Bench) -> None:
+    checks = (
+        Sql(condition="id < 5 -- small", on_fail="warn", mark=MARK),
+        Sql(condition="id > 0", on_fail="warn", mark=replace(MARK, line=99)),
+    )
+    staged = bench.stage(replace(TABLE, expect=checks), [(9, "a", False, day(1)), (1, "b", False, day(1))])
+    assert staged.warnings == ("expectation sql: 1 rows",)

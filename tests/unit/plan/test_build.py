@@ -9,6 +9,9 @@ import pytest
 from flowctl.connectors.source import Head
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy, TransientError
+from flowctl.expect.not_null import NotNull
+from flowctl.expect.rows import Rows
+from flowctl.expect.unique import Unique
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition, UpstreamPosition
@@ -18,7 +21,7 @@ from flowctl.plan.build import build
 from flowctl.plan.document import action_of
 from flowctl.resolve.names import own_columns
 from flowctl.resolve.resolve import PlanOptions, Resolved
-from flowctl.spec.spec import ColumnRules, Cursor, DetectMissingKeys, Expectation, Guard
+from flowctl.spec.spec import ColumnRules, Cursor, DetectMissingKeys, Guard
 from tests.unit.plan.worlds import (
     MARK,
     NEW,
@@ -357,10 +360,10 @@ def test_allow_empty_is_decided_by_a_count_and_never_by_statistics(rows, action)
         ({}, "direct"),
         ({"guard": Guard(allow_empty=False)}, "direct"),
         ({"guard": Guard(max_shrink=0.5)}, "staged"),
-        ({"expect": (Expectation("not_null", "id", None, "fail", MARK),)}, "direct"),
-        ({"expect": (Expectation("not_null", "id", None, "quarantine", MARK),)}, "staged"),
-        ({"expect": (Expectation("rows", None, {"min": 1}, "warn", MARK),)}, "staged"),
-        ({"expect": (Expectation("unique", "id", None, "fail", MARK),)}, "staged"),
+        ({"expect": (NotNull(column="id", mark=MARK),)}, "direct"),
+        ({"expect": (NotNull(column="id", on_fail="quarantine", mark=MARK),)}, "staged"),
+        ({"expect": (Rows(least=1, on_fail="warn", mark=MARK),)}, "staged"),
+        ({"expect": (Unique(column="id", mark=MARK),)}, "staged"),
     ],
 )
 def test_only_aggregate_checks_need_a_staged_batch(keys, via):

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from flowctl.expect.freshness import Freshness
+from flowctl.expect.not_null import NotNull
 from flowctl.model import types
 from flowctl.model.position import FilesPosition
 from flowctl.model.step import Step
 from flowctl.model.table_info import Column
 from flowctl.plan.document import action_of
 from flowctl.resolve.resolve import PlanOptions
-from flowctl.spec.spec import ColumnRules, Cursor, DetectFlag, Expectation, Layout, ReadHints, TableSpec
+from flowctl.spec.spec import ColumnRules, Cursor, DetectFlag, Layout, ReadHints, TableSpec
 from tests.unit.plan.worlds import (
     MARK,
     NEW,
@@ -31,19 +33,14 @@ from tests.unit.plan.worlds import (
 )
 from tests.unit.plan.worlds import unchanged_target as unchanged
 
-
-def expecting(kind: Any, column: str | None, argument: Any = None) -> dict[str, Any]:
-    return {"expect": (Expectation(kind, column, argument, "fail", MARK),)}
-
-
 STATISTICS = {"layout": Layout(statistics=("amuont",)), "marks": {"layout.statistics": MARK}}
 MISSPELT = [
     pytest.param({"layout": Layout(partition_by=("amuont",))}, "layout.partition_by", id="partition_by"),
     pytest.param({"layout": Layout(cluster_by=("amuont",))}, "layout.cluster_by", id="cluster_by"),
     pytest.param(STATISTICS, "layout.statistics", id="statistics"),
     pytest.param({"compare_ignore": ("amuont",)}, "compare.ignore", id="ignore"),
-    pytest.param(expecting("not_null", "amuont"), "expect", id="expect"),
-    pytest.param(expecting("freshness", None, {"column": "amuont", "within": 60, "zone": "UTC"}), "expect", id="fresh"),
+    pytest.param({"expect": (NotNull(column="amuont", mark=MARK),)}, "expect", id="expect"),
+    pytest.param({"expect": (Freshness(column="amuont", within=60, zone="UTC", mark=MARK),)}, "expect", id="fresh"),
 ]
 OF_SOURCE = [
     pytest.param({"deletes": DetectFlag("amuont")}, "deletes.column", id="deletes"),

@@ -18,6 +18,8 @@ from rich.console import Console
 from flowctl.cli.output import styled
 from flowctl.diagnostics import Mark
 from flowctl.errors import TransientError
+from flowctl.expect.not_null import NotNull
+from flowctl.expect.rows import Rows
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import FilesPosition, FileStamp, NoPosition, UpstreamPosition
@@ -30,7 +32,6 @@ from flowctl.resolve.resolve import PlanOptions
 from flowctl.spec.spec import (
     Cursor,
     DetectMissingKeys,
-    Expectation,
     Guard,
     Layout,
     ObjectSource,
@@ -68,7 +69,7 @@ def first_run() -> Plan:
     layout = Layout(statistics=("id", "updated_at"))
     orders = table(cursor=Cursor("updated_at", start="2020-01-01T00:00:00Z"), layout=layout)
     customers = table("customers", mode="scd2", key=("id",), valid_from="updated_at", expect=(
-        Expectation("not_null", "id", None, "fail", MARK), Expectation("rows", None, {"min": 1}, "warn", MARK),
+        NotNull(column="id", mark=MARK), Rows(least=1, on_fail="warn", mark=MARK),
     ))  # fmt: skip
     invoices = table("invoices", mode="append", source=ObjectSource("files", ("invoices/*.csv",), is_glob=True))
     seen = {

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
-from flowctl.diagnostics import Mark
+from flowctl.expect.not_null import NotNull
+from flowctl.expect.one_of import OneOf
+from flowctl.expect.rows import Rows
+from flowctl.expect.sql import Sql
 from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition
 from flowctl.model.step import RecordOnly, Step, UpToDate
 from flowctl.model.table_info import TableInfo
-from flowctl.spec.spec import Expectation, Guard, Layout
+from flowctl.spec.spec import Guard, Layout
 from tests.unit.plan.worlds import (
+    MARK,
     NEW,
     OLD,
     UPDATED_AT,
@@ -38,21 +42,24 @@ def planned(reading: str = "", there: TableInfo | None = None, **keys: Any) -> S
     return step(spec, seen, recorded(spec, OLD) if there else None)
 
 
-def expected(kind: Any, on_fail: Any = "fail") -> Expectation:
-    return Expectation(kind, None, None, on_fail, Mark("spec.yaml", 1))
-
-
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
         ({}, "staged, keys are checked first"),
         ({"mode": "scd2", "key": ("id",)}, "staged, keys are checked first"),
         (
-            {"mode": "append", "expect": (expected("rows"), expected("in", "warn"), expected("sql", "warn"))},
+            {
+                "mode": "append",
+                "expect": (
+                    Rows(mark=MARK),
+                    OneOf(values=(), on_fail="warn", mark=MARK),
+                    Sql(condition="", on_fail="warn", mark=MARK),
+                ),
+            },
             "staged, counted before the commit: rows, warn",
         ),
         (
-            {"mode": "truncate", "expect": (expected("not_null"),), "guard": Guard(max_shrink=0.5)},
+            {"mode": "truncate", "expect": (NotNull(column="id", mark=MARK),), "guard": Guard(max_shrink=0.5)},
             "staged, counted before the commit: max_shrink",
         ),
     ],
@@ -64,7 +71,10 @@ def test_why_a_table_is_staged(keys: dict[str, Any], why: str) -> None:
 
 def test_a_table_that_goes_straight_says_so_beside_something_else_only() -> None:
     assert planned(mode="truncate").how == ()
-    assert planned(PARTS, mode="truncate", expect=(expected("not_null"),)).how == ("direct, in one pass", PARTS)
+    assert planned(PARTS, mode="truncate", expect=(NotNull(column="id", mark=MARK),)).how == (
+        "direct, in one pass",
+        PARTS,
+    )
 
 
 def test_what_the_target_chooses_is_said_of_new_tables() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.errors import SpecError
+from flowctl.expect.not_null import NotNull
 from flowctl.model import reserved, types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.plan.document import action_of
@@ -16,7 +17,7 @@ from flowctl.plan.projection import taken_name
 from flowctl.resolve.names import own_columns
 from flowctl.resolve.resolve import PlanOptions, resolve
 from flowctl.run.quarantine import OWN_COLUMNS
-from flowctl.spec.spec import ColumnRules, DetectMissingKeys, Expectation, SqlSource, TargetRef
+from flowctl.spec.spec import ColumnRules, DetectMissingKeys, SqlSource, TargetRef
 from flowctl.sql import scd2
 from tests.unit.plan.worlds import (
     EVERYTHING,
@@ -37,7 +38,7 @@ from tests.unit.plan.worlds import (
     unchanged_target,
 )
 
-QUARANTINE = {"expect": (Expectation("not_null", "id", None, "quarantine", MARK),)}
+QUARANTINE = {"expect": (NotNull(column="id", on_fail="quarantine", mark=MARK),)}
 HISTORY = {"mode": "scd2", "key": ("id",), "valid_from": "updated_at"}
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from flowctl.engine.session import demanding_features
+from flowctl.expect.matches import Matches
+from flowctl.expect.sql import Sql
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
@@ -17,7 +19,6 @@ from flowctl.spec.spec import (
     ColumnRules,
     Connection,
     Cursor,
-    Expectation,
     Layout,
     ObjectSource,
     SecretRef,
@@ -45,13 +46,16 @@ from tests.unit.plan.worlds import (
 
 FILES = Connection("inbox", "files", {"path": "inbox"}, MARK)
 WEIGHT = Column("weight", types.DOUBLE)
-CHECK = Expectation("sql", None, "note <> 'duck'", "fail", MARK)
+CHECKS = {
+    "sql": Sql(condition="note <> 'duck'", mark=MARK),
+    "matches": Matches(column="note", pattern="^a", mark=MARK),
+}
 
 BY_SPEC: dict[str, TableSpec] = {
     "sql": sql_table("t"),
     "columns.add": table("t", columns=ColumnRules(add={"twice": "amount * 2"})),
-    "expect.sql": table("t", expect=(CHECK,)),
-    "expect.matches": table("t", expect=(replace(CHECK, kind="matches", column="note", argument="^a"),)),
+    "expect.sql": table("t", expect=(CHECKS["sql"],)),
+    "expect.matches": table("t", expect=(CHECKS["matches"],)),
     "format": table("t", source=ObjectSource("inbox", ("*.jsonl",), True), mode="truncate"),
     "format.csv": table("t", source=ObjectSource("inbox", ("*.csv",), True), mode="truncate", format={"escape": "\\"}),
     "layout.cluster_by": table("t", layout=Layout(cluster_by=("id",))),

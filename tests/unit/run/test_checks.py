@@ -10,21 +10,23 @@ import pytest
 
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy, TableError
-from flowctl.run.checks import Observed, decide
+from flowctl.expect.between import Between
+from flowctl.expect.expectation import Expectation
+from flowctl.expect.freshness import Freshness
+from flowctl.expect.rows import Rows
+from flowctl.run.checks import BatchCounts, decide
 from flowctl.spec.spec import (
     DetectFlag,
     DetectMissingKeys,
-    Expectation,
     Guard,
     ObjectSource,
-    OnFail,
     TableSpec,
     TargetRef,
 )
 
 NOW = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
 MARK = Mark("flow.yaml", 20, 5)
-SEEN = Observed(rows=100, quarantined=0, deletes=0, violations={}, newest={}, target_rows=100)
+SEEN = BatchCounts(rows=100, quarantined=0, deletes=0, target_rows=100)
 TABLE = TableSpec(
     id="orders",
     source=ObjectSource("pg", ("public", "orders")),
@@ -35,34 +37,32 @@ TABLE = TableSpec(
 )
 
 
-def expecting(kind: Any, argument: Any, on_fail: OnFail = "fail", column: str | None = None) -> TableSpec:
-    return replace(TABLE, expect=(Expectation(kind, column, argument, on_fail, MARK),))
+def expecting(check: Expectation, found: Any) -> tuple[TableSpec, BatchCounts]:
+    return replace(TABLE, expect=(check,)), replace(SEEN, found={check: found})
 
 
 @pytest.mark.parametrize(
     ("bounds", "problem"), [({"min": 101}, "at least 101"), ({"max": 99}, "at most 99"), ({"min": 1, "max": 100}, None)]
 )
 def test_the_number_of_rows(bounds: dict[str, int], problem: str | None) -> None:
-    table = expecting("rows", bounds)
+    table, counts = expecting(Rows.read({"rows": bounds}, MARK), "100")
     if problem is None:
-        assert decide(table, SEEN, NOW, replaces=False) == ()
+        assert decide(table, counts, NOW, replaces=False) == ()
         return
     with pytest.raises(TableError, match=problem):
-        decide(table, SEEN, NOW, replaces=False)
+        decide(table, counts, NOW, replaces=False)
 
 
 def test_warn_reports_and_lets_pass() -> None:
-    table = expecting("between", (0, 9), "warn", "amount")
-    warnings = decide(table, replace(SEEN, violations={"amount: between": 3}), NOW, replaces=False)
-    assert warnings == ("expectation amount: between: 3 rows",)
+    table, counts = expecting(Between(column="amount", low=0, high=9, on_fail="warn", mark=MARK), 3)
+    assert decide(table, counts, NOW, replaces=False) == ("expectation amount: between: 3 rows",)
 
 
 def test_freshness_by_the_newest_value() -> None:
-    table = expecting("freshness", {"column": "at", "within": 3600.0})
-    fresh = replace(SEEN, newest={"at": NOW - dt.timedelta(minutes=59)})
-    assert decide(table, fresh, NOW, replaces=False) == ()
+    check = Freshness(column="at", within=3600.0, mark=MARK)
+    assert decide(*expecting(check, "2026-11-20 11:01:00"), NOW, replaces=False) == ()
     with pytest.raises(TableError, match="3,660 s old"):
-        decide(table, replace(SEEN, newest={"at": NOW - dt.timedelta(minutes=61)}), NOW, replaces=False)
+        decide(*expecting(check, "2026-11-20 10:59:00"), NOW, replaces=False)
 
 
 def test_an_empty_source_does_not_wipe_a_guarded_target() -> None:

@@ -8,13 +8,19 @@ import pytest
 
 from flowctl.diagnostics import Mark
 from flowctl.errors import SpecError
+from flowctl.expect.between import Between
+from flowctl.expect.freshness import Freshness
+from flowctl.expect.matches import Matches
+from flowctl.expect.not_null import NotNull
+from flowctl.expect.one_of import OneOf
+from flowctl.expect.rows import Rows
+from flowctl.expect.sql import Sql
 from flowctl.spec.load import load_spec, read_spec
 from flowctl.spec.spec import (
     ColumnRules,
     Cursor,
     DetectFlag,
     DetectMissingKeys,
-    Expectation,
     Guard,
     Layout,
     ObjectSource,
@@ -134,13 +140,13 @@ def test_a_merge_table_with_everything(load) -> None:
         read=ReadHints(4, "id", 10),
         layout=Layout(partition_by=("m",), deletion_vectors=False, statistics=("id", "line", "updated_at")),
         expect=(
-            Expectation("not_null", "id", None, "fail", line["a"]),
-            Expectation("between", "amount", (0, 9.5), "quarantine", line["b"]),
-            Expectation("in", "status", ("a", "b"), "fail", line["c"]),
-            Expectation("matches", "code", "[A-Z]+", "fail", line["d"]),
-            Expectation("sql", None, "amount >= 0", "fail", line["e"]),
-            Expectation("rows", None, {"min": 1, "max": None}, "warn", line["f"]),
-            Expectation("freshness", None, {"column": "updated_at", "within": 7200.0}, "fail", line["g"]),
+            NotNull(column="id", mark=line["a"]),
+            Between(column="amount", low=0, high=9.5, on_fail="quarantine", mark=line["b"]),
+            OneOf(column="status", values=("a", "b"), mark=line["c"]),
+            Matches(column="code", pattern="[A-Z]+", mark=line["d"]),
+            Sql(condition="amount >= 0", mark=line["e"]),
+            Rows(least=1, on_fail="warn", mark=line["f"]),
+            Freshness(column="updated_at", within=7200.0, mark=line["g"]),
         ),
         guard=Guard(allow_empty=False, max_deleted=0.05, max_quarantined=0.005),
         on_schema_change=SchemaPolicies(dropped_column="fail"),

@@ -1,0 +1,28 @@
+"""Which checks there are: one for each file of this folder that holds one."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import flowctl.expect
+from flowctl.expect.expectation import Expectation
+
+
+@cache
+def kinds() -> Mapping[str, type[Expectation]]:
+    """Every check by its key in the spec, in the order of the files' names."""
+    for file in pkgutil.iter_modules(flowctl.expect.__path__, "flowctl.expect."):
+        import_module(file.name)
+    checks = sorted(_concrete(Expectation), key=lambda check: check.__module__)
+    return {check.key: check for check in checks}
+
+
+def _concrete(base: Any) -> Iterator[type[Expectation]]:
+    for check in base.__subclasses__():
+        if hasattr(check, "key"):
+            yield check
+        yield from _concrete(check)

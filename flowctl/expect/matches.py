@@ -1,0 +1,26 @@
+"""The column's values match a regular expression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flowctl.expect.expectation import RowExpectation, literal, quoted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matches(RowExpectation):
+    key = "matches"
+    schema = {"type": "string", "minLength": 1, "description": "Java regular expression for the whole value."}
+    takes_column = True
+    gaps = {"sail": "its regular expressions are other ones than Java's"}
+
+    pattern: str
+
+    @classmethod
+    def fields(cls, argument: Any) -> Mapping[str, Any]:
+        return {"pattern": argument}
+
+    def holds(self) -> str:
+        return f"{quoted(self.column)} RLIKE {literal(self.pattern)}"

@@ -1,0 +1,25 @@
+"""A condition in Spark SQL holds for every row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from flowctl.expect.expectation import RowExpectation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sql(RowExpectation):
+    key = "sql"
+    schema = {"type": "string", "minLength": 1, "description": "Spark SQL condition that holds for every row."}
+    gaps = {"sail": "integer overflow is not detected there"}
+
+    condition: str
+
+    @classmethod
+    def fields(cls, argument: Any) -> Mapping[str, Any]:
+        return {"condition": argument}
+
+    def holds(self) -> str:
+        return f"({self.condition}\n)"  # it may end with a comment
