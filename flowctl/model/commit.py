@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flowctl.model import interval as intervals
-from flowctl.model import position as positions
+from flowctl.model import codec
+from flowctl.model.codec import in_json
 from flowctl.model.interval import Interval
 from flowctl.model.position import Position
 
@@ -29,31 +29,14 @@ class Intent:
     run_id: str
     fence: int
     at: str
-    replaces: bool = False
-    refresh: bool = False
-    runs: int = 1
+    replaces: bool = field(default=False, metadata=in_json("since"))
+    refresh: bool = field(default=False, metadata=in_json("told"))
+    runs: int = field(default=1, metadata=in_json("told"))
 
-    def to_json(self) -> dict[str, Any]:
-        """``refresh`` and ``runs`` are left out where they say nothing."""
-        refresh = {"refresh": True} if self.refresh else {}
-        runs = {"runs": self.runs} if self.runs > 1 else {}
-        return {
-            "id": self.id,
-            "seq": self.seq,
-            "interval": intervals.to_json(self.interval.recorded),
-            "definition": dict(self.definition),
-            "target_id": self.target_id,
-            "run_id": self.run_id,
-            "fence": self.fence,
-            "at": self.at,
-            "replaces": self.replaces,
-            **refresh,
-            **runs,
-        }
-
-
-def intent_from_json(document: Mapping[str, Any]) -> Intent:
-    return Intent(**{**document, "interval": intervals.from_json(document["interval"])})
+    @property
+    def recorded(self) -> Intent:
+        """As state keeps it: the log has the files."""
+        return replace(self, interval=self.interval.recorded)
 
 
 @dataclass(frozen=True)
@@ -66,9 +49,6 @@ class RowCounts:
     deleted: int | None = None
     quarantined: int | None = None
     bytes: int | None = None
-
-    def to_json(self) -> dict[str, int | None]:
-        return dict(vars(self))
 
 
 def commit_name(seq: int, intent_id: str) -> str:
@@ -92,10 +72,10 @@ class Commit:
     intent_id: str
     target_id: str
     position: Position | None
-    version: int | None = None
+    version: int | None = field(default=None, metadata=in_json("never"))
     void: bool = False
-    counts: RowCounts = RowCounts()
-    warnings: tuple[str, ...] = ()
+    counts: RowCounts = field(default=RowCounts(), metadata=in_json("never"))
+    warnings: tuple[str, ...] = field(default=(), metadata=in_json("never"))
 
     @property
     def name(self) -> str:
@@ -104,27 +84,8 @@ class Commit:
 
     def record(self) -> dict[str, Any]:
         """The JSON that targets store beside the data (Delta ``userMetadata``, ``_flowctl_commits``)."""
-        return {
-            "flowctl": 1,
-            "lineage": self.lineage,
-            "table": self.table,
-            "seq": self.seq,
-            "intent_id": self.intent_id,
-            "target_id": self.target_id,
-            "position": positions.to_json(self.position) if self.position else None,
-            "void": self.void,
-        }
+        return {"flowctl": 1, **codec.to_json(self)}
 
 
 def commit_from_record(document: Mapping[str, Any], version: int | None = None) -> Commit:
-    recorded = document["position"]
-    return Commit(
-        lineage=document["lineage"],
-        table=document["table"],
-        seq=document["seq"],
-        intent_id=document["intent_id"],
-        target_id=document["target_id"],
-        position=positions.from_json(recorded) if recorded else None,
-        version=version,
-        void=document["void"],
-    )
+    return replace(codec.from_json(Commit, document), version=version)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from flowctl.model import codec
 from flowctl.model.position import FileLogPosition, FilesPosition, FileStamp, Position
 
 FORMAT = 1
@@ -42,8 +43,8 @@ class FileEntry:
             "format": FORMAT,
             "table": self.table,
             "before": list(self.before),
-            "taken_in": _listed(self.taken_in),
-            "read": _listed(self.read),
+            "taken_in": codec.to_json(self.taken_in),
+            "read": codec.to_json(self.read),
         }
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
@@ -61,9 +62,7 @@ def entry_from_json(document: Mapping[str, Any]) -> FileEntry:
     """``ValueError`` for an entry of a newer flowctl."""
     if document["format"] != FORMAT:
         raise ValueError(f"format {document['format']}, this flowctl reads {FORMAT}")
-    return FileEntry(
-        document["table"], _stamps(document["read"]), _stamps(document["taken_in"]), tuple(document["before"])
-    )
+    return codec.from_json(FileEntry, document)
 
 
 @dataclass(frozen=True)
@@ -97,11 +96,3 @@ def log_of(table: str, recorded: Position | None) -> FileLog:
     if not isinstance(recorded, FilesPosition) or not recorded.files:
         return FileLog()
     return FileLog().with_read(table, recorded.files)
-
-
-def _listed(stamps: Iterable[FileStamp]) -> list[list[object]]:
-    return [[stamp.path, stamp.size, stamp.tag] for stamp in stamps]
-
-
-def _stamps(listed: Iterable[Iterable[Any]]) -> tuple[FileStamp, ...]:
-    return tuple(FileStamp(*stamp) for stamp in listed)

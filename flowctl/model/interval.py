@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from flowctl.model import position, value
+from flowctl.model.codec import in_json
 from flowctl.model.position import FileLogPosition, FilesPosition, FileStamp, Position
 from flowctl.model.value import TypedValue
 
@@ -33,7 +31,7 @@ class Interval:
     read_to: TypedValue | None = None
     include_null: bool = False
     lag_seconds: float = 0.0
-    files: tuple[FileStamp, ...] | None = None
+    files: tuple[FileStamp, ...] | None = field(default=None, metadata=in_json("told"))
 
     @property
     def recorded(self) -> Interval:
@@ -49,34 +47,3 @@ class Interval:
             return self.files
         known = set(self.lower.files) if isinstance(self.lower, FilesPosition) else set()
         return tuple(stamp for stamp in self.upper.files if stamp not in known)
-
-
-def to_json(interval: Interval) -> dict[str, Any]:
-    listed = interval.files
-    files = {} if listed is None else {"files": [[stamp.path, stamp.size, stamp.tag] for stamp in listed]}
-    return {
-        "lower": position.to_json(interval.lower) if interval.lower else None,
-        "upper": position.to_json(interval.upper),
-        "cursor_column": interval.cursor_column,
-        "read_from": interval.read_from.to_json() if interval.read_from else None,
-        "read_to": interval.read_to.to_json() if interval.read_to else None,
-        "include_null": interval.include_null,
-        "lag_seconds": interval.lag_seconds,
-        **files,
-    }
-
-
-def from_json(document: Mapping[str, Any]) -> Interval:
-    def bound(name: str) -> TypedValue | None:
-        return value.from_json(document[name]) if document[name] else None
-
-    return Interval(
-        lower=position.from_json(document["lower"]) if document["lower"] else None,
-        upper=position.from_json(document["upper"]),
-        cursor_column=document["cursor_column"],
-        read_from=bound("read_from"),
-        read_to=bound("read_to"),
-        include_null=document["include_null"],
-        lag_seconds=document["lag_seconds"],
-        files=tuple(FileStamp(*entry) for entry in document["files"]) if "files" in document else None,
-    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from flowctl.model import types, value
+from flowctl.model import codec, types, value
 from flowctl.model.table_info import Column
 from flowctl.model.value import TypedValue
 
@@ -95,9 +95,9 @@ def to_json(position: Position) -> dict[str, Any]:
         case NoPosition():
             return {"kind": "none"}
         case CursorPosition(at, ties):
-            return {"kind": "cursor", **at.to_json(), **(_ties_to_json(ties) if ties is not None else {})}
+            return {"kind": "cursor", **codec.to_json(at), **(_ties_to_json(ties) if ties is not None else {})}
         case FilesPosition(files):
-            return {"kind": "files", "files": [[stamp.path, stamp.size, stamp.tag] for stamp in files]}
+            return {"kind": "files", "files": codec.to_json(files)}
         case FileLogPosition(entry, count):
             return {"kind": "files", "log": entry, "count": count}
         case VersionPosition(version):
@@ -118,13 +118,17 @@ def from_json(document: Mapping[str, Any]) -> Position:
         case "files" if "log" in document:
             return FileLogPosition(document["log"], document["count"])
         case "files":
-            return FilesPosition(tuple(FileStamp(*entry) for entry in document["files"]))
+            return codec.from_json(FilesPosition, document)
         case "version":
             return VersionPosition(document["version"])
         case "upstream":
             return UpstreamPosition(tuple(sorted(document["sequences"].items())))
         case kind:
             raise ValueError(f"unknown position kind {kind!r}; a newer flowctl wrote it")
+
+
+codec.has_form(FileStamp, lambda stamp: [stamp.path, stamp.size, stamp.tag], lambda document: FileStamp(*document))
+codec.has_form(Position, to_json, from_json)
 
 
 def _ties_to_json(ties: Ties) -> dict[str, Any]:

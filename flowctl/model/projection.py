@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.table_info import Column, column_from_json
+from flowctl.model.table_info import Column
 
 
 @dataclass(frozen=True)
@@ -30,13 +28,6 @@ class ProjectedColumn:
     def is_absent(self) -> bool:
         """Whether the source has this column of the target no longer."""
         return self.source is None and self.expression == "NULL"
-
-    def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "column": self.column.to_json()}
-
-
-def from_json(document: Mapping[str, Any]) -> ProjectedColumn:
-    return ProjectedColumn(**{**document, "column": column_from_json(document["column"])})
 
 
 @dataclass(frozen=True)

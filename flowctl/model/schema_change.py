@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
-from flowctl.model import types
+from flowctl.model.codec import in_json
 from flowctl.model.types import DataType
 
 Change = Literal["new_column", "wider_type", "other_type", "dropped_column", "nullable", "drift", "feature"]
@@ -22,43 +21,16 @@ class SchemaChange:
 
     column: str
     change: Change
-    old: DataType | None
-    new: DataType | None
+    old: DataType | None = field(metadata=in_json(name="from"))
+    new: DataType | None = field(metadata=in_json(name="to"))
     action: Action
     policy: str
-    change_class: ChangeClass = "safe"
+    change_class: ChangeClass = field(default="safe", metadata=in_json(name="class"))
     statement: str = ""
     note: str = ""
-    next_step: str = ""
+    next_step: str = field(default="", metadata=in_json("never"))
 
     @property
     def alters(self) -> bool:
         """Whether its statement is run."""
         return self.statement != "" and self.action in ("add", "widen", "text", "relax", "retype", "enable", "drop")
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "column": self.column,
-            "change": self.change,
-            "from": str(self.old) if self.old else None,
-            "to": str(self.new) if self.new else None,
-            "action": self.action,
-            "policy": self.policy,
-            "class": self.change_class,
-            "statement": self.statement,
-            "note": self.note,
-        }
-
-
-def from_json(document: Mapping[str, Any]) -> SchemaChange:
-    return SchemaChange(
-        column=document["column"],
-        change=document["change"],
-        old=types.parse(document["from"]) if document["from"] else None,
-        new=types.parse(document["to"]) if document["to"] else None,
-        action=document["action"],
-        policy=document["policy"],
-        change_class=document["class"],
-        statement=document["statement"],
-        note=document["note"],
-    )

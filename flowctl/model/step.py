@@ -34,9 +34,6 @@ class Check:
     result: CheckResult
     detail: str = ""
 
-    def to_json(self) -> dict[str, str]:
-        return dict(vars(self))
-
 
 @dataclass(frozen=True)
 class Progress:

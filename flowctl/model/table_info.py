@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from flowctl.model import types
+from flowctl.model.codec import in_json
 from flowctl.model.types import DataType
 
 #: How a plan comes to know rows: not at all, from the source's statistics, or by counting.
@@ -49,30 +49,9 @@ class Column:
     name: str
     type: DataType
     nullable: bool = True
-    native: str = ""
-    as_text: bool = False
-    note: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "type": str(self.type),
-            "nullable": self.nullable,
-            "native": self.native,
-            "as_text": self.as_text,
-            "note": self.note,
-        }
-
-
-def column_from_json(document: Mapping[str, Any]) -> Column:
-    return Column(
-        name=document["name"],
-        type=types.parse(document["type"]),
-        nullable=document["nullable"],
-        native=document.get("native", ""),
-        as_text=document.get("as_text", False),
-        note=document.get("note", ""),
-    )
+    native: str = field(default="", metadata=in_json("since"))
+    as_text: bool = field(default=False, metadata=in_json("since"))
+    note: str = field(default="", metadata=in_json("since"))
 
 
 @dataclass(frozen=True)

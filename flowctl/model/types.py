@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
+from flowctl.model import codec
+
 ScalarName = Literal[
     "bool", "int8", "int16", "int32", "int64", "float", "double", "string", "binary",
     "date32[day]", "timestamp[us]", "timestamp[us, tz=UTC]",
@@ -98,6 +100,9 @@ def parse(text: str) -> DataType:
     if plain.startswith("struct<") and plain.endswith(">"):
         return Struct(tuple(_fields(plain[7:-1])))
     raise ValueError(f"unknown type {text!r}")
+
+
+codec.has_form(DataType, str, parse)
 
 
 def _fields(inner: str) -> list[tuple[str, DataType]]:

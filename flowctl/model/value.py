@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import total_ordering
 from typing import Any
 
-from flowctl.model import types
+from flowctl.model import codec, types
 from flowctl.model.types import DataType
 
 Scalar = int | decimal.Decimal | float | str | dt.date | dt.datetime
@@ -53,12 +53,16 @@ class TypedValue:
         text = naive.isoformat(" ", timespec="microseconds").rstrip("0").rstrip(".").removesuffix(":00")
         return f"{text} UTC" if self.value.tzinfo else text
 
-    def to_json(self) -> dict[str, str]:
-        return {"type": str(self.type), "value": self.text()}
+
+def to_json(typed: TypedValue) -> dict[str, str]:
+    return {"type": str(typed.type), "value": typed.text()}
 
 
 def from_json(document: Mapping[str, Any]) -> TypedValue:
     return from_text(types.parse(document["type"]), document["value"])
+
+
+codec.has_form(TypedValue, to_json, from_json)
 
 
 def from_text(kind: DataType, text: str) -> TypedValue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 
-from flowctl.model.value import TypedValue
+from flowctl.model.value import TypedValue, to_json
 
 #: An argument that the reader fills in.
 BLANK = "…"
@@ -21,4 +21,4 @@ def position_option(at: TypedValue) -> tuple[str, str]:
     """``--position`` for a cursor's value; as JSON where its text would mean something else."""
     text = at.text()
     is_plain = text not in ("beginning", "full") and not text.lstrip().startswith("{")
-    return "--position", text if is_plain else json.dumps({"kind": "cursor", **at.to_json()}, ensure_ascii=False)
+    return "--position", text if is_plain else json.dumps({"kind": "cursor", **to_json(at)}, ensure_ascii=False)

@@ -10,10 +10,9 @@ from typing import Any, Literal, assert_never
 
 from flowctl.diagnostics import Mark
 from flowctl.errors import StalePlan
-from flowctl.model import interval as intervals
-from flowctl.model import position, projection, schema_change, table_info
+from flowctl.model import codec, position
 from flowctl.model.interval import Interval
-from flowctl.model.projection import Columns, RuntimeColumns
+from flowctl.model.projection import Columns, ProjectedColumn, RuntimeColumns
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import (
     Check,
@@ -30,7 +29,7 @@ from flowctl.model.step import (
     UpToDate,
     progress_after,
 )
-from flowctl.model.table_info import RowEstimate
+from flowctl.model.table_info import Column, RowEstimate
 
 FORMAT = 1
 #: What the document calls a step's kind.
@@ -130,9 +129,9 @@ def _step_to_json(step: Step) -> dict[str, Any]:
         "target_columns": [],
         "projection": [],
         "definition": dict(table.definition),
-        "state_before": _progress_to_json(table.progress),
-        "state_after": _progress_to_json(after),
-        "source": {"file": table.mark.file, "line": table.mark.line, "column": table.mark.column},
+        "state_before": codec.to_json(table.progress),
+        "state_after": codec.to_json(after),
+        "source": codec.to_json(table.mark),
         **_kind_to_json(step),
     }
 
@@ -146,7 +145,7 @@ def _kind_to_json(step: Step) -> dict[str, Any]:
                 "rows": {"value": step.rows.value, "method": step.rows.method},
                 "bytes": step.rows.bytes,
                 **_columns_to_json(step.columns),
-                "checks": [check.to_json() for check in step.checks],
+                "checks": codec.to_json(step.checks),
                 "notes": list(step.notes),
                 "how": list(step.how),
                 "write_full": step.write_full,
@@ -164,8 +163,8 @@ def _kind_to_json(step: Step) -> dict[str, Any]:
             return {
                 "hint": step.hint,
                 "stopped_by": step.by,
-                "schema": [change.to_json() for change in step.changes],
-                "checks": [check.to_json() for check in step.checks],
+                "schema": codec.to_json(step.changes),
+                "checks": codec.to_json(step.checks),
                 "follows": step.follows,
             }
         case Removed():
@@ -177,7 +176,7 @@ def _kind_to_json(step: Step) -> dict[str, Any]:
 def _step_from_json(document: Mapping[str, Any]) -> Step:
     table, reason, hint = _table_from_json(document), document["reason"], document["hint"]
     columns, changes = _columns_from_json(document), _changes_from_json(document)
-    checks = tuple(Check(**check) for check in document["checks"])
+    checks = codec.from_json(tuple[Check, ...], document["checks"])
     follows = document.get("follows")
     match document["action"]:
         case "stop":
@@ -189,7 +188,7 @@ def _step_from_json(document: Mapping[str, Any]) -> Step:
             return Removed(table=table, reason=reason, hint=hint)
         case "none":
             return UpToDate(table=table, reason=reason, columns=columns, notes=tuple(document["notes"]))
-    interval = intervals.from_json(document["interval"]["read"])
+    interval = codec.from_json(Interval, document["interval"]["read"])
     if document["record_only"]:
         return RecordOnly(
             table=table,
@@ -217,9 +216,10 @@ def _step_from_json(document: Mapping[str, Any]) -> Step:
 
 
 def _table_from_json(document: Mapping[str, Any]) -> PlannedTable:
+    before = document["state_before"]
     return PlannedTable(
         id=document["id"],
-        mark=Mark(**document["source"]),
+        mark=codec.from_json(Mark, document["source"]),
         source=document["from"],
         target=document["to"],
         mode=document["mode"],
@@ -227,7 +227,7 @@ def _table_from_json(document: Mapping[str, Any]) -> PlannedTable:
         needs=tuple(document["needs"]),
         via=document["via"],
         definition=document["definition"],
-        progress=_progress_from_json(document["state_before"]),
+        progress=codec.from_json(Progress, before) if before else None,
         seen=SeenTarget(
             document["target_exists"],
             document["target_id"],
@@ -240,17 +240,14 @@ def _table_from_json(document: Mapping[str, Any]) -> PlannedTable:
 
 def _columns_to_json(columns: Columns | RuntimeColumns) -> dict[str, Any]:
     """``schema`` is null where the columns are known when run."""
-    known = {
-        "source_columns": [column.to_json() for column in columns.source],
-        "target_columns": [column.to_json() for column in columns.target],
-    }
+    known = {"source_columns": codec.to_json(columns.source), "target_columns": codec.to_json(columns.target)}
     match columns:
         case Columns():
             return {
                 **known,
-                "schema": [change.to_json() for change in columns.changes],
+                "schema": codec.to_json(columns.changes),
                 "statements": list(columns.statements),
-                "projection": [part.to_json() for part in columns.projection],
+                "projection": codec.to_json(columns.projection),
             }
         case RuntimeColumns():
             return {**known, "schema": None}
@@ -259,33 +256,16 @@ def _columns_to_json(columns: Columns | RuntimeColumns) -> dict[str, Any]:
 
 
 def _columns_from_json(document: Mapping[str, Any]) -> Columns | RuntimeColumns:
-    source = tuple(map(table_info.column_from_json, document["source_columns"]))
-    target = tuple(map(table_info.column_from_json, document["target_columns"]))
+    source = codec.from_json(tuple[Column, ...], document["source_columns"])
+    target = codec.from_json(tuple[Column, ...], document["target_columns"])
     if document["schema"] is None:
         return RuntimeColumns(source, target)
-    return Columns(
-        source,
-        target,
-        tuple(map(projection.from_json, document["projection"])),
-        _changes_from_json(document),
-        tuple(document["statements"]),
-    )
+    projection = codec.from_json(tuple[ProjectedColumn, ...], document["projection"])
+    return Columns(source, target, projection, _changes_from_json(document), tuple(document["statements"]))
 
 
 def _changes_from_json(document: Mapping[str, Any]) -> tuple[SchemaChange, ...]:
-    return tuple(map(schema_change.from_json, document["schema"] or ()))
-
-
-def _progress_to_json(progress: Progress | None) -> dict[str, Any] | None:
-    if progress is None:
-        return None
-    return {"seq": progress.seq, "position": position.to_json(progress.position) if progress.position else None}
-
-
-def _progress_from_json(document: Mapping[str, Any] | None) -> Progress | None:
-    if document is None:
-        return None
-    return Progress(document["seq"], position.from_json(document["position"]) if document["position"] else None)
+    return codec.from_json(tuple[SchemaChange, ...], document["schema"] or ())
 
 
 def _interval_to_json(interval: Interval) -> dict[str, Any]:
@@ -295,5 +275,5 @@ def _interval_to_json(interval: Interval) -> dict[str, Any]:
         "from": position.describe(interval.lower) if interval.lower else None,
         "to": position.describe(interval.upper),
         "lag": interval.lag_seconds,
-        "read": intervals.to_json(interval),
+        "read": codec.to_json(interval),
     }

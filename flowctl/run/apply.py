@@ -227,7 +227,7 @@ def _table_run(outcome: TableOutcome) -> TableRun:
         outcome=_verdict(outcome),
         mode=step.table.mode,
         seq=outcome.seq or 0,
-        interval=step.interval if isinstance(step, Runnable) else None,
+        interval=step.interval.recorded if isinstance(step, Runnable) else None,
         rows=outcome.counts,
         seconds=round(outcome.seconds, 3),
         error=_run_error(outcome.error) if outcome.error else None,

@@ -160,7 +160,7 @@ def as_json(event: Event) -> dict[str, Any]:
                 "event": "table_committed",
                 "table": table,
                 "seq": seq,
-                "rows": counts.to_json(),
+                "rows": vars(counts),
                 "seconds": round(seconds, 3),
                 "recovered": recovered,
                 "warnings": list(warnings),

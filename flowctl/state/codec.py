@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flowctl.errors import AbortRun
-from flowctl.model import position as positions
-from flowctl.model import table_info
-from flowctl.model.commit import intent_from_json
+from flowctl.model import codec
 from flowctl.state import shapes
 from flowctl.state.document import FORMAT, StateDocument, TableState
 
@@ -58,7 +56,7 @@ def decode(data: bytes, name: str, read: Callable[[str], bytes | None]) -> State
             if blob is None:
                 raise ValueError(f"{found['shapes']} is not there")
             found["tables"] = shapes.joined(found["tables"], blob)
-        return from_json(found)
+        return _from_json(found)
     except (ValueError, KeyError, TypeError) as cause:
         raise _damaged(name, cause) from cause
 
@@ -83,63 +81,17 @@ def to_json(document: StateDocument) -> dict[str, Any]:
     }
 
 
-def from_json(found: Mapping[str, Any]) -> StateDocument:
-    return StateDocument(
-        lineage=found["lineage"],
-        serial=found["serial"],
-        write_id=found["write_id"],
-        tables={table_id: _table_from_json(table) for table_id, table in found["tables"].items()},
-        format=found["format"],
-        shapes=found.get("shapes", ""),
-    )
-
-
 def table_to_json(table: TableState) -> dict[str, Any]:
-    """``intent``, ``given_up``, ``highest``, ``append_again`` and ``upstream_shape`` are left out where they say
-    nothing."""
-    found: dict[str, Any] = {
-        "seq": table.seq,
-        "intent_id": table.intent_id,
-        "position": positions.to_json(table.position) if table.position else None,
-        "definition": dict(table.definition),
-        "schema": [column.to_json() for column in table.schema],
-        "target_columns": [column.to_json() for column in table.target_columns],
-        "target_id": table.target_id,
-        "target_version": table.target_version,
-        "deletes_checked_at": table.deletes_checked_at,
-        "last_run": table.last_run,
-    }
-    if table.highest > table.seq:
-        found["highest"] = table.highest
-    if table.intent:
-        found["intent"] = table.intent.to_json()
-    if table.given_up:
-        found["given_up"] = True
-    if table.append_again:
-        found["append_again"] = True
-    if table.upstream_shape:
-        found["upstream_shape"] = table.upstream_shape
+    """``highest`` is left out where ``seq`` says it."""
+    found: dict[str, Any] = codec.to_json(replace(table, intent=table.intent and table.intent.recorded))
+    if table.highest <= table.seq:
+        del found["highest"]
     return found
 
 
-def _table_from_json(found: Mapping[str, Any]) -> TableState:
-    return TableState(
-        seq=found["seq"],
-        intent_id=found["intent_id"],
-        position=positions.from_json(found["position"]) if found["position"] else None,
-        definition=found["definition"],
-        schema=tuple(map(table_info.column_from_json, found["schema"])),
-        target_columns=tuple(map(table_info.column_from_json, found["target_columns"])),
-        target_id=found["target_id"],
-        target_version=found["target_version"],
-        deletes_checked_at=found["deletes_checked_at"],
-        last_run=found["last_run"],
-        intent=intent_from_json(found["intent"]) if "intent" in found else None,
-        given_up=found.get("given_up", False),
-        highest=found.get("highest", found["seq"]),
-        append_again=found.get("append_again", False),
-        upstream_shape=found.get("upstream_shape", ""),
-    )
+def _from_json(found: Mapping[str, Any]) -> StateDocument:
+    tables = {table_id: {"highest": table["seq"], **table} for table_id, table in found["tables"].items()}
+    return codec.from_json(StateDocument, {**found, "tables": tables})
 
 
 def _damaged(name: str, cause: Exception) -> AbortRun:

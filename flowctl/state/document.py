@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flowctl.errors import StateConflict
+from flowctl.model.codec import in_json
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.position import CursorPosition, Position
 from flowctl.model.table_info import Column, TableInfo
@@ -44,11 +45,11 @@ class TableState:
     target_version: int | None = None
     deletes_checked_at: str | None = None
     last_run: str | None = None
-    intent: Intent | None = None
-    given_up: bool = False
     highest: int = 0
-    append_again: bool = False
-    upstream_shape: str = ""
+    intent: Intent | None = field(default=None, metadata=in_json("told"))
+    given_up: bool = field(default=False, metadata=in_json("told"))
+    append_again: bool = field(default=False, metadata=in_json("told"))
+    upstream_shape: str = field(default="", metadata=in_json("told"))
 
     @property
     def next_seq(self) -> int:
@@ -77,7 +78,7 @@ class StateDocument:
     write_id: str = ""
     tables: Mapping[str, TableState] = field(default_factory=dict)
     format: int = FORMAT
-    shapes: str = field(default="", compare=False)
+    shapes: str = field(default="", compare=False, metadata=in_json("since"))
 
     @property
     def recorded_lineage(self) -> str:

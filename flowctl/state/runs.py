@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from flowctl.errors import AbortRun
-from flowctl.model import interval as intervals
+from flowctl.model import codec
 from flowctl.model.commit import RowCounts
 from flowctl.model.interval import Interval
 from flowctl.redaction import REDACTOR
@@ -56,19 +56,6 @@ class TableRun:
     error: RunError | None = None
     warnings: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "outcome": self.outcome,
-            "mode": self.mode,
-            "seq": self.seq,
-            "interval": intervals.to_json(self.interval.recorded) if self.interval else None,
-            "rows": self.rows.to_json(),
-            "seconds": self.seconds,
-            "error": dict(vars(self.error)) if self.error else None,
-            "warnings": list(self.warnings),
-        }
-
 
 @dataclass(frozen=True)
 class RunRecord:
@@ -88,26 +75,13 @@ class RunRecord:
     tables: tuple[TableRun, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     error: RunError | None = None
-    format: int = FORMAT
 
     def count(self, outcome: TableOutcome) -> int:
         return sum(table.outcome == outcome for table in self.tables)
 
     def to_json(self) -> dict[str, Any]:
         """As `schemas/run.schema.json` says."""
-        return {
-            **{name: getattr(self, name) for name in _PLAIN},
-            "plan": dict(self.plan),
-            "tables": [table.to_json() for table in self.tables],
-            "versions": dict(self.versions),
-            "error": dict(vars(self.error)) if self.error else None,
-        }
-
-
-_PLAIN = (
-    "format", "id", "flow", "lineage", "spec_digest", "started_at", "finished_at", "exit_code", "serial_before",
-    "serial_after",
-)  # fmt: skip
+        return {"format": FORMAT, **codec.to_json(self)}
 
 
 @dataclass(frozen=True)
@@ -120,7 +94,7 @@ class BegunRun:
     tables: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, **vars(self), "tables": list(self.tables)}
+        return {"format": FORMAT, **codec.to_json(self)}
 
 
 def new_run_id() -> str:
@@ -172,8 +146,7 @@ def _begun_names(blobs: BlobStore) -> list[str]:
 def _begun(data: bytes | None) -> BegunRun | None:
     """None for one that has ended meanwhile, or cannot be read: it says nothing that matters."""
     try:
-        found = json.loads(data) if data is not None else None
-        return BegunRun(found["id"], found["flow"], found["started_at"], tuple(found["tables"])) if found else None
+        return codec.from_json(BegunRun, json.loads(data)) if data is not None else None
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -189,28 +162,9 @@ def _name(run_id: str) -> str:
 
 def _decode(data: bytes, place: str) -> RunRecord:
     try:
-        found = json.loads(data)
-        return RunRecord(
-            **{name: found[name] for name in _PLAIN},
-            plan=found["plan"],
-            tables=tuple(map(_table_from_json, found["tables"])),
-            versions=found["versions"],
-            error=RunError(**found["error"]) if found["error"] else None,
-        )
+        return codec.from_json(RunRecord, json.loads(data))
     except (ValueError, KeyError, TypeError) as cause:
         raise AbortRun(
             f"run record {place} cannot be read ({type(cause).__name__}: {cause})",
             hint="Leave it, or delete it: a newer flowctl wrote it, or it is damaged; only the history is affected",
         ) from cause
-
-
-def _table_from_json(found: Mapping[str, Any]) -> TableRun:
-    return TableRun(
-        **{
-            **found,
-            "interval": intervals.from_json(found["interval"]) if found["interval"] else None,
-            "rows": RowCounts(**found["rows"]),
-            "error": RunError(**found["error"]) if found["error"] else None,
-            "warnings": tuple(found["warnings"]),
-        }
-    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ class SharedRuns:
         return make_plan(self.spec(document), PlanOptions(**options)).plan
 
     def apply(self, document: dict[str, Any], **options: Any) -> run.RunResult:
-        shared = replace(self.engine, _sessions={}, _lock=threading.Lock())
+        shared = copy(self.engine)
+        shared._sessions, shared._lock = {}, threading.Lock()
         self.monkeypatch.setattr(run, "engine_for", lambda *_: LazyEngine(lambda _: shared, {}))
         audience = run.Audience(lambda _: True, lambda _: None, self.said.append)
         return run.apply(self.spec(document), run.ApplyRequest(PlanOptions(**options)), audience)

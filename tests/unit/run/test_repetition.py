@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from flowctl.errors import FlowctlError, LeaseLost, TableError
-from flowctl.model.commit import intent_from_json
+from flowctl.model.codec import from_json, to_json
+from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
 from flowctl.plan.document import action_of
 from flowctl.run import runner
@@ -26,13 +27,13 @@ TOLD = (
 def test_each_run_that_tries_a_begun_number_is_counted() -> None:
     spec = table()
     begun = intent(spec, WORK)
-    assert "runs" not in begun.to_json() and intent_from_json(begun.to_json()).runs == 1
+    assert "runs" not in to_json(begun) and from_json(Intent, to_json(begun)).runs == 1
     planned = step(spec, observed(head(NEW), **unchanged_target()), recorded(spec, OLD, intent=begun, highest=4))
     assert (action_of(planned), planned.notes) == ("recover", ())
     run: Any = SimpleNamespace(run_id="r", lease=SimpleNamespace(fence=1))
     document = StateDocument(LINEAGE, 1, tables={"orders": recorded(spec, OLD, intent=begun, highest=4)})
     again = runner._intent(planned, document, run)
-    assert (again.runs, intent_from_json(again.to_json()).runs) == (2, 2)
+    assert (again.runs, from_json(Intent, to_json(again)).runs) == (2, 2)
 
 
 def test_the_plan_says_that_a_number_was_tried_before() -> None:
