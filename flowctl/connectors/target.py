@@ -168,8 +168,9 @@ class TargetRules(ABC):
         and its schema are replaced (``rebuilds``)."""
         return ()
 
-    def refuse_partition(self, column: Column) -> tuple[str, str] | None:
-        """Why no table can be partitioned by this column, and what to do; None when one can."""
+    def refuse_partitions(self, partitioned: Sequence[Column], columns: Sequence[Column]) -> tuple[str, str] | None:
+        """Why no table of ``columns`` can be partitioned by those that are ``partitioned``, and what to do; None when
+        one can."""
         return None
 
     def maintenance_due(self, info: TableInfo) -> str:

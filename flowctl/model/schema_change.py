@@ -17,7 +17,9 @@ ChangeClass = Literal["safe", "destructive"]
 class SchemaChange:
     """``policy`` names the deciding key and value (``on_schema_change.new_column: add``); ``statement`` is the DDL
     that apply runs, empty when none is needed. ``old`` or ``new`` is None where the column is not there. ``next_step``
-    is the target's own hint for a change that it does not make; it is told where the table stops."""
+    is the target's own hint for a change that it does not make, shown where the table stops. ``overwrites``: values
+    that somebody else has put into the column are replaced. ``is_known``: the source lacks a column that an earlier
+    run has reported, that the definition leaves out, or that others have made."""
 
     column: str
     change: Change
@@ -29,6 +31,8 @@ class SchemaChange:
     statement: str = ""
     note: str = ""
     next_step: str = field(default="", metadata=in_json("never"))
+    overwrites: bool = field(default=False, metadata=in_json("never"))
+    is_known: bool = field(default=False, metadata=in_json("never"))
 
     @property
     def alters(self) -> bool:

@@ -2,111 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
-from flowctl.connectors.target import Fill, TargetCapabilities
-from flowctl.model.projection import ProjectedColumn
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
-from flowctl.spec.spec import TableSpec
+from flowctl.plan.comparison import Comparison
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """What the last run left. ``wanted`` is the projection of the source as it was then, by name; both are empty when
-    nothing is recorded (first run, reset)."""
-
-    wanted: Mapping[str, Column]
-    target: Mapping[str, Column]
-
-
-def drift(
-    table: TableSpec,
-    wanted: Sequence[ProjectedColumn],
-    there: Mapping[str, Column],
-    recorded: Recorded,
-    own: Mapping[str, Column],
-    can: TargetCapabilities,
-    *,
-    replaces: bool,
-    may_take: bool,
-) -> Iterator[SchemaChange]:
-    """What somebody else did to the target since the last run; nothing when nothing is recorded. ``may_take``: a column
-    of theirs that is to be written now may be, whatever it holds."""
-    if not recorded.target:
+def drift(compared: Comparison) -> Iterator[SchemaChange]:
+    """What somebody else did to the target since the last run; nothing when nothing is recorded."""
+    there, recorded = compared.there, compared.recorded.target
+    if not recorded:
         return
-    needed = {made.column.name for made in wanted} | {*own}
-    for name, before in recorded.target.items():
+    for name, before in recorded.items():
         now = there.get(name)
         if now is None:
-            fails = name in needed and not replaces
+            fails = name in compared.needed and not compared.replaces
             note = "dropped in the target by someone else" + ("; its values are lost" if fails else "")
             yield _shown(name, before, None, note, fails=fails)
-        elif now.type not in (before.type, can.stores(before.type)):
+        elif now.type not in (before.type, compared.can.stores(before.type)):
             yield _shown(name, before, now, "type changed in the target by someone else", fails=False)
         elif before.nullable and not now.nullable:
             yield _shown(name, before, now, "made not null in the target by someone else", fails=False)
     for name in there:
-        if name not in recorded.target and name in needed:
-            yield _taken(table, there[name], replaces=replaces, may_take=may_take or name in own)
+        if name not in recorded and name in compared.needed:
+            yield _taken(compared, there[name])
 
 
-def _taken(table: TableSpec, now: Column, *, replaces: bool, may_take: bool) -> SchemaChange:
+def _taken(compared: Comparison, now: Column) -> SchemaChange:
     """A column of others that is written from now on. An append and a history touch no values that are there."""
-    note = f"{_ADDED}; written from now on"
-    if not replaces and table.mode != "merge":
+    table, note = compared.table, f"{_ADDED}; written from now on"
+    if not compared.replaces and table.mode != "merge":
         return _shown(now.name, None, now, note, fails=False)
-    is_allowed = may_take or (replaces and table.on_schema_change.dropped_column == "null")
-    shown = _shown(now.name, None, now, f"{note}: {TAKEN}", fails=not is_allowed)
-    return replace(shown, change_class="destructive")
+    is_lost = compared.replaces and table.on_schema_change.dropped_column == "null"
+    is_allowed = compared.may_take or now.name in compared.own or is_lost
+    shown = _shown(now.name, None, now, f"{note}: its values are replaced", fails=not is_allowed)
+    return replace(shown, change_class="destructive", overwrites=True)
 
 
-TAKEN = "its values are replaced"
 _ADDED = "added in the target by someone else"
 
 
-def is_ignored(table: TableSpec, made: ProjectedColumn, there: Mapping[str, Column], recorded: Recorded) -> bool:
-    """Whether a column of the source is left out because others have one of its name and new columns are ignored."""
-    name = made.column.name
-    is_others = bool(recorded.target) and name in there and name not in recorded.target
-    return is_others and table.on_schema_change.new_column == "ignore" and name not in table.key
+def without_ignored(compared: Comparison) -> Comparison:
+    """Without the columns of the source that are left out because others have one of that name, and new columns are
+    ignored."""
+    table, recorded = compared.table, compared.recorded.target
+    if not recorded or table.on_schema_change.new_column != "ignore":
+        return compared
+    others = compared.there.keys() - recorded.keys() - {*table.key}
+    return replace(compared, wanted=[made for made in compared.wanted if made.column.name not in others])
 
 
-def of_others(
-    table: TableSpec,
-    wanted: Sequence[ProjectedColumn],
-    there: Mapping[str, Column],
-    recorded: Recorded,
-    own: Mapping[str, Column],
-    filled: Mapping[str, Fill],
-) -> list[Column]:
+def of_others(compared: Comparison) -> list[Column]:
     """Columns that flowctl does not write. They stay out of the write altogether, so that updates leave them alone and
     the database fills them. What it always fills is never flowctl's; a column with a default is, once written and as
     long as the source has it or has it null from now on."""
-    needed = {made.column.name for made in wanted} | {*own}
+    recorded, fills = compared.recorded, compared.fills
     has_run = bool(recorded.target and recorded.wanted)
-    keeps = table.on_schema_change.dropped_column == "keep"
+    keeps = compared.table.on_schema_change.dropped_column == "keep"
     return [
         column
-        for name, column in there.items()
-        if name not in needed
+        for name, column in compared.there.items()
+        if name not in compared.needed
         and (
             (bool(recorded.target) and name not in recorded.target)
-            or filled.get(name) in ("computed", "numbered")
-            or (name in filled and (not has_run or (keeps and name not in recorded.wanted)))
+            or fills.get(name) in ("computed", "numbered")
+            or (name in fills and (not has_run or (keeps and name not in recorded.wanted)))
         )
     ]
 
 
-def left_alone(table: TableSpec, now: Column, fill: Fill | None, *, replaces: bool) -> SchemaChange:
+def left_alone(compared: Comparison, now: Column) -> SchemaChange:
     """What becomes of somebody else's column. One that is computed holds nothing that could be lost."""
+    fill = compared.fills.get(now.name)
     note = "filled by the database" if fill else _ADDED
     if not now.nullable and not fill:
         return _shown(now.name, None, now, f"{note}; not null, so the next write would fail", fails=True)
-    if not replaces or fill == "computed":
+    if not compared.replaces or fill == "computed":
         return _shown(now.name, None, now, f"{note}; left alone", fails=False)
-    policy, may_go = table.on_schema_change.dropped_column, table.on_schema_change.dropped_column == "null"
+    policy = compared.table.on_schema_change.dropped_column
+    may_go = policy == "null"
     then = "its values are lost" if may_go else "replacing the content would lose its values"
     shown = _shown(now.name, None, now, f"{note}; {then}", fails=not may_go)
     return replace(shown, policy=f"on_schema_change.dropped_column: {policy}", change_class="destructive")

@@ -17,12 +17,8 @@ def partition_columns(case: Case, columns: Sequence[Column]) -> list[Column]:
 
 
 def refusal(case: Case, columns: Sequence[Column]) -> Stop | None:
-    """A column whose values would not all be kept, or no column for the files themselves."""
+    """Partitions that the target cannot have."""
     if case.ddl is None:
         return None
-    partitioned = partition_columns(case, columns)
-    if partitioned and len(partitioned) == len(columns):
-        reason = "layout.partition_by names every column of the table, and its files must hold one"
-        return Stop(reason, "Leave a column out of partition_by", "layout.partition_by")
-    found = (case.ddl.refuse_partition(column) for column in partitioned)
-    return next((Stop(*told, "layout.partition_by") for told in found if told is not None), None)
+    refused = case.ddl.refuse_partitions(partition_columns(case, columns), columns)
+    return Stop(*refused, "layout.partition_by") if refused else None

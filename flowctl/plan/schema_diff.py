@@ -6,16 +6,17 @@ difference whose action is ``fail`` stops the table. What somebody else did to t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from flowctl.connectors.target import Fill, TargetCapabilities
+from flowctl.connectors.target import TargetCapabilities
 from flowctl.model import types
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.schema_change import Action, ChangeClass, SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.model.types import is_wider, short
-from flowctl.plan.drift import Recorded, drift, is_ignored, left_alone, of_others
+from flowctl.plan.comparison import Comparison, RecordedColumns
+from flowctl.plan.drift import drift, left_alone, of_others, without_ignored
 from flowctl.plan.projection import TEXT_SUFFIX
 from flowctl.plan.refused_names import refused_names
 from flowctl.resolve.names import OWN_NAMES, own_columns
@@ -39,51 +40,30 @@ def for_new_table(table: TableSpec, wanted: Sequence[ProjectedColumn], can: Targ
     return SchemaPlan(tuple(refused_names(columns, can)), projection, columns)
 
 
-def compare(
-    table: TableSpec,
-    wanted: Sequence[ProjectedColumn],
-    target: Sequence[Column],
-    recorded: Recorded,
-    can: TargetCapabilities,
-    *,
-    replaces: bool,
-    rebuilds: bool,
-    redefined: bool = False,
-    may_take: bool = False,
-    filled: Mapping[str, Fill] | None = None,
-) -> SchemaPlan:
-    """The difference to an existing target. ``replaces``: its whole content is about to be replaced; ``rebuilds``:
-    because of a full refresh, so that columns may change to any type; ``redefined``: and under another definition, so
-    that columns which it leaves out go; ``may_take``: columns of others that the source has now may be overwritten.
-    ``filled`` are the columns that the database fills, None where it takes the columns of what replaces its content."""
-    there = {column.name: column for column in target}
-    wanted = [made for made in wanted if not is_ignored(table, made, there, recorded)]
-    own = own_columns(table)
-    fate = _Fate(replaces=replaces, rebuilds=rebuilds, redefined=rebuilds and redefined)
-    fills = filled or {}
-    others = of_others(table, wanted, there, recorded, own, fills)
-    drifted = [
-        *drift(table, wanted, there, recorded, own, can, replaces=replaces, may_take=may_take),
-        *(left_alone(table, column, fills.get(column.name), replaces=replaces) for column in others),
-    ]
+def compare(compared: Comparison) -> SchemaPlan:
+    """The difference to an existing target."""
+    compared = without_ignored(compared)
+    others = of_others(compared)
+    drifted = [*drift(compared), *(left_alone(compared, column) for column in others)]
     lost = {change.column for change in drifted if change.action == "fail" and change.new is None}
-    decided = [_decide(table, made, there, recorded, can, fate) for made in wanted if made.column.name not in lost]
-    taken = [outcome.made for outcome in decided]
-    kept = _kept(table, taken, there, recorded, own, fate, fills, [column.name for column in others])
-    if replaces and filled is None:
-        written = {made.column.name for made in taken}
-        kept += [_Outcome(_null(column)) for column in others if column.name not in written]
+    decided = [_decide(compared, made) for made in compared.wanted if made.column.name not in lost]
+    taken = {outcome.made.column.name for outcome in decided}
+    kept = _kept(compared, taken, {column.name for column in others})
+    if compared.replaces and compared.filled is None:
+        kept += [_Outcome(_null(column)) for column in others if column.name not in taken]
     changes = [
         *drifted,
         *(change for outcome in (*decided, *kept) for change in outcome.changes),
-        *_own_changes(table, own, there, lost),
+        *_own_changes(compared, lost),
     ]
     projection = [outcome.made for outcome in (*decided, *kept) if outcome.written]
     left = [outcome.made.column for outcome in kept if outcome.left_alone]
-    columns = _in_target_order(there, projection, own, left)
-    standing = {column.name.lower() for column in columns if column.name in there}
+    columns = _in_target_order(compared, projection, left)
+    standing = {column.name.lower() for column in columns if column.name in compared.there}
     left_out = [column.name for column in others if column.name.lower() not in standing]
-    return SchemaPlan((*changes, *refused_names(columns, can, left_out)), _ordered(projection, columns), columns)
+    return SchemaPlan(
+        (*changes, *refused_names(columns, compared.can, left_out)), _ordered(projection, columns), columns
+    )
 
 
 @dataclass(frozen=True)
@@ -97,41 +77,26 @@ class _Outcome:
     left_alone: bool = False
 
 
-@dataclass(frozen=True)
-class _Fate:
-    """What becomes of the stored rows: ``replaces`` all of them; ``rebuilds``: in a full refresh; ``redefined``: in the
-    shape of another definition."""
-
-    replaces: bool
-    rebuilds: bool
-    redefined: bool
-
-
-def _decide(
-    table: TableSpec,
-    made: ProjectedColumn,
-    there: Mapping[str, Column],
-    recorded: Recorded,
-    can: TargetCapabilities,
-    fate: _Fate,
-) -> _Outcome:
-    now = there.get(made.column.name)
+def _decide(compared: Comparison, made: ProjectedColumn) -> _Outcome:
+    table, recorded, can = compared.table, compared.recorded, compared.can
+    now = compared.there.get(made.column.name)
     if now is None:
         return _new(table, made, recorded)
     if now.type == can.stores(made.column.type):
         return _nullable(table, made, now)
     if now.type == made.column.type or is_wider(now.type, made.column.type):
         return _nullable(table, _typed(made, now), now)
-    if made.column.name + TEXT_SUFFIX in there:
+    if made.column.name + TEXT_SUFFIX in compared.there:
         return _Outcome(_as_text(made))
     if recorded.wanted.get(made.column.name) == made.column and recorded.target.get(now.name) == now:
         return _nullable(table, made, now)  # this target has its own way to keep the type
     if is_wider(made.column.type, now.type) and can.widens(now.type, made.column.type):
-        return _wider(table, made, now) if not (fate.replaces and can.replaces_types) else _anew(table, made, now, fate)
-    return _retyped(made, now) if fate.rebuilds else _other(table, made, now)
+        is_anew = compared.replaces and can.replaces_types
+        return _anew(compared, made, now) if is_anew else _wider(table, made, now)
+    return _retyped(made, now) if compared.rebuilds else _other(table, made, now)
 
 
-def _new(table: TableSpec, made: ProjectedColumn, recorded: Recorded) -> _Outcome:
+def _new(table: TableSpec, made: ProjectedColumn, recorded: RecordedColumns) -> _Outcome:
     policy = table.on_schema_change.new_column
     column = replace(made.column, nullable=True)
     if policy == "ignore" and column.name in recorded.wanted:
@@ -151,11 +116,11 @@ def _wider(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
     return _Outcome(relaxed.made, (change, *relaxed.changes))
 
 
-def _anew(table: TableSpec, made: ProjectedColumn, now: Column, fate: _Fate) -> _Outcome:
+def _anew(compared: Comparison, made: ProjectedColumn, now: Column) -> _Outcome:
     """A wider type that comes with the content that replaces what is there."""
-    outcome = _wider(table, made, now)
+    outcome = _wider(compared.table, made, now)
     change, *relaxed = outcome.changes
-    if change.action == "fail" and not fate.rebuilds:
+    if change.action == "fail" and not compared.rebuilds:
         return outcome
     policy = change.policy if change.action != "fail" else "--full-refresh"
     return replace(outcome, changes=(replace(change, action="retype", policy=policy), *relaxed))
@@ -195,31 +160,22 @@ def _nullable(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
     return _Outcome(made, (SchemaChange(now.name, "nullable", now.type, now.type, policy, rule, note="may be null"),))
 
 
-def _kept(
-    table: TableSpec,
-    taken: Iterable[ProjectedColumn],
-    there: Mapping[str, Column],
-    recorded: Recorded,
-    own: Mapping[str, Column],
-    fate: _Fate,
-    fills: Mapping[str, Fill],
-    leaving: Collection[str],
-) -> list[_Outcome]:
+def _kept(compared: Comparison, taken: Collection[str], leaving: Collection[str]) -> list[_Outcome]:
     """Columns of the target that flowctl has written and the source does not fill: none of those in ``leaving``."""
-    filled = {made.column.name for made in taken} | {*own}
+    filled = {*taken, *compared.own}
     outcomes = []
-    for column in there.values():
+    for column in compared.there.values():
         if column.name in filled or column.name in leaving:
             continue
         empty = _null(column)
         if column.name in OWN_NAMES:
-            outcomes.append(_own_of_another_mode(empty, fate))
+            outcomes.append(_own_of_another_mode(compared, empty))
         elif column.name + TEXT_SUFFIX in filled:
             outcomes.append(_Outcome(empty))
-        elif fate.redefined and column.name not in recorded.wanted:
+        elif compared.redefined and column.name not in compared.recorded.wanted:
             outcomes.append(_leaves(empty, "--full-refresh", "destructive"))
         else:
-            outcomes.append(_dropped(table, column, recorded, fate, fills.get(column.name)))
+            outcomes.append(_dropped(compared, column))
     return outcomes
 
 
@@ -227,9 +183,9 @@ def _null(column: Column) -> ProjectedColumn:
     return ProjectedColumn(replace(column, nullable=True), "NULL")
 
 
-def _own_of_another_mode(empty: ProjectedColumn, fate: _Fate) -> _Outcome:
+def _own_of_another_mode(compared: Comparison, empty: ProjectedColumn) -> _Outcome:
     """A column of flowctl's own that this mode does not have: it goes with the content that it was made for."""
-    if fate.replaces:
+    if compared.replaces:
         return _leaves(empty, "mode", "safe")
     return _Outcome(empty, written=False, left_alone=True)
 
@@ -242,34 +198,35 @@ def _leaves(empty: ProjectedColumn, policy: str, of_class: ChangeClass) -> _Outc
     return _Outcome(empty, (change,), written=False)
 
 
-def _dropped(table: TableSpec, column: Column, recorded: Recorded, fate: _Fate, fill: Fill | None) -> _Outcome:
+def _dropped(compared: Comparison, column: Column) -> _Outcome:
     """A column gone from the source. Its stored values can stay only where stored rows do: a merge leaves it out of
     what it writes, an append writes new rows only. A history would take the missing column for a change of every row
     that is read again. What the database fills by a default is left to it, which may be NOT NULL; from then on it is a
     column that flowctl does not write."""
+    table, recorded = compared.table, compared.recorded
     policy = table.on_schema_change.dropped_column
-    stays = table.mode in ("append", "merge") and not fate.replaces
-    keeps, loses = stays and policy == "keep", fate.replaces and not column.nullable
-    is_filled = fill == "default" and (keeps or loses)
+    stays = table.mode in ("append", "merge") and not compared.replaces
+    keeps, loses = stays and policy == "keep", compared.replaces and not column.nullable
+    is_filled = compared.fills.get(column.name) == "default" and (keeps or loses)
     left_alone = keeps and table.mode == "merge" and not is_filled
     outcome = _Outcome(_null(column), written=not (left_alone or is_filled), left_alone=left_alone)
     is_known = bool(recorded.wanted) and column.name not in recorded.wanted
     rule = f"on_schema_change.dropped_column: {policy}"
     relaxed = SchemaChange(column.name, "nullable", column.type, column.type, "relax", rule, note="may be null")
-    if is_known and not fate.replaces:
+    if is_known and not compared.replaces:
         return outcome if column.nullable else replace(outcome, changes=(relaxed,))
     action: Action = "fail" if policy == "fail" or (policy == "keep" and not stays) else policy
     of_class: ChangeClass = "safe" if stays else "destructive"
     note = (is_filled and _DROPPED_WITH_DEFAULT.get((policy, stays))) or _DROPPED[policy, stays]
-    note = note.replace(_GONE, NOT_FILLED) if is_known else note
-    change = SchemaChange(column.name, "dropped_column", column.type, None, action, rule, of_class, note=note)
+    note = note.replace(_GONE, "not filled from the source") if is_known else note
+    change = SchemaChange(
+        column.name, "dropped_column", column.type, None, action, rule, of_class, note=note, is_known=is_known
+    )
     changes = (change,) if column.nullable or is_filled or action == "fail" else (change, relaxed)
     return replace(outcome, changes=changes)
 
 
 _GONE = "gone from the source"
-#: Of a column that an earlier run has told of, that the definition leaves out, or that others have made.
-NOT_FILLED = "not filled from the source"
 #: By policy, and whether stored values can stay.
 _DROPPED = {
     ("keep", True): "stored values stay, new rows have null",
@@ -285,12 +242,10 @@ _DROPPED_WITH_DEFAULT = {
 }
 
 
-def _own_changes(
-    table: TableSpec, own: Mapping[str, Column], there: Mapping[str, Column], lost: set[str]
-) -> Iterator[SchemaChange]:
-    for column in own.values():
-        if column.name not in there and column.name not in lost:
-            policy = "mode: scd2" if table.mode == "scd2" else "deletes.action: soft"
+def _own_changes(compared: Comparison, lost: set[str]) -> Iterator[SchemaChange]:
+    for column in compared.own.values():
+        if column.name not in compared.there and column.name not in lost:
+            policy = "mode: scd2" if compared.table.mode == "scd2" else "deletes.action: soft"
             yield SchemaChange(column.name, "new_column", None, column.type, "add", policy)
 
 
@@ -305,14 +260,11 @@ def _as_text(made: ProjectedColumn) -> ProjectedColumn:
 
 
 def _in_target_order(
-    there: Mapping[str, Column],
-    projection: Sequence[ProjectedColumn],
-    own: Mapping[str, Column],
-    left_alone: Sequence[Column],
+    compared: Comparison, projection: Sequence[ProjectedColumn], left_alone: Sequence[Column]
 ) -> tuple[Column, ...]:
-    after = {column.name: column for column in (*(made.column for made in projection), *left_alone)} | dict(own)
-    old = [after[name] for name in there if name in after]
-    return (*old, *(column for name, column in after.items() if name not in there))
+    after = {column.name: column for column in (*(made.column for made in projection), *left_alone)} | {**compared.own}
+    old = [after[name] for name in compared.there if name in after]
+    return (*old, *(column for name, column in after.items() if name not in compared.there))
 
 
 def _ordered(projection: Sequence[ProjectedColumn], columns: Sequence[Column]) -> tuple[ProjectedColumn, ...]:

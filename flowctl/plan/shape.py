@@ -15,11 +15,11 @@ from flowctl.model.projection import Columns, ProjectedColumn
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.plan.case import Case, Stop
+from flowctl.plan.comparison import Comparison, RecordedColumns
 from flowctl.plan.definition import differences
-from flowctl.plan.drift import TAKEN, Recorded
 from flowctl.plan.fills import filled
 from flowctl.plan.projection import projection, read_columns, untyped
-from flowctl.plan.schema_diff import NOT_FILLED, SchemaPlan, compare, for_new_table
+from flowctl.plan.schema_diff import SchemaPlan, compare, for_new_table
 from flowctl.spec.spec import SqlSource
 from flowctl.sql.refs import output_names
 
@@ -68,7 +68,7 @@ def refusal(changes: Sequence[SchemaChange], case: Case) -> Stop | None:
 
 def _likely_rename(gone: SchemaChange, changes: Sequence[SchemaChange]) -> str:
     """How to keep the data of a column that has got another name: one gone, one new, of one type."""
-    if gone.change != "dropped_column" or NOT_FILLED in gone.note:
+    if gone.change != "dropped_column" or gone.is_known:
         return ""
     alike = [one for one in changes if one.change == "dropped_column" and one.old == gone.old]
     new = [one for one in changes if one.change == "new_column" and one.new == gone.old and one.action != "fail"]
@@ -105,22 +105,24 @@ def _compared(
     target, can = case.observed.target, _capabilities(case)
     if target is None:
         return for_new_table(case.table, wanted, can)
-    recorded = Recorded(
+    recorded = RecordedColumns(
         wanted={made.column.name: made.column for made in _wanted_before(case, wanted, source_columns)},
         target={column.name: column for column in case.state.target_columns},
     )
-    return compare(
+    before = case.state.definition
+    compared = Comparison(
         case.table,
         wanted,
         target.columns,
         recorded,
         can,
-        replaces=case.replaces or case.rebuilds,
+        replaces=case.replaces,
         rebuilds=case.rebuilds,
-        redefined=bool(case.state.definition) and bool(differences(case.state.definition, case.definition)),
-        may_take=is_running or case.state.intent is not None or not case.state.definition,
+        redefined=case.rebuilds and bool(before) and bool(differences(before, case.definition)),
+        may_take=is_running or case.state.intent is not None or not before,
         filled=filled(case),
     )
+    return compare(compared)
 
 
 def _wanted_before(
@@ -170,7 +172,7 @@ def _what(change: SchemaChange) -> str:
             return f'column "{change.column}" is to be dropped ({change.note})'
         case "dropped_column":
             lost = ", and its stored values would become null" if change.change_class == "destructive" else ""
-            what = f"is {NOT_FILLED}" if NOT_FILLED in change.note else "is gone"
+            what = "is not filled from the source" if change.is_known else "is gone"
             return f'column "{change.column}" {what}{lost}'
         case "new_column" if not change.note:
             return f'column "{change.column}" is new'
@@ -185,7 +187,7 @@ def _way_on(change: SchemaChange, case: Case) -> str:
     match change.change:
         case "drift" if change.policy.startswith("on_schema_change"):
             return 'Set on_schema_change.dropped_column: "null" if they may go, or drop the column in the target'
-        case "drift" if change.note.endswith(TAKEN):
+        case "drift" if change.overwrites:
             accept = case.state_command("set", "--accept-definition")
             alone = "on_schema_change.new_column: ignore leaves them alone"
             return f"{accept} lets them be replaced; {alone}, or rename the column under `columns`"

@@ -31,6 +31,15 @@ def names(there: TableInfo | None, layout: Layout) -> tuple[str, ...]:
     return tuple(there.extra["partition_by"]) if there is not None else layout.partition_by
 
 
+def refuse(partitioned: Sequence[Column], columns: Sequence[Column]) -> tuple[str, str] | None:
+    """Why a table of ``columns`` cannot be ``partitioned`` so, and what to do: a column whose values would not all be
+    kept, or no column for the files themselves."""
+    if partitioned and len(partitioned) == len(columns):
+        reason = "layout.partition_by names every column of the table, and its files must hold one"
+        return reason, "Leave a column out of partition_by"
+    return next((found for column in partitioned if (found := refused(column))), None)
+
+
 def refused(column: Column) -> tuple[str, str] | None:
     """Why a table cannot be partitioned by ``column``, and what to do; None where it can."""
     if column.type == types.BINARY:

@@ -76,8 +76,8 @@ class DeltaTarget(Target):
     def partition_columns(self, there: TableInfo | None, layout: Layout, *, rebuilds: bool) -> tuple[str, ...]:
         return (*partitions.names(there, layout), *(layout.partition_by if rebuilds else ()))
 
-    def refuse_partition(self, column: Column) -> tuple[str, str] | None:
-        return partitions.refused(column)
+    def refuse_partitions(self, partitioned: Sequence[Column], columns: Sequence[Column]) -> tuple[str, str] | None:
+        return partitions.refuse(partitioned, columns)
 
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
         listed = statements.statistics_columns(columns, layout)

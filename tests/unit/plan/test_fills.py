@@ -13,8 +13,8 @@ from flowctl.model.position import NoPosition
 from flowctl.model.step import RecordOnly
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.plan.case import Case
+from flowctl.plan.comparison import Comparison, RecordedColumns
 from flowctl.plan.document import action_of
-from flowctl.plan.drift import Recorded
 from flowctl.plan.fills import columns_to_record
 from flowctl.plan.projection import projection
 from flowctl.plan.schema_diff import compare
@@ -97,8 +97,8 @@ def test_a_table_that_is_replaced_with_its_columns_keeps_those_of_others_as_null
     spec, before = spec_of("truncate", on_schema_change=LOSE), {column.name: column for column in ORDERS}
     can, wanted = LAKE.capabilities.target, projection(spec, ORDERS)
     for filled, names in ((None, ["id", "amount", "updated_at", "remark"]), ({}, ["id", "amount", "updated_at"])):
-        made = compare(spec, wanted, (*ORDERS, REMARK), Recorded(before, before), can, replaces=True, rebuilds=False,
-                       filled=filled)  # fmt: skip
+        recorded = RecordedColumns(before, before)
+        made = compare(Comparison(spec, wanted, (*ORDERS, REMARK), recorded, can, replaces=True, filled=filled))
         assert [column.name for column in made.columns] == names
 
 
@@ -136,9 +136,9 @@ def test_a_dropped_column_with_a_default_is_left_to_the_database_where_no_null_i
 def test_a_default_keeps_a_dropped_column_as_it_is(policy, mode, told):
     spec, note = spec_of(mode, on_schema_change=SchemaPolicies(dropped_column=policy)), replace(REMARK, nullable=False)
     before = {column.name: column for column in (*ORDERS, note)}
-    made = compare(spec, projection(spec, ORDERS), tuple(before.values()), Recorded(before, before),
+    made = compare(Comparison(spec, projection(spec, ORDERS), tuple(before.values()), RecordedColumns(before, before),
                    LAKE.capabilities.target, replaces=mode == "truncate", rebuilds=False,
-                   filled={"remark": "default"})  # fmt: skip
+                   filled={"remark": "default"}))  # fmt: skip
     assert [(change.action, change.note) for change in made.changes] == told
     assert ("remark" in [column.name for column in made.columns]) == (len(told) == 2)
 

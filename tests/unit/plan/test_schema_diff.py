@@ -12,8 +12,8 @@ from flowctl.connectors.sqlite import CAPABILITIES as SQLITE
 from flowctl.diagnostics import Mark
 from flowctl.model import types
 from flowctl.model.table_info import Column
+from flowctl.plan.comparison import Comparison, RecordedColumns
 from flowctl.plan.document import action_of
-from flowctl.plan.drift import Recorded
 from flowctl.plan.projection import projection
 from flowctl.plan.schema_diff import compare
 from flowctl.resolve.names import own_columns
@@ -106,7 +106,9 @@ def test_a_wider_type_that_the_target_cannot_take_is_another_type():
     wanted = projection(spec, (*ORDERS, replace(VAT, type=types.INT64)))
     before = {column.name: column for column in (*ORDERS, VAT)}
     planned = compare(
-        spec, wanted, (*ORDERS, VAT), Recorded(before, before), SQLITE.target, replaces=False, rebuilds=False
+        Comparison(
+            spec, wanted, (*ORDERS, VAT), RecordedColumns(before, before), SQLITE.target, replaces=False, rebuilds=False
+        )
     )
     assert [(change.change, change.action, change.note) for change in planned.changes] == [
         ("other_type", "fail", "the target cannot widen this in place")
@@ -309,8 +311,10 @@ def test_the_same_source_again_is_no_difference_whatever_the_target_made_of_it()
     spec, tags = table(), Column("tags", types.Array(types.STRING))
     wanted = projection(spec, (*ORDERS, tags))
     left = {column.name: column for column in (*ORDERS, replace(tags, type=types.STRING))}
-    before = Recorded({part.column.name: part.column for part in wanted}, left)
-    planned = compare(spec, wanted, tuple(left.values()), before, SQLITE.target, replaces=False, rebuilds=False)
+    before = RecordedColumns({part.column.name: part.column for part in wanted}, left)
+    planned = compare(
+        Comparison(spec, wanted, tuple(left.values()), before, SQLITE.target, replaces=False, rebuilds=False)
+    )
     assert planned.changes == ()
 
 
@@ -321,8 +325,8 @@ def test_a_type_that_the_target_stores_as_another_is_neither_drift_nor_a_change(
     wanted = projection(table(), (Column("id", types.INT8),))
     left = {"id": wanted[0].column}
     there = (Column("id", types.INT16),)
-    planned = compare(
-        table(), wanted, there, Recorded(left, left), replace(SQLITE.target, stores=stores),
+    planned = compare(Comparison(
+        table(), wanted, there, RecordedColumns(left, left), replace(SQLITE.target, stores=stores),
         replaces=False, rebuilds=False,
-    )  # fmt: skip
+    ))  # fmt: skip
     assert planned.changes == () and planned.columns == (wanted[0].column,)

@@ -80,8 +80,8 @@ class LakeDdl(TargetRules):
         names = partitions.names(there, layout) if there is None or "partition_by" in there.extra else ()
         return (*names, *(layout.partition_by if rebuilds else ()))
 
-    def refuse_partition(self, column: Column) -> tuple[str, str] | None:
-        return partitions.refused(column)
+    def refuse_partitions(self, partitioned: Sequence[Column], columns: Sequence[Column]) -> tuple[str, str] | None:
+        return partitions.refuse(partitioned, columns)
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         return [replace(change, statement=_statement(str(info.object), change)) for change in changes]

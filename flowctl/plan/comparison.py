@@ -1,0 +1,61 @@
+"""What the columns of one table are compared by: its source now, what the last run left, its target now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from flowctl.connectors.target import Fill, TargetCapabilities
+from flowctl.model.projection import ProjectedColumn
+from flowctl.model.table_info import Column
+from flowctl.resolve.names import own_columns
+from flowctl.spec.spec import TableSpec
+
+
+@dataclass(frozen=True)
+class RecordedColumns:
+    """What the last run left. ``wanted`` is the projection of the source as it was then, by name; both are empty when
+    nothing is recorded (first run, reset)."""
+
+    wanted: Mapping[str, Column]
+    target: Mapping[str, Column]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``wanted`` is the projection of the source as it is now, ``target`` the columns of an existing target.
+    ``replaces``: its whole content is about to be replaced; ``rebuilds``: because of a full refresh, so that columns
+    may change to any type; ``redefined``: and under another definition, so that columns which it leaves out go.
+    ``may_take``: columns of others that the source has now may be overwritten. ``filled`` are the columns that the
+    database fills, None where it takes the columns of what replaces its content."""
+
+    table: TableSpec
+    wanted: Sequence[ProjectedColumn]
+    target: Sequence[Column]
+    recorded: RecordedColumns
+    can: TargetCapabilities
+    replaces: bool = False
+    rebuilds: bool = False
+    redefined: bool = False
+    may_take: bool = False
+    filled: Mapping[str, Fill] | None = None
+
+    @cached_property
+    def there(self) -> Mapping[str, Column]:
+        """The target's columns by name."""
+        return {column.name: column for column in self.target}
+
+    @cached_property
+    def own(self) -> Mapping[str, Column]:
+        """flowctl's own columns, by name."""
+        return own_columns(self.table)
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """Names of all columns that a write fills."""
+        return frozenset(made.column.name for made in self.wanted) | self.own.keys()
+
+    @property
+    def fills(self) -> Mapping[str, Fill]:
+        return self.filled or {}
