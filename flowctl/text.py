@@ -45,9 +45,9 @@ def cut(text: str, width: int) -> str:
     return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
 
 
-def labelled(label: str, said: str, width: int, style: str = "") -> list[Line]:
-    """A paragraph below what it is about, behind its label."""
-    indent, room = " " * 4, 11
+def labelled(label: str, said: str, width: int, style: str = "", room: int = 11) -> list[Line]:
+    """A paragraph below what it is about, behind its label, which has ``room`` columns."""
+    indent = " " * 4
     return [
         (Piece(f"{indent}{'' if at else label:<{room}}", "dim"), Piece(line, style))
         for at, line in enumerate(paragraph(said, width - len(indent) - room))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from flowctl.cli import output
 from flowctl.cli.arguments import spec_argument, variables_option
+from flowctl.cli.state_views import FORMAT, history, known_table, list_tables, open_store, show, state_json
 from flowctl.errors import ExitCode, StoppedByPolicy, UsageError
 
 if TYPE_CHECKING:
@@ -18,54 +19,22 @@ if TYPE_CHECKING:
     from flowctl.spec.spec import Spec, TableSpec
     from flowctl.state.document import StateDocument, TableState
 
-#: The version of the JSON that ``--format json`` prints.
-FORMAT = 1
-
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @click.group("state")
 def command() -> None:
-    """Show and change what the state store remembers. Numbers only rise; no version is ever lost."""
+    """Show and change what the state store remembers. Sequence numbers only rise; no version is ever lost."""
 
 
-@command.command("list")
-@spec_argument
-@variables_option
-def list_tables(spec_path: str, variables: Mapping[str, str]) -> int:
-    """All tables: number, position, last run, what is begun."""
-    from flowctl.model.position import describe
-    from flowctl.state import codec
-
-    spec, document = _read(spec_path, variables)
-    if output.settings().format == "json":
-        output.write_json(_document(spec, document, tables=codec.to_json(document)["tables"]))
-        return ExitCode.OK
-    lineage = f"serial {document.serial}  lineage {document.lineage}" if document.serial else "never ran"
-    output.write_result(f"{spec.flow}  {lineage}")
-    for table_id, table in sorted(document.tables.items()):
-        output.write_result(f"{table_id:<24}  #{table.seq:<6} {describe(table.position):<34} {_remark(table)}".rstrip())
-    return ExitCode.OK
-
-
-@command.command("show")
-@spec_argument
-@click.argument("table_id", metavar="ID")
-@variables_option
-def show(spec_path: str, table_id: str, variables: Mapping[str, str]) -> int:
-    """Everything recorded of one table, as JSON."""
-    from flowctl.state import codec
-
-    spec, document = _read(spec_path, variables)
-    table = _known(document, table_id)
-    output.write_json(_document(spec, document, id=table_id, table=codec.table_to_json(table)))
-    return ExitCode.OK
+for _view in (list_tables, show, history):
+    command.add_command(_view)
 
 
 @command.command("set")
 @spec_argument
 @click.argument("table_id", metavar="ID")
-@click.option("--position", help="A cursor's value, `beginning`, `full`, or JSON as `state show` prints it.")
+@click.option("--position", help="A cursor's value, `beginning`, `full`, or JSON as in `state show --format json`.")
 @click.option("--accept-definition", is_flag=True, help="Go on from here with what the spec says now.")
 @click.option("--append-again", is_flag=True, help="Append all above the position, also what the target has of it.")
 @yes_option
@@ -90,7 +59,7 @@ def set_table(
         raise UsageError("--append-again needs a position", hint="Give --position, the last row not to append again")
 
     def changed(spec: Spec, document: StateDocument) -> StateDocument:
-        table, again = _known(document, table_id), append_again
+        table, again = known_table(document, table_id), append_again
         if position is not None:
             given = changes.position_from_text(position, table)
             _require_kind(spec, table_id, table, given)
@@ -115,7 +84,7 @@ def reset(spec_path: str, table_ids: tuple[str, ...], yes: bool, variables: Mapp
 
     def changed(_: Spec, document: StateDocument) -> StateDocument:
         for table_id in table_ids:
-            _known(document, table_id)
+            known_table(document, table_id)
             document = documents.reset(document, table_id)
         return document
 
@@ -162,38 +131,6 @@ def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variab
         return adopted
 
     return _change(spec_path, variables, "adopt", changed, yes=yes)
-
-
-@command.command("history")
-@spec_argument
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The newest so many.")
-@variables_option
-def history(spec_path: str, limit: int, variables: Mapping[str, str]) -> int:
-    """The kept versions of the state, newest first, with what each changed."""
-    from flowctl.state.changes import differences
-
-    spec, store = _store(spec_path, variables)
-    kept = store.history()
-    versions: list[dict[str, Any]] = []
-    for version, older in list(zip(kept, [*kept[1:], None], strict=True))[:limit]:
-        document = store.read_serial(version.serial)
-        before = store.read_serial(older.serial) if older else None
-        versions.append(
-            {
-                "serial": version.serial,
-                "modified": version.modified.isoformat(timespec="seconds").replace("+00:00", "Z"),
-                "bytes": version.size,
-                "writer": document.write_id.rpartition("/")[0],
-                "changed": sorted({found.table for found in differences(before, document)}) if before else None,
-            }
-        )
-    if output.settings().format == "json":
-        output.write_json({"format": FORMAT, "flow": spec.flow, "versions": versions})
-    else:
-        for entry in versions:
-            changed = ", ".join(entry["changed"] or ())
-            output.write_result(f"{entry['serial']:>6}  {entry['modified']}  {entry['writer']:<24}  {changed}".rstrip())
-    return ExitCode.OK
 
 
 @command.command("rollback")
@@ -249,7 +186,7 @@ def _change(
     from flowctl.state.changes import differences, render
     from flowctl.state.lease import Lease
 
-    spec, store = _store(spec_path, variables)
+    spec, store = open_store(spec_path, variables)
     with Lease.acquire(store.blobs, run_id=f"state {verb}") as lease:
         before = store.read()
         after = changed(spec, before)
@@ -263,7 +200,7 @@ def _change(
             after = store.write(after)
     if output.settings().format == "json":
         shown = [difference.to_json() for difference in found]
-        output.write_json(_document(spec, after, serial_before=before.serial, changes=shown))
+        output.write_json(state_json(spec, after, serial_before=before.serial, changes=shown))
     else:
         output.write_result(f"serial {before.serial} → {after.serial}" if found else "Nothing to change.")
     return ExitCode.OK
@@ -327,7 +264,8 @@ _READ = {
 }
 _POSITIONS = {
     "cursor": "the cursor's value, or `beginning`",
-    "files": "`beginning`, JSON as `flowctl state show` prints it, or, for `state adopt`, `now`: those there were read",
+    "files": "`beginning`, JSON as in `flowctl state show --format json`, or, for `state adopt`, `now`: those there "
+    "were read",
     "upstream": "`full` or `beginning`",
     "none": "`full` or `beginning`",
 }
@@ -345,27 +283,6 @@ def _say_unlocked(spec: Spec, holder: str | None) -> None:
         output.write_result("Released." if holder else "Nobody holds it.")
 
 
-def _store(spec_path: str, variables: Mapping[str, str]) -> tuple[Spec, Any]:
-    from flowctl.spec.load import load_spec
-    from flowctl.state.location import open_flow
-    from flowctl.state.store import StateStore
-
-    spec = load_spec([spec_path], variables)
-    return spec, StateStore(open_flow(spec))
-
-
-def _read(spec_path: str, variables: Mapping[str, str]) -> tuple[Spec, StateDocument]:
-    spec, store = _store(spec_path, variables)
-    return spec, store.read()
-
-
-def _known(document: StateDocument, table_id: str) -> TableState:
-    if table_id in document.tables:
-        return document.tables[table_id]
-    known = ", ".join(sorted(document.tables)[:10]) or "none"
-    raise UsageError(f"state has no table {table_id!r}", hint=f"Choose one of {known}")
-
-
 def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetRules | None]:
     """The table (of a pattern, too), what its source and target say now, and what its target can do."""
     from flowctl.plan.planning import resolve_and_observe
@@ -379,21 +296,3 @@ def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetRul
         raise observed.error
     table = next(table for table in resolved.tables if table.id == table_id)
     return table, observed, world.ddl.get(table.target.connection)
-
-
-def _document(spec: Spec, document: StateDocument, **more: Any) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "flow": spec.flow,
-        "lineage": document.recorded_lineage,
-        "serial": document.serial,
-        **more,
-    }
-
-
-def _remark(table: TableState) -> str:
-    if table.intent is not None:
-        again = f", tried by {table.intent.runs} runs" if table.intent.runs > 1 else ""
-        fate = "to be given up" if table.given_up else f"begun by run {table.intent.run_id}{again}"
-        return f"sequence number {table.intent.seq} {fate}"
-    return "forgotten" if table.forgotten else f"run {table.last_run}" if table.last_run else ""

@@ -66,9 +66,10 @@ codec.has_form(TypedValue, to_json, from_json)
 
 
 def from_text(kind: DataType, text: str) -> TypedValue:
-    """Reads what :meth:`TypedValue.text` wrote, and what people write in ``cursor.start``; ``ValueError`` otherwise."""
+    """Reads what :meth:`TypedValue.text` and :meth:`TypedValue.readable` wrote, and what people write in
+    ``cursor.start``; ``ValueError`` otherwise."""
     if kind == types.TIMESTAMP:
-        at = dt.datetime.fromisoformat(text)
+        at = dt.datetime.fromisoformat(text.removesuffix(" UTC"))
         return TypedValue(kind, (at if at.tzinfo else at.replace(tzinfo=dt.UTC)).astimezone(dt.UTC))
     if kind == types.TIMESTAMP_NTZ:
         at = dt.datetime.fromisoformat(text)

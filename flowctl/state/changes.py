@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from flowctl.errors import UsageError
 from flowctl.model import position as positions
-from flowctl.model import value
+from flowctl.model import types, value
 from flowctl.model.position import CursorPosition, NoPosition, Position, VersionPosition
 from flowctl.model.types import DataType
 from flowctl.state import codec
@@ -45,6 +46,21 @@ def differences(before: StateDocument, after: StateDocument) -> list[Difference]
     ]
 
 
+def describe(table: TableState) -> Iterator[tuple[str, str]]:
+    """Everything recorded of a table, for people: each field and what it holds."""
+    for field in FIELDS:
+        if getattr(table, field) == getattr(TableState(), field):
+            continue
+        match field:
+            case "schema" | "target_columns":
+                columns = (f"{column.name} {types.short(column.type)}" for column in getattr(table, field))
+                yield field.replace("_", " "), ", ".join(columns)
+            case "definition":
+                yield field, json.dumps(table.definition, ensure_ascii=False)
+            case _:
+                yield field.replace("_", " "), _described(field, table)
+
+
 def render(found: list[Difference]) -> list[str]:
     """Lines for people: each table once, its fields below it."""
     lines: list[str] = []
@@ -56,8 +72,9 @@ def render(found: list[Difference]) -> list[str]:
 
 
 def position_from_text(text: str, table: TableState, cursor_type: DataType | None = None) -> Position | None:
-    """``beginning``; ``full`` for a source that is always read in full; JSON as `state show` prints it; or a cursor's
-    or version's plain value, of the type recorded for the table (or ``cursor_type``). :class:`UsageError` otherwise."""
+    """``beginning``; ``full`` for a source that is always read in full; JSON as in `state show --format json`; or a
+    cursor's or version's plain value, of the type recorded for the table (or ``cursor_type``). :class:`UsageError`
+    otherwise."""
     try:
         if text.lstrip().startswith("{"):
             return positions.from_json(json.loads(text))
@@ -79,7 +96,7 @@ def position_from_text(text: str, table: TableState, cursor_type: DataType | Non
 
 
 _WAYS = (
-    "Write `beginning`, `full`, the cursor's value, or JSON as `flowctl state show` prints it, such as "
+    "Write `beginning`, `full`, the cursor's value, or JSON as in `flowctl state show --format json`, such as "
     '{"kind": "cursor", "type": "timestamp[us, tz=UTC]", "value": "2026-01-01T00:00:00Z"}'
 )
 
@@ -110,7 +127,7 @@ def _text(field: str, before: TableState, after: TableState) -> str:
 def _described(field: str, table: TableState) -> str:
     match field:
         case "position":
-            return positions.describe(table.position)
+            return positions.readable(table.position)
         case "definition":
             return "recorded" if table.definition else "as the next plan finds it"
         case "schema" | "target_columns":

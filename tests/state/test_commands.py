@@ -112,9 +112,18 @@ def test_list_shows_numbers_positions_and_what_is_begun(shop: Shop) -> None:
     assert out.splitlines()[0].startswith("shop  serial 3  lineage ")
     lines = [" ".join(line.split()) for line in out.splitlines()[1:]]
     assert lines == [
-        "customers #1 2026-11-20T00:00:00.000000Z run 20261120T061533Z-1f0c9a",
-        "orders #1 2026-11-19T00:00:00.000000Z sequence number 2 begun by run 20261120T061533Z-1f0c9a",
+        "table sequence number position last run",
+        "customers 1 2026-11-20 00:00 UTC 20261120T061533Z-1f0c9a",
+        "orders 1 2026-11-19 00:00 UTC 2 begun by 20261120T061533Z-1f0c9a",
     ]
+
+
+def test_what_show_says_of_a_position_can_be_set(shop: Shop) -> None:
+    shop.write(two_days)
+    shown = [" ".join(line.split()) for line in shop.state("show", "orders")[1].splitlines()]
+    assert "position 2026-11-19 00:00 UTC" in shown and "schema id bigint, updated_at timestamp" in shown
+    code, out, _ = shop.state("set", "orders", "--position", "2026-11-19 00:00 UTC")
+    assert (code, out) == (ExitCode.OK, "Nothing to change.\n")
 
 
 def test_show_is_the_json_of_one_table(shop: Shop) -> None:
@@ -139,7 +148,7 @@ def test_set_shows_the_change_and_writes_the_next_number(shop: Shop) -> None:
     assert (code, out) == (ExitCode.OK, "serial 2 → 3\n")
     assert err.splitlines() == [
         "~ orders",
-        "    position            2026-11-19T00:00:00.000000Z → 2026-11-05T00:00:00.000000Z",
+        "    position            2026-11-19 00:00 UTC → 2026-11-05 00:00 UTC",
         "    definition          recorded → as the next plan finds it",
         "    given up            to be finished → to be given up",
     ]
@@ -193,7 +202,7 @@ def test_history_lists_the_kept_versions_and_what_each_changed(shop: Shop) -> No
     ]
     assert versions[0]["writer"].endswith(f"/{os.getpid()}")
     code, out, _ = shop.state("history", "--limit", "1")
-    assert (code, len(out.splitlines())) == (ExitCode.OK, 1)
+    assert (code, len(out.splitlines())) == (ExitCode.OK, 2)
 
 
 def test_changes_wait_for_nobody_who_holds_the_lease(shop: Shop) -> None:

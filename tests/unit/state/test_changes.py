@@ -60,7 +60,7 @@ def test_differences_are_shown_by_table_and_field() -> None:
     after = documents.with_position(documents.reset(before, "orders"), "orders", at(1))
     assert render(differences(before, after)) == [
         "~ orders",
-        "    position            2026-11-19T00:00:00.000000Z → 2026-11-01T00:00:00.000000Z",
+        "    position            2026-11-19 00:00 UTC → 2026-11-01 00:00 UTC",
         "    definition          recorded → as the next plan finds it",
         "    schema              2 columns → 0 columns",
         "    target columns      2 columns → 0 columns",
