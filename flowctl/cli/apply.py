@@ -45,16 +45,16 @@ def command(
 ) -> int:
     """Print the plan and execute it: exactly that, exactly once."""
     from flowctl.resolve.resolve import PlanOptions
-    from flowctl.run.apply import ApplyRequest, Audience, apply
+    from flowctl.run.apply import ApplyOptions, Audience, apply
     from flowctl.run.engine import engine_line
     from flowctl.spec.load import load_spec
 
     settings = output.settings()
     as_json = settings.format == "json"
-    options = PlanOptions(**chosen(given))
-    _refuse_terms_beside_plan(plan_file, options)
-    request = ApplyRequest(
-        options=options,
+    plan_options = PlanOptions(**chosen(given))
+    _refuse_terms_beside_plan(plan_file, plan_options)
+    options = ApplyOptions(
+        plan=plan_options,
         plan_file=Path(plan_file) if plan_file else None,
         parallel=parallel,
         lock_timeout=_seconds(lock_timeout),
@@ -69,7 +69,7 @@ def command(
         return click.confirm("Apply this?", err=True)
 
     spec = load_spec([spec_path], variables)
-    settings.run_id = request.run_id
+    settings.run_id = options.run_id
 
     def say(text: str) -> None:
         if settings.log_format == "json":  # also from threads, which have no context to ask
@@ -78,7 +78,7 @@ def command(
             output.write_line(text)
 
     with _listener(settings) as listener:
-        result = apply(spec, request, Audience(approve, listener, say))
+        result = apply(spec, options, Audience(approve, listener, say))
     if result.error is not None:
         output.write_error(result.error, settings)
     _conclude(result, as_json=as_json)

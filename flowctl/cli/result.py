@@ -12,12 +12,12 @@ from flowctl.run.events import rows_per_second
 from flowctl.text import Line, Piece
 
 if TYPE_CHECKING:
-    from flowctl.state.runs import RunError, RunRecord, TableOutcome, TableRun
+    from flowctl.state.runs import Outcome, RunError, RunRecord, TableRun
 
 _COUNTS = ("read", "inserted", "updated", "deleted", "quarantined")
 _HEADER = ("table", "result", *_COUNTS, "rows/s", "seconds")
 #: What went wrong first: a line that is cut still tells of it.
-_OUTCOMES: dict[TableOutcome, str] = {
+_OUTCOMES: dict[Outcome, str] = {
     "failed": "failed",
     "stopped": "stopped",
     "skipped": "skipped",

@@ -12,7 +12,7 @@ from typing import Any
 from flowctl.model import codec, types
 from flowctl.model.types import DataType
 
-Scalar = int | decimal.Decimal | float | str | dt.date | dt.datetime
+PythonValue = int | decimal.Decimal | float | str | dt.date | dt.datetime
 
 
 @total_ordering
@@ -23,7 +23,7 @@ class TypedValue:
     code point, which is C collation for UTF-8."""
 
     type: DataType
-    value: Scalar
+    value: PythonValue
 
     def __lt__(self, other: TypedValue) -> bool:
         if self.type != other.type:

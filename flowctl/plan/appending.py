@@ -19,8 +19,9 @@ from flowctl.model.types import keeps_order
 from flowctl.model.value import TypedValue
 from flowctl.observe.bounds import retyped
 from flowctl.observe.world import PositionKind
-from flowctl.plan.case import Case, Stop
+from flowctl.plan.case import Case
 from flowctl.plan.commands import BLANK
+from flowctl.plan.finding import Stop
 
 #: What a table's position is made of.
 Kind = Literal["cursor", "files", "upstream", "none"]

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from flowctl.connectors.target import TargetRules
-from flowctl.diagnostics import Mark
 from flowctl.model import reserved
 from flowctl.model.commit import Intent
-from flowctl.model.step import Check, Step, StoppedBy
+from flowctl.model.step import Step
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.observe.world import Observed
 from flowctl.plan.commands import state_command
@@ -129,18 +128,6 @@ class Case:
     def state_command(self, verb: str, *options: str) -> str:
         """``flowctl state <verb>`` about this spec and table, to be shown in a hint."""
         return state_command(verb, self.spec_path, self.table.id, *options)
-
-
-@dataclass(frozen=True)
-class Stop:
-    """``path`` is the spec key behind it, for the place in the file, unless ``mark`` is one outside of the table."""
-
-    reason: str
-    hint: str
-    path: str = ""
-    by: StoppedBy = "policy"
-    checks: tuple[Check, ...] = ()
-    mark: Mark | None = None
 
 
 def _has_another_key(sidecar: TableInfo, target: TableInfo, key: Sequence[str]) -> bool:

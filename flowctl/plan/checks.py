@@ -9,7 +9,8 @@ from flowctl.expect.expectation import RowExpectation
 from flowctl.model.position import NoPosition
 from flowctl.model.step import Check, Via
 from flowctl.model.table_info import RowEstimate
-from flowctl.plan.case import Case, Stop
+from flowctl.plan.case import Case
+from flowctl.plan.finding import Stop
 from flowctl.spec.spec import DetectFlag, DetectMissingKeys, TableSpec
 
 DEFAULT_MAX_DELETED = 0.1

@@ -10,7 +10,8 @@ from itertools import chain
 from flowctl.diagnostics import Mark
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.table_info import TableInfo
-from flowctl.plan.case import Case, Stop
+from flowctl.plan.case import Case
+from flowctl.plan.finding import Stop
 from flowctl.plan.projection import is_taken
 from flowctl.plan.shape import known_columns
 from flowctl.spec.spec import DetectFlag, SqlSource, TableSpec

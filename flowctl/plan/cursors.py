@@ -24,7 +24,7 @@ from flowctl.model.value import TypedValue
 from flowctl.observe.bounds import before, read_from, retyped
 from flowctl.plan import ties
 from flowctl.plan.commands import state_command
-from flowctl.plan.finding import Finding, Idle, Refused, Work
+from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.spec.spec import Cursor, TableSpec
 
 #: A cursor this far beyond the source's clock is a mistake; it would freeze the table until that time has come.
@@ -38,15 +38,13 @@ def cursor_interval(
 ) -> Finding:
     column = info.column(cursor.column)
     if column is None:
-        return Refused(
-            "cursor",
+        return Stop(
             f'the cursor column "{cursor.column}" is not in the source',
             "Name a column that is there",
             "cursor.column",
         )
     if head.has_null_cursor and cursor.nulls == "fail":
-        return Refused(
-            "cursor.nulls",
+        return Stop(
             f'nulls: fail — rows with a null "{cursor.column}" would never be read',
             "Fill them, or set cursor.nulls to always or skip",
             "cursor.nulls",
@@ -59,26 +57,23 @@ def cursor_interval(
         first = read_from(cursor, column.type, None)
     except (ValueError, ArithmeticError) as error:
         path = "cursor.lag" if cursor.lag and recorded else "cursor.start"
-        return Refused(
-            "cursor", f'"{cursor.column}" is {short(column.type)}: {error}', f"Correct {path} or the column", path
-        )
+        return Stop(f'"{cursor.column}" is {short(column.type)}: {error}', f"Correct {path} or the column", path)
     since = CursorPosition(lower, recorded.ties) if isinstance(recorded, CursorPosition) and lower is not None else None
     found = _found(_Bounds(table, cursor, head, since, start, first, spec_path))
     if isinstance(found, Work):
         interval = with_written_rows(found.interval, table, info, spec_path)
-        if isinstance(interval, Refused):
+        if isinstance(interval, Stop):
             return interval
         return replace(found, interval=interval, notes=(*found.notes, *_warnings(table.mode, head)))
     return found
 
 
-def _other_order(table: TableSpec, cursor: Cursor, at: TypedValue, now: DataType, spec_path: str) -> Refused:
+def _other_order(table: TableSpec, cursor: Cursor, at: TypedValue, now: DataType, spec_path: str) -> Stop:
     """The column has become another type, of whose values nobody knows on which side of the position they were."""
     was = f"was {short(at.type)} when {at.text()} was recorded"
     position = f'{{"kind": "cursor", "type": "{now}", "value": "VALUE"}}'
     again = ["--append-again"] if table.mode == "append" else []
-    return Refused(
-        "cursor",
+    return Stop(
         f'the cursor column "{cursor.column}" is {short(now)}, {was}: its rows have another order since',
         f"Read all again with --full-refresh {table.id}; or give the position that it continues from as one of the "
         f"new type: {state_command('set', spec_path, table.id, '--position', position, *again)}",
@@ -97,7 +92,7 @@ def _warnings(mode: Mode, head: Head) -> Iterator[str]:
         yield f"{who} written to it: rows committed later with a lower cursor are not read; {key} {until}"
 
 
-def with_written_rows(interval: Interval, table: TableSpec, info: TableInfo, spec_path: str) -> Interval | Refused:
+def with_written_rows(interval: Interval, table: TableSpec, info: TableInfo, spec_path: str) -> Interval | Stop:
     """The interval with the columns, as the source has them now, that tell which rows at its lower bound append has
     written; or why they no longer do."""
     match interval.lower:
@@ -106,7 +101,7 @@ def with_written_rows(interval: Interval, table: TableSpec, info: TableInfo, spe
             if isinstance(found, Ties):
                 return replace(interval, lower=CursorPosition(at, found))
             reason = f'rows at "{interval.cursor_column}" {at.text()} that are new cannot be told from written ones'
-            return Refused("written rows", f"{reason}: {found}", ties.taking_all_for_written(table.id, at, spec_path))
+            return Stop(f"{reason}: {found}", ties.taking_all_for_written(table.id, at, spec_path), "cursor")
         case _:
             return interval
 
@@ -190,9 +185,7 @@ def _no_newest(bounds: _Bounds) -> Finding:
     """Nothing has a cursor value, or nothing that `cursor.delay` lets through."""
     since, name, has_younger = bounds.since, bounds.cursor.column, bounds.head.has_younger
     if bounds.has_null_rows and since is None and not has_younger:
-        return Refused(
-            "cursor.nulls", f'every "{name}" is null: there is no position to record', "Leave the cursor out"
-        )
+        return Stop(f'every "{name}" is null: there is no position to record', "Leave the cursor out", "cursor")
     if since is None:
         return Idle("all rows are younger than cursor.delay" if has_younger else "the source has no rows")
     had = f"it had some up to {since.at.text()}"
@@ -233,7 +226,7 @@ def _reason_to_look_again(bounds: _Bounds, since: CursorPosition) -> str | None:
     return None
 
 
-def _written_rows_are_gone(bounds: _Bounds, since: CursorPosition) -> Refused | None:
+def _written_rows_are_gone(bounds: _Bounds, since: CursorPosition) -> Stop | None:
     """Whether the source holds none of the rows at append's position. The rows below it are unlikely to be the written
     ones then, and new ones may lie among them."""
     newest, name, at = bounds.newest, bounds.cursor.column, since.at
@@ -242,10 +235,10 @@ def _written_rows_are_gone(bounds: _Bounds, since: CursorPosition) -> Refused | 
     steps = ties.starting_over(bounds.table, at, newest, bounds.spec_path)
     if newest is not None and newest < at:
         reason = f'the newest "{name}" is {newest.text()}, below the recorded {at.text()}, where no row is any more'
-        return Refused("position moved back", f"{reason}: {ties.CAUSES}", steps)
+        return Stop(f"{reason}: {ties.CAUSES}", steps, "cursor")
     expected = since.ties is not None and since.ties.counts and not since.ties.may_be_gone
     if expected and bounds.head.rows_at_position == 0:
-        return Refused("written rows", ties.rows_are_gone(name, at), steps)
+        return Stop(ties.rows_are_gone(name, at), steps, "cursor")
     return None
 
 
@@ -256,17 +249,17 @@ def _is_purged(bounds: _Bounds, since: CursorPosition) -> bool:
     return bounds.table.guard.allow_purged and not bounds.head.has_older and is_above
 
 
-def _moved_back(cursor: Cursor, recorded: TypedValue, head: TypedValue) -> Refused | None:
+def _moved_back(cursor: Cursor, recorded: TypedValue, head: TypedValue) -> Stop | None:
     if not cursor.lag or not head < before(recorded, cursor.lag):
         return None
-    return Refused(
-        "position moved back",
+    return Stop(
         f'the newest "{cursor.column}" is {head.text()}, more than lag before the recorded {recorded.text()}',
         "Read all again with --full-refresh if the source was restored, or `flowctl state set` to the right position",
+        "cursor",
     )
 
 
-def _unusable(cursor: Cursor, head: TypedValue, clock: dt.datetime | None) -> Refused | None:
+def _unusable(cursor: Cursor, head: TypedValue, clock: dt.datetime | None) -> Stop | None:
     match head.value:
         case float() as number if not math.isfinite(number):
             problem = "is infinite or no number"
@@ -278,10 +271,10 @@ def _unusable(cursor: Cursor, head: TypedValue, clock: dt.datetime | None) -> Re
             problem = f"is in the future; the source's clock says {clock.isoformat(timespec='seconds')}"
         case _:
             return None
-    return Refused(
-        "cursor head",
+    return Stop(
         f'the newest "{cursor.column}", {head.text()}, {problem}: no later row would be seen',
         "Correct that row in the source, or leave it out with `where`",
+        "cursor",
     )
 
 

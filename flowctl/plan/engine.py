@@ -5,7 +5,8 @@ from __future__ import annotations
 from flowctl.engine.session import SAIL, demanding_features, is_unnamed
 from flowctl.model import types
 from flowctl.model.projection import Columns, RuntimeColumns
-from flowctl.plan.case import Case, Stop
+from flowctl.plan.case import Case
+from flowctl.plan.finding import Stop
 from flowctl.plan.partitions import partition_columns
 from flowctl.resolve import sail
 

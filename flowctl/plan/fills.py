@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from flowctl.connectors.target import Fill
 from flowctl.model.projection import ProjectedColumn
 from flowctl.model.table_info import Column
-from flowctl.plan.case import Case, Stop
+from flowctl.plan.case import Case
+from flowctl.plan.finding import Stop
 from flowctl.plan.projection import TEXT_SUFFIX, is_taken, renaming
 from flowctl.resolve.names import OWN_NAMES, own_columns
 from flowctl.spec.spec import SqlSource, TableSpec

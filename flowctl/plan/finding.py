@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flowctl.diagnostics import Mark
 from flowctl.model.interval import Interval
 from flowctl.model.position import Position
+from flowctl.model.step import Check, StoppedBy
 
 
 @dataclass(frozen=True)
@@ -27,13 +29,16 @@ class Idle:
 
 
 @dataclass(frozen=True)
-class Refused:
-    """A guard stops the table: reading on would lose or freeze something. ``path`` is the spec key behind it."""
+class Stop:
+    """The table must not go on: reading or writing would lose, double or freeze something, or cannot be. ``path`` is
+    the spec key behind it, for the place in the file, unless ``mark`` is one outside of the table."""
 
-    guard: str
     reason: str
     hint: str
-    path: str = "cursor"
+    path: str = ""
+    by: StoppedBy = "policy"
+    checks: tuple[Check, ...] = ()
+    mark: Mark | None = None
 
 
-Finding = Work | Idle | Refused
+Finding = Work | Idle | Stop

@@ -13,13 +13,13 @@ from flowctl.model.table_info import TableInfo
 from flowctl.model.types import keeps_order
 from flowctl.observe.world import PositionKind
 from flowctl.plan.cursors import cursor_interval, new_rows, with_written_rows
-from flowctl.plan.finding import Finding, Idle, Refused, Work
+from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.spec.spec import TableSpec
 
 __all__ = [
     "Finding",
     "Idle",
-    "Refused",
+    "Stop",
     "Work",
     "can_be_read_again",
     "find",
@@ -80,8 +80,7 @@ def _files(table: TableSpec, now: FilesPosition, recorded: Position | None, log:
     new = tuple(stamp for stamp in now.files if known.get(stamp.path) != stamp)
     changed = [stamp.path for stamp in new if stamp.path in known]
     if changed and table.mode == "append":
-        return Refused(
-            "file changed",
+        return Stop(
             f"{_some(changed)} changed after being read: its rows would be there twice",
             "Give new content a new name, or --full-refresh",
             "from",

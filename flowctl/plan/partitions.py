@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flowctl.model.table_info import Column
-from flowctl.plan.case import Case, Stop
+from flowctl.plan.case import Case
+from flowctl.plan.finding import Stop
 
 
 def partition_columns(case: Case, columns: Sequence[Column]) -> list[Column]:

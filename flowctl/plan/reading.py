@@ -14,10 +14,10 @@ from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.step import Load, PlannedTable, Progress, SeenTarget, Stopped, UpToDate
 from flowctl.model.table_info import Estimate, RowEstimate
 from flowctl.plan import checks, engine, fills, intervals, partitions
-from flowctl.plan.case import Case, Stop
+from flowctl.plan.case import Case
 from flowctl.plan.column_names import dropped_exclusions, unwritten_column
 from flowctl.plan.commands import BLANK
-from flowctl.plan.finding import Finding, Idle, Refused, Work
+from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.plan.projection import read_columns
 from flowctl.plan.shape import known_columns, refusal, shape
 from flowctl.plan.ties import with_columns
@@ -82,7 +82,7 @@ def read(case: Case, now: str, estimate: Estimate) -> Load | UpToDate | Stopped:
     columns = columns_of(case)
     finding = find(case)
     # The interval first: no policy for columns helps where a cursor has lost its order.
-    if stop := as_stop(finding) if isinstance(finding, Refused) else refused(case, columns):
+    if stop := finding if isinstance(finding, Stop) else refused(case, columns):
         return stopped(case, stop, columns)
     due = compares_keys(case) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
     match finding:
@@ -212,7 +212,3 @@ def taking_over(case: Case) -> Iterator[str]:
     if begun is not None:
         way = case.state_command("set", "--position", BLANK)
         yield f"the full refresh was begun by run {begun.run_id}; {way} gives it up and continues from there"
-
-
-def as_stop(refused: Refused) -> Stop:
-    return Stop(refused.reason, refused.hint, refused.path)

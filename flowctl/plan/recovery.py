@@ -18,10 +18,9 @@ from flowctl.model.table_info import Estimate
 from flowctl.plan import checks, intervals
 from flowctl.plan.case import Case
 from flowctl.plan.fills import columns_to_record
-from flowctl.plan.finding import Idle, Refused, Work
+from flowctl.plan.finding import Idle, Stop, Work
 from flowctl.plan.projection import read_columns
 from flowctl.plan.reading import (
-    as_stop,
     columns_of,
     compares_keys,
     find,
@@ -68,8 +67,8 @@ def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stoppe
             refresh=is_refresh,
         )
     readable = _with_written_rows(case, interval)
-    if isinstance(readable, Refused):
-        return stopped(case, as_stop(readable))
+    if isinstance(readable, Stop):
+        return stopped(case, readable)
     columns = columns_of(case)
     if stop := refused(case, columns):
         return stopped(case, stop, columns)
@@ -115,8 +114,8 @@ def _above(after: Case, begun: Intent, finished: Recover, estimate: Estimate) ->
     """The columns are those that ``finished`` reads, writes and leaves behind; those of others only where all content
     is replaced again."""
     match finding := find(after):
-        case Refused():
-            return stopped(after, as_stop(finding))
+        case Stop():
+            return stopped(after, finding)
         case Idle():
             return None
         case Work():
@@ -168,7 +167,7 @@ def _interval(case: Case, begun: Intent) -> Interval:
     return replace(begun.interval, files=log.entries[-1].read)
 
 
-def _with_written_rows(case: Case, interval: Interval) -> Interval | Refused:
+def _with_written_rows(case: Case, interval: Interval) -> Interval | Stop:
     source = case.observed.source
     if source is None:
         return interval

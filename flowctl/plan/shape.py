@@ -14,10 +14,11 @@ from flowctl.model import types
 from flowctl.model.projection import Columns, ProjectedColumn
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.plan.case import Case, Stop
+from flowctl.plan.case import Case
 from flowctl.plan.comparison import Comparison, RecordedColumns
 from flowctl.plan.definition import differences
 from flowctl.plan.fills import filled
+from flowctl.plan.finding import Stop
 from flowctl.plan.projection import projection, read_columns, untyped
 from flowctl.plan.schema_diff import SchemaPlan, compare, for_new_table
 from flowctl.spec.spec import SqlSource

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from flowctl.model import reserved
-from flowctl.plan.case import Case, Stop
+from flowctl.plan.case import Case
+from flowctl.plan.finding import Stop
 from flowctl.resolve.places import SIDECARS
 
 _OBSERVED = "__observed"

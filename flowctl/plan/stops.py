@@ -13,9 +13,10 @@ from flowctl.model.step import Stopped, StoppedBy
 from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.plan.acceptance import refusal
 from flowctl.plan.appending import appending_twice
-from flowctl.plan.case import Case, Stop
+from flowctl.plan.case import Case
 from flowctl.plan.column_names import rule_names, unknown_column, unprotected_column, unread_column
 from flowctl.plan.definition import differences
+from flowctl.plan.finding import Stop
 from flowctl.plan.projection import is_taken, projection, taken_name
 from flowctl.plan.shape import known_columns, recorded_target
 from flowctl.plan.sidecars import foreign_sidecar, history_without_observations

@@ -23,14 +23,13 @@ from flowctl.run.attempt import RunContext
 from flowctl.run.engine import engine_for
 from flowctl.run.failure import translate
 from flowctl.run.retry import RetryPolicy
-from flowctl.run.runner import ASKED_TO_STOP, Ended, Execution, TableOutcome, execute, unmoved
+from flowctl.run.runner import ASKED_TO_STOP, Execution, TableResult, TableResults, execute, unmoved
 from flowctl.run.signals import Interruption, graceful
 from flowctl.run.sizing import load_of_run
 from flowctl.spec.spec import Spec
 from flowctl.state.lease import Lease
 from flowctl.state.location import check_reachable, flow_url, open_flow
-from flowctl.state.runs import BegunRun, RunError, RunRecord, TableRun, new_run_id, put_begun, put_run
-from flowctl.state.runs import TableOutcome as Verdict
+from flowctl.state.runs import BegunRun, Outcome, RunError, RunRecord, TableRun, new_run_id, put_begun, put_run
 from flowctl.state.store import StateStore
 from flowctl.state.writer import StateWriter
 from flowctl.storage.blobs import BlobStore
@@ -38,10 +37,10 @@ from flowctl.storage.buffer import Buffer
 
 
 @dataclass(frozen=True)
-class ApplyRequest:
+class ApplyOptions:
     """``plan_file`` executes a saved plan, refused when the world moved. ``parallel`` None: by the machine."""
 
-    options: PlanOptions
+    plan: PlanOptions
     plan_file: Path | None = None
     parallel: int | None = None
     lock_timeout: float = 0.0
@@ -71,30 +70,30 @@ class Audience:
     say: Callable[[str], None]
 
 
-def apply(spec: Spec, request: ApplyRequest, audience: Audience) -> RunResult:
+def apply(spec: Spec, options: ApplyOptions, audience: Audience) -> RunResult:
     """Runs the flow once. Failures of tables are in the result, and so is what ended a run that had begun; what keeps
     it from beginning is raised."""
     check_reachable(flow_url(spec), spec.spark.url)
     if is_sail(spec.spark.url):
         sail.require()
     blobs = open_flow(spec)
-    run_id = request.run_id
+    run_id = options.run_id
     interruption = Interruption()
     with (
         graceful(interruption, audience.say),
-        Lease.acquire(blobs, run_id=run_id, lock_timeout=request.lock_timeout) as lease,
+        Lease.acquire(blobs, run_id=run_id, lock_timeout=options.lock_timeout) as lease,
     ):
-        planned = _planned(spec, request)
+        planned = _planned(spec, options)
         if not audience.approve(planned):
             return RunResult(run_id, planned.plan, ExitCode.OK)
-        run = _Run(spec, request, audience, planned, blobs, lease, run_id, interruption)
+        run = _Run(spec, options, audience, planned, blobs, lease, run_id, interruption)
         return run.finish()
 
 
-def _planned(spec: Spec, request: ApplyRequest) -> Planned:
-    if request.plan_file is None:
-        return make_plan(spec, request.options)
-    saved = load(request.plan_file)
+def _planned(spec: Spec, options: ApplyOptions) -> Planned:
+    if options.plan_file is None:
+        return make_plan(spec, options.plan)
+    saved = load(options.plan_file)
     ids = tuple(step.id for step in saved.runnable)
     planned = make_plan(spec, PlanOptions(select=ids, estimate="none"))
     check_fresh(saved, spec, planned.world, planned.tables)
@@ -104,7 +103,7 @@ def _planned(spec: Spec, request: ApplyRequest) -> Planned:
 @dataclass(frozen=True)
 class _Run:
     spec: Spec
-    request: ApplyRequest
+    options: ApplyOptions
     audience: Audience
     planned: Planned
     blobs: BlobStore
@@ -122,18 +121,18 @@ class _Run:
             failure = translate(cause, None, self.spec.state.url)
             if failure is not cause:
                 failure.__cause__ = cause
-            ended, serial = Ended((), failure), self.planned.world.state.serial
+            ended, serial = TableResults((), failure), self.planned.world.state.serial
         error = ended.error
         codes = [exit_code(ended.outcomes), *([error.exit_code] if error else [])]
         record = self._record(started, ended.outcomes, ExitCode.first(codes), serial, error)
         return RunResult(self.run_id, plan, record.exit_code, record, error)
 
-    def _execute(self, started: dt.datetime) -> tuple[Ended, int]:
+    def _execute(self, started: dt.datetime) -> tuple[TableResults, int]:
         plan, document = self.planned.plan, self.planned.world.state
         todo = plan.runnable
         if not todo:
             there = [step for step in plan.steps if not isinstance(step, Removed | Runnable)]
-            return Ended(tuple(map(unmoved, there))), document.serial
+            return TableResults(tuple(map(unmoved, there))), document.serial
         ids = tuple(dict.fromkeys(step.id for step in todo))
         self.audience.listener(events.RunStarted(self.run_id, len(ids)))
         put_begun(self.blobs, BegunRun(self.run_id, plan.flow, rfc3339(started), ids))
@@ -144,7 +143,7 @@ class _Run:
             tables = [self.planned.tables[id] for id in ids]
             transfers = [step for step in todo if not isinstance(step, RecordOnly)]
             loads = load_of_run(transfers, self.planned.world.tables)
-            engine = stack.enter_context(engine_for(self.spec, tables, loads, self.request.verbose, self.audience.say))
+            engine = stack.enter_context(engine_for(self.spec, tables, loads, self.options.verbose, self.audience.say))
             self.interruption.of(engine.interrupt, engine.abandon)
             if transfers and not self.interruption.stopping.is_set():
                 engine.begin()  # it starts while intents are written and targets are asked once more
@@ -165,7 +164,7 @@ class _Run:
                 engine_lost=engine.lost,
                 base_dir=self.spec.base_dir,
             )
-            how = Execution(self.request.parallel or cost.tables_at_once(), self.request.policy)
+            how = Execution(self.options.parallel or cost.tables_at_once(), self.options.policy)
             file_logs.put(self.blobs, (step for step in todo if isinstance(step, Load)), self.planned.world)
             ended = execute(plan, document, run, writer, how)
             serial = writer.document.serial
@@ -184,7 +183,7 @@ class _Run:
     def _record(
         self,
         started: dt.datetime,
-        outcomes: tuple[TableOutcome, ...],
+        outcomes: tuple[TableResult, ...],
         code: int,
         serial: int,
         error: FlowctlError | None,
@@ -212,7 +211,7 @@ class _Run:
         return record
 
 
-def exit_code(outcomes: tuple[TableOutcome, ...]) -> int:
+def exit_code(outcomes: tuple[TableResult, ...]) -> int:
     """The code that counts. A table skipped for another's sake adds ``TABLE`` only when nothing else tells why; one
     that a signal kept from starting adds nothing: all that was begun may be committed."""
     codes = [outcome.error.exit_code for outcome in outcomes if outcome.error]
@@ -220,11 +219,11 @@ def exit_code(outcomes: tuple[TableOutcome, ...]) -> int:
     return ExitCode.first(codes or skipped)
 
 
-def _table_run(outcome: TableOutcome) -> TableRun:
+def _table_run(outcome: TableResult) -> TableRun:
     step = outcome.step
     return TableRun(
         id=step.id,
-        outcome=_verdict(outcome),
+        outcome=_outcome(outcome),
         mode=step.table.mode,
         seq=outcome.seq or 0,
         interval=step.interval.recorded if isinstance(step, Runnable) else None,
@@ -235,7 +234,7 @@ def _table_run(outcome: TableOutcome) -> TableRun:
     )
 
 
-def _verdict(outcome: TableOutcome) -> Verdict:
+def _outcome(outcome: TableResult) -> Outcome:
     if outcome.skipped_for:
         return "skipped"
     if outcome.error is not None:
@@ -247,7 +246,7 @@ def _run_error(error: FlowctlError) -> RunError:
     return RunError(error.message, error.hint, str(error.mark) if error.mark else "")
 
 
-def _versions(outcomes: Sequence[TableOutcome]) -> Mapping[str, str]:
+def _versions(outcomes: Sequence[TableResult]) -> Mapping[str, str]:
     """Of what was at work: to ask for packages costs a run with nothing to do a twentieth of its time."""
     found = {"flowctl": __version__}
     if not any(isinstance(outcome.step, Runnable) for outcome in outcomes):

@@ -44,7 +44,7 @@ class RunContext:
 
 
 @dataclass(frozen=True)
-class TableResult:
+class AttemptResult:
     """What to record. ``recovered``: an earlier try's commit was found."""
 
     commit: Commit

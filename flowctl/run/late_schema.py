@@ -16,13 +16,14 @@ from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.observe.world import Observed
 from flowctl.plan import engine, fills
-from flowctl.plan.case import Case, Stop
+from flowctl.plan.case import Case
 from flowctl.plan.column_names import (
     dropped_notes,
     missing_protected_column,
     missing_source_column,
     missing_target_column,
 )
+from flowctl.plan.finding import Stop
 from flowctl.plan.projection import projection, read_columns, taken_name, untyped
 from flowctl.plan.shape import refusal as shape_refusal
 from flowctl.plan.shape import shape

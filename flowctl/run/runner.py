@@ -29,7 +29,7 @@ from flowctl.model.step import Load, Plan, RecordOnly, Runnable, Step, Stopped, 
 from flowctl.plan.reading import rfc3339
 from flowctl.plan.repetition import repetition
 from flowctl.run import events
-from flowctl.run.attempt import Attempt, RunContext, TableResult
+from flowctl.run.attempt import Attempt, AttemptResult, RunContext
 from flowctl.run.blame import at_fault
 from flowctl.run.chains import Chain, Key, chains_of, continued, key_of
 from flowctl.run.failure import translate, whole_text
@@ -44,7 +44,7 @@ REFRESH_NOT_BEGUN = "the run was asked to stop before its full refresh was begun
 
 
 @dataclass(frozen=True)
-class TableOutcome:
+class TableResult:
     """How one step ended. ``error`` None: committed and recorded, or nothing to do. ``skipped_for``: what it needs."""
 
     step: Step
@@ -71,14 +71,14 @@ class Execution:
 
 
 @dataclass(frozen=True)
-class Ended:
+class TableResults:
     """How each step ended, in the plan's order, and what ended the whole run early."""
 
-    outcomes: tuple[TableOutcome, ...]
+    outcomes: tuple[TableResult, ...]
     error: FlowctlError | None = None
 
 
-def execute(plan: Plan, document: StateDocument, run: RunContext, writer: StateWriter, how: Execution) -> Ended:
+def execute(plan: Plan, document: StateDocument, run: RunContext, writer: StateWriter, how: Execution) -> TableResults:
     """Runs every step of ``plan``. An :class:`AbortRun` of a table ends the run after the others under way have ended;
     one from before the first table is raised."""
     first = [step for step in plan.runnable if not isinstance(step, Load) or step.follows is None]
@@ -100,7 +100,7 @@ def execute(plan: Plan, document: StateDocument, run: RunContext, writer: StateW
     return ended
 
 
-def _is_withdrawn(attempt: Attempt, outcome: TableOutcome) -> bool:
+def _is_withdrawn(attempt: Attempt, outcome: TableResult) -> bool:
     """No write has begun under its intent, so that nothing can land any more, and the next run finds by itself what it
     has to do. It does not where somebody asked for a full refresh: that stays begun unless a guard refused it. A number
     that an earlier run began is not ours to withdraw."""
@@ -173,25 +173,27 @@ class _Schedule:
         self._run = run
         self._writer = writer
         self._how = how
-        self._ended: dict[str, tuple[TableOutcome, ...]] = {}
+        self._ended: dict[str, tuple[TableResult, ...]] = {}
         self._closed_by: str | None = None
         self._abort: AbortRun | None = None
 
-    def finish(self) -> Ended:
+    def finish(self) -> TableResults:
         waiting = list(self._chains)
-        under_way: dict[Future[tuple[TableOutcome, ...]], Chain] = {}
+        under_way: dict[Future[tuple[TableResult, ...]], Chain] = {}
         with ThreadPoolExecutor(self._how.parallel, thread_name_prefix="table") as pool:
             while waiting or under_way:
                 waiting = self._start(waiting, under_way, pool)
                 done, _ = wait(under_way, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
                     self._end(under_way.pop(future), future)
-        return Ended(tuple(outcome for chain in self._chains for outcome in self._ended[chain.first.id]), self._abort)
+        return TableResults(
+            tuple(outcome for chain in self._chains for outcome in self._ended[chain.first.id]), self._abort
+        )
 
     def _start(
         self,
         waiting: list[Chain],
-        under_way: dict[Future[tuple[TableOutcome, ...]], Chain],
+        under_way: dict[Future[tuple[TableResult, ...]], Chain],
         pool: ThreadPoolExecutor,
     ) -> list[Chain]:
         """Starts what can start and ends what cannot; returns what still waits."""
@@ -219,11 +221,11 @@ class _Schedule:
         failed = next((need for need in step.table.needs if not all(one.ok for one in self._ended.get(need, ()))), None)
         return f"{failed} was not brought up to date" if failed else None
 
-    def _skipped(self, step: Step, because: str) -> TableOutcome:
+    def _skipped(self, step: Step, because: str) -> TableResult:
         self._run.listener(events.TableSkipped(step.id, because))
-        return TableOutcome(step, skipped_for=because)
+        return TableResult(step, skipped_for=because)
 
-    def _end(self, chain: Chain, future: Future[tuple[TableOutcome, ...]]) -> None:
+    def _end(self, chain: Chain, future: Future[tuple[TableResult, ...]]) -> None:
         table = chain.first.id
         self._ended[table] = future.result()
         error = next((outcome.error for outcome in self._ended[table] if outcome.error), None)
@@ -233,12 +235,12 @@ class _Schedule:
         elif error is not None and self._run.tables[table].on_error == "stop":
             self._closed_by = f"{table} failed (on_error: stop)"
 
-    def _table(self, first: Runnable, since: Load | Stopped | None) -> tuple[TableOutcome, ...]:
+    def _table(self, first: Runnable, since: Load | Stopped | None) -> tuple[TableResult, ...]:
         """One table from start to record, a begun number first; never raises."""
         outcome = self._step(first)
         return (outcome,) if since is None else (outcome, self._since(since, outcome))
 
-    def _since(self, step: Load | Stopped, finished: TableOutcome) -> TableOutcome:
+    def _since(self, step: Load | Stopped, finished: TableResult) -> TableResult:
         """What has come since a begun number."""
         if not finished.ok:
             return self._skipped(step, f"sequence number {step.follows} was not finished")
@@ -263,7 +265,7 @@ class _Schedule:
         self._attempts[key_of(step)] = attempt
         return attempt
 
-    def _step(self, step: Runnable, finished: Step | None = None) -> TableOutcome:
+    def _step(self, step: Runnable, finished: Step | None = None) -> TableResult:
         """One number of a table; ``finished`` is the step before it, where one is."""
         started = time.monotonic()
         rows = None if isinstance(step, RecordOnly) else step.rows.value
@@ -280,24 +282,24 @@ class _Schedule:
                 self._run.listener(events.TableSkipped(step.id, "the run has ended under it"))
             else:
                 self._run.listener(events.TableFailed(step.id, error, seconds, cause))
-            return TableOutcome(step, seconds, error=error)
+            return TableResult(step, seconds, error=error)
         seconds = time.monotonic() - started
         commit = result.commit
         self._run.listener(
             events.TableCommitted(step.id, commit.seq, commit.counts, seconds, result.recovered, result.warnings)
         )
-        return TableOutcome(
+        return TableResult(
             result.step, seconds, commit.counts, commit.seq, recovered=result.recovered, warnings=result.warnings
         )
 
-    def _tried(self, attempt: Attempt) -> TableResult:
+    def _tried(self, attempt: Attempt) -> AttemptResult:
         from flowctl.run.table import run_table
 
         step = attempt.step
         connections = self._connections(step)
         names = tuple(connection.name for connection in connections)
 
-        def once() -> TableResult:
+        def once() -> AttemptResult:
             self._run.lease.check()
             try:
                 return run_table(attempt, self._run)
@@ -329,7 +331,7 @@ class _Schedule:
         stores = dict.fromkeys(path for path in (*paths, self._run.spec.state.url) if "://" in path)
         return " or ".join(stores) or "the store"
 
-    def _asked(self, attempt: Attempt) -> tuple[TableResult | None, str]:
+    def _asked(self, attempt: Attempt) -> tuple[AttemptResult | None, str]:
         """A statement may land although its client saw an error. What the target says of our number, and that in words;
         when it cannot be asked now, the next try or the next run does."""
         from flowctl.run.table import find_landed
@@ -341,14 +343,14 @@ class _Schedule:
         except Exception:  # noqa: BLE001 - the first error is the one to report
             return None, f"the next run finds out whether sequence number {attempt.intent.seq} was committed"
         if found is not None:
-            return TableResult(found, attempt.step), ""
+            return AttemptResult(found, attempt.step), ""
         return None, f"the target had no commit of sequence number {attempt.intent.seq} when it was asked"
 
     def _pause(self, seconds: float) -> None:
         if self._run.stopping.wait(seconds):
             raise TableError("stopped while waiting to try again", hint="Run again to finish it")
 
-    def _record(self, result: TableResult, attempt: Attempt) -> None:
+    def _record(self, result: AttemptResult, attempt: Attempt) -> None:
         step = result.step
         table = step.id
         crashpoints.reached("before_record", table)
@@ -383,16 +385,16 @@ def _tell_repetition(error: FlowctlError, attempt: Attempt | None, spec_path: st
         error.hint = f"{error.hint}; {told}" if error.hint else told[:1].upper() + told[1:]
 
 
-def unmoved(step: UpToDate | Stopped) -> TableOutcome:
+def unmoved(step: UpToDate | Stopped) -> TableResult:
     """The outcome of a step that the plan itself has ended: nothing to do, or stopped."""
     match step:
         case UpToDate():
-            return TableOutcome(step)
+            return TableResult(step)
         case Stopped(by="error"):
-            return TableOutcome(step, error=TableError(step.reason, hint=step.hint, mark=step.table.mark))
+            return TableResult(step, error=TableError(step.reason, hint=step.hint, mark=step.table.mark))
         case Stopped(by="dependency"):
-            return TableOutcome(step, skipped_for=step.reason)
+            return TableResult(step, skipped_for=step.reason)
         case Stopped():
-            return TableOutcome(step, error=StoppedByPolicy(step.reason, hint=step.hint, mark=step.table.mark))
+            return TableResult(step, error=StoppedByPolicy(step.reason, hint=step.hint, mark=step.table.mark))
         case _:
             assert_never(step)

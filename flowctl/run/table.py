@@ -30,7 +30,7 @@ from flowctl.observe.relations import relation
 from flowctl.plan.upstream import shape_read
 from flowctl.run import batch, checks, events
 from flowctl.run.appending import read_interval
-from flowctl.run.attempt import Attempt, RunContext, TableResult
+from flowctl.run.attempt import Attempt, AttemptResult, RunContext
 from flowctl.run.late_schema import Known, completed
 from flowctl.run.quarantine import quarantine
 from flowctl.run.reading import Rows, SqlSnapshot, open_snapshot
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 COMMIT_MARGIN = 1.0
 
 
-def run_table(attempt: Attempt, run: RunContext) -> TableResult:
+def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
     """Commits the attempt's number, or finds it committed; raises flowctl's errors or Spark's and drivers' own."""
     step, late = attempt.step, tuple[str, ...]()
     intent, table = attempt.intent, run.tables[step.id]
@@ -57,7 +57,7 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
         object = ObjectName(table.target.parts)
         newest = target.committed([CommitLookup(run.lineage, step.id, object)])[step.id]
         if found := _of_intent(newest, step.id, intent):
-            return TableResult(found, step, recovered=True)
+            return AttemptResult(found, step, recovered=True)
         if isinstance(step, RecordOnly):
             raise StateConflict(f"{step.id}: the plan found sequence number {intent.seq} committed, it is gone now")
         _take_table_lease(stack, run, table, target, object)
@@ -76,7 +76,7 @@ def run_table(attempt: Attempt, run: RunContext) -> TableResult:
                 attempt.upstream_shape = shape_read(snapshot.source, snapshot.columns)
         commit, warnings = _write(attempt, step, columns, run, spark, snapshot, target, newest)
     crashpoints.reached("after_commit", step.id)
-    return TableResult(commit, step, warnings=(*late, *warnings, *commit.warnings))
+    return AttemptResult(commit, step, warnings=(*late, *warnings, *commit.warnings))
 
 
 def void(run: RunContext, step: Load, pending: Intent) -> Commit:

@@ -16,11 +16,11 @@ from yaml.cyaml import CParser  # type: ignore[attr-defined]
 
 from flowctl.diagnostics import Diagnostic, Mark
 from flowctl.spec import limits
-from flowctl.spec.node import Node, Scalar
+from flowctl.spec.node import Node, YamlScalar
 
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_WORDS: dict[str, Scalar] = {
+_WORDS: dict[str, YamlScalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -65,7 +65,7 @@ def parse_document(text: str, shown: str) -> tuple[Node | None, list[Diagnostic]
         return None, [*reading.diagnostics, refused.finding]
 
 
-def plain_value(text: str) -> Scalar:
+def plain_value(text: str) -> YamlScalar:
     """YAML 1.2, core schema (section 10.3.2)."""
     if text in _WORDS:
         return _WORDS[text]

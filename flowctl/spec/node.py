@@ -10,7 +10,7 @@ from typing import Any
 
 from flowctl.diagnostics import Mark
 
-Scalar = str | int | float | bool | None
+YamlScalar = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Node:
     ``origin`` names the layer that wrote it when it was inherited: ``defaults`` or a pattern's id; empty when it
     stands in the entry itself. Maps keep the order of the file; treat them as frozen."""
 
-    value: Scalar | dict[str, Node] | list[Node]
+    value: YamlScalar | dict[str, Node] | list[Node]
     mark: Mark
     key_mark: Mark | None = None
     origin: str = ""
@@ -65,7 +65,7 @@ class Node:
         return found
 
 
-def scalar_text(value: Scalar) -> str:
+def scalar_text(value: YamlScalar) -> str:
     """As YAML 1.2 writes it: ``true``, ``5``, ``text``."""
     match value:
         case None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.spec import limits
 from flowctl.spec.findings import Findings
-from flowctl.spec.node import Node, Scalar
+from flowctl.spec.node import Node, YamlScalar
 from flowctl.spec.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _LONGEST_TEMPLATE = 20_000
 _LONE = re.compile(r"\s*\{\{-?(.*?)-?\}\}\s*", re.DOTALL)
 
 
-def render(root: Node, variables: Mapping[str, Scalar], findings: Findings) -> Node:
+def render(root: Node, variables: Mapping[str, YamlScalar], findings: Findings) -> Node:
     """``root`` with every ``{{ }}`` filled in. ``vars`` itself is left alone. A value that cannot be filled keeps its
     text, with an error at its place."""
     rendering = _Rendering(variables, findings)
@@ -38,9 +38,9 @@ def render(root: Node, variables: Mapping[str, Scalar], findings: Findings) -> N
 
 @dataclass
 class _Rendering:
-    variables: Mapping[str, Scalar]
+    variables: Mapping[str, YamlScalar]
     findings: Findings
-    _filled: dict[tuple[str, bool], Scalar] = field(default_factory=dict)
+    _filled: dict[tuple[str, bool], YamlScalar] = field(default_factory=dict)
     _size: int = 0
     _environment: SandboxedEnvironment | None = None
 
@@ -61,7 +61,7 @@ class _Rendering:
             case _:
                 return node
 
-    def _fill(self, text: str, node: Node, *, in_sql: bool) -> Scalar:
+    def _fill(self, text: str, node: Node, *, in_sql: bool) -> YamlScalar:
         if _STATEMENT.search(_outside(text)):
             hint = "Write other text as {{ '{%' }}: only {{ expressions }} work, inside one value"
             self.findings.error(node, "{% %} and {# #} are not supported", hint, "template-statement")
@@ -75,7 +75,7 @@ class _Rendering:
                 return text
         return self._filled[text, in_sql]
 
-    def _evaluated(self, text: str, *, in_sql: bool) -> Scalar:
+    def _evaluated(self, text: str, *, in_sql: bool) -> YamlScalar:
         if not "".join(_SIMPLE.split(text)[::3]).count("{{") and self._knows_all(text, in_sql=in_sql):
             return self._substituted(text)
         if len(text) > _LONGEST_TEMPLATE:
@@ -90,7 +90,7 @@ class _Rendering:
     def _knows_all(self, text: str, *, in_sql: bool) -> bool:
         return all(variable in self.variables if variable else in_sql for variable, _ in _SIMPLE.findall(text))
 
-    def _substituted(self, text: str) -> Scalar:
+    def _substituted(self, text: str) -> YamlScalar:
         if (lone := _SIMPLE.fullmatch(text.strip())) and lone[1]:
             return self.variables[lone[1]]
         named = [self.variables[name] for name, _ in _SIMPLE.findall(text) if name]
@@ -98,7 +98,7 @@ class _Rendering:
             raise ValueError("its result would be too large")
         return _SIMPLE.sub(lambda one: _text(self.variables[one[1]]) if one[1] else _reference(one[2]), text)
 
-    def _checked(self, value: Scalar) -> Scalar:
+    def _checked(self, value: YamlScalar) -> YamlScalar:
         if isinstance(value, str):
             self._size += len(value)
             if len(value) > limits.VALUE_SIZE or self._size > limits.FLOW_SIZE:
@@ -141,12 +141,12 @@ def _outside(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _text(value: Scalar) -> str:
+def _text(value: YamlScalar) -> str:
     """As Jinja2 writes it."""
     return str(value)
 
 
-def _scalar(value: Any) -> Scalar:
+def _scalar(value: Any) -> YamlScalar:
     """Raises for undefined names (Jinja2's own error) and for values that are no scalars."""
     from jinja2 import StrictUndefined
 

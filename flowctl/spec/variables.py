@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from flowctl.diagnostics import Mark
 from flowctl.spec.document import plain_value
 from flowctl.spec.findings import Findings
-from flowctl.spec.node import Node, Scalar
+from flowctl.spec.node import Node, YamlScalar
 from flowctl.spec.suggest import did_you_mean
 
 
-def variables_of(root: Node, given: Mapping[str, str], findings: Findings) -> dict[str, Scalar]:
+def variables_of(root: Node, given: Mapping[str, str], findings: Findings) -> dict[str, YamlScalar]:
     """Every variable with its value. A given text becomes what YAML would make of it where the file's own value is no
     text: ``splits: 16`` and ``--var splits=8`` is the number 8."""
     written = root.get("vars")
@@ -25,7 +25,7 @@ def variables_of(root: Node, given: Mapping[str, str], findings: Findings) -> di
     return {name: _value(name, node, given, findings) for name, node in declared.items()}
 
 
-def _value(name: str, node: Node, given: Mapping[str, str], findings: Findings) -> Scalar:
+def _value(name: str, node: Node, given: Mapping[str, str], findings: Findings) -> YamlScalar:
     own = node.value
     if isinstance(own, dict | list):
         findings.error(node, f"`vars.{name}` is no single value", "Write a text, a number or a boolean", "wrong-type")

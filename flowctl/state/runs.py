@@ -30,7 +30,7 @@ _KEPT_BEGUN = 1_000
 _KEPT_AS_THEY_ARE = (
     "id", "flow", "lineage", "spec_digest", "started_at", "finished_at", "outcome", "mode", "interval",
 )  # fmt: skip
-TableOutcome = Literal["committed", "unchanged", "failed", "stopped", "skipped"]
+Outcome = Literal["committed", "unchanged", "failed", "stopped", "skipped"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class TableRun:
     """What one run did to one table. ``seconds`` of wall time; ``seq`` 0 when no number was begun."""
 
     id: str
-    outcome: TableOutcome
+    outcome: Outcome
     mode: str
     seq: int = 0
     interval: Interval | None = None
@@ -76,7 +76,7 @@ class RunRecord:
     versions: Mapping[str, str] = field(default_factory=dict)
     error: RunError | None = None
 
-    def count(self, outcome: TableOutcome) -> int:
+    def count(self, outcome: Outcome) -> int:
         return sum(table.outcome == outcome for table in self.tables)
 
     def to_json(self) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class SharedRuns:
         shared._sessions, shared._lock = {}, threading.Lock()
         self.monkeypatch.setattr(run, "engine_for", lambda *_: LazyEngine(lambda _: shared, {}))
         audience = run.Audience(lambda _: True, lambda _: None, self.said.append)
-        return run.apply(self.spec(document), run.ApplyRequest(PlanOptions(**options)), audience)
+        return run.apply(self.spec(document), run.ApplyOptions(PlanOptions(**options)), audience)
 
 
 def _escaped(value: Any) -> Any:

@@ -21,7 +21,8 @@ from flowctl.errors import StoppedByPolicy
 from flowctl.model.position import CursorPosition, Ties, from_json, to_json
 from flowctl.model.table_info import RowEstimate, TableInfo
 from flowctl.model.value import TypedValue
-from flowctl.plan.intervals import Finding, Refused, Work, find
+from flowctl.plan.finding import Stop
+from flowctl.plan.intervals import Finding, Work, find
 from flowctl.plan.projection import read_columns
 from flowctl.run.appending import read_interval
 from flowctl.run.reading import open_snapshot
@@ -67,10 +68,10 @@ class Log:
             (info,) = connector.source.describe([RELATION]).values()
             yield connector.source, info
 
-    def refused(self) -> Refused:
+    def refused(self) -> Stop:
         with self.source() as (_, info):
             made = self.plan(info)
-        assert isinstance(made, Refused), made
+        assert isinstance(made, Stop), made
         return made
 
     def run(self) -> list[dict[str, Any]]:
@@ -261,7 +262,7 @@ def test_however_rows_arrive_at_ties_each_is_written_once(log: Log, seed: int) -
         for at, line in arriving:
             log.do(f"INSERT INTO log (at, line) VALUES ({at}, '{line}')")
         with log.source() as (_, info):
-            if isinstance(log.plan(info), Refused):
+            if isinstance(log.plan(info), Stop):
                 log.position = replace(log.position, ties=None)
                 arriving = [row for row in arriving if row[0] > position]
         expected.update(arriving)

@@ -13,7 +13,7 @@ import flowctl
 
 ROOT = Path(flowctl.__file__).parent
 #: Where a hint is given by its place: the name of what is called, and the number of the argument.
-BY_PLACE = {"Diagnostic": 1, "Stop": 1, "Refused": 2, "Missing": 1, "error": 2}
+BY_PLACE = {"Diagnostic": 1, "Stop": 1, "Missing": 1, "error": 2}
 #: What a hint may begin with: what to do, or the name that was perhaps meant ("Did you mean").
 FIRST_WORDS = {
     "Add", "Adopt", "ALTER", "Append", "Ask", "Break", "Cast", "Change", "Check", "Choose", "Close", "Compare",

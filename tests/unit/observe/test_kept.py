@@ -10,7 +10,7 @@ import pytest
 from flowctl.plan import planfile
 from flowctl.plan.planning import make_plan
 from flowctl.resolve.resolve import PlanOptions
-from flowctl.run.apply import ApplyRequest, Audience, apply
+from flowctl.run.apply import ApplyOptions, Audience, apply
 from flowctl.spec.load import load_spec
 from tests.unit.plan.worlds import statements
 
@@ -50,7 +50,7 @@ def test_a_saved_plan_has_no_secret_and_is_the_plan(spec, tmp_path: Path) -> Non
 
 def test_a_run_record_has_no_secret(spec, tmp_path: Path) -> None:
     (tmp_path / SECRET / "a.csv").unlink()  # nothing is left that could run, so no engine starts
-    result = apply(spec, ApplyRequest(PlanOptions()), Audience(lambda _: True, lambda _: None, lambda _: None))
+    result = apply(spec, ApplyOptions(PlanOptions()), Audience(lambda _: True, lambda _: None, lambda _: None))
     assert result.error is None and result.record is not None
     (record,) = (tmp_path / "state" / "shop" / "runs").glob("*.json")
     kept = json.loads(record.read_text())

@@ -10,7 +10,8 @@ from flowctl.model import types
 from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import Column
 from flowctl.plan import ties
-from flowctl.plan.intervals import Idle, Refused, Work, find
+from flowctl.plan.finding import Stop
+from flowctl.plan.intervals import Idle, Work, find
 from flowctl.spec.spec import Cursor
 from flowctl.state.changes import position_from_text
 from flowctl.state.document import TableState
@@ -51,7 +52,7 @@ def test_a_cursor_whose_type_changes_its_order_stops(mode, then, now, value):
     info, since = source((Column("updated_at", now),)), CursorPosition(at(value, then))
     spec = table(mode=mode, cursor=Cursor("updated_at"))
     made = find(spec, info, head(), since, "cursor", "flow.yaml")
-    assert isinstance(made, Refused) and made.path == "cursor.column"
+    assert isinstance(made, Stop) and made.path == "cursor.column"
     assert "--full-refresh orders" in made.hint
     assert ("--append-again" in made.hint) == (mode == "append")
     command = shlex.split(made.hint.split("`")[1])

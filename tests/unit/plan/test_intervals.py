@@ -17,7 +17,8 @@ from flowctl.model.position import from_json as position_from_json
 from flowctl.model.position import to_json as position_to_json
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.model.value import TypedValue
-from flowctl.plan.intervals import Idle, Refused, Work, find, find_upstream, new_rows
+from flowctl.plan.finding import Stop
+from flowctl.plan.intervals import Idle, Work, find, find_upstream, new_rows
 from flowctl.plan.ties import with_columns
 from flowctl.spec.spec import ColumnRules, Cursor
 from flowctl.sql.row_hash import hashes_alike
@@ -85,19 +86,19 @@ def test_rows_at_the_position_are_told_apart_by_the_columns_of_then_while_their_
     if now and hashes_alike(then, now):
         assert isinstance(made, Work) and made.interval.lower.ties.columns == (UPDATED_AT, Column("n", now))
     else:
-        assert isinstance(made, Refused) and '"n" is ' in made.reason
+        assert isinstance(made, Stop) and '"n" is ' in made.reason
         assert f"`flowctl state set flow.yaml orders --position {at(OLD).text()}`" in made.hint
         assert "--full-refresh orders" in made.hint
 
 
 def test_a_column_read_as_text_since_is_another():
     spec = replace(APPEND, columns=ColumnRules(types={"amount": "string"}))
-    assert isinstance(appended(Ties(WRITTEN, ORDERS), spec=spec), Refused)
+    assert isinstance(appended(Ties(WRITTEN, ORDERS), spec=spec), Stop)
 
 
 @pytest.mark.parametrize(
     ("schema", "kind"),
-    [(ORDERS, Work), ((), Refused), (ORDERS[1:], Refused), ((*ORDERS, Column("x", types.BOOL)), Refused)],
+    [(ORDERS, Work), ((), Stop), (ORDERS[1:], Stop), ((*ORDERS, Column("x", types.BOOL)), Stop)],
 )
 def test_hashes_without_columns_are_over_those_recorded_with_them_while_these_are_all_the_same(schema, kind):
     old = CursorPosition(at(OLD), Ties((("aa", None), ("bb", None))))
@@ -157,19 +158,19 @@ def test_lag_and_days_look_again_though_nothing_is_newer():
 
 def test_a_position_moved_back_beyond_lag_stops():
     made = found(newest="2026-11-19T20:00:00Z", lag=HOUR)
-    assert isinstance(made, Refused) and made.guard == "position moved back"
+    assert isinstance(made, Stop) and "more than lag before the recorded" in made.reason
 
 
 TWO_WRITTEN = Ties((("aa", 2),), (ID,))
 
 
 @pytest.mark.parametrize(
-    ("newest", "ties", "there", "guard"),
+    ("newest", "ties", "there", "stops"),
     [
-        ("2026-11-19T20:00:00Z", TWO_WRITTEN, 0, "position moved back"),
-        ("2026-11-19T20:00:00Z", None, 0, "position moved back"),
-        (NEW, TWO_WRITTEN, 0, "written rows"),
-        (None, TWO_WRITTEN, 0, "written rows"),
+        ("2026-11-19T20:00:00Z", TWO_WRITTEN, 0, "behind"),
+        ("2026-11-19T20:00:00Z", None, 0, "behind"),
+        (NEW, TWO_WRITTEN, 0, "gone"),
+        (None, TWO_WRITTEN, 0, "gone"),
         (NEW, TWO_WRITTEN, 1, None),
         (NEW, None, 0, None),
         (None, None, 0, None),
@@ -179,16 +180,17 @@ TWO_WRITTEN = Ties((("aa", 2),), (ID,))
         (None, TWO_WRITTEN, 2, None),
     ],
 )
-def test_append_stops_where_the_source_has_none_of_the_rows_it_has_written_last(newest, ties, there, guard):
+def test_append_stops_where_the_source_has_none_of_the_rows_it_has_written_last(newest, ties, there, stops):
     """A position that somebody has set, or a definition that somebody has accepted, claims nothing of these rows. The
     last two: they are there, and younger than a `cursor.delay` that was not set then."""
     seen = head(cursor(newest) if newest else None, rows_at_position=there)
     made = find(APPEND, source(), seen, CursorPosition(at(OLD), ties), "cursor", "flow.yaml")
-    if guard is None:
-        assert not isinstance(made, Refused)
+    if stops is None:
+        assert not isinstance(made, Stop)
         return
-    assert isinstance(made, Refused) and made.guard == guard
-    above = f"{at(newest).text()} --append-again" if guard == "position moved back" else at(OLD).text()
+    words = "below the recorded" if stops == "behind" else "none of the rows that were appended"
+    assert isinstance(made, Stop) and words in made.reason
+    above = f"{at(newest).text()} --append-again" if stops == "behind" else at(OLD).text()
     assert f"`flowctl state set flow.yaml orders --position {above}`" in made.hint
     assert "--position beginning --append-again`" in made.hint and "--full-refresh orders" in made.hint
 
@@ -241,7 +243,7 @@ def test_rows_younger_than_delay_are_no_empty_source():
     assert note.startswith("no rows but some younger than cursor.delay")
 
 
-@pytest.mark.parametrize(("nulls", "kind"), [("fail", Refused), ("skip", Idle), ("always", Work)])
+@pytest.mark.parametrize(("nulls", "kind"), [("fail", Stop), ("skip", Idle), ("always", Work)])
 def test_rows_without_a_cursor(nulls, kind):
     made = find(table(cursor=Cursor("updated_at", nulls=nulls)), source(), head(cursor(OLD), has_null_cursor=True),
                 cursor(OLD), "cursor")  # fmt: skip
@@ -269,7 +271,7 @@ def test_rows_without_a_cursor(nulls, kind):
 def test_a_cursor_that_would_freeze_the_table_stops_it(kind, newest, refused):
     info = source((Column("updated_at", kind),))
     newest_head = Head(CursorPosition(TypedValue(kind, newest)), RowEstimate(), NOW)
-    assert isinstance(find(table(), info, newest_head, None, "cursor"), Refused if refused else Work)
+    assert isinstance(find(table(), info, newest_head, None, "cursor"), Stop if refused else Work)
 
 
 def test_a_recorded_value_is_read_in_the_type_the_column_has_now():
@@ -288,7 +290,7 @@ def test_bounds_that_mean_nothing_for_the_column_stop(keys, kind, path):
     since = CursorPosition(at("7", types.INT64)) if kind == types.INT64 else None
     newest = CursorPosition(at("9", types.INT64)) if kind == types.INT64 else cursor(NEW)
     made = find(table(cursor=Cursor("updated_at", **keys)), info, head(newest), since, "cursor")
-    assert isinstance(made, Refused) and made.path == path
+    assert isinstance(made, Stop) and made.path == path
 
 
 A, B, CHANGED = FileStamp("a.csv", 1, "1"), FileStamp("b.csv", 2, "1"), FileStamp("a.csv", 9, "2")
@@ -342,7 +344,7 @@ def test_a_file_that_changed_after_append_has_read_it_stops():
     made = find(
         table(mode="append", cursor=None), source(), head(files(CHANGED)), log([A]).position, "files", log=log([A])
     )
-    assert isinstance(made, Refused) and made.guard == "file changed"
+    assert isinstance(made, Stop) and "changed after being read" in made.reason
 
 
 def test_without_a_position_everything_is_read_every_time():

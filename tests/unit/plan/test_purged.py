@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from flowctl.model.position import CursorPosition
-from flowctl.plan.intervals import Idle, Refused, Work, find
+from flowctl.plan.finding import Stop
+from flowctl.plan.intervals import Idle, Work, find
 from flowctl.spec.spec import Guard
 from tests.unit.plan.test_intervals import APPEND, NEW, OLD, TWO_WRITTEN
 from tests.unit.plan.worlds import at, cursor, head, source
@@ -20,16 +21,16 @@ PURGED = replace(APPEND, guard=Guard(allow_purged=True))
     [
         (PURGED, NEW, False, Work),
         (PURGED, None, False, Idle),
-        (PURGED, NEW, True, Refused),  # older rows are left, so these were not deleted for their age
-        (PURGED, "2026-11-19T20:00:00Z", True, Refused),
-        (APPEND, NEW, False, Refused),
+        (PURGED, NEW, True, Stop),  # older rows are left, so these were not deleted for their age
+        (PURGED, "2026-11-19T20:00:00Z", True, Stop),
+        (APPEND, NEW, False, Stop),
     ],
 )
 def test_append_goes_on_above_its_position_in_a_source_that_deletes_old_rows(spec, newest, has_older, kind):
     seen = head(cursor(newest) if newest else None, rows_at_position=0, has_older=has_older)
     made = find(spec, source(), seen, CursorPosition(at(OLD), TWO_WRITTEN), "cursor", "flow.yaml")
     assert isinstance(made, kind)
-    if isinstance(made, Refused):
+    if isinstance(made, Stop):
         assert ("allow_purged" in made.hint) == (spec is APPEND)
     if isinstance(made, Work):
         assert made.interval.read_from == at(OLD) and "has deleted all rows up to" in made.notes[0]

@@ -18,7 +18,7 @@ from flowctl.model.step import Load, Plan, PlannedTable, Recover, Step, Stopped
 from flowctl.model.table_info import Column
 from flowctl.run import events
 from flowctl.run.chains import continued
-from flowctl.run.runner import ASKED_TO_STOP, Execution, TableOutcome, _Schedule
+from flowctl.run.runner import ASKED_TO_STOP, Execution, TableResult, _Schedule
 from flowctl.state.document import StateDocument, TableState
 from tests.unit.plan.worlds import LINEAGE, MARK, NEW, OLD
 
@@ -43,11 +43,11 @@ class Scripted(_Schedule):
         plan = Plan("shop", LINEAGE, 1, "d", "now", "0", (), steps)
         super().__init__(plan, attempts, run, writer, Execution(parallel=2))
 
-    def _step(self, step: Any, finished: Step | None = None) -> TableOutcome:
+    def _step(self, step: Any, finished: Step | None = None) -> TableResult:
         self.ran.append((step.id, step.seq))
         if step.seq == self.stops_after:
             self.stopping.set()
-        return TableOutcome(step, error=self.errors.get(step.seq))
+        return TableResult(step, error=self.errors.get(step.seq))
 
 
 def test_tables_that_need_it_wait_for_both_steps() -> None:

@@ -17,7 +17,7 @@ from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Mode, SeenTarget
 from flowctl.run import runner
 from flowctl.run.attempt import Attempt
-from flowctl.run.runner import ASKED_TO_STOP, TableOutcome
+from flowctl.run.runner import ASKED_TO_STOP, TableResult
 from flowctl.spec.spec import TableSpec
 from flowctl.state.document import StateDocument
 from tests.unit.plan.worlds import LINEAGE, committed, head, intent, observed, recorded, step, table, target
@@ -97,13 +97,13 @@ def test_an_intent_without_a_write_is_withdrawn_unless_a_full_refresh_is_owed(
 ) -> None:
     spec = table()
     planned = load(spec)
-    outcome = TableOutcome(planned, error=error, skipped_for=None if error else ASKED_TO_STOP)
+    outcome = TableResult(planned, error=error, skipped_for=None if error else ASKED_TO_STOP)
     begun = Attempt(planned, intent(spec, WORK))
     assert runner._is_withdrawn(begun, outcome)
     refresh = replace(planned, refresh=True)
     assert runner._is_withdrawn(Attempt(refresh, begun.intent), replace(outcome, step=refresh)) == of_refresh
     assert not runner._is_withdrawn(Attempt(planned, begun.intent, writing=True), outcome)
-    assert not runner._is_withdrawn(begun, TableOutcome(planned))
+    assert not runner._is_withdrawn(begun, TableResult(planned))
 
 
 def test_a_number_stands_on_the_one_that_state_has_unless_all_is_read_again() -> None:
