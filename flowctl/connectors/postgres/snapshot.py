@@ -109,24 +109,34 @@ SNAPSHOT_LOST = "flowctl: not in the exported snapshot:"
 def hold_snapshot(client: Client, relation: Relation, kind: str | None) -> Iterator[HeldSnapshot]:
     """``kind`` is `pg_class.relkind`, None for a query. The snapshot lives until the block ends or the connection
     is lost; readers then fail, and the read starts again."""
-    import psycopg
-
     with client.connect() as connection:
-        try:
-            is_foreign = _lock(connection, relation, kind, whole=True)
-        except psycopg.errors.InsufficientPrivilege:  # maybe some columns only
-            connection.execute("ROLLBACK")
-            is_foreign = _lock(connection, relation, kind, whole=False)
-        held = _export(connection, relation, kind, is_foreign)
-        connection.execute(f"SET LOCAL lock_timeout = '{bounds.milliseconds(bounds.READER_LOCK)}'")
+        is_foreign = lock(connection, relation, kind)
+        held = take_moment(connection, relation, kind, is_foreign=is_foreign)
         with _kept_alive(held):
             yield held
+        # Closed, the connection releases both; asked to, one that was lost would fail a read that is done.
+
+
+def lock(connection: psycopg.Connection[Any], relation: Relation, kind: str | None) -> bool:
+    """Begins the transaction that holds ACCESS SHARE on everything that will be read, and has no snapshot yet. Returns
+    whether some of it lies on other servers."""
+    import psycopg
+
+    try:
+        return _lock(connection, relation, kind, whole=True)
+    except psycopg.errors.InsufficientPrivilege:  # maybe some columns only
+        release(connection)
+        return _lock(connection, relation, kind, whole=False)
+
+
+def release(connection: psycopg.Connection[Any]) -> None:
+    """Gives up locks and snapshot; readers that have joined keep theirs until they end."""
+    connection.execute("ROLLBACK")
 
 
 def _lock(connection: psycopg.Connection[Any], relation: Relation, kind: str | None, *, whole: bool) -> bool:
-    """Begins the transaction: ACCESS SHARE on everything that will be read, before any snapshot. Returns whether some
-    of it lies on other servers. Only tables and views take LOCK TABLE, and that, like ``*``, only from who may read the
-    ``whole``: with some columns granted, what the query itself locks must do."""
+    """Only tables and views take LOCK TABLE, and that, like ``*``, only from who may read the ``whole``: with some
+    columns granted, what the query itself locks must do."""
     begin = [
         "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY",
         f"SET LOCAL lock_timeout = '{bounds.milliseconds(bounds.SNAPSHOT_LOCK)}'",
@@ -142,10 +152,11 @@ def _lock(connection: psycopg.Connection[Any], relation: Relation, kind: str | N
     return bool(foreign_scans(explained))
 
 
-def _export(
-    connection: psycopg.Connection[Any], relation: Relation, kind: str | None, is_foreign: bool
+def take_moment(
+    connection: psycopg.Connection[Any], relation: Relation, kind: str | None, *, is_foreign: bool
 ) -> HeldSnapshot:
-    """Snapshot, leaves and columns in one statement: they are of one moment."""
+    """In the transaction of :func:`lock`, or in one that has a snapshot already. Snapshot, leaves and columns come in
+    one statement: they are of one moment. Who waits for another lock from then on does so as long as a reader."""
     version = connection.info.server_version
     ranged = relation.object is not None and kind in PAGED_KINDS and version >= _TID_RANGES_SINCE
     name = ".".join(quoted(part) for part in relation.object.parts) if relation.object else ""
@@ -153,6 +164,7 @@ def _export(
     assert row is not None
     snapshot, contents, block_size, oid, columns, leaves = row
     held = tuple(Leaf(*leaf) for leaf in leaves)
+    connection.execute(f"SET LOCAL lock_timeout = '{bounds.milliseconds(bounds.READER_LOCK)}'")
     return HeldSnapshot(
         snapshot,
         contents,

@@ -12,8 +12,6 @@ from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres import catalog, foreign
 from flowctl.connectors.postgres.client import Client, from_driver
 from flowctl.connectors.postgres.conditions import (
-    bare_query,
-    counts_in_zone,
     has_part,
     head,
     head_values,
@@ -28,6 +26,7 @@ from flowctl.connectors.postgres.snapshot import HeldSnapshot, hold_snapshot
 from flowctl.connectors.postgres.splits import explained
 from flowctl.connectors.postgres.writing_transactions import writers
 from flowctl.connectors.source import DirectSource, Head, HeadRequest, Missing, Relation
+from flowctl.connectors.sql.conditions import bare_query, counts_in_zone
 from flowctl.engine.session import has_jvm
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from flowctl.connectors.source import HeadRequest, ReadRequest, Relation
+from flowctl.connectors.source import HeadRequest, Relation
+from flowctl.connectors.sql import conditions as conditions_sql
+from flowctl.connectors.sql.conditions import EVERY_ROW, Comparisons, Condition, Operator, all_of
+from flowctl.connectors.sql.zones import earliest_local
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.connectors.sqlite.values import needs_order_key, order_key
-from flowctl.connectors.zones import earliest_local
-from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType, Decimal
@@ -28,24 +29,8 @@ from flowctl.model.value import TypedValue
 OWN_ZONE = "UTC"
 
 
-@dataclass(frozen=True)
-class Condition:
-    """SQL for WHERE (empty: none), its parameters, and the columns that :func:`prepare` must know before."""
-
-    sql: str = ""
-    parameters: tuple[Any, ...] = ()
-    compared: tuple[Column, ...] = ()
-
-
-def from_clause(relation: Relation, condition: Condition = Condition()) -> str:
-    """What stands after FROM: the object or the wrapped query, the spec's ``where`` and the condition."""
-    if relation.object is not None:
-        base = quoted(relation.object.parts[-1])
-    else:
-        base = f"({(relation.query or '').strip().rstrip(';')}\n)"  # the line break ends a trailing comment
-    tests = [f"({relation.where}\n)"] if relation.where else []
-    tests += [f"({condition.sql})"] if condition.sql else []
-    return base + (" WHERE " + " AND ".join(tests) if tests else "")
+def from_clause(relation: Relation, condition: Condition = EVERY_ROW) -> str:
+    return conditions_sql.from_clause(relation, lambda parts: quoted(parts[-1]), condition.sql)
 
 
 def prepare(connection: sqlite3.Connection, *columns: Column) -> None:
@@ -56,69 +41,44 @@ def prepare(connection: sqlite3.Connection, *columns: Column) -> None:
             connection.create_function(_order_function(column.type), 1, key, deterministic=True)
 
 
-def between(request: ReadRequest) -> Condition:
-    """The interval's rows; all of them when it has no cursor."""
-    interval = request.interval
-    if interval is None or interval.cursor_column is None:
-        return Condition()
-    bounds = [(">" if request.above else ">=", interval.read_from), ("<=", interval.read_to)]
-    given = [(operator, bound) for operator, bound in bounds if bound is not None]
-    name = quoted(interval.cursor_column)
-    if not given:
-        return Condition() if interval.include_null else Condition(f"{name} IS NOT NULL")
-    column = Column(interval.cursor_column, given[0][1].type)
-    parts = [_bound(column, operator, bound) for operator, bound in given]
-    sql = " AND ".join(part for part, _ in parts)
-    return Condition(
-        sql=f"{sql} OR {name} IS NULL" if interval.include_null else sql,
-        parameters=tuple(value for _, values in parts for value in values),
-        compared=(column,),
-    )
+@dataclass(frozen=True)
+class SqliteComparisons(Comparisons):
+    """``now`` is aware UTC."""
+
+    now: dt.datetime
+
+    def quoted(self, name: str) -> str:
+        return quoted(name)
+
+    def bound(self, column: Column, operator: Operator, value: TypedValue) -> Condition:
+        column, name = replace(column, type=value.type), quoted(column.name)
+        match value.type:
+            case types.TIMESTAMP | types.TIMESTAMP_NTZ:
+                parameters = (_a_day_further(value.value, operator), order_key(value.type, value.text()))
+                return Condition(f"{name} {operator[0]}= ? AND {_order(column)} {operator} ?", parameters)
+            case Decimal():
+                return Condition(f"{_order(column)} {operator} ?", (order_key(value.type, value.text()),))
+            case types.DATE:
+                return Condition(f"{name} {operator} ?", (value.text(),))
+            case _:
+                return Condition(f"{_order(column)} {operator} ?", (value.value,))
+
+    def delayed(self, column: Column, kind: DataType, delay: float, zone: str | None) -> Condition:
+        limit = self.now - dt.timedelta(seconds=delay)
+        local = earliest_local(limit, zone or OWN_ZONE)
+        at: dt.date = limit if kind == types.TIMESTAMP else local.date() if kind == types.DATE else local
+        return self.bound(column, "<=", TypedValue(kind, at))
 
 
-def at_position(column: Column, value: TypedValue) -> Condition:
-    """Exactly there, in the order of the column's type."""
-    bounds = (_bound(column, ">=", value), _bound(column, "<=", value))
-    return Condition(" AND ".join(sql for sql, _ in bounds), tuple(one for _, values in bounds for one in values))
-
-
-def up_to_position(column: Column, value: TypedValue, first: TypedValue | None) -> Condition:
-    """From ``first`` to there, both included."""
-    bounds = [_bound(column, "<=", value), *([_bound(column, ">=", first)] if first is not None else [])]
-    return Condition(" AND ".join(sql for sql, _ in bounds), tuple(one for _, values in bounds for one in values))
-
-
-def not_null(column: Column) -> Condition:
-    return Condition(f"{quoted(column.name)} IS NOT NULL")
-
-
-def wanted(request: HeadRequest, now: dt.datetime) -> Condition:
-    """What will be read, as far as it is known before the head is."""
-    column = request.cursor
-    if column is None:
-        return Condition()
-    name = quoted(column.name)
-    lower = _bound(column, ">=", request.lower) if request.lower is not None else (f"{name} IS NOT NULL", ())
-    tests = [lower]
-    if request.appends and request.delay is not None:
-        until = _until(column, now - dt.timedelta(seconds=request.delay), request.zone)
-        tests.append((until.sql, until.parameters))
-    sql = " AND ".join(sql for sql, _ in tests)
-    parameters = tuple(value for _, values in tests for value in values)
-    return Condition(f"{sql} OR {name} IS NULL" if request.null_rows else sql, parameters)
-
-
-def newest(column: Column, request: HeadRequest, now: dt.datetime) -> tuple[str, tuple[Any, ...]]:
+def newest(comparisons: Comparisons, column: Column, request: HeadRequest) -> tuple[str, tuple[Any, ...]]:
     """One row: the stored value of the greatest cursor (at most ``now - delay``), and whether any is null.
     A value of a storage class that the type does not have comes first, so that it is seen and refused."""
-    name = quoted(column.name)
-    if request.delay is not None:
-        limit = _until(column, now - dt.timedelta(seconds=request.delay), request.zone)
-    else:
-        limit = Condition(_near_the_end(column, request.relation))
-    candidates = Condition(f"{name} IS NOT NULL AND {limit.sql or '1'}", limit.parameters)
+    name, source = quoted(column.name), request.relation
+    limit = comparisons.until(request, column)
+    if request.delay is None:
+        limit = Condition(_near_the_end(column, source))
+    candidates = all_of(comparisons.not_null(column), limit)
     misfits = Condition(f"typeof({name}) NOT IN ({', '.join(map(repr, _storage(column.type)))}, 'null')")
-    source = request.relation
     return (
         f"SELECT coalesce((SELECT {name} FROM {from_clause(source, misfits)} LIMIT 1),"
         f" (SELECT {name} FROM {from_clause(source, candidates)} ORDER BY {_order(column)} DESC LIMIT 1)),"
@@ -134,43 +94,6 @@ def _near_the_end(column: Column, relation: Relation) -> str:
     name = quoted(column.name)
     greatest = f"substr(max({name}), 1, 10)"
     return f"{name} >= (SELECT coalesce(date({greatest}, '-2 days'), '') FROM {from_clause(relation)})"
-
-
-def counts_in_zone(request: HeadRequest) -> bool:
-    """Whether `delay` needs a time zone to be counted in."""
-    kind = request.cursor.type if request.cursor else None
-    return request.delay is not None and kind in (types.TIMESTAMP_NTZ, types.DATE)
-
-
-def _until(column: Column, limit: dt.datetime, zone: str | None) -> Condition:
-    match column.type:
-        case types.TIMESTAMP:
-            bound = TypedValue(column.type, limit)
-        case types.TIMESTAMP_NTZ:
-            bound = TypedValue(column.type, earliest_local(limit, zone or OWN_ZONE))
-        case types.DATE:
-            bound = TypedValue(column.type, earliest_local(limit, zone or OWN_ZONE).date())
-        case _:
-            raise TableError(
-                f"cursor.delay needs a cursor that tells time, but {column.name} is {types.short(column.type)}",
-                hint="Remove `delay`, or choose a timestamp column",
-            )
-    sql, values = _bound(column, "<=", bound)
-    return Condition(sql, values)
-
-
-def _bound(column: Column, operator: str, bound: TypedValue) -> tuple[str, tuple[Any, ...]]:
-    name, value = quoted(column.name), bound.value
-    match column.type:
-        case types.TIMESTAMP | types.TIMESTAMP_NTZ:
-            values = (_a_day_further(value, operator), order_key(column.type, bound.text()))
-            return f"{name} {operator[0]}= ? AND {_order(column)} {operator} ?", values
-        case Decimal():
-            return f"{_order(column)} {operator} ?", (order_key(column.type, bound.text()),)
-        case types.DATE:
-            return f"{name} {operator} ?", (bound.text(),)
-        case _:
-            return f"{_order(column)} {operator} ?", (value,)
 
 
 def _a_day_further(at: Any, operator: str) -> str:

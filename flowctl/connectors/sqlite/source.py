@@ -21,26 +21,15 @@ from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.landing import SegmentSink
 from flowctl.connectors.source import Capture, Head, HeadRequest, LandedSource, Missing, ReadRequest, Relation
+from flowctl.connectors.sql.conditions import Condition, counts_in_zone, estimated_rows
 from flowctl.connectors.sqlite import catalog
-from flowctl.connectors.sqlite.conditions import (
-    OWN_ZONE,
-    Condition,
-    at_position,
-    between,
-    counts_in_zone,
-    from_clause,
-    newest,
-    not_null,
-    prepare,
-    up_to_position,
-    wanted,
-)
+from flowctl.connectors.sqlite.conditions import OWN_ZONE, SqliteComparisons, from_clause, newest, prepare
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
 from flowctl.connectors.sqlite.values import Misfit, to_arrow
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.position import CursorPosition, NoPosition
-from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.value import TypedValue
 from flowctl.spec.suggest import nearest
 
@@ -105,39 +94,37 @@ class SqliteSource(LandedSource):
         return catalog.describe(connection, relation.object, IDENTITY, dt.datetime.now(dt.UTC), self.system)
 
     def _head(self, connection: sqlite3.Connection, request: HeadRequest) -> Head:
-        now = dt.datetime.now(dt.UTC)
-        if request.cursor is None:
-            return Head(NoPosition(), _estimate(connection, request, now), now)
-        prepare(connection, request.cursor)
+        now, cursor, relation = dt.datetime.now(dt.UTC), request.cursor, request.relation
+        comparisons = SqliteComparisons(now)
+
+        def counted() -> int:
+            return _count(connection, relation, comparisons.wanted(request, cursor))
+
+        if cursor is None:
+            return Head(NoPosition(), estimated_rows(request, counted), now)
+        prepare(connection, cursor)
+        there, has_older = None, True
         try:
-            rows = _estimate(connection, request, now)
-            found, has_null = connection.execute(*newest(request.cursor, request, now)).fetchone()
-            there = (
-                _count(connection, request, at_position(request.cursor, request.position)) if request.position else None
-            )
-            has_older = _has_older(connection, request, request.cursor)
-            at = to_arrow([found], request.cursor.type)[0].as_py()
+            rows = estimated_rows(request, counted)
+            found, has_null = connection.execute(*newest(comparisons, cursor, request)).fetchone()
+            if request.position is not None:
+                there = _count(connection, relation, comparisons.at_position(cursor, request.position))
+            if request.position is not None and request.minds_older:
+                older = comparisons.up_to_position(cursor, request.position, request.first)
+                has_older = _has_rows(connection, relation, older)
+            at = to_arrow([found], cursor.type)[0].as_py()
         except (sqlite3.OperationalError, Misfit) as error:
-            raise _misfit(connection, request.relation, request.cursor) from error
+            raise _misfit(connection, relation, cursor) from error
         if isinstance(at, dt.datetime) and at.tzinfo:
             at = at.astimezone(dt.UTC)
         if at is None:
-            some = f"SELECT EXISTS (SELECT 1 FROM {from_clause(request.relation, not_null(request.cursor))})"
-            has_younger = request.delay is not None and bool(connection.execute(some).fetchone()[0])
+            has_younger = request.delay is not None and _has_rows(connection, relation, comparisons.not_null(cursor))
             return Head(
                 None, rows, now, bool(has_null), rows_at_position=there, has_younger=has_younger, has_older=has_older
             )
-        position = CursorPosition(TypedValue(request.cursor.type, at))
+        position = CursorPosition(TypedValue(cursor.type, at))
         zone = OWN_ZONE if counts_in_zone(request) and request.zone is None else ""
         return Head(position, rows, now, bool(has_null), rows_at_position=there, zone=zone, has_older=has_older)
-
-
-def _has_older(connection: sqlite3.Connection, request: HeadRequest, cursor: Column) -> bool:
-    if request.position is None or not request.minds_older:
-        return True
-    older = up_to_position(cursor, request.position, request.first)
-    some = f"SELECT EXISTS (SELECT 1 FROM {from_clause(request.relation, older)})"
-    return bool(connection.execute(some, older.parameters).fetchone()[0])
 
 
 @dataclass(frozen=True)
@@ -155,8 +142,7 @@ class SqliteCapture(Capture):
 
         self._require_unaltered(request)
         schema = arrow_schema(request.columns)
-        condition = between(request)
-        prepare(self.connection, *condition.compared)
+        condition = self._condition(request)
         names = ", ".join(quoted(column.name) for column in request.columns)
         cursor = self.connection.execute(
             f"SELECT {names} FROM {from_clause(self.relation, condition)}", condition.parameters
@@ -171,10 +157,16 @@ class SqliteCapture(Capture):
 
     def is_empty(self, request: ReadRequest) -> bool:
         self._require_unaltered(request)
-        condition = between(request)
-        prepare(self.connection, *condition.compared)
-        rows = f"SELECT 1 FROM {from_clause(self.relation, condition)} LIMIT 1"
-        return self.connection.execute(rows, condition.parameters).fetchone() is None
+        return not _has_rows(self.connection, self.relation, self._condition(request))
+
+    def _condition(self, request: ReadRequest) -> Condition:
+        interval = request.interval
+        if interval is None or interval.cursor_column is None:
+            return Condition()
+        bound = interval.read_from or interval.read_to
+        cursor = Column(interval.cursor_column, bound.type if bound is not None else types.STRING)
+        prepare(self.connection, cursor)
+        return SqliteComparisons(dt.datetime.now(dt.UTC)).between(request, cursor)
 
     def _require_unaltered(self, request: ReadRequest) -> None:
         """Columns that are read, and those that ``where`` may name in double quotes, are as they were described."""
@@ -199,21 +191,15 @@ class SqliteCapture(Capture):
             raise _misfit(self.connection, self.relation, column) from error
 
 
-def _estimate(connection: sqlite3.Connection, request: HeadRequest, now: dt.datetime) -> RowEstimate:
-    """SQLite has no statistics of a part of a table: with a lower bound only a count tells."""
-    relation = request.relation
-    if request.estimate == "none":
-        return RowEstimate(method="none")
-    if request.estimate == "stats":
-        whole = relation.where is None and request.lower is None
-        return request.info.rows if whole else RowEstimate()
-    return RowEstimate(_count(connection, request, wanted(request, now)), "count")
-
-
-def _count(connection: sqlite3.Connection, request: HeadRequest, condition: Condition) -> int:
-    query = f"SELECT count(*) FROM {from_clause(request.relation, condition)}"
+def _count(connection: sqlite3.Connection, relation: Relation, condition: Condition) -> int:
+    query = f"SELECT count(*) FROM {from_clause(relation, condition)}"
     (rows,) = connection.execute(query, condition.parameters).fetchone()
     return int(rows)
+
+
+def _has_rows(connection: sqlite3.Connection, relation: Relation, condition: Condition) -> bool:
+    query = f"SELECT EXISTS (SELECT 1 FROM {from_clause(relation, condition)})"
+    return bool(connection.execute(query, condition.parameters).fetchone()[0])
 
 
 def _misfit(connection: sqlite3.Connection, relation: Relation, column: Column) -> TableError:
