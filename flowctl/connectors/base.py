@@ -7,20 +7,24 @@ object is, a target's ``refuse_name`` why no table can be called so, ``connect``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from flowctl.connectors.gaps import Gap
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.source import DirectSource, LandedSource, SourceCapabilities
 from flowctl.connectors.target import Target, TargetCapabilities
+from flowctl.spec.spec import Connection, TableSpec
 
 
 @dataclass(frozen=True)
 class Capabilities:
     """What one connector type can do, as ``CAPABILITIES`` of its module. ``extra`` is the pip extra that brings its
     drivers, ``drivers`` the import names to look for, ``jars`` the sets of ``ivy.xml`` that Spark needs for it.
-    ``signs`` are texts that its errors hold, in any library; a target's executors import ``on_executors``."""
+    ``signs`` are texts that its errors hold, in any library; a target's executors import ``on_executors``. ``gaps``
+    says what an engine cannot do with a table that reads or writes a connection, or with the connection alone (None),
+    as far as the spec tells."""
 
     source: SourceCapabilities | None
     target: TargetCapabilities | None
@@ -29,6 +33,7 @@ class Capabilities:
     jars: tuple[str, ...] = ()
     signs: tuple[str, ...] = ()
     on_executors: tuple[str, ...] = ()
+    gaps: Callable[[str, Connection, TableSpec | None], Iterable[Gap]] = lambda engine, connection, table: ()
 
 
 @dataclass(frozen=True)

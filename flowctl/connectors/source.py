@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -23,7 +23,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import FileStamp, Position
 from flowctl.model.table_info import Column, Estimate, ObjectName, RowEstimate, TableInfo
 from flowctl.model.value import TypedValue
-from flowctl.spec.spec import ReadHints
+from flowctl.spec.spec import ReadHints, TableSpec
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,9 +37,11 @@ PLACE_COLUMN = "_flowctl_place"
 
 @dataclass(frozen=True)
 class SourceCapabilities:
-    """``position``: what its plain objects offer beside reading in full."""
+    """``position``: what its plain objects offer beside reading in full. ``hides_order``: whether rows stand in an
+    order there, and an engine does not tell which."""
 
     position: Literal["cursor", "files", "none"]
+    hides_order: Callable[[str, TableSpec], bool] = lambda engine, table: False
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from flowctl.connectors.gaps import Gap
 from flowctl.connectors.landing import ScratchFolder
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.commit import Commit
@@ -171,6 +172,19 @@ class TargetRules(ABC):
     def refuse_partitions(self, partitioned: Sequence[Column], columns: Sequence[Column]) -> tuple[str, str] | None:
         """Why no table of ``columns`` can be partitioned by those that are ``partitioned``, and what to do; None when
         one can."""
+        return None
+
+    def gap(
+        self,
+        engine: str,
+        there: TableInfo | None,
+        columns: Sequence[Column],
+        changes: Sequence[SchemaChange],
+        layout: Layout,
+        *,
+        rebuilds: bool,
+    ) -> Gap | None:
+        """What ``engine`` cannot do of a write into what is ``there``, which gets ``columns`` by ``changes``."""
         return None
 
     def maintenance_due(self, info: TableInfo) -> str:

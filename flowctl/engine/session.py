@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -76,26 +76,3 @@ def most_at_once() -> int:
 def reachable(path: str) -> bool:
     """Whether Sail finds a path: it encodes all but these characters, each of its readers in another way."""
     return re.fullmatch(r"[A-Za-z0-9._\-/=+~@:]*", path) is not None
-
-
-#: Delta features under which a commit may add and remove files without doing more than that.
-_PLAIN_FEATURES = frozenset(
-    {"appendOnly", "invariants", "deletionVectors", "timestampNtz", "typeWidening", "vacuumProtocolCheck"}
-)
-_DEMANDING = ("delta.appendOnly", "delta.enableChangeDataFeed")
-
-
-def demanding_features(features: Sequence[str], properties: Mapping[str, str]) -> list[str]:
-    """What of a Delta table's features and properties asks more of a commit than to add and remove files; flowctl does
-    only that where the engine cannot commit under its number."""
-    switched_on = [name for name in _DEMANDING if properties.get(name) == "true"]
-    return sorted({*features} - _PLAIN_FEATURES) + switched_on
-
-
-#: From this writer version of a Delta table's protocol on its features are named; up to the other all are known.
-WRITER_WITH_NAMES, _WRITER_OF_ALL = 7, 2
-
-
-def is_unnamed(writer_version: int) -> bool:
-    """Whether it stands for features of which a table may use some: to name a new one, all of these must be named."""
-    return _WRITER_OF_ALL < writer_version < WRITER_WITH_NAMES

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import flowctl
+from flowctl.connectors import registry
 from flowctl.diagnostics import Mark
 from flowctl.model.commit import Intent
 from flowctl.model.step import (
@@ -37,7 +38,7 @@ from flowctl.plan.upstream import columns_found
 from flowctl.resolve.names import refused_name
 from flowctl.resolve.resolve import PlanOptions, Resolved
 from flowctl.spec.names import pattern_ids
-from flowctl.spec.spec import Spec, TableSpec
+from flowctl.spec.spec import Spec, SqlSource, TableSpec
 from flowctl.state.document import TableState
 
 
@@ -88,9 +89,17 @@ def case_of(
         sequences={other: _sequence(other, before, world) for other in needed},
         spec_path=spec.argument,
         spark_url=spec.spark.url,
+        hides_order=_hides_order(spec, table),
         shared=shared.get(table.id, ""),
         refused_name=refused_name(table, spec),
     )
+
+
+def _hides_order(spec: Spec, table: TableSpec) -> bool:
+    if isinstance(table.source, SqlSource):
+        return False
+    can = registry.capabilities(spec.connections[table.source.connection].type).source
+    return can is not None and can.hides_order(spec.spark.url, table)
 
 
 def steps_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> tuple[Step, ...]:

@@ -27,7 +27,7 @@ class Case:
     that it finds there (:func:`flowctl.plan.upstream.columns_found`), ``sequences`` the number that it has once this
     plan is applied (0: never loaded). ``ddl`` is None only when the target was not observed. ``shared`` says what else
     is written to the target's place, ``refused_name`` why it cannot have its name and what to do. ``spec_path`` is the
-    spec as commands in hints name it."""
+    spec as commands in hints name it. ``hides_order`` as in :class:`flowctl.connectors.source.SourceCapabilities`."""
 
     table: TableSpec
     observed: Observed
@@ -39,6 +39,7 @@ class Case:
     sequences: Mapping[str, int] = field(default_factory=dict)
     spec_path: str = ""
     spark_url: str = "local[*]"
+    hides_order: bool = False
     shared: str = ""
     refused_name: tuple[str, str] | None = None
 

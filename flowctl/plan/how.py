@@ -5,7 +5,6 @@ from __future__ import annotations
 from flowctl.model.step import Load, Recover
 from flowctl.plan import checks
 from flowctl.plan.case import Case
-from flowctl.resolve import sail
 
 
 def how(step: Load | Recover, case: Case) -> tuple[str, ...]:
@@ -24,7 +23,7 @@ def _last_row(case: Case) -> str:
     table = case.table
     if table.mode not in ("merge", "scd2") or case.observed.positions != "files" or table.dedupe == "fail":
         return ""
-    if not sail.is_unordered(table, case.spark_url):
+    if not case.hides_order:
         return "of rows with one key the last counts, by path and place in the file"
     if table.dedupe == "latest":
         return "of rows with one key any one counts: Sail does not tell which is the last"

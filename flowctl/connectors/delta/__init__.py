@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
+from flowctl.connectors.delta.gaps import of_spec
 from flowctl.connectors.delta.types import refused_name, refused_path, widens
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
@@ -26,6 +27,7 @@ CAPABILITIES = Capabilities(
     drivers=("deltalake",),
     jars=("delta",),
     signs=("io.delta", "DELTA_", "Delta log", "_delta_log"),
+    gaps=of_spec,
 )
 
 

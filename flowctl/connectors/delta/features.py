@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from flowctl.engine.session import WRITER_WITH_NAMES, is_unnamed
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
@@ -27,10 +26,30 @@ _COST = {
     TIMESTAMP_NTZ: "readers that do not know it refuse the table from then on",
     TYPE_WIDENING: "deltalake, Polars and all that read through deltalake refuse the table from then on",
 }
+#: From this writer version of a protocol on its features are named; up to the other all are known.
+_WRITER, _WRITER_OF_ALL = 7, 2
+#: Under these a commit may add and remove files without doing more than that.
+_PLAIN = frozenset(
+    {"appendOnly", "invariants", "deletionVectors", "timestampNtz", "typeWidening", "vacuumProtocolCheck"}
+)
+_DEMANDING = ("delta.appendOnly", "delta.enableChangeDataFeed")
+
 #: From this version on a protocol names its features, and a reader must know each.
-_READER, _WRITER = 3, WRITER_WITH_NAMES
+_READER = 3
 #: Features that the writer version below has without naming them.
 _IMPLIED, _IMPLIED_BY = ("appendOnly", "invariants"), 2
+
+
+def demanding_features(features: Sequence[str], properties: Mapping[str, str]) -> list[str]:
+    """What of a table's features and properties asks more of a commit than to add and remove files; flowctl does only
+    that where the engine cannot commit under its sequence number."""
+    switched_on = [name for name in _DEMANDING if properties.get(name) == "true"]
+    return sorted({*features} - _PLAIN) + switched_on
+
+
+def is_unnamed(writer_version: int) -> bool:
+    """Whether it stands for features of which a table may use some: to name a new one, all of these must be named."""
+    return _WRITER_OF_ALL < writer_version < _WRITER
 
 
 def of_columns(columns: Iterable[Column]) -> list[str]:

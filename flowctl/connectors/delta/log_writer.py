@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from flowctl import crashpoints
 from flowctl.connectors.delta import actions, features, partitions, replay, small_files, tables
 from flowctl.connectors.delta.creation import marker
+from flowctl.connectors.delta.features import demanding_features
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import OpenedTable, find_standing, open_existing, open_newest
@@ -34,7 +35,6 @@ from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.schemas import with_columns, without_nulls
 from flowctl.connectors.delta.types import columns_of
 from flowctl.connectors.target import WriteJob
-from flowctl.engine.session import demanding_features
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model.table_info import TableInfo
 

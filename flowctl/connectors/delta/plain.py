@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.delta import parquet_files, statements, tables
+from flowctl.connectors.delta.features import demanding_features
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.marking import are_told_apart
 from flowctl.connectors.delta.opened import OpenedTable, open_newest
 from flowctl.connectors.target import WriteJob
-from flowctl.engine.session import demanding_features
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.storage.urls import scheme
 

@@ -18,11 +18,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from flowctl.connectors.base import Capabilities
-from flowctl.connectors.delta import features, log, maintenance, partitions, statements
+from flowctl.connectors.delta import features, gaps, log, maintenance, partitions, statements
 from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.opened import open_newest
+from flowctl.connectors.gaps import Gap
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob
 from flowctl.errors import TableError
@@ -87,6 +88,20 @@ class DeltaTarget(Target):
         table = self._location(info.object).shown_identifier
         needed, relaxed = features.turned_on(info, changes), statements.relaxed(info, changes)
         return [statements.altered(table, change) for change in (*needed, *changes, *relaxed)]
+
+    def gap(
+        self,
+        engine: str,
+        there: TableInfo | None,
+        columns: Sequence[Column],
+        changes: Sequence[SchemaChange],
+        layout: Layout,
+        *,
+        rebuilds: bool,
+    ) -> Gap | None:
+        names = self.partition_columns(there, layout, rebuilds=rebuilds)
+        partitioned = [column for column in columns if column.name in names]
+        return gaps.of_write(engine, there, partitioned, changes, rebuilds=rebuilds)
 
     def maintenance_due(self, info: TableInfo) -> str:
         return maintenance.due(info)

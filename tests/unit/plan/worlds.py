@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flowctl.connectors.base import Capabilities
-from flowctl.connectors.delta import CAPABILITIES, partitions
+from flowctl.connectors.delta import CAPABILITIES, gaps, partitions
+from flowctl.connectors.gaps import Gap
 from flowctl.connectors.source import Head
 from flowctl.connectors.target import Fill, TargetRules
 from flowctl.diagnostics import Mark
@@ -82,6 +83,21 @@ class LakeDdl(TargetRules):
 
     def refuse_partitions(self, partitioned: Sequence[Column], columns: Sequence[Column]) -> tuple[str, str] | None:
         return partitions.refuse(partitioned, columns)
+
+    def gap(
+        self,
+        engine: str,
+        there: TableInfo | None,
+        columns: Sequence[Column],
+        changes: Sequence[SchemaChange],
+        layout: Layout,
+        *,
+        rebuilds: bool,
+    ) -> Gap | None:
+        names = self.partition_columns(there, layout, rebuilds=rebuilds)
+        partitioned = [column for column in columns if column.name in names]
+        is_file = there is not None and "features" in there.extra  # of a Delta table; a database changes its own rows
+        return gaps.of_write(engine, there if is_file else None, partitioned, changes, rebuilds=rebuilds)
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         return [replace(change, statement=_statement(str(info.object), change)) for change in changes]
@@ -212,6 +228,7 @@ def flow(*tables: TableSpec) -> Spec:
     connections = {
         "pg": Connection("pg", "postgres", {}, MARK),
         "lake": Connection("lake", "delta", {"path": "s3://lake"}, MARK),
+        "files": Connection("files", "files", {"path": "s3://inbox"}, MARK),
     }
     return Spec(
         flow="shop",

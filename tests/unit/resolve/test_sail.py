@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.engine.session import demanding_features
+from flowctl.connectors.delta import gaps as delta
+from flowctl.connectors.delta.features import demanding_features
+from flowctl.connectors.files import gaps as files_gaps
 from flowctl.expect.matches import Matches
 from flowctl.expect.sql import Sql
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.plan.document import action_of
-from flowctl.resolve.sail import GAPS, check
+from flowctl.resolve import sail
+from flowctl.resolve.sail import check
 from flowctl.spec.spec import (
     ColumnRules,
     Connection,
@@ -44,6 +47,7 @@ from tests.unit.plan.worlds import (
     target,
 )
 
+GAPS = {**sail.GAPS, **delta.GAPS, **files_gaps.GAPS}
 FILES = Connection("inbox", "files", {"path": "inbox"}, MARK)
 WEIGHT = Column("weight", types.DOUBLE)
 CHECKS = {

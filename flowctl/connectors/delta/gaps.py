@@ -1,0 +1,59 @@
+"""What Sail cannot do with Delta tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from flowctl.connectors.delta.features import demanding_features, is_unnamed
+from flowctl.connectors.gaps import UNREACHABLE, Gap, unreachable_root
+from flowctl.engine.session import SAIL, reachable
+from flowctl.model import types
+from flowctl.model.schema_change import SchemaChange
+from flowctl.model.table_info import Column, TableInfo
+from flowctl.spec.spec import Connection, TableSpec
+
+GAPS: Mapping[str, str] = {
+    "layout.cluster_by": "it cannot make clustered tables",
+    "path": UNREACHABLE,
+    "partition": "it writes negative decimals of a partition as text that no reader can read",
+    "widen": "files of the narrower type would have to be read as the wider one",
+    "protocol": "the version stands for features of which the table may use some, and only Spark names these",
+    "features": "the commits there are flowctl's own, and these features ask more of a commit",
+}
+
+
+def of_spec(engine: str, connection: Connection, table: TableSpec | None) -> Iterator[Gap]:
+    """See :class:`flowctl.connectors.base.Capabilities`."""
+    if table is None:
+        yield from unreachable_root(engine, connection)
+    elif engine == SAIL:
+        if table.layout.cluster_by:
+            yield Gap("layout.cluster_by", GAPS["layout.cluster_by"])
+        if not reachable("/".join(table.target.parts)):
+            yield Gap("to", GAPS["path"])
+
+
+def of_write(
+    engine: str,
+    there: TableInfo | None,
+    partitioned: Sequence[Column],
+    changes: Sequence[SchemaChange],
+    *,
+    rebuilds: bool,
+) -> Gap | None:
+    """See :meth:`flowctl.connectors.target.TargetRules.gap`; ``partitioned`` are the columns of its partitions."""
+    if engine != SAIL:
+        return None
+    widened = [change.column for change in changes if change.action == "widen"]
+    if there is not None and widened and not rebuilds:
+        return Gap("on_schema_change", GAPS["widen"], f"widening {', '.join(widened)}")
+    if decimals := [column.name for column in partitioned if isinstance(column.type, types.Decimal)]:
+        return Gap("layout.partition_by", GAPS["partition"], f"partitions by {', '.join(decimals)}")
+    if there is None:
+        return None
+    if found := demanding_features(there.extra["features"], there.extra["properties"]):
+        return Gap("to", GAPS["features"], f"a table with {', '.join(found)}")
+    needed = [change.column for change in changes if change.action == "enable"]
+    if needed and is_unnamed(there.extra.get("writer_version", 0)):
+        return Gap("to", GAPS["protocol"], f"{', '.join(needed)} in a table of an old writer version")
+    return None

@@ -1,0 +1,41 @@
+"""What Sail cannot do with files, and what it does not tell of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from flowctl.connectors.files.formats import format_of
+from flowctl.connectors.gaps import Gap, unreachable_root
+from flowctl.engine.session import SAIL
+from flowctl.errors import TableError
+from flowctl.spec.spec import Connection, ObjectSource, TableSpec
+
+GAPS: Mapping[str, str] = {
+    "format": "it reads Parquet only as exactly as flowctl promises",
+    "format.csv": "pyarrow reads CSV for it, with doubled quotes and one sign as delimiter",
+}
+
+
+def of_spec(engine: str, connection: Connection, table: TableSpec | None) -> Iterator[Gap]:
+    """See :class:`flowctl.connectors.base.Capabilities`."""
+    if table is None:
+        yield from unreachable_root(engine, connection)
+    elif engine == SAIL and isinstance(table.source, ObjectSource):
+        try:
+            format = format_of("/".join(table.source.parts), table.format)
+        except TableError:
+            return  # the source's own error tells more
+        if format.name == "csv" and not format.is_common_csv:
+            yield Gap("from", GAPS["format.csv"])
+        elif format.name not in ("csv", "parquet"):
+            yield Gap("from", GAPS["format"])
+
+
+def hides_order(engine: str, table: TableSpec) -> bool:
+    """Whether nothing tells the order of the rows: Sail reads all but CSV by itself."""
+    if engine != SAIL or not isinstance(table.source, ObjectSource):
+        return False
+    try:
+        return not format_of(table.source.parts[-1], table.format).is_common_csv
+    except TableError:
+        return False  # the plan stops the table and says why
