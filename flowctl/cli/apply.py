@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 @click.command("apply")
 @spec_argument
 @click.option(
-    "--plan", "plan_file", type=click.Path(dir_okay=False), help="Execute this saved plan; refused when it is stale."
+    "--plan", "plan_file", type=click.Path(dir_okay=False), help="Execute this saved plan; refused if it is stale."
 )
-@click.option("--confirm", is_flag=True, help="Ask before anything is changed.")
+@click.option("--confirm", is_flag=True, help="Ask for confirmation before anything is changed.")
 @click.option("--parallel", type=click.IntRange(1, 64), metavar="N", help="Tables at once.  [default: by the machine]")
 @click.option(
     "--lock-timeout", default="0s", show_default=True, metavar="DURATION", help="How long to wait for another run."
@@ -43,7 +43,7 @@ def command(
     variables: dict[str, str],
     **given: Any,
 ) -> int:
-    """Print the plan and execute it: exactly that, exactly once."""
+    """Print the plan and execute it: exactly that plan, exactly once."""
     from flowctl.resolve.resolve import PlanOptions
     from flowctl.run.apply import ApplyOptions, Audience, apply
     from flowctl.run.engine import engine_line
@@ -72,7 +72,7 @@ def command(
     settings.run_id = options.run_id
 
     def say(text: str) -> None:
-        if settings.log_format == "json":  # also from threads, which have no context to ask
+        if settings.log_format == "json":  # also called from threads, which have no context to read it from
             output.write_record({"event": "message", "message": text}, settings)
         else:
             output.write_line(text)
@@ -101,8 +101,8 @@ def _listener(settings: output.OutputSettings) -> Iterator[Listener]:
 
 
 def _conclude(result: RunResult, *, as_json: bool) -> None:
-    """What the run came to: a table, or the run's record as JSON. The plan and the error that ended the run have been
-    shown."""
+    """Reports how the run ended: a table, or the run's record as JSON. The plan, and the error that ended the run, have
+    already been shown."""
     from flowctl.cli.result import show as show_result
     from flowctl.model.step import Stopped
 

@@ -16,7 +16,7 @@ from flowctl.errors import ExitCode, FlowctlError
 from flowctl.redaction import register_environment
 from flowctl.storage.access import HINT, refused_access
 
-#: Command to one line about it, so that `flowctl --help` imports none of them.
+#: One line of help per command, so that `flowctl --help` imports none of them.
 _COMMANDS = {
     "validate": "Check specs offline and report all errors at once.",
     "plan": "Show exactly what apply would do.",
@@ -34,12 +34,12 @@ def main(arguments: list[str] | None = None) -> None:
     output.redact_standard_streams()
     register_environment()
     if not {"--verbose", "-v"} & set(arguments if arguments is not None else sys.argv):
-        os.environ.setdefault("RUST_LOG", "error")  # libraries in Rust write warnings of their own to standard error
+        os.environ.setdefault("RUST_LOG", "error")  # Rust libraries write their own warnings to standard error
     sys.exit(run(arguments))
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Runs one command in this process; returns the exit code. Usage errors are 64, whatever click thinks."""
+    """Runs one command in this process; returns the exit code. Usage errors are 64, not click's own code."""
     settings = output.OutputSettings()
     try:
         result = _group.main(arguments, prog_name="flowctl", standalone_mode=False, obj=settings)
@@ -52,31 +52,31 @@ def run(arguments: list[str] | None = None) -> int:
     except click.Abort:
         output.write_line("Aborted.")
         return ExitCode.BROKEN
-    except BrokenPipeError:  # the reader of our output is gone; there is nobody to tell
+    except BrokenPipeError:  # the reader of the output has closed it
         sys.stdout = None
         return ExitCode.OK
-    except Exception as error:  # noqa: BLE001 - a trace is for those who ask for it
+    except Exception as error:  # noqa: BLE001 - traces are shown only with --verbose
         output.write_error(_unforeseen(error), settings)
         return ExitCode.BROKEN
     return result if isinstance(result, int) else ExitCode.OK
 
 
 def _unforeseen(error: Exception) -> FlowctlError:
-    """What nobody turned into an error of ours: the system refused a file, or flowctl has a defect."""
+    """An error that is not one of flowctl's own: the system refused a file, or flowctl has a defect."""
     if isinstance(error, OSError) and error.filename is not None:
-        told = FlowctlError(f"{error.filename}: {error.strerror}", hint="Check the path and who may use it")
+        reported = FlowctlError(f"{error.filename}: {error.strerror}", hint="Check the path and its permissions")
     elif isinstance(error, ImportError) and (missing := extras.missing_package(str(error))):
-        told = FlowctlError(f"{missing} is not installed", hint=extras.install_hint(missing))
+        reported = FlowctlError(f"{missing} is not installed", hint=extras.install_hint(missing))
     elif refusal := refused_access(error):
-        told = FlowctlError(f"a store refuses access: {refusal}", hint=HINT)
+        reported = FlowctlError(f"a store refuses access: {refusal}", hint=HINT)
     else:
         first = next(iter(str(error).splitlines()), "")
-        told = FlowctlError(
+        reported = FlowctlError(
             f"flowctl has a defect: {type(error).__name__}: {first}",
             hint="Run again with --verbose and report what it prints",
         )
-    told.__cause__ = error
-    return told
+    reported.__cause__ = error
+    return reported
 
 
 def command_of(name: str) -> click.Command:
@@ -119,4 +119,4 @@ def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
 )
 @click.option("--verbose", "-v", is_flag=True, expose_value=False, callback=output.keep_setting("verbose"), hidden=True)
 def _group(**settings: Any) -> None:
-    """Moves tables as a YAML spec says: validate it, plan the run, apply exactly that plan."""
+    """Move tables as described by a YAML spec: validate it, plan the run, apply exactly that plan."""

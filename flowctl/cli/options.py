@@ -18,7 +18,7 @@ def plan_options(command: Command) -> Command:
 
 
 def chosen(given: dict[str, Any]) -> dict[str, Any]:
-    """The keyword arguments of ``PlanOptions`` out of a command's own, which keep the rest."""
+    """The keyword arguments of ``PlanOptions``, taken out of a command's own arguments."""
     return {name: given.pop(name) for name in ("select", "exclude", "full_refresh", "estimate")}
 
 
@@ -27,20 +27,20 @@ _OPTIONS = (
         "--select",
         metavar="TERM",
         multiple=True,
-        help="Only these tables: an id or a glob, `+id` with all it needs, `id+` with all that needs it; repeatable.",
+        help="Only these tables: an id or a glob, `+id` with what it reads, `id+` with what reads it; repeatable.",
     ),
-    click.option("--exclude", metavar="TERM", multiple=True, help="Not these tables; terms as for --select."),
+    click.option("--exclude", metavar="TERM", multiple=True, help="All but these tables; terms as for --select."),
     click.option(
         "--full-refresh",
         metavar="TERM",
         multiple=True,
-        help="Read these tables anew and replace their content (scd2 keeps its history); terms as for --select.",
+        help="Read these tables again and replace their content (scd2 keeps its history); terms as for --select.",
     ),
     click.option(
         "--estimate",
         type=click.Choice(["none", "stats", "count"]),
         default="stats",
         show_default=True,
-        help="How rows are estimated: not at all, from the source's statistics, or counted.",
+        help="How rows are estimated: not at all, from the source's statistics, or by counting.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Everything the program says: results on stdout, the rest on stderr, all of it through the one redactor."""
+"""All output of the program: results on stdout, the rest on stderr, everything through one redactor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Format = Literal["text", "json", "github"]
 
 @dataclass
 class OutputSettings:
-    """What ``--format``, ``--log-format`` and ``--verbose`` ask for, wherever on the command line they stand."""
+    """The values of ``--format``, ``--log-format`` and ``--verbose``, wherever on the command line they are given."""
 
     format: Format = "text"
     log_format: Literal["text", "json"] = "text"
@@ -39,7 +39,7 @@ def settings() -> OutputSettings:
 
 
 def width() -> int:
-    """Columns to print on stdout: those of the terminal, where it is one."""
+    """Columns to print on stdout: the terminal's, if it is one."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else text.WIDTH
 
 
@@ -49,7 +49,7 @@ def write_result(result: str) -> None:
 
 
 def write_lines(lines: Iterable[text.Line]) -> None:
-    """On stdout: with colours on a terminal, unless NO_COLOR says otherwise; stable plain text elsewhere."""
+    """On stdout: with colours on a terminal, unless NO_COLOR is set; stable plain text elsewhere."""
     if not sys.stdout.isatty():
         write_result(text.plain(lines))
         return
@@ -74,15 +74,15 @@ def write_json(document: Any) -> None:
 
 
 def write_line(line: str) -> None:
-    """One line for people on stderr. Not by click, which looks behind `sys.stderr` for the real stream, and so writes
-    into the middle of a progress bar."""
+    """One line of text on stderr. Not by click, which bypasses a replaced `sys.stderr` and so writes into the middle of
+    a progress bar."""
     sys.stderr.write(REDACTOR.redact(line) + "\n")  # at once: `print` writes the end of the line by itself
     sys.stderr.flush()
 
 
 def write_error(error: FlowctlError, settings: OutputSettings) -> None:
-    """What went wrong, on stderr: every finding of an invalid spec, otherwise one line. With ``--verbose`` the trace
-    of its cause, with ``--log-format json`` a JSON object per line."""
+    """What went wrong, on stderr: every finding of an invalid spec, otherwise one line. With ``--verbose`` the trace of
+    its cause, with ``--log-format json`` one JSON object per line."""
     if settings.log_format == "json":
         for record in _records(error):
             write_record(record, settings)
@@ -105,15 +105,15 @@ def write_record(record: Mapping[str, Any], settings: OutputSettings) -> None:
 
 
 def redact_standard_streams() -> None:
-    """Puts the redactor in front of ``sys.stdout`` and ``sys.stderr``, for what libraries and loggers write. Child
-    processes write past it."""
+    """Puts the redactor in front of ``sys.stdout`` and ``sys.stderr``, for the output of libraries and loggers. Child
+    processes bypass it."""
     sys.stdout = _Redacting(sys.stdout)
     sys.stderr = _Redacting(sys.stderr)
 
 
 def output_options(command: click.Command) -> click.Command:
-    """Adds ``--format``, ``--log-format`` and ``--verbose`` to ``command`` (and to all commands below a group) where
-    it has none of its own; :func:`settings` holds what was given."""
+    """Adds ``--format``, ``--log-format`` and ``--verbose`` to ``command`` (and to all commands below a group) where it
+    does not define them; :func:`settings` holds the values."""
     if isinstance(command, click.Group):
         for child in command.commands.values():
             output_options(child)
@@ -174,7 +174,7 @@ def _format_option() -> click.Option:
         type=click.Choice(["text", "json"]),
         expose_value=False,
         callback=keep_setting("format"),
-        help="How the result is printed.  [default: text]",
+        help="Format of the result.  [default: text]",
     )
 
 
@@ -184,7 +184,7 @@ def _log_format_option() -> click.Option:
         type=click.Choice(["text", "json"]),
         expose_value=False,
         callback=keep_setting("log_format"),
-        help="How logs and errors are printed.  [default: text]",
+        help="Format of logs and errors.  [default: text]",
     )
 
 
@@ -194,7 +194,7 @@ def _verbose_option() -> click.Option:
         is_flag=True,
         expose_value=False,
         callback=keep_setting("verbose"),
-        help="Say more; show the traces of errors.",
+        help="Show more detail, and the traces of errors.",
     )
 
 

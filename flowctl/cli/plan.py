@@ -1,4 +1,4 @@
-"""`flowctl plan`: exactly what apply would do. Writes nothing but ``--out``, starts no JVM."""
+"""`flowctl plan`: shows exactly what apply would do. Writes nothing but ``--out``, starts no JVM."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command("plan")
 @spec_argument
 @click.option("--out", type=click.Path(dir_okay=False), help="Save the plan, for `apply --plan`.")
-@click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when there is something to do.")
+@click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if there is something to do.")
 @click.option("--ddl", is_flag=True, help="Also show the statements that create and alter tables.")
 @plan_options
 @variables_option
@@ -52,7 +52,7 @@ def command(
 
 
 def apply_command(spec: Spec, options: PlanOptions, out: str | None) -> str:
-    """The command that applies the plan made with ``options``: what was saved, if it was, or the same tables."""
+    """The command that applies the plan made with ``options``: the saved plan, if there is one, or the same tables."""
     if out is not None:
         return f"flowctl apply {spec.argument} {shlex.join(['--plan', out])}"
     terms = {"--select": options.select, "--exclude": options.exclude, "--full-refresh": options.full_refresh}
@@ -68,7 +68,8 @@ def show(plan: Plan, **terms: Any) -> None:
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:
-    """The code that counts for a plan: 4 for what could not be observed, 6 for what a policy stops, 2 for changes."""
+    """The code that takes precedence for a plan: 4 for what could not be observed, 6 for what a policy stops, 2 for
+    changes."""
     from flowctl.model.step import Stopped
 
     stopped = [step for step in plan.steps if isinstance(step, Stopped)]

@@ -30,7 +30,7 @@ Write = Callable[[str], None]
 
 
 def json_lines(write: Callable[[Mapping[str, Any]], None]) -> Listener:
-    """One JSON object a line; `--log-format json`."""
+    """One JSON object per line; `--log-format json`."""
 
     def listen(event: Event) -> None:
         write(events.as_json(event))
@@ -39,8 +39,8 @@ def json_lines(write: Callable[[Mapping[str, Any]], None]) -> Listener:
 
 
 def plain_lines(write: Write, verbose: bool) -> Listener:
-    """One line for each table's start and end, with how many of all have ended; with ``verbose`` phases and traces
-    too."""
+    """One line for the start and the end of each table, with the number that have ended; with ``verbose`` also phases
+    and traces."""
     count = _Count()
 
     def listen(event: Event) -> None:
@@ -87,8 +87,9 @@ def _details(event: Event, write: Write) -> None:
 
 @contextmanager
 def bars(console: Console, write: Write, verbose: bool) -> Iterator[Listener]:
-    """How many tables are done, and a bar for each that is under way: rows of how many, where that is known, phase and
-    time. Lines for what failed, waits or is skipped go above them; nothing of them stays, the result has the rest."""
+    """The number of finished tables, and a bar for each active one: rows of how many, if that is known, phase and time.
+    Lines for tables that failed, wait or are skipped go above them. Nothing of them stays on screen; the result has the
+    rest."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.table import Column
 
@@ -137,7 +138,7 @@ class _Bars:
                     assert_never(event)
 
     def _enter(self, table: str, phase: str, rows: int | None) -> None:
-        """The bar moves once rows are counted; until then it only shows that something is going on."""
+        """The bar moves once rows are counted; until then it only shows activity."""
         expected = self._expected.get(table)
         if rows is not None:
             of = f" of {'≈ ' if expected != rows else ''}{expected:,}" if expected else ""

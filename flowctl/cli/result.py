@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _COUNTS = ("read", "inserted", "updated", "deleted", "quarantined")
 _HEADER = ("table", "result", *_COUNTS, "rows/s", "seconds")
-#: What went wrong first: a line that is cut still tells of it.
+#: Failures first: a truncated line still shows them.
 _OUTCOMES: dict[Outcome, str] = {
     "failed": "failed",
     "stopped": "stopped",
@@ -28,12 +28,12 @@ _OUTCOMES: dict[Outcome, str] = {
 
 def show(record: RunRecord, explained: Collection[str] = ()) -> None:
     """On stdout: a line for each table that had something to do, then warnings and failures with the next step, then
-    the whole run. Tables in ``explained`` are only counted: the plan above says why they are stopped."""
+    the whole run. Tables in ``explained`` are only counted: the plan above shows why they are stopped."""
     output.write_lines(_lines(record, explained, output.width()))
 
 
 def outcomes(record: RunRecord) -> str:
-    """How many tables ended how: ``1 failed, 3 committed``."""
+    """The number of tables by outcome: ``1 failed, 3 committed``."""
     counts = ((record.count(outcome), name) for outcome, name in _OUTCOMES.items())
     return ", ".join(f"{count:,} {name}" for count, name in counts if count) or "nothing to do"
 
@@ -87,7 +87,7 @@ def _row(table: TableRun) -> Sequence[str]:
 
 
 def _failures(tables: Sequence[TableRun]) -> dict[tuple[str, RunError], list[str]]:
-    """What went wrong, once for all tables that it is the same for."""
+    """What went wrong, once for all tables with the same failure."""
     found: dict[tuple[str, RunError], list[str]] = {}
     for table in tables:
         if table.error:
@@ -102,5 +102,5 @@ def _failure(what: str, error: RunError, width: int) -> Iterator[Line]:
     yield from text.labelled("next step", error.hint, width)
 
 
-def _paragraph(said: str, width: int, style: str) -> Iterator[Line]:
-    yield from ((Piece(line, style),) for line in text.paragraph(said, width, indent=4))
+def _paragraph(message: str, width: int, style: str) -> Iterator[Line]:
+    yield from ((Piece(line, style),) for line in text.paragraph(message, width, indent=4))

@@ -25,10 +25,10 @@ _LEFT = ("run", "started (UTC)", "tables")
 @click.command("runs")
 @spec_argument
 @click.argument("run_id", metavar="[RUN]", required=False)
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The newest so many.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many runs to list.")
 @variables_option
 def command(spec_path: str, run_id: str | None, limit: int, variables: Mapping[str, str]) -> int:
-    """List the newest runs, or show all of one RUN. One without an end is under way, or was killed."""
+    """List the newest runs, or show one RUN in full. A run without an end is active, or was killed."""
     from flowctl.spec.load import load_spec
     from flowctl.state.location import open_flow
     from flowctl.state.runs import list_begun, list_runs
@@ -57,7 +57,7 @@ def command(spec_path: str, run_id: str | None, limit: int, variables: Mapping[s
 
 
 def _state_of(blobs: BlobStore, run: BegunRun) -> str:
-    """``running`` while it holds the lease and is not known to be gone, ``interrupted`` otherwise."""
+    """``running`` while it holds the lease and is not known to have ended, otherwise ``interrupted``."""
     from flowctl.state import lease
 
     held = lease.current(blobs)
@@ -81,7 +81,7 @@ def _begun_row(run: BegunRun, state: str) -> tuple[str, ...]:
 
 
 def _time(at: str) -> str:
-    """RFC 3339 as people write it, to the minute."""
+    """RFC 3339 shortened to the minute."""
     return f"{at[:10]} {at[11:16]}"
 
 

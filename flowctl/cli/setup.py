@@ -1,4 +1,4 @@
-"""`flowctl setup`: everything a first run would have to fetch or build, ahead of it and once per machine."""
+"""`flowctl setup`: downloads and builds ahead of time what a first run would need, once per machine."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from flowctl.cli import output
 
 
 @click.command("setup")
-@click.option("--no-archive", is_flag=True, help="Fetch the jars only; starting Spark then takes longer.")
+@click.option("--no-archive", is_flag=True, help="Download the jars only; starting Spark then takes longer.")
 def command(no_archive: bool) -> int:
-    """Fetch the jars, check their sums, build the JVM's class-data archive.
+    """Download the jars, verify their checksums, build the JVM's class-data archive.
 
-    Does nothing that is done already. Everything goes to FLOWCTL_HOME, or the platform's cache folder.
+    Skips what is already done. Everything goes to FLOWCTL_HOME, or the platform's cache folder.
     """
     from flowctl.engine import archive, jars, java
 

@@ -9,14 +9,14 @@ from flowctl.cli.arguments import pairs
 
 
 @click.command("spark-server")
-@click.option("--port", type=click.IntRange(0, 65535), default=15002, show_default=True, help="0 is any free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=15002, show_default=True, help="0 chooses a free port.")
 @click.option(
     "--bind",
     "host",
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="Where to listen. Spark Connect has no passwords: any other address is for networks that keep others out.",
+    help="Address to listen on. Spark Connect has no passwords: use any other address in isolated networks only.",
 )
 @click.option("--url", default="local[*]", show_default=True, metavar="MASTER", help="Where Spark runs.")
 @click.option(
@@ -24,12 +24,12 @@ from flowctl.cli.arguments import pairs
     metavar="NAME=VALUE",
     multiple=True,
     callback=pairs,
-    help="A setting of Spark, as in a spec's spark.conf; repeatable.",
+    help="A Spark setting, as in a spec's spark.conf; repeatable.",
 )
 def command(port: int, host: str, url: str, conf: dict[str, str]) -> int:
     """Run a Spark Connect server for many short runs: one warm JVM with the jars of all connectors.
 
-    Specs use it with `spark: {url: sc://HOST:PORT}`. It ends with SIGTERM or Ctrl-C; runs under way then fail and are
+    Specs use it with `spark: {url: sc://HOST:PORT}`. SIGTERM or Ctrl-C ends it; active runs then fail and are
     finished by the next ones.
     """
     from flowctl.engine.conf import is_connect, is_sail
@@ -37,7 +37,7 @@ def command(port: int, host: str, url: str, conf: dict[str, str]) -> int:
     from flowctl.spec.spec import SparkSettings
 
     if is_connect(url) or is_sail(url):
-        raise click.BadParameter(f"{url} is no Spark that a server can start", param_hint="--url")
+        raise click.BadParameter(f"a server cannot start {url}", param_hint="--url")
     settings = output.settings()
 
     def ready(at: str) -> None:

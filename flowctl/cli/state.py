@@ -1,4 +1,4 @@
-"""`flowctl state`: what the state store remembers, and changes to it, each shown as a diff and asked for."""
+"""`flowctl state`: what the state store remembers, and changes to it, each shown as a diff and confirmed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flowctl.spec.spec import Spec, TableSpec
     from flowctl.state.document import StateDocument, TableState
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 @click.group("state")
@@ -35,8 +35,8 @@ for _view in (list_tables, show, history):
 @spec_argument
 @click.argument("table_id", metavar="ID")
 @click.option("--position", help="A cursor's value, `beginning`, `full`, or JSON as in `state show --format json`.")
-@click.option("--accept-definition", is_flag=True, help="Go on from here with what the spec says now.")
-@click.option("--append-again", is_flag=True, help="Append all above the position, also what the target has of it.")
+@click.option("--accept-definition", is_flag=True, help="Continue with the spec's current definition.")
+@click.option("--append-again", is_flag=True, help="Append all above the position again, even if the target has it.")
 @yes_option
 @variables_option
 def set_table(
@@ -48,8 +48,8 @@ def set_table(
     yes: bool,
     variables: Mapping[str, str],
 ) -> int:
-    """Change where a table continues; its number stays. append takes the rows at the position itself for written and
-    reads what lies above it; merge and scd2 read those rows again."""
+    """Change where a table continues; its sequence number stays. append treats the rows at the position itself as
+    written and reads the rows above it; merge and scd2 read those rows again."""
     from flowctl.state import changes
     from flowctl.state import document as documents
 
@@ -79,7 +79,8 @@ def set_table(
 @yes_option
 @variables_option
 def reset(spec_path: str, table_ids: tuple[str, ...], yes: bool, variables: Mapping[str, str]) -> int:
-    """Forget tables, all but their numbers: the next run reads them from the beginning. Touches no target."""
+    """Forget tables, except for their sequence numbers: the next run reads them from the beginning. Touches no
+    target."""
     from flowctl.state import document as documents
 
     def changed(_: Spec, document: StateDocument) -> StateDocument:
@@ -96,12 +97,12 @@ def reset(spec_path: str, table_ids: tuple[str, ...], yes: bool, variables: Mapp
 @click.argument("table_id", metavar="ID")
 @click.option(
     "--position",
-    help="Where to go on from, when the target has no record of it; as for `state set`, or `now` for files.",
+    help="Where to continue, if the target has no record of it; as for `state set`, or `now` for files.",
 )
 @yes_option
 @variables_option
 def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variables: Mapping[str, str]) -> int:
-    """Take number, position and schema from the target as it is. Touches no data."""
+    """Take sequence number, position and schema from the target as it is. Touches no data."""
     from flowctl.plan.case import Case
     from flowctl.plan.fills import columns_to_record
     from flowctl.state import changes
@@ -139,7 +140,7 @@ def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variab
 @yes_option
 @variables_option
 def rollback(spec_path: str, serial: int, yes: bool, variables: Mapping[str, str]) -> int:
-    """Write a new version with an older one's positions, definitions and schemas. Numbers do not fall."""
+    """Write a new version with an older one's positions, definitions and schemas. Sequence numbers do not fall."""
     from flowctl.state import document as documents
     from flowctl.state.location import open_flow
     from flowctl.state.store import StateStore
@@ -155,7 +156,7 @@ def rollback(spec_path: str, serial: int, yes: bool, variables: Mapping[str, str
 @yes_option
 @variables_option
 def unlock(spec_path: str, yes: bool, variables: Mapping[str, str]) -> int:
-    """Release the lease in its holder's place. Only when the holder is surely dead and its Spark job with it."""
+    """Release the lease on behalf of its holder. Only if the holder is certainly dead, and its Spark job with it."""
     from flowctl.spec.load import load_spec
     from flowctl.state import lease
     from flowctl.state.location import open_flow
@@ -181,7 +182,7 @@ def _change(
     *,
     yes: bool,
 ) -> int:
-    """One change under the lease: shown, asked for, written as the next number."""
+    """One change under the lease: shown, confirmed, written as the next serial."""
     from flowctl.state import file_log
     from flowctl.state.changes import differences, render
     from flowctl.state.lease import Lease
@@ -207,8 +208,8 @@ def _change(
 
 
 def _accepted(spec: Spec, document: StateDocument, table_id: str, *, has_position: bool) -> tuple[StateDocument, bool]:
-    """The definition as the spec has it now, and whether only the given position tells how far append has come;
-    :class:`StoppedByPolicy` where only a full refresh is right."""
+    """The spec's current definition, and whether only the given position determines how far append has come;
+    :class:`StoppedByPolicy` where only a full refresh is correct."""
     from flowctl.plan import acceptance
     from flowctl.plan.definition import definition
     from flowctl.state import document as documents
@@ -220,7 +221,7 @@ def _accepted(spec: Spec, document: StateDocument, table_id: str, *, has_positio
         table, observed, _ = _observed(spec, table_id)
         wanted = definition(table, observed.source)
         taken = acceptance.with_columns_accepted(state, wanted, table, observed.source)
-        if taken != state and not has_position:  # of the definition nothing is new
+        if taken != state and not has_position:  # the definition is unchanged
             return documents.with_table(document, table_id, taken), False
     if recorded:
         refused = acceptance.refusal(recorded, wanted, state.position)
@@ -238,8 +239,8 @@ def _accepted(spec: Spec, document: StateDocument, table_id: str, *, has_positio
 def _require_kind(
     spec: Spec, table_id: str, state: TableState, given: Position | None, table: TableSpec | None = None
 ) -> None:
-    """:class:`UsageError` for a position of another kind than the table's own. A table of a pattern is as it was
-    recorded; where nothing is, the plan looks."""
+    """:class:`UsageError` for a position of another kind than the table's own. A table of a pattern is checked as it
+    was recorded; where nothing is recorded, the plan checks it."""
     from flowctl.connectors import registry
     from flowctl.plan import appending
     from flowctl.plan.definition import definition
@@ -284,7 +285,7 @@ def _say_unlocked(spec: Spec, holder: str | None) -> None:
 
 
 def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetRules | None]:
-    """The table (of a pattern, too), what its source and target say now, and what its target can do."""
+    """The table (of a pattern, too), the present state of its source and target, and the target's capabilities."""
     from flowctl.plan.planning import resolve_and_observe
     from flowctl.resolve.resolve import PlanOptions
 

@@ -25,7 +25,7 @@ FORMAT = 1
 @spec_argument
 @variables_option
 def list_tables(spec_path: str, variables: Mapping[str, str]) -> int:
-    """All tables: sequence number, position, last run, what is begun."""
+    """All tables: sequence number, position, last run, pending intent."""
     from flowctl.model.position import readable
     from flowctl.state import codec
 
@@ -69,7 +69,7 @@ def show(spec_path: str, table_id: str, variables: Mapping[str, str]) -> int:
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The newest so many.")
 @variables_option
 def history(spec_path: str, limit: int, variables: Mapping[str, str]) -> int:
-    """The kept versions of the state, newest first, with what each changed."""
+    """The kept versions of the state, newest first, with the changes of each."""
     from flowctl.state.changes import differences
 
     spec, store = open_store(spec_path, variables)

@@ -1,4 +1,5 @@
-"""`flowctl validate`: every error of every spec at once, without a JVM, a driver or a connection (but `--connect`)."""
+"""`flowctl validate`: every error of every spec at once, without a JVM, a driver or (except with `--connect`) a
+connection."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ FORMAT = 1
 
 @click.command("validate")
 @click.argument("spec_paths", metavar="SPEC...", nargs=-1, required=True, type=click.Path(dir_okay=False))
-@click.option("--connect", is_flag=True, help="Also check that objects and permissions are there.")
+@click.option("--connect", is_flag=True, help="Also check that objects and permissions exist.")
 @click.option("--resolved", is_flag=True, help="Print the effective spec with the origin of each value.")
 @click.option(
     "--format",
@@ -30,7 +31,7 @@ FORMAT = 1
     type=click.Choice(["text", "json", "github"]),
     default="text",
     show_default=True,
-    help="How the findings are printed; github annotates pull requests.",
+    help="Format of the findings; github annotates pull requests.",
 )
 @variables_option
 def command(
@@ -38,29 +39,29 @@ def command(
 ) -> int:
     """Check each SPEC on its own and report all errors at once."""
     readings = {path: _resolved(read_spec([path], variables), connect=connect) for path in spec_paths}
-    found = in_order(diagnostic for reading in readings.values() for diagnostic in reading.diagnostics)
+    diagnostics = in_order(diagnostic for reading in readings.values() for diagnostic in reading.diagnostics)
     match format:
         case "text":
-            _print_text(readings, found, resolved=resolved)
+            _print_text(readings, diagnostics, resolved=resolved)
         case "json":
-            output.write_json(_document(readings, found, resolved=resolved))
+            output.write_json(_document(readings, diagnostics, resolved=resolved))
         case "github":
-            for diagnostic in found:
+            for diagnostic in diagnostics:
                 output.write_result(_annotation(diagnostic))
-    return _exit_code(found, connect=connect)
+    return _exit_code(diagnostics, connect=connect)
 
 
-def _exit_code(found: Sequence[Diagnostic], *, connect: bool) -> int:
-    """3 for what is wrong with a spec; what only the systems tell has the code that `plan` and `apply` end with."""
+def _exit_code(diagnostics: Sequence[Diagnostic], *, connect: bool) -> int:
+    """3 for an invalid spec; findings of the systems themselves have the code that `plan` and `apply` end with."""
     if not connect:
-        return ExitCode.SPEC if found else ExitCode.OK
+        return ExitCode.SPEC if diagnostics else ExitCode.OK
     from flowctl.run.connect import EXIT_CODES
 
-    return ExitCode.first([EXIT_CODES.get(one.code, ExitCode.SPEC) for one in found])
+    return ExitCode.first([EXIT_CODES.get(one.code, ExitCode.SPEC) for one in diagnostics])
 
 
 def _resolved(reading: Reading, *, connect: bool) -> Reading:
-    """With what no run of the spec could do; with ``connect`` also with what the systems in it say."""
+    """Adds what no run of the spec could do; with ``connect`` also what its systems report."""
     if reading.spec is None:
         return reading
     try:
@@ -74,14 +75,14 @@ def _resolved(reading: Reading, *, connect: bool) -> Reading:
     return replace(reading, diagnostics=tuple(check(reading.spec)))
 
 
-def _print_text(readings: Mapping[str, Reading], found: Sequence[Diagnostic], *, resolved: bool) -> None:
+def _print_text(readings: Mapping[str, Reading], diagnostics: Sequence[Diagnostic], *, resolved: bool) -> None:
     for reading in readings.values():
         if resolved and reading.spec and reading.resolved:
             output.write_result("\n".join(_resolved_lines(reading.resolved)))
-    for diagnostic in found:
+    for diagnostic in diagnostics:
         output.write_line(diagnostic.render())
-    if found:
-        output.write_line(f"{len(found)} error{'s' if len(found) > 1 else ''}")
+    if diagnostics:
+        output.write_line(f"{len(diagnostics)} error{'s' if len(diagnostics) > 1 else ''}")
     elif not resolved:
         for path, reading in readings.items():
             if reading.spec:
@@ -105,7 +106,7 @@ def _origin(node: Node) -> str:
     return f"{place} ({node.origin})" if node.origin else place
 
 
-def _document(readings: Mapping[str, Reading], found: Sequence[Diagnostic], *, resolved: bool) -> dict[str, Any]:
+def _document(readings: Mapping[str, Reading], diagnostics: Sequence[Diagnostic], *, resolved: bool) -> dict[str, Any]:
     specs = []
     for path, reading in readings.items():
         spec: dict[str, Any] = {"path": path, "valid": reading.spec is not None}
@@ -116,7 +117,7 @@ def _document(readings: Mapping[str, Reading], found: Sequence[Diagnostic], *, r
                 {"path": name, "value": plain(leaf), "origin": _origin(leaf)} for name, leaf in leaves(reading.resolved)
             ]
         specs.append(spec)
-    return {"format": FORMAT, "specs": specs, "diagnostics": [_as_json(diagnostic) for diagnostic in found]}
+    return {"format": FORMAT, "specs": specs, "diagnostics": [_as_json(diagnostic) for diagnostic in diagnostics]}
 
 
 def _as_json(diagnostic: Diagnostic) -> dict[str, Any]:

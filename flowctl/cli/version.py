@@ -10,7 +10,7 @@ from flowctl.engine.java import JavaMissing
 
 
 def version_lines() -> list[str]:
-    """``name version``, one a line."""
+    """``name version``, one per line."""
     return [
         f"flowctl {flowctl.__version__}",
         f"Spark {_distribution('pyspark')}",

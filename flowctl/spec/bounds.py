@@ -1,43 +1,42 @@
-"""How long anything may wait for an object store or an engine, in seconds. Databases have a module of their own,
+"""How long anything may wait for an object store or an engine, in seconds. Databases have their own module,
 :mod:`flowctl.connectors.bounds`.
 
-Each client of a store tries again by itself, so a bound here is that of one request: a store that takes requests and
-never answers is given up after some five minutes. The state's own client (:mod:`flowctl.storage.objects`) is stricter,
-because the lease must be renewed in time.
+Each client of a store retries by itself, so a bound here applies to one request: a store that accepts requests and
+never answers is abandoned after about five minutes. The state's own client (:mod:`flowctl.storage.objects`) is
+stricter, because the lease must be renewed in time.
 """
 
 from __future__ import annotations
 
-#: To connect to a store, TLS included.
+#: Connecting to a store, including TLS.
 STORE_CONNECT = 10
-#: No byte comes back.
+#: Without receiving a byte.
 STORE_SILENCE = 30
-#: One request of ``deltalake`` as a whole, its body included: these are parts of files, of some megabytes.
+#: One request of ``deltalake`` as a whole, including its body: parts of files, a few megabytes each.
 STORE_REQUEST = 60
-#: Of ``deltalake`` and of Hadoop.
+#: Attempts of ``deltalake`` and of Hadoop.
 STORE_TRIES = 3
-#: Of botocore, for each of the five of s3fs.
+#: Attempts of botocore, for each of the five of s3fs.
 STORE_CLIENT_TRIES = 2
 
-#: A Spark Connect server that has said nothing for so long is asked whether it is there. grpc-java takes clients that
-#: ask more often than every 300 s for attackers, and hangs up.
+#: After this long without a message, a Spark Connect server is pinged. grpc-java takes clients that ping more often
+#: than every 300 s for attackers, and disconnects them.
 SERVER_SILENCE = 310
-#: So long for the answer; also to reach a server.
+#: For the answer; also for reaching a server.
 SERVER_ANSWER = 20
 
-#: An engine of our own is asked every so often whether it is there, and ended after so long without an answer: a full
-#: garbage collection of a large heap takes a minute.
+#: flowctl's own engine is pinged at this interval, and ended after this long without an answer: a full garbage
+#: collection of a large heap takes a minute.
 ENGINE_PING = 15.0
 ENGINE_SILENCE = 300.0
-#: Until its process says where it can be reached.
+#: Until its process reports its address.
 ENGINE_START = 300.0
-#: Until Sail forgets a session that asks nothing. This process may land a source for hours before it asks again; Sail
-#: ends with it.
+#: Until Sail drops an idle session. This process may land a source for hours between two requests; Sail ends with it.
 ENGINE_IDLE = 30 * 24 * 3600
 
-#: After a signal: for what is under way to end by itself, well inside the 30 that a container gets; …
+#: After a signal: for work in progress to end by itself, well within the 30 s that a container gets; …
 GRACE = 12.0
-#: … until engines that have not ended what they do are given up; …
+#: … until engines that are still busy are abandoned; …
 ABANDON = 19.0
 #: … and until this process ends, whatever it waits for.
 LAST = 26.0

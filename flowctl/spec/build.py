@@ -32,7 +32,7 @@ from flowctl.spec.spec import (
 
 
 def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
-    """One table of a merged entry. Placeholders stay: they are filled when the source is looked at."""
+    """One table of a merged entry. Placeholders stay: they are filled when the source is listed."""
 
     def get(key: str, default: Any) -> Any:
         return plain(node.entries[key]) if key in node.entries else default
@@ -86,7 +86,7 @@ def state(node: Node) -> StateLocation:
 
 
 def marks(root: Node) -> Mapping[str, Mark]:
-    """The places of the values outside of tables that are checked once the spec is loaded, by dotted path."""
+    """The places of values outside of tables that are checked after loading, by dotted path."""
     return {
         path: node.mark
         for key in ("state", "connections", "storage")
@@ -145,8 +145,8 @@ def _guard_value(value: Any) -> Any:
 
 
 def _with_statistics(table: TableSpec) -> Layout:
-    """What flowctl itself looks for rows by, unless the spec says which columns. Statistics of the others are paid for
-    by each written row and serve readers alone."""
+    """Statistics for the columns that flowctl itself looks up rows by, unless the spec names others. Statistics of
+    further columns cost time for each written row and help readers only."""
     layout = table.layout
     if layout.statistics is not None:
         return replace(layout, statistics=tuple(dict.fromkeys((*layout.statistics, *layout.cluster_by))))

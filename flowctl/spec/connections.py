@@ -1,4 +1,4 @@
-"""Connections and storage against their schemas, and no secret in clear anywhere."""
+"""Checks connections and storage against their schemas, and that no secret is in plain text."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from flowctl.spec.secrets import LATER_PROVIDERS, PROVIDERS, password_in_clear, 
 from flowctl.spec.spec import SecretRef
 from flowctl.spec.suggest import did_you_mean
 
-#: Options of a driver that are secrets, whatever the schema knows of them.
+#: Driver options that are secrets, even if the schema does not list them.
 _SECRET_OPTION = re.compile(r"(?i)(^|\.)(ssl)?(password|passwd|secret|token)$")
-#: Settings whose values are secrets themselves, not where one lies.
+#: Settings whose values are secrets, not the location of one.
 _SECRET_SETTING = re.compile(
     r"(?i)(secret[._-]?key|password|access[._-]?key|session[._-]?token|[._-]secret|account\.key\.[\w.]+)$"
 )
 
 
 def check_connections(root: Node, findings: Findings) -> ConnectionTypes:
-    """Name to type, None for a connection with a type that is not there."""
+    """Name to type, None for a connection with an unknown type."""
     written = root.get("connections")
     entries = written.entries if written else {}
     types = {name: _type(node, findings) for name, node in entries.items()}
@@ -70,7 +70,8 @@ def _type(node: Node, findings: Findings) -> str | None:
 
 
 def _check_secrets(node: Node, schema: Schema, label: str, findings: Findings) -> None:
-    """A secret property holds a reference, a URL no password of its own, and every reference a known provider."""
+    """A secret property is a reference, a URL contains no password of its own, and every reference has a known
+    provider."""
     properties = schema["properties"]
     for path, leaf in _texts(node):
         where = f"{label}.{path}"
@@ -87,7 +88,7 @@ def _check_secrets(node: Node, schema: Schema, label: str, findings: Findings) -
 
 
 def _check_settings(conf: Node, findings: Findings) -> None:
-    """Spark's settings are given to it on a command line, which every user of the machine can read."""
+    """Spark receives its settings on a command line, which every user of the machine can read."""
     for name, leaf in _texts(conf):
         if _SECRET_SETTING.search(name) and leaf.text:
             hint = "Put a store's credentials into `storage`, others into the environment or the cluster's own settings"

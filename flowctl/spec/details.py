@@ -1,4 +1,4 @@
-"""What JSON Schema cannot say about a single table: one check per expectation, known types, known placeholders."""
+"""What JSON Schema cannot express about a single table: one check per expectation, known types, known placeholders."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _check_expectation(entry: Node, findings: Findings) -> None:
     checks = kinds()
     given = [check for key, check in checks.items() if key in entry.entries]
     if not set(entry.entries) <= {*checks, "column", "on_fail"}:
-        return  # the schema has said so
+        return  # reported by the schema
     if len(given) != 1:
         named = " and ".join(f"`{check.key}`" for check in given)
         what = f"an expectation has {named}" if given else "an expectation checks nothing"
@@ -89,7 +89,7 @@ def _check_zone(zone: Node, findings: Findings) -> None:
         return
     from zoneinfo import available_timezones
 
-    known = available_timezones()  # none where the machine has no time zone data: the source is asked then
+    known = available_timezones()  # empty if the machine has no time zone data: the source checks it then
     if known and zone.text not in known:
         hint = nearest(zone.text, known, "Write a name such as Europe/Amsterdam or UTC")
         findings.error(zone, f"there is no time zone '{zone.text}'", hint, "unknown-zone")
@@ -101,14 +101,14 @@ def _check_duration(duration: Node, findings: Findings) -> None:
     try:
         is_longer = units.seconds(duration.text) > units.seconds(units.LONGEST)
     except (ValueError, KeyError):
-        return  # the schema has said so
+        return  # reported by the schema
     if is_longer:
         what = f"a duration of {limits.shown(duration.text)} is too long"
         findings.error(duration, what, f"Write at most {units.LONGEST}", "too-long")
 
 
 def _check_encoding(encoding: Node | None, findings: Findings) -> None:
-    """Known to Python, which reads the headers; what is no text, such as base64, is no encoding of files."""
+    """Known to Python, which reads the headers; codecs that are not for text, such as base64, are refused."""
     if encoding is None or not isinstance(encoding.value, str) or placeholders(encoding.text):
         return
     try:
@@ -123,7 +123,7 @@ _ENCODINGS = ("UTF-8", "UTF-16", "ISO-8859-1", "windows-1252")
 
 
 def _check_columns(table: Node, findings: Findings) -> None:
-    """`key` names target columns: one that is left out cannot identify a row."""
+    """`key` names target columns: an excluded column cannot identify a row."""
     include, exclude = table.get("columns.include"), table.get("columns.exclude")
     if include and exclude:
         what = "`columns.exclude` cannot be used together with `columns.include`"

@@ -1,8 +1,8 @@
-"""Reads one YAML file into nodes: YAML 1.2 core values, every node with its place, and errors that say what to write.
+"""Reads one YAML file into nodes: YAML 1.2 core values, every node with its place, and errors with a next step.
 
-libyaml scans and composes; which plain text is a number or a boolean is decided here (PyYAML would read ``no`` as
-false and ``2020-01-01`` as a date). Anchors and aliases work, merge keys and tags do not: ``defaults`` and patterns
-serve that purpose and keep an error's place honest.
+libyaml scans and composes; which plain text is a number or a boolean is decided here (PyYAML would read ``no`` as false
+and ``2020-01-01`` as a date). Anchors and aliases work, merge keys and tags do not: ``defaults`` and patterns serve
+that purpose and keep the place of an error correct.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ _UNTAGGED = "untagged"
 
 
 def read_document(path: Path, shown: str) -> tuple[Node | None, list[Diagnostic]]:
-    """The file's root, and what is wrong with it. ``shown`` is the name that places carry. No root: it cannot be
-    read at all."""
+    """The file's root, and its errors. ``shown`` is the name in places. No root: the file cannot be read at all."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(limits.FILE_SIZE + 1)
@@ -42,7 +41,7 @@ def read_document(path: Path, shown: str) -> tuple[Node | None, list[Diagnostic]
 
 
 def parse_document(text: str, shown: str) -> tuple[Node | None, list[Diagnostic]]:
-    """As :func:`read_document`, of text that is already read."""
+    """As :func:`read_document`, for text that has been read."""
     if refusal := _too_large(text, shown):
         return None, [refusal]
     try:
@@ -79,12 +78,12 @@ def plain_value(text: str) -> YamlScalar:
 
 
 def _is_plain(scalar: yaml.ScalarNode) -> bool:
-    """Whether it stands without quotes; libyaml says so with None or nothing."""
+    """Whether the scalar has no quotes; libyaml reports that as None or an empty text."""
     return not scalar.style
 
 
 class _TooDeep(Exception):
-    """``at`` is the mark of the first map or list that is one too many."""
+    """``at`` is the mark of the first map or list beyond the limit."""
 
     def __init__(self, at: Any) -> None:
         super().__init__()
@@ -93,7 +92,7 @@ class _TooDeep(Exception):
 
 class _Composer(CParser):
     """libyaml's parser and composer with a resolver that decides nothing: values are typed in :class:`_Reading`. It
-    counts levels instead: composing goes down by the machine's stack."""
+    counts levels instead, because composing recurses on the machine's stack."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -112,7 +111,7 @@ class _Composer(CParser):
 
 
 class _Reading:
-    """One walk over the composed tree, collecting what is wrong."""
+    """One walk over the composed tree, collecting errors."""
 
     def __init__(self, shown: str) -> None:
         self.shown = shown
@@ -120,11 +119,11 @@ class _Reading:
         self._open: set[int] = set()
         self._count = 0
 
-    def node(self, found: yaml.Node, key_mark: Mark | None = None) -> Node:
-        mark = self._mark(found)
-        if found.tag != _UNTAGGED:
-            self._error(f"the tag {found.tag} has no meaning here", "Remove it", mark, "yaml-tag")
-        if id(found) in self._open:
+    def node(self, composed: yaml.Node, key_mark: Mark | None = None) -> Node:
+        mark = self._mark(composed)
+        if composed.tag != _UNTAGGED:
+            self._error(f"the tag {composed.tag} has no meaning here", "Remove it", mark, "yaml-tag")
+        if id(composed) in self._open:
             self._error("an alias contains itself", "Write the value out", mark, "yaml-alias")
             return Node(None, mark, key_mark)
         self._count += 1
@@ -132,38 +131,38 @@ class _Reading:
             raise _Refused(_values(mark))
         if len(self._open) > limits.DEPTH:
             raise _Refused(_nested(mark))
-        match found:
+        match composed:
             case yaml.ScalarNode():
-                value = str(found.value)
+                value = str(composed.value)
                 if len(value) > limits.VALUE_SIZE:
                     self._error(
                         f"a value has more than {limits.VALUE_SIZE:,} characters", "Shorten it", mark, "too-large"
                     )
                     return Node(None, mark, key_mark)
-                return Node(plain_value(value) if _is_plain(found) else value, mark, key_mark)
+                return Node(plain_value(value) if _is_plain(composed) else value, mark, key_mark)
             case yaml.SequenceNode():
-                if len(found.value) > limits.LIST_ITEMS and not all(map(_is_text, found.value)):
+                if len(composed.value) > limits.LIST_ITEMS and not all(map(_is_text, composed.value)):
                     what = f"a list has more than {limits.LIST_ITEMS:,} entries that are not all texts"
                     self._error(what, "Shorten it", mark, "too-large")
                     return Node([], mark, key_mark)
-                self._open.add(id(found))
-                items = [self.node(item) for item in found.value]
-                self._open.discard(id(found))
+                self._open.add(id(composed))
+                items = [self.node(item) for item in composed.value]
+                self._open.discard(id(composed))
                 return Node(items, mark, key_mark)
             case yaml.MappingNode():
-                if any(not isinstance(key, yaml.ScalarNode) for key, _ in found.value):
+                if any(not isinstance(key, yaml.ScalarNode) for key, _ in composed.value):
                     self._error("an unquoted value holds {{ … }}", _QUOTE_BRACES, mark, "yaml-unquoted")
                     return Node("", mark, key_mark)
-                self._open.add(id(found))
-                entries = self._entries(found)
-                self._open.discard(id(found))
+                self._open.add(id(composed))
+                entries = self._entries(composed)
+                self._open.discard(id(composed))
                 return Node(entries, mark, key_mark)
             case _:
-                raise TypeError(f"libyaml composed a {type(found).__name__}")
+                raise TypeError(f"libyaml composed a {type(composed).__name__}")
 
-    def _entries(self, found: yaml.MappingNode) -> dict[str, Node]:
+    def _entries(self, composed: yaml.MappingNode) -> dict[str, Node]:
         entries: dict[str, Node] = {}
-        for key, value in found.value:
+        for key, value in composed.value:
             mark = self._mark(key)
             name = str(key.value)
             if len(name) > _LONGEST_KEY:
@@ -189,8 +188,8 @@ class _Reading:
                 entries[name] = self.node(value, mark)
         return entries
 
-    def _mark(self, found: yaml.Node) -> Mark:
-        start = found.start_mark
+    def _mark(self, composed: yaml.Node) -> Mark:
+        start = composed.start_mark
         return Mark(self.shown, start.line + 1, start.column + 1)
 
     def _error(self, message: str, hint: str, mark: Mark, code: str) -> None:
@@ -198,7 +197,7 @@ class _Reading:
 
 
 class _Refused(Exception):
-    """The walk ends: what follows is not looked at."""
+    """Ends the walk: the rest is not read."""
 
     def __init__(self, finding: Diagnostic) -> None:
         super().__init__(finding.message)
@@ -231,7 +230,7 @@ _QUOTE_BRACES = 'Put the value in quotes, as in "{{ vars.name }}": YAML reads { 
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagnostic:
-    """libyaml's complaint, in words that say what to change."""
+    """libyaml's error, reworded to say what to change."""
     at = error.problem_mark or error.context_mark
     line, column = (at.line, at.column) if at else (0, 0)
     here = (text.splitlines() or [""])[line : line + 1]

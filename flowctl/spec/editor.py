@@ -13,8 +13,8 @@ _TEMPLATE = {"type": "string", "pattern": r"\{\{", "description": "A value made 
 def editor_schema() -> dict[str, Any]:
     """The envelope, with each connection described by its ``type`` and each table by its ``mode``.
 
-    An editor sees one entry at a time, as it is written: nothing is required of a table, which may inherit it; null,
-    which removes what was inherited, is allowed for each key; and a value with ``{{ }}`` may stand for any other.
+    An editor sees one entry at a time, as it is written: no key of a table is required, because it may be inherited;
+    null, which removes an inherited value, is allowed for each key; and a value with ``{{ }}`` may replace any other.
     """
     document = dict(envelope())
     definitions = dict(document["$defs"])
@@ -46,7 +46,7 @@ def _fragment(type: str) -> dict[str, Any]:
 
 
 def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The same map, null allowed for each key at every depth."""
+    """The same map, with null allowed for each key at every depth."""
     properties = {
         key: {"anyOf": [_nullable(child) if "properties" in child else child, {"type": "null"}]}
         for key, child in schema["properties"].items()
@@ -56,15 +56,15 @@ def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _templated(schema: Any) -> Any:
-    """The same schema, a template allowed where a value would have to be of one kind."""
+    """The same schema, with a template allowed where a value has to be of one kind."""
     if not isinstance(schema, Mapping):
         return schema
-    made = {keyword: _templated_in(keyword, value) for keyword, value in schema.items()}
-    if not made.keys() & {"pattern", "enum"} and made.get("type") not in ("integer", "number", "boolean"):
-        return made
-    told = _annotations(made)
-    kind = {keyword: value for keyword, value in made.items() if keyword not in told}
-    return {**told, "anyOf": [kind, {"$ref": "#/$defs/template"}]}
+    filled = {keyword: _templated_in(keyword, value) for keyword, value in schema.items()}
+    if not filled.keys() & {"pattern", "enum"} and filled.get("type") not in ("integer", "number", "boolean"):
+        return filled
+    shown = _annotations(filled)
+    kind = {keyword: value for keyword, value in filled.items() if keyword not in shown}
+    return {**shown, "anyOf": [kind, {"$ref": "#/$defs/template"}]}
 
 
 def _templated_in(keyword: str, value: Any) -> Any:
@@ -80,7 +80,7 @@ def _templated_in(keyword: str, value: Any) -> Any:
 
 
 def _annotations(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What editors show; it stands outside `anyOf`, where they look for it."""
+    """What editors show; kept outside `anyOf`, where they look for it."""
     return {key: schema[key] for key in ("description", "default") if key in schema}
 
 

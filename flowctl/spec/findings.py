@@ -1,4 +1,4 @@
-"""Collects diagnostics over the passes of one load, so that all errors show at once and none shows twice."""
+"""Collects diagnostics over the passes of one load: all errors are shown at once, each one once."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from flowctl.spec.node import Node
 
 @dataclass
 class Findings:
-    """A later pass says nothing about a place an earlier one has complained of: it would only see the consequences.
-    :meth:`next_pass` draws that line."""
+    """A later pass reports nothing at a place where an earlier one has reported an error: it would only see the
+    consequences. :meth:`next_pass` separates the passes."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
     _settled: set[Mark] = field(default_factory=set)

@@ -16,8 +16,8 @@ _SHARED = ("connections", "tables")
 
 
 def gather(paths: Sequence[Path], findings: Findings) -> Node | None:
-    """The root of ``paths[0]`` with the connections and tables of what it includes, then of further paths, in that
-    order. None when the first file cannot be read as a map."""
+    """The root of ``paths[0]`` with the connections and tables of its includes, then of further paths, in that order.
+    None if the first file cannot be read as a map."""
     root = _read(paths[0], findings)
     if root is None:
         return None
@@ -44,7 +44,7 @@ def _read(path: Path, findings: Findings) -> Node | None:
 
 
 def _included(root: Node, path: Path, findings: Findings) -> list[Path]:
-    """The files that ``include`` names, each once; globs sorted by name."""
+    """The files named by ``include``, each once; globs sorted by name."""
     found: dict[Path, None] = {}
     include = root.get("include")
     for entry in include.items if include else ():
@@ -73,7 +73,7 @@ def _included(root: Node, path: Path, findings: Findings) -> list[Path]:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:  # reading it says so
+    except OSError:  # reported when it is read
         return 0
 
 

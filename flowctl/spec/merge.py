@@ -1,7 +1,7 @@
 """The effective entry of every table: ``defaults`` < pattern entries < the exact entry.
 
 Maps merge at every depth, lists and scalars replace, ``null`` removes, ``from`` and ``expect`` replace whole. Every
-inherited value remembers where it comes from, so that an error and `validate --resolved` can say so.
+inherited value keeps its origin, for errors and `validate --resolved`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ _WHOLE = ("from", "expect")
 
 
 def effective_tables(root: Node) -> dict[str, Node]:
-    """Id to merged entry, in the order of the file. Entries that are no maps are left out (the schema says why)."""
+    """Id to merged entry, in the order of the file. Entries that are not maps are left out (the schema reports
+    them)."""
     written = root.get("tables")
     defaults = root.get("defaults")
     base = with_origin(defaults, "defaults") if defaults and defaults.entries else None
@@ -28,7 +29,7 @@ def effective_tables(root: Node) -> dict[str, Node]:
 
 
 def inherited_values(root: Node) -> int:
-    """How many values :func:`effective_tables` would merge into entries, at most."""
+    """An upper bound of the values that :func:`effective_tables` would merge into entries."""
     written, defaults = root.get("tables"), root.get("defaults")
     entries = written.entries if written else {}
     patterns = sum(_count(node) for id, node in entries.items() if is_pattern(id))
@@ -59,7 +60,7 @@ def _effective(id: str, node: Node, defaults: Node | None, patterns: Sequence[_P
 
 
 def _merged(under: Node, over: Node) -> Node:
-    """``over`` on top of ``under``; both maps. The result stands where ``over`` stands."""
+    """``over`` on top of ``under``; both maps. The result has the place of ``over``."""
     entries = dict(under.entries)
     for key, node in over.entries.items():
         below = entries.get(key)
@@ -73,7 +74,7 @@ def _merged(under: Node, over: Node) -> Node:
 
 
 def _pruned(node: Node) -> Node:
-    """A map without its nulls, which had nothing to remove."""
+    """A map without its remaining nulls, which removed nothing."""
     if not isinstance(node.value, dict):
         return node
     entries = {key: _pruned(child) for key, child in node.value.items() if child.value is not None}
@@ -81,8 +82,8 @@ def _pruned(node: Node) -> Node:
 
 
 def _made_by(pattern: _Pattern, id: str, exact: Node) -> Node | None:
-    """What ``exact`` inherits from a pattern that makes its id too: the pattern's keys, with ``from`` naming the one
-    object. None when the pattern cannot make it: another object, or one that it excludes."""
+    """What ``exact`` inherits from a pattern that also creates its id: the pattern's keys, with ``from`` naming the one
+    object. None if the pattern cannot create it: another object, or an excluded one."""
     entry, bound = pattern.entry, pattern.bind(id)
     source = entry.get("from")
     if bound is None or source is None or not isinstance(source.value, str):
@@ -106,7 +107,7 @@ def _made_by(pattern: _Pattern, id: str, exact: Node) -> Node | None:
 
 
 def _object_of(pattern: str, bound: Mapping[str, str]) -> str | None:
-    """``public.*`` with table=orders → ``public.orders``; None when it does not match, or stays a pattern."""
+    """``public.*`` with table=orders → ``public.orders``; None if it does not match, or remains a pattern."""
     parts = fill_placeholders(pattern, bound).split(".")
     names = dict(zip(("table", "schema"), reversed(range(len(parts))), strict=False))
     for name, at in names.items():

@@ -1,4 +1,4 @@
-"""JSON Schema errors in words: what is wrong, what to write instead, at the place in the file."""
+"""JSON Schema errors as messages: what is wrong, what to write instead, and the place in the file."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _EXAMPLES = {
 
 
 def diagnose(error: ValidationError, root: Node, label: str = "", using: str = "") -> Iterator[Diagnostic]:
-    """``error`` was found in the plain values of ``root``; ``label`` names ``root`` in messages, ``using`` says under
-    which condition the schema holds (``with mode merge``). One JSON Schema error may be several findings: it names all
-    unknown keys of a map at once."""
+    """``error`` occurred in the plain values of ``root``; ``label`` names ``root`` in messages, ``using`` is the
+    condition under which the schema applies (``with mode merge``). One JSON Schema error may become several findings:
+    it lists all unknown keys of a map at once."""
     path = list(error.absolute_path)
     node = root.at(path)
     name = _name(label, path)
@@ -75,7 +75,7 @@ def _unknown_keys(node: Node, schema: dict[str, Any], name: str) -> Iterator[Dia
 
 
 def _missing(error: ValidationError, node: Node, schema: dict[str, Any], name: str, using: str) -> Iterator[Diagnostic]:
-    """Each missing key is an error of its own in JSON Schema too, with the key only in its message."""
+    """JSON Schema, too, reports each missing key as its own error, with the key only in its message."""
     key = error.message.split("'")[1]
     examples = schema.get("properties", {}).get(key, {}).get("examples", ["…"])
     what = f"{name or 'the spec'} has no `{key}`" + (f", needed {using}" if using else "")
@@ -91,7 +91,7 @@ def _bad_name(error: ValidationError, node: Node, schema: dict[str, Any]) -> Dia
 def _unknown_value(error: ValidationError, node: Node, schema: dict[str, Any], name: str, using: str) -> Diagnostic:
     allowed = [scalar_text(value) for value in schema.get("enum", [schema.get("const")])]
     hint = did_you_mean(_text(error.instance), allowed, "Use one of: " if len(allowed) > 1 else "Write ")
-    if expected := schema.get("x-expected"):  # the value may well be one of the map that is meant
+    if expected := schema.get("x-expected"):  # the value may be one of the intended map
         written = flow_text(error.instance) if isinstance(error.instance, str) and error.instance else "…"
         hint = expected.replace("{value}", written)
     what = f"{name} cannot be {_shown(error.instance)}" + (f" {using}" if using else "")

@@ -1,4 +1,4 @@
-"""``connection:object`` and what stands behind the colon: dotted database names, or one path."""
+"""``connection:object`` and the part after the colon: a dotted database name, or one path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flowctl.spec.spec import ObjectSource, Source
 from flowctl.spec.template import placeholders
 
 ObjectSyntax = Literal["dotted", "path"]
-#: Placeholders that a table id, ``from``, ``to`` and texts may hold; filled when the source is looked at.
+#: Placeholders that a table id, ``from``, ``to`` and texts may contain; filled when the source is listed.
 PLACEHOLDERS = ("table", "schema", "connection", "id")
 
 _PART = re.compile(r'"((?:[^"]|"")+)"|((?:\$\{[^}]*\}|[^."\s$]|\$(?!\{))+)')
@@ -23,7 +23,7 @@ def split_reference(text: str) -> tuple[str, str]:
 
 
 def object_parts(text: str, syntax: ObjectSyntax) -> tuple[tuple[str, ...], bool]:
-    """The parts of an object's name, and whether a plain part is a glob; ``ValueError`` says what is wrong."""
+    """The parts of an object's name, and whether a plain part is a glob; ``ValueError`` describes what is wrong."""
     return ((_path(text),), is_glob(text)) if syntax == "path" else _dotted(text)
 
 
@@ -32,7 +32,7 @@ def is_glob(text: str) -> bool:
 
 
 def pattern_ids(id: str) -> Callable[[str], Mapping[str, str] | None]:
-    """A matcher for the ids that a pattern's id can make: the placeholders' values, or None."""
+    """A matcher for the ids that a pattern's id can produce: the placeholders' values, or None."""
     written = re.split(r"\$\{([^}]*)\}", id)
     seen: set[str] = set()
     regex = ""
@@ -52,17 +52,17 @@ def pattern_ids(id: str) -> Callable[[str], Mapping[str, str] | None]:
 
 
 def is_pattern(id: str) -> bool:
-    """Whether a table's id makes one table per match of its source."""
+    """Whether a table's id creates one table per match of its source."""
     return bool(placeholders(id))
 
 
 def placeholder_values(id: str, source: Source) -> dict[str, str]:
-    """What the placeholders of one table stand for, as far as its entry tells; a pattern's own are left open."""
+    """The values of one table's placeholders, as far as its entry determines them; a pattern's own are left open."""
     return {"id": id, **(names_of(source) if isinstance(source, ObjectSource) and not is_pattern(id) else {})}
 
 
 def names_of(source: ObjectSource) -> dict[str, str]:
-    """The placeholders that a source object fills. For files ``${table}`` is the name without extensions and
+    """The placeholders that a source object fills. For files, ``${table}`` is the name without extensions and
     ``${schema}`` the folder."""
     *above, last = source.parts
     folder, _, file = last.rpartition("/")

@@ -15,7 +15,7 @@ YamlScalar = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """``mark`` is the place of the value, ``key_mark`` that of the key it stands under (None in lists and at the top).
+    """``mark`` is the place of the value, ``key_mark`` that of its key (None in lists and at the top).
     ``origin`` names the layer that wrote it when it was inherited: ``defaults`` or a pattern's id; empty when it
     stands in the entry itself. Maps keep the order of the file; treat them as frozen."""
 
@@ -31,12 +31,12 @@ class Node:
 
     @property
     def entries(self) -> dict[str, Node]:
-        """The map's entries; none when this is no map."""
+        """The map's entries; none if this is not a map."""
         return self.value if isinstance(self.value, dict) else {}
 
     @property
     def items(self) -> list[Node]:
-        """The list's items; none when this is no list."""
+        """The list's items; none if this is not a list."""
         return self.value if isinstance(self.value, list) else []
 
     @property
@@ -52,7 +52,7 @@ class Node:
         return found
 
     def at(self, path: list[str | int]) -> Node:
-        """The deepest node that is there along ``path``, as JSON Schema gives it."""
+        """The deepest existing node along ``path``, as JSON Schema reports it."""
         found = self
         for step in path:
             match found.value:
@@ -91,13 +91,13 @@ def flow_text(value: Any) -> str:
             return scalar_text(value)
 
 
-#: Texts that need no quotes in any YAML reader, 1.1 or 1.2.
+#: Texts that need no quotes for any YAML reader, 1.1 or 1.2.
 _PLAIN = re.compile(r"[A-Za-z_…][A-Za-z0-9_./-]*(:[A-Za-z_][A-Za-z0-9_./-]*)?")
 _NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def plain(node: Node) -> Any:
-    """The bare values: what JSON would hold."""
+    """The bare values: what JSON would contain."""
     match node.value:
         case dict() as entries:
             return {key: plain(child) for key, child in entries.items()}
@@ -131,7 +131,7 @@ def texts(node: Node) -> Iterator[Node]:
 
 
 def with_origin(node: Node, origin: str) -> Node:
-    """The same tree, every node of it inherited from ``origin``."""
+    """The same tree, with every node inherited from ``origin``."""
     match node.value:
         case dict() as entries:
             value: Any = {key: with_origin(child, origin) for key, child in entries.items()}

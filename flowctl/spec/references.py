@@ -1,4 +1,4 @@
-"""``from`` and ``to``: what a table reads and where it is written, as values, with what is wrong about them."""
+"""``from`` and ``to``: what a table reads and where it is written, as values, and their errors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from flowctl.spec.spec import ObjectSource, QuerySource, Source, SqlSource, Targ
 from flowctl.spec.suggest import did_you_mean
 from flowctl.spec.template import REF_MARKER
 
-#: Connection name to type; None: there is such a connection, and its type is wrong (reported there).
+#: Connection name to type; None: the connection exists, and its type is wrong (reported there).
 ConnectionTypes = Mapping[str, str | None]
 
 _ONE_OF = ("table", "path", "query", "sql")
 
 
 def source_of(node: Node, connections: ConnectionTypes, findings: Findings) -> Source | None:
-    """The source that ``from`` names, or None with an error (perhaps one that stands elsewhere)."""
+    """The source that ``from`` names, or None with an error (possibly one reported elsewhere)."""
     if isinstance(node.value, str):
         connection, name = split_reference(node.value)
         if not name:
@@ -56,7 +56,7 @@ def source_of(node: Node, connections: ConnectionTypes, findings: Findings) -> S
 
 def target_of(node: Node, connections: ConnectionTypes, findings: Findings) -> TargetRef | None:
     """The target that ``to`` names; a bare connection means the table's id there. Whether such a connection can be
-    written depends on the mode: :mod:`flowctl.spec.tables` asks."""
+    written to depends on the mode: :mod:`flowctl.spec.tables` checks it."""
     if isinstance(node.value, str):
         connection, name = split_reference(node.value)
         at, object_node = node, node

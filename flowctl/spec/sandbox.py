@@ -1,8 +1,8 @@
-"""Jinja2 for the expressions of a spec: no attribute or call that leaves its values, and none whose result is large.
+"""Jinja2 for the expressions of a spec: no attribute or call that leaves its values, and none with a large result.
 
-Jinja's own sandbox keeps an expression away from Python; it lets it take all memory and time there is
+Jinja's own sandbox keeps an expression away from Python; it does not limit memory and time
 (``'{:999999999}'.format(1)``, ``10 ** 10 ** 10``). Here operators, filters and methods are a closed set, and those that
-can make much of little are asked for their size first.
+can produce large results from small values are checked for their size first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flowctl.spec.limits import LONG_FORMAT
 
 #: Characters of a result, items of a list.
 _LONGEST = 10_000
-#: Of a whole number: some thousand digits.
+#: Bits of an integer: a few thousand digits.
 _BITS = 4_096
 _SOME_FILTERS = (
     "abs", "capitalize", "count", "d", "default", "first", "float", "int", "last", "length", "list", "lower", "max",
@@ -35,7 +35,7 @@ _MAP_METHODS = {"get", "items", "keys", "values"}
 
 
 class TooLarge(SecurityError):
-    """The result would be too large; nothing of it was made."""
+    """The result would be too large; it was not computed."""
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
@@ -93,7 +93,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 def _checked_method(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A text's method, called only when its result cannot be large."""
+    """A text's method, called only if its result cannot be large."""
     text: str = method.__self__  # type: ignore[attr-defined]
 
     def called(*args: Any, **kwargs: Any) -> Any:

@@ -1,9 +1,9 @@
-"""The published JSON Schemas at work: which there are, and what each says of a node.
+"""Applies the published JSON Schemas: which ones exist, and the errors of a node against each.
 
 Two passes. The envelope knows no connector; `schemas/connectors/<type>.schema.json` describes one connection type
-(closed) and, in its ``source`` and ``target`` definitions, what tables that read or write such a connection may say.
-What an expectation may say stands with the checks (:mod:`flowctl.expect`). A closed envelope over closed fragments
-would reject everything, so they are never put into one ``allOf``.
+(closed) and, in its ``source`` and ``target`` definitions, what tables that read or write such a connection may
+specify. What an expectation may specify is defined by the checks (:mod:`flowctl.expect`). A closed envelope over closed
+fragments would reject everything, so they are never put into one ``allOf``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def envelope() -> Schema:
 
 @cache
 def flow_schema() -> Schema:
-    """The envelope with every ``$ref`` replaced by what it points to."""
+    """The envelope with every ``$ref`` replaced by its target."""
     document = envelope()
     inlined: Schema = _inlined(document, document["$defs"])
     return inlined
@@ -68,7 +68,7 @@ def definition(name: str) -> Schema:
 
 
 def later_types() -> Sequence[str]:
-    """Connection types that are known and not in this version."""
+    """Connection types that are reserved for later versions."""
     found: Sequence[str] = flow_schema()["x-later-types"]
     return found
 
@@ -80,27 +80,29 @@ def object_syntax(type: str) -> str:
 
 
 def role(type: str, side: str) -> Schema | None:
-    """What tables may say when a connection of this type is their ``source`` or ``target``; None: it cannot be one."""
+    """What tables may specify when a connection of this type is their ``source`` or ``target``; None: it cannot be
+    one."""
     found: Schema | None = connector_schema(type)["$defs"].get(side)
     return None if found is None or found.get("x-later") else found
 
 
 def target_modes(type: str) -> tuple[str, ...]:
-    """The modes that a target of this type takes; also for one that comes in a later version."""
+    """The modes that a target of this type supports; also for one that comes in a later version."""
     target = connector_schema(type)["$defs"].get("target")
     return tuple(target["properties"]["mode"]["enum"]) if target else ()
 
 
 def check(node: Node, schema_name: str, label: str = "") -> list[Diagnostic]:
-    """What the named schema says of ``node``: ``flow``, or a connection type. ``label`` is put before the paths."""
+    """The errors of ``node`` against the named schema: ``flow``, or a connection type. ``label`` is put before the
+    paths."""
     errors = _validator(schema_name).iter_errors(plain(node))
     return [found for error in errors for found in diagnose(error, node, label)]
 
 
 def check_table(node: Node, label: str, roles: Mapping[str, str]) -> list[Diagnostic]:
-    """What the schema of tables says of a merged entry in these roles (``mode:merge``, ``source:postgres``, …), each
-    with its words for messages. Roles forbid keys (``false``): :func:`forbidden` tells which, and they are to be
-    removed before."""
+    """The errors of a merged entry against the schema of tables in these roles (``mode:merge``, ``source:postgres``,
+    …), each with its wording for messages. Roles forbid keys (``false``): :func:`forbidden` lists them, and they are to
+    be removed before."""
     value = plain(node)
     return [
         found
@@ -124,7 +126,7 @@ def modes_with(path: str) -> list[str]:
 
 
 def _table_errors(name: str, value: Mapping[str, Any]) -> Iterator[ValidationError]:
-    """Tables of one flow say many things alike; a value that was once accepted under a key is not checked again."""
+    """Tables of one flow share many values; a value that was accepted once under a key is not checked again."""
     fresh = {key: item for key, item in value.items() if (name, key, repr(item)) not in _ACCEPTED}
     errors = list(_validator(name).iter_errors(fresh))
     if not errors:
@@ -151,14 +153,14 @@ def _validator(name: str) -> Draft202012Validator:
             return Draft202012Validator(definition(name))
         case _ if ":" in name:
             properties = _role_schema(name).get("properties", {})
-            # a target's modes are data for a better message than an enum's: see `target_modes`
+            # a target's modes are data, for a better message than an enum's: see `target_modes`
             return Draft202012Validator({"properties": {key: properties[key] for key in properties if key != "mode"}})
         case _:
             return Draft202012Validator(connector_schema(name))
 
 
 def _needing(keys: Sequence[str]) -> Schema:
-    """Only that these keys are there; the examples are for the message."""
+    """Only that these keys exist; the examples are for the message."""
     known = definition("table")["properties"]
     return {"required": keys, "properties": {key: {"examples": known[key]["examples"]} for key in keys}}
 
@@ -184,12 +186,12 @@ def _forbidden(schema: Any, path: str = "") -> Iterator[str]:
 
 
 def _inlined(schema: Any, definitions: Schema) -> Any:
-    """Keys beside a ``$ref`` go over what it points to; ``properties`` are united. Resolving references while
-    validating takes longer than all the rest of it."""
+    """Keys next to a ``$ref`` override its target; ``properties`` are merged. Resolving references while validating
+    takes longer than everything else."""
     match schema:
-        case {"$ref": str(reference), **beside}:
+        case {"$ref": str(reference), **siblings}:
             target = _inlined(definitions[reference.removeprefix("#/$defs/")], definitions)
-            own = _inlined(beside, definitions)
+            own = _inlined(siblings, definitions)
             united = {**target.get("properties", {}), **own.get("properties", {})}
             return {**target, **own, **({"properties": united} if united else {})}
         case dict():
@@ -201,7 +203,7 @@ def _inlined(schema: Any, definitions: Schema) -> Any:
 
 
 def _folder() -> Path:
-    """In the wheel the schemas lie inside the package; an editable install has them beside it."""
+    """The wheel contains the schemas in the package; an editable install has them next to it."""
     package = Path(__file__).parent.parent
     installed = package / "_schemas"
     return installed if installed.is_dir() else package.parent / "schemas"

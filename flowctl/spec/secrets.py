@@ -1,8 +1,8 @@
-"""Secrets: references in the spec, and values only when something is opened.
+"""Secrets: references in the spec, resolved only when something is opened.
 
-``${secret:env:NAME}`` and ``${secret:file:PATH}`` stand for a whole value or a part of one. A provider is a function
-from the name to the value; Vault, AWS, GCP and Azure join :data:`PROVIDERS` the same way. Whatever is revealed is
-registered with the redactor in the same step, so no value can be used before it can be hidden.
+``${secret:env:NAME}`` and ``${secret:file:PATH}`` replace a whole value or a part of one. A provider is a function from
+the name to the value; Vault, AWS, GCP and Azure join :data:`PROVIDERS` the same way. Every resolved value is registered
+with the redactor in the same step, so no value can be used before it can be redacted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from flowctl.errors import TableError
 from flowctl.redaction import REDACTOR
 from flowctl.spec.spec import SecretRef, SecretText
 
-#: From a reference's name to the value, exactly as it is to be used. Raises :class:`TableError` when there is none.
+#: From a reference's name to the value, exactly as it is used. Raises :class:`TableError` if there is none.
 Provider = Callable[[str], str]
 
 LATER_PROVIDERS = ("vault", "aws", "gcp", "azure")
@@ -26,18 +26,18 @@ _REFERENCE = re.compile(r"\$\$\{|\$\{secret:([^:}]{0,100}):([^}]{0,1000})\}")
 
 
 def parse_secrets(text: str) -> str | SecretText:
-    """``text`` with its references made values; plain text (``$${`` made ``${``) when it holds none."""
+    """``text`` with its references as values; plain text (``$${`` becomes ``${``) if it has none."""
     parts: list[str | SecretRef] = []
     literal, start = "", 0
-    for found in _REFERENCE.finditer(text):
-        literal += text[start : found.start()]
-        start = found.end()
-        if found[0] == "$${":
+    for match in _REFERENCE.finditer(text):
+        literal += text[start : match.start()]
+        start = match.end()
+        if match[0] == "$${":
             literal += "${"
             continue
         if literal:
             parts.append(literal)
-        parts.append(SecretRef(found[1], found[2]))
+        parts.append(SecretRef(match[1], match[2]))
         literal = ""
     literal += text[start:]
     if not parts:
@@ -47,27 +47,27 @@ def parse_secrets(text: str) -> str | SecretText:
 
 def secret_references(text: str) -> list[SecretRef]:
     """The references in ``text``, in order."""
-    return [SecretRef(found[1], found[2]) for found in _REFERENCE.finditer(text) if found[0] != "$${"]
+    return [SecretRef(match[1], match[2]) for match in _REFERENCE.finditer(text) if match[0] != "$${"]
 
 
 def without_references(text: str, instead: str) -> str:
-    """``text`` with ``instead`` for each reference in it."""
-    return _REFERENCE.sub(lambda found: found[0] if found[0] == "$${" else instead, text)
+    """``text`` with each reference replaced by ``instead``."""
+    return _REFERENCE.sub(lambda match: match[0] if match[0] == "$${" else instead, text)
 
 
 def is_one_reference(text: str) -> bool:
-    """Whether all of ``text`` is one reference, of which nothing is known."""
+    """Whether all of ``text`` is one reference, so that nothing is known of its value."""
     return _REFERENCE.fullmatch(text) is not None and text != "$${"
 
 
 class Revealed(str):
-    """A text with secrets in it, for who would put it into something that is kept."""
+    """A text with secrets in it, for code that might store it."""
 
 
 def reveal(value: Any) -> Any:
     """``value`` with its references resolved, a text that had some as :class:`Revealed`; lists and maps are walked,
-    everything else is returned as it is. Inside a URL each value is percent-encoded. Raises :class:`TableError` when a
-    secret is not there."""
+    everything else is returned unchanged. Inside a URL each value is percent-encoded. Raises :class:`TableError` if a
+    secret does not exist."""
     match value:
         case SecretText(parts):
             in_url = isinstance(parts[0], str) and "://" in parts[0]
@@ -83,7 +83,7 @@ def reveal(value: Any) -> Any:
 
 
 def password_in_clear(text: str) -> bool:
-    """Whether ``text`` is a URL whose password is not a reference. User names may stand in clear."""
+    """Whether ``text`` is a URL whose password is not a reference. User names may be in plain text."""
     if "://" not in text:
         return False
     shown = _REFERENCE.sub("", text)
@@ -93,7 +93,7 @@ def password_in_clear(text: str) -> bool:
         userinfo = authority.rpartition("@")[0]
         if userinfo.partition(":")[2]:
             return True
-    elif "@" in rest and re.search(r":\d*[^\d]", authority):  # no port, but a password up to its / or ? or #
+    elif "@" in rest and re.search(r":\d*[^\d]", authority):  # not a port, but a password up to its / or ? or #
         return True
     return bool(re.search(r"[?&;](password|passwd|pwd|secret|token|sig)=[^&;]", shown, re.IGNORECASE))
 
@@ -107,7 +107,7 @@ def _from_environment(name: str) -> str:
 
 
 def _from_file(path: str) -> str:
-    """The file's text without the line break at its end, which editors and Kubernetes disagree about."""
+    """The file's text without a final line break: editors add one, Kubernetes does not."""
     try:
         return Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
     except (OSError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""What holds between the tables of one spec: ids that differ, targets that differ, references without a cycle.
+"""What must hold between the tables of one spec: distinct ids, distinct targets, references without a cycle.
 
-Patterns are still one entry each. What only their tables can break is found once these are known
+Patterns are still one entry each. Errors that depend on their tables are reported once these are known
 (:mod:`flowctl.resolve`), in the same words.
 """
 
@@ -18,7 +18,7 @@ from flowctl.spec.template import fill_placeholders, placeholders
 
 
 def check_flow(entries: Mapping[str, Node], tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
-    """``entries`` are all tables, the broken ones too: a reference to one of those is no second error."""
+    """``entries`` are all tables, including invalid ones: a reference to one of those is not a second error."""
     exact = [id for id in entries if not is_pattern(id)]
     yield from _repeated_ids(entries)
     yield from _repeated_targets(tables)
@@ -27,7 +27,7 @@ def check_flow(entries: Mapping[str, Node], tables: Sequence[TableSpec]) -> Iter
 
 
 def same_target(first: TableSpec, second: TableSpec) -> Diagnostic:
-    """``second`` is written to where ``first``, an earlier entry, is written."""
+    """``second`` is written to the target of ``first``, an earlier entry."""
     return Diagnostic(
         f"`{first.id}` and `{second.id}` are both written to {second.target}",
         f"Give one of them another `to`; `{first.id}` stands at {first.mark}",
@@ -39,7 +39,7 @@ def same_target(first: TableSpec, second: TableSpec) -> Diagnostic:
 def unknown_references(
     tables: Sequence[TableSpec], exact: Collection[str], patterns: Collection[str]
 ) -> Iterator[Diagnostic]:
-    """References to ids that are neither among ``exact`` nor such as one of ``patterns`` may make."""
+    """References to ids that are neither in ``exact`` nor can be created by one of ``patterns``."""
     may_exist: list[Callable[[str], object]] = [pattern_ids(id) for id in patterns]
     for table in tables:
         for reference in _references(table):
@@ -53,7 +53,7 @@ def unknown_references(
 
 
 def cycles(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
-    """Each cycle once, at the first of its tables in the file. Tables of patterns read no others."""
+    """Each cycle once, at the first of its tables in the file. Tables of patterns read no other tables."""
     by_id = {table.id: table for table in tables}
     done: set[str] = set()
     for table in tables:

@@ -1,4 +1,4 @@
-"""The validated spec as frozen values. Every node that an error may speak of keeps its place in the file."""
+"""The validated spec as frozen values. Every node that an error may refer to keeps its place in the file."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class ReadHints:
 @dataclass(frozen=True)
 class Layout:
     """``statistics`` are the target columns whose least and greatest value each file of a new table keeps; None leaves
-    that to the target. A table's spec always says it: :func:`flowctl.spec.build.table` fills in the default."""
+    that to the target. A table's spec always sets it: :func:`flowctl.spec.build.table` fills in the default."""
 
     partition_by: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()
@@ -153,8 +153,8 @@ class Layout:
 
 @dataclass(frozen=True)
 class Guard:
-    """Fractions of 1, None where not set (``max_deleted`` then falls back to 0.1 when deletes are detected).
-    ``allow_empty`` None: where all content is replaced, but not by missing keys."""
+    """Fractions of 1, None where not set (``max_deleted`` then falls back to 0.1 if deletes are detected).
+    ``allow_empty`` None: allowed where all content is replaced, but not for missing keys."""
 
     allow_empty: bool | None = None
     max_shrink: float | None = None
@@ -164,7 +164,7 @@ class Guard:
 
     @property
     def allows_deleting_all(self) -> bool:
-        """Whether missing keys may be all that the target has."""
+        """Whether missing keys may delete every row of the target."""
         return self.allow_empty is True and self.max_deleted is not None and self.max_deleted >= 1
 
 
@@ -181,7 +181,7 @@ class SchemaPolicies:
 class TableSpec:
     """One entry of ``tables``. With ``${…}`` in ``id`` it is a pattern: one table per match of its source.
 
-    Without ``dedupe`` the latest row of a key counts, unless an engine does not tell the order of the rows of files.
+    Without ``dedupe`` the latest row of a key counts, unless an engine does not preserve the row order of files.
     ``marks`` gives the place of each written key by dotted path (``cursor.column``); ``mark`` is the entry's own.
     """
 
@@ -249,11 +249,11 @@ class Spec:
 
     @property
     def base_dir(self) -> str:
-        """Where relative paths of connections and ``state`` start: the folder of the spec file."""
+        """The folder that relative paths of connections and ``state`` start from: that of the spec file."""
         return str(Path(self.path).absolute().parent)
 
     @property
     def argument(self) -> str:
-        """The spec as commands that are shown to people name it: its path, and the variables it was read with."""
+        """The spec as printed commands name it: its path, and the variables it was read with."""
         given = (word for name, value in self.given.items() for word in ("--var", f"{name}={value}"))
         return shlex.join([self.path, *given])

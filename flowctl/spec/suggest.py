@@ -1,15 +1,15 @@
-"""Did you mean: the known name next to a mistyped one."""
+"""Did you mean: the known name closest to a mistyped one."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-#: Names that a list in a hint has.
+#: Names listed in a hint.
 _LISTED = 100
 
 
 def did_you_mean(written: str, known: Iterable[str], otherwise: str = "") -> str:
-    """``Did you mean `name`?``, or ``otherwise`` followed by what there is."""
+    """``Did you mean `name`?``, or ``otherwise`` followed by the known names."""
     from difflib import get_close_matches
 
     names = sorted(known)
@@ -20,7 +20,7 @@ def did_you_mean(written: str, known: Iterable[str], otherwise: str = "") -> str
 
 
 def nearest(written: str, known: Iterable[str], otherwise: str) -> str:
-    """``Did you mean `name`?``, without regard to case; ``otherwise`` where nothing comes near."""
+    """``Did you mean `name`?``, ignoring case; ``otherwise`` if no name is close."""
     from difflib import get_close_matches
 
     names = {name.lower(): name for name in known}
@@ -29,5 +29,5 @@ def nearest(written: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def _is_short(written: str, names: Collection[str]) -> bool:
-    """Names are compared in time by the square of their lengths, for each mistake anew."""
+    """Comparing names takes time by the square of their lengths, once per mistake."""
     return len(written) <= 100 and len(names) <= 2_000

@@ -1,4 +1,4 @@
-"""Second pass: each merged table against what its mode, its source and its target can use."""
+"""Second pass: checks each merged table against what its mode, its source and its target support."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from flowctl.spec.spec import ObjectSource, Source, SqlSource, TableSpec, Target
 def check_tables(
     entries: Mapping[str, Node], connections: ConnectionTypes, findings: Findings
 ) -> tuple[dict[str, Node], tuple[TableSpec, ...]]:
-    """The effective entries (keys dropped that were inherited and cannot be used) and the tables without errors."""
+    """The effective entries (without inherited keys that cannot be used) and the tables without errors."""
     checking = [_Checking(id, node, connections, findings) for id, node in entries.items()]
     tables = [check.table() for check in checking]
     return {check.id: check.node for check in checking}, tuple(table for table in tables if table)
@@ -72,7 +72,7 @@ class _Checking:
         return target_of(node, self.connections, self.findings) if node and _well_formed(node, "to") else None
 
     def _roles(self, source: Source | None, target: TargetRef | None) -> dict[str, str]:
-        """Which definitions count for this table, each with the words for an error about it."""
+        """The definitions that apply to this table, each with the wording for an error about it."""
         roles: dict[str, str] = {}
         mode = self.node.entries.get("mode")
         if mode and mode.text in definition("modes"):
@@ -107,7 +107,7 @@ class _Checking:
         return True
 
     def _drop_unusable(self, role_name: str, using: str) -> None:
-        """A key that cannot be used is an error where the entry itself writes it, and dropped where it is inherited."""
+        """A key that cannot be used is an error where the entry itself sets it, and dropped where it is inherited."""
         for path in forbidden(role_name):
             found = self.node.get(path)
             if found is None:
@@ -119,7 +119,7 @@ class _Checking:
             self.node = without(self.node, path)
 
     def _check_appends_once(self, source: Source | None, roles: Mapping[str, str]) -> None:
-        """Without a cursor append writes the same rows in every run. Files are distinguished by their names."""
+        """Without a cursor, append writes the same rows in every run. Files are identified by their names."""
         mode, cursor = self.node.entries.get("mode"), self.node.entries.get("cursor")
         if source is None or mode is None or mode.text != "append" or (cursor is not None and _says_so(cursor, source)):
             return
@@ -151,22 +151,22 @@ class _Checking:
                 self.findings.error(written.place, what, hint, "unusable-key")
 
 
-#: Written as `cursor:` where every run reads everything.
+#: The value of `cursor:` where every run reads everything.
 NO_CURSOR = "none"
 
 
 def _says_so(cursor: Node, source: Source) -> bool:
-    """A SQL table drops a cursor that it inherits; one of its own is an error by itself."""
+    """A SQL table drops an inherited cursor; one of its own is an error by itself."""
     return cursor.value == NO_CURSOR or not isinstance(source, SqlSource) or _own(cursor)
 
 
 def _own(node: Node) -> bool:
-    """Whether the entry itself has written any of this."""
+    """Whether the entry itself has set any of this."""
     return any(not leaf.origin for _, leaf in leaves(node))
 
 
 def _well_formed(node: Node, key: str) -> bool:
-    """Whether the schema has nothing to say about the shape of `from` or `to`: only then are its words read."""
+    """Whether the schema accepts the shape of `from` or `to`: only then are they parsed."""
     if isinstance(node.value, str):
         return bool(node.value)
     known = definition(key)["then"]["properties"]

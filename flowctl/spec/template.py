@@ -1,7 +1,7 @@
 """Fills ``{{ … }}`` inside string values, each value alone, in a Jinja2 sandbox that knows ``vars`` and ``ref``.
 
 A value that is exactly one expression keeps the expression's type. Statements (``{% %}``) and comments are refused:
-a template that decides the shape of the spec would make its places meaningless.
+a template that determines the shape of the spec would make places meaningless.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 #: What ``ref('id')`` leaves in ``from.sql`` for the resolver to replace.
 REF_MARKER = re.compile(r"\{\{ref:([^}]*)\}\}")
 _STATEMENT = re.compile(r"\{[%#]")
-#: What nearly all expressions are; filled without Jinja2, whose import and compiling a small spec would feel.
+#: The form of nearly all expressions; filled without Jinja2, whose import and compilation would slow down a small spec.
 _SIMPLE = re.compile(r"\{\{ *(?:vars\.([A-Za-z_]\w*)|ref\('([^'{}]*)'\)) *\}\}")
-#: Of a value with an expression that is more than a variable: reading it takes time by the square of it.
+#: Length of a value with an expression beyond a variable: parsing takes time by the square of it.
 _LONGEST_TEMPLATE = 20_000
 _LONE = re.compile(r"\s*\{\{-?(.*?)-?\}\}\s*", re.DOTALL)
 
@@ -69,7 +69,7 @@ class _Rendering:
         if (text, in_sql) not in self._filled:
             try:
                 self._filled[text, in_sql] = self._checked(self._evaluated(text, in_sql=in_sql))
-            except Exception as error:  # noqa: BLE001 - an expression may raise anything; all of it is the author's
+            except Exception as error:  # noqa: BLE001 - an expression may raise anything; all of it is an error in the spec
                 message, hint = self._explained(error)
                 self.findings.error(node, message, hint, "template")
                 return text
@@ -106,7 +106,7 @@ class _Rendering:
         return value
 
     def _start(self) -> SandboxedEnvironment:
-        """Jinja2 is imported when the first expression needs it: it costs a small spec a tenth of its time."""
+        """Jinja2 is imported for the first expression: it costs a small spec a tenth of its time."""
         from flowctl.spec.sandbox import Sandbox
 
         self._environment = Sandbox()
@@ -133,7 +133,7 @@ class _Rendering:
 
 
 def _outside(text: str) -> str:
-    """What is in no ``{{ }}``."""
+    """The text outside of every ``{{ }}``."""
     parts, at = [], 0
     while (start := text.find("{{", at)) >= 0 and (end := text.find("}}", start)) >= 0:
         parts.append(text[at:start])
@@ -147,7 +147,7 @@ def _text(value: YamlScalar) -> str:
 
 
 def _scalar(value: Any) -> YamlScalar:
-    """Raises for undefined names (Jinja2's own error) and for values that are no scalars."""
+    """Raises for undefined names (Jinja2's own error) and for values that are not scalars."""
     from jinja2 import StrictUndefined
 
     match value:
@@ -174,8 +174,8 @@ class _RefOutsideSql(ValueError):
 
 
 def fill_placeholders(text: str, values: Mapping[str, str], unknown: Callable[[str], None] | None = None) -> str:
-    """``text`` with ``${name}`` replaced from ``values`` and ``$${`` made a literal ``${``. Other names stay as they
-    are (``${secret:…}`` among them) and are handed to ``unknown``."""
+    """``text`` with ``${name}`` replaced from ``values`` and ``$${`` turned into a literal ``${``. Other names stay as
+    they are (including ``${secret:…}``) and are passed to ``unknown``."""
 
     def filled(match: re.Match[str]) -> str:
         if match[0] == "$${":
@@ -190,7 +190,7 @@ def fill_placeholders(text: str, values: Mapping[str, str], unknown: Callable[[s
 
 
 def placeholders(text: str) -> list[str]:
-    """The names in ``${name}``, in order; ``$${`` is none."""
+    """The names in ``${name}``, in order; ``$${`` is not one."""
     return [name for name in _PLACEHOLDER.findall(text) if name]
 
 

@@ -1,19 +1,19 @@
-"""What is wrong with the form of a URL, in words that repeat no part of it: any part may be a piece of a password."""
+"""What is wrong with the form of a URL, without repeating any part of it: any part may belong to a password."""
 
 from __future__ import annotations
 
 import re
 
-#: For a secret reference that stands in a URL: its value is percent-encoded there, and may be a port.
+#: Stands for a secret reference in a URL: its value is percent-encoded there, and may be a port.
 PLACEHOLDER = "1"
 _PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PORT = re.compile(r"\d{0,5}")
-#: As Spark Connect's clients take them: nothing behind host and port but `/;name=value` pairs.
+#: As Spark Connect's clients accept them: only `/;name=value` pairs after host and port.
 _CONNECT_REST = re.compile(r"/?(;[^;=]+=[^;]*)*")
 
 
 def flaw(url: str) -> str:
-    """Of ``scheme://user:password@host:port/path?query``, empty when it can be read."""
+    """For ``scheme://user:password@host:port/path?query``; empty if it can be parsed."""
     _, found, rest = url.partition("://")
     if not found:
         return "there is no :// in it"
@@ -32,7 +32,7 @@ def flaw(url: str) -> str:
 
 
 def flaw_of_spark(url: str) -> str:
-    """Of ``spark.url``, whose other forms have no parts."""
+    """For ``spark.url``, whose other forms have no parts."""
     if url.startswith("sc://"):
         authority = re.split(r"[/;?#]", url.removeprefix("sc://"), maxsplit=1)[0]
         if not authority.rpartition("@")[2]:
@@ -47,14 +47,14 @@ def flaw_of_spark(url: str) -> str:
 
 
 def flaw_of_endpoint(url: str) -> str:
-    """Of an object store's own URL."""
+    """For an object store's own URL."""
     if not url.startswith(("http://", "https://")):
         return "it does not begin with http:// or https://"
     return flaw(url) or ("" if re.split(r"[/?#]", url.partition("://")[2])[0] else "there is no host in it")
 
 
 def _flaw_of_address(address: str) -> str:
-    """Of ``host``, ``host:port`` or ``[IPv6]:port``."""
+    """For ``host``, ``host:port`` or ``[IPv6]:port``."""
     if address.startswith("["):
         host, closed, port = address.partition("]")
         if not closed or not re.fullmatch(r"\[[0-9A-Fa-f:.%]+", host) or (port and not port.startswith(":")):

@@ -1,4 +1,4 @@
-"""The values of ``vars``: the file's, under ``FLOWCTL_VAR_NAME``, under ``--var name=value``."""
+"""The values of ``vars``: the file's, overridden by ``FLOWCTL_VAR_NAME``, overridden by ``--var name=value``."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from flowctl.spec.suggest import did_you_mean
 
 
 def variables_of(root: Node, given: Mapping[str, str], findings: Findings) -> dict[str, YamlScalar]:
-    """Every variable with its value. A given text becomes what YAML would make of it where the file's own value is no
-    text: ``splits: 16`` and ``--var splits=8`` is the number 8."""
+    """Every variable with its value. A given text is parsed as YAML where the file's own value is not a text: with
+    ``splits: 16``, ``--var splits=8`` is the number 8."""
     written = root.get("vars")
     declared = written.entries if written else {}
     for name in given:

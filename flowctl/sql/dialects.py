@@ -1,7 +1,7 @@
-"""What the three SQL dialects write differently and flowctl writes itself: names and typed literals.
+"""What the SQL dialects write differently and flowctl writes itself: names and typed literals.
 
 sqlglot renders the statements; types and typed literals are text from here or from a connector's own type table,
-because sqlglot changes types between dialects (a zoneless TIMESTAMP becomes Spark's zoned one).
+because sqlglot changes types between dialects (a TIMESTAMP without a zone becomes Spark's TIMESTAMP with one).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Dialect = Literal["spark", "postgres", "sqlite"]
 
 
 def quoted(name: str, dialect: Dialect) -> str:
-    """``name`` as an identifier, case and every character kept."""
+    """``name`` as an identifier; case and every character are kept."""
     match dialect:
         case "spark":
             return "`" + name.replace("`", "``") + "`"
@@ -35,7 +35,7 @@ def table(parts: tuple[str, ...], dialect: Dialect) -> str:
 
 
 def literal(value: TypedValue, dialect: Dialect) -> str:
-    """``value`` as a literal that carries its type, and its offset where it has one."""
+    """``value`` as a literal with its type, and its offset if it has one."""
     plain = value.text()
     match dialect:
         case "sqlite":
@@ -50,15 +50,15 @@ def literal(value: TypedValue, dialect: Dialect) -> str:
 
 
 def text(plain: str, dialect: Dialect) -> str:
-    """A string literal. Spark reads backslashes as escapes; the others, as the standard says, do not."""
+    """A string literal. Spark reads backslashes as escapes; the other dialects follow the standard and do not."""
     if dialect == "spark":
         return "'" + plain.replace("\\", "\\\\").replace("'", "\\'") + "'"
     return "'" + plain.replace("'", "''") + "'"
 
 
 def moment(at: str, dialect: Dialect) -> str:
-    """An RFC 3339 moment as a literal of the type that flowctl's own columns (``_deleted_at``) have. In SQLite it is
-    text with six digits and ``Z``, as every zoned timestamp is stored there."""
+    """An RFC 3339 timestamp as a literal of the type that flowctl's own columns (``_deleted_at``) have. In SQLite it is
+    text with six digits and ``Z``, as every timestamp with a zone is stored there."""
     instant = dt.datetime.fromisoformat(at)
     return literal(TypedValue(types.TIMESTAMP, instant.astimezone(dt.UTC)), dialect)
 
@@ -95,5 +95,5 @@ _POSTGRES: dict[DataType, str] = {
 
 
 def schema_ddl(columns: Iterable[Column]) -> str:
-    """The columns as Spark's schema text, every one nullable."""
+    """The columns as Spark's schema text, all of them nullable."""
     return ", ".join(f"{quoted(column.name, 'spark')} {types.spark_ddl(column.type)}" for column in columns)

@@ -1,19 +1,19 @@
 """What a batch changes in a table, as one portable SELECT, and the two ways it is applied.
 
 The batch ``s`` has one row per key: the target's columns and ``_flowctl_op`` (``U``: this is the row now, ``D``: the
-key is gone). Against the target ``t`` every row of the batch is one of
+key is deleted). Against the target ``t`` every row of the batch is one of
 
-    U, key not there                                  insert
-    U, key there, a compared column differs           update
-    U, key there, soft-deleted                        update (it came back: ``_deleted_at`` becomes null)
-    D, key there and not soft-deleted                 delete (or ``_deleted_at`` is set)
+    U, key missing                                    insert
+    U, key present, a compared column differs         update
+    U, key present, soft-deleted                      update (it is back: ``_deleted_at`` becomes null)
+    D, key present and not soft-deleted               delete (or ``_deleted_at`` is set)
     anything else                                     left out, nothing is rewritten
 
 Nulls are equal to each other and to nothing else. SQL databases apply it by DELETE, UPDATE and INSERT inside one
-transaction, Spark by one MERGE with the same conditions. It is UPDATE and not a DELETE with an INSERT, because columns
-that somebody else has added to the target are left alone. Types come from the tables; nothing here names one.
+transaction, Spark by one MERGE with the same conditions. It is an UPDATE, not a DELETE and an INSERT, so that columns
+which others have added to the target are left alone. Types come from the tables; nothing here names one.
 
-The statements are built in :mod:`flowctl.sql.upsert`, imported when the first one is: a plan needs none, and sqlglot
+The statements are built in :mod:`flowctl.sql.upsert`, imported on first use: a plan needs none, and sqlglot
 takes long to import.
 """
 
@@ -32,11 +32,11 @@ ACTION = "_action"
 
 @dataclass(frozen=True)
 class Upsert:
-    """One merge. ``target`` and ``batch`` are name parts; ``columns`` all columns of the target in order, those that
+    """One merge. ``target`` and ``batch`` are name parts; ``columns`` all columns of the target in order; those that
     the batch lacks stay as they are (``_deleted_at`` becomes null). ``operation`` is the batch's column of ``U`` and
     ``D``. ``deleted_at`` (RFC 3339) makes deletes soft; the target then has ``_deleted_at``. ``carried`` are further
-    columns of the target, which the difference has as they are: a key may be there more than once, so nothing else
-    tells which row they belong to."""
+    columns of the target, which the difference returns unchanged: a key may occur more than once, so nothing else
+    identifies the row they belong to."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]
@@ -55,29 +55,29 @@ class Upsert:
 
 @dataclass(frozen=True)
 class KeyBounds:
-    """Smallest and largest value of key columns in the batch, as Spark literals: MERGE skips files with them."""
+    """Smallest and largest value of key columns in the batch, as Spark literals: MERGE skips files by them."""
 
     by_column: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def difference(change: Upsert, dialect: Dialect) -> str:
-    """The SELECT: every column of the target as it will be (of a deleted row: as it was), and ``_action``."""
+    """The SELECT: every column of the target as it will be (for a deleted row: as it was), and ``_action``."""
     from flowctl.sql import upsert
 
     return upsert.difference(change, dialect)
 
 
 def changes_row(change: Upsert, dialect: Dialect) -> str:
-    """The condition under which a row ``t`` of the target is in :func:`difference`; null without a row ``s`` of the
-    batch that has its key."""
+    """The condition under which a row ``t`` of the target is in :func:`difference`; null if no row ``s`` of the batch
+    has its key."""
     from flowctl.sql import upsert
 
     return upsert.changes_row(change, dialect)
 
 
 def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> Mapping[str, tuple[str, ...]]:
-    """What makes the target as ``differences``, a table holding :func:`difference`, says; in this order, each with the
-    actions of the rows that it applies."""
+    """The statements that apply ``differences``, a table with :func:`difference`; in this order, each with the actions
+    of the rows that it applies."""
     from flowctl.sql import upsert
 
     return upsert.apply_statements(change, differences, dialect)

@@ -32,13 +32,15 @@ from flowctl.sql.versioning import (
 def observations(change: Versioning, dialect: Dialect) -> str:
     """SELECT of what the batch adds to the sidecar, in the order of :func:`flowctl.sql.versioning.observed_columns`.
 
-    Rows that say nothing new are left out: those that were the last to be read for their event time already, with the
-    same effect; and of the rows of ``now`` those that equal the current version or delete what is not there. So
-    a batch read again adds nothing, and a table read in full every day does not grow its sidecar every day.
+    Rows without new information are left out: those that were already the last ones read for their event time, with the
+    same effect; and of the rows of ``now`` those that equal the current version or delete what does not exist. So a
+    batch that is read again adds nothing, and a table that is read in full every day does not grow its sidecar every
+    day.
 
-    No correlated subqueries, here and below: SQLite, and now and then PostgreSQL, run them for every row. No DISTINCT:
-    without statistics PostgreSQL 15 takes quadratic time for a parallel one, not for GROUP BY. A CROSS JOIN with
-    a condition is any other engine's JOIN: SQLite then keeps the order, and looks the few keys up for each row.
+    No correlated subqueries, here and below: SQLite, and sometimes PostgreSQL, run them for every row. No DISTINCT:
+    without statistics PostgreSQL 15 takes quadratic time for a parallel one, not for GROUP BY. A CROSS JOIN with a
+    condition is any other engine's JOIN: SQLite then keeps the order, and looks up the small number of keys for each
+    row.
     """
     if change.first:
         row_hash = f"CASE WHEN {is_deletion(change)} THEN NULL ELSE s.{quoted(ROW_HASH)} END"
@@ -63,10 +65,10 @@ def _added(change: Versioning, row_hash: str, read_hash: str, effective_at: str)
 def _read(change: Versioning) -> str:
     """The batch as ``_flowctl_read``: with the hash of the version that a row stands for (``_flowctl_hash``), when it
     takes effect (``_flowctl_at``), whether the key is deleted now (``_flowctl_gone``, null for a new key), and the last
-    that was read for its event time (``_flowctl_before_…``).
+    row read for its event time (``_flowctl_before_…``).
 
-    ``> 0`` and ``< 2`` stand where ``= 1`` would do: from an equality SQLite concludes that so few rows are left that
-    it builds no index for the join, and compares each with each."""
+    ``> 0`` and ``< 2`` stand where ``= 1`` would do: from an equality SQLite concludes that hardly any rows are left,
+    builds no index for the join, and compares each row with each."""
     k, event, alike = change.key, f"s.{quoted(VALID_FROM)}", _alike(change)
     row_hash, alike_join = f"s.{quoted(ROW_HASH)}", ""
     if alike:
@@ -105,8 +107,8 @@ def _read(change: Versioning) -> str:
 
 
 def _is_late(change: Versioning) -> str:
-    """Whether row ``s``, the key's newest in the batch, changes what its newest observation ``l`` says without a newer
-    event time."""
+    """Whether row ``s``, the key's newest in the batch, changes its newest observation ``l`` without a newer event
+    time."""
     deleted, was_deleted = is_deletion(change), f"l.{quoted(DELETED)}"
     event, newest = f"s.{quoted(VALID_FROM)}", f"l.{quoted(EVENT_AT)}"
     return f"""{event} = s._flowctl_newest AND {event} <= l._flowctl_at AND (
@@ -125,9 +127,9 @@ def _moment(change: Versioning) -> str:
 def _alike(change: Versioning) -> str:
     """Which version a row stands for where the columns have changed, as a further CTE; empty where they have not.
 
-    A column that is gone was not observed, so a row that equals a version in all that is left is a row of that
-    version. A column that is new, or back, was not observed before, so a row of an event time that was read already,
-    equal but for such columns, is the same row.
+    A dropped column was not observed, so a row that equals a version in all remaining columns is a row of that
+    version. A new or returning column was not observed before, so a row of an event time that was already read,
+    equal except for such columns, is the same row.
     """
     gone = set(change.business) - set(change.batch_columns)
     if not (change.compared and (gone or change.new or change.has_other_columns)):
@@ -153,7 +155,7 @@ def _alike(change: Versioning) -> str:
 
 
 def _of_news(change: Versioning) -> str:
-    """FROM and WHERE of the rows ``s`` that say something new."""
+    """FROM and WHERE of the rows ``s`` with new information."""
     deleted = is_deletion(change)
     known = f"""s._flowctl_is_late = 0 AND s._flowctl_before_deleted IS NOT NULL
                 AND s._flowctl_before_deleted = {deleted} AND s._flowctl_before_detected = {is_detected(change)}

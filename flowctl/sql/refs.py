@@ -8,8 +8,8 @@ from typing import Any
 
 from flowctl.sql import dialects
 
-#: What takes columns without their names, and sqlglot takes for something else: ``TABLE t``, ``f(TABLE t)``, names that
-#: are computed, pipes.
+#: Reads columns without naming them, and is parsed as something else by sqlglot: ``TABLE t``, ``f(TABLE t)``,
+#: computed names, pipes.
 _UNTOLD = re.compile(r"\b(?:table|identifier)\b|\|>", re.IGNORECASE)
 _MARKER = re.compile(r"\{\{ref:([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
 
@@ -20,19 +20,19 @@ def referenced(sql: str) -> tuple[str, ...]:
 
 
 def with_names(sql: str, names: Mapping[str, str]) -> str:
-    """``sql`` with each marker replaced by the name that Spark knows the table by; ``KeyError`` for a missing one."""
+    """``sql`` with each marker replaced by the table's name in Spark; ``KeyError`` for a missing one."""
     return _MARKER.sub(lambda marker: dialects.quoted(names[marker[1]], "spark"), sql)
 
 
 def output_names(sql: str) -> tuple[str, ...] | None:
-    """The names of the columns that ``sql`` gives, in order; None when only Spark can tell (``*``, unnamed
-    expressions, SQL that sqlglot does not know). Never its types: sqlglot infers decimals wrongly."""
+    """The names of the columns that ``sql`` returns, in order; None when only Spark knows them (``*``, unnamed
+    expressions, SQL that sqlglot does not parse). Never its types: sqlglot infers decimals wrongly."""
     names = tuple(getattr(_parsed(sql), "named_selects", ()))
     return names if names and all(name and name != "*" for name in names) else None
 
 
 def names_all_it_reads(sql: str) -> bool:
-    """Whether ``sql`` names each column that it reads, so that another column of its tables changes nothing."""
+    """Whether ``sql`` names each column that it reads, so that a new column of its tables changes nothing."""
     from sqlglot import exp
 
     tree = _parsed(sql)
@@ -41,12 +41,12 @@ def names_all_it_reads(sql: str) -> bool:
     counted = {id(count.this) for count in tree.find_all(exp.Count)}
     return all(id(star) in counted for star in tree.find_all(exp.Star)) and not any(
         alias.columns and not isinstance(alias.parent, (exp.CTE, exp.Lateral, exp.Values))
-        for alias in tree.find_all(exp.TableAlias)  # t AS u (a, b) names columns by their places
+        for alias in tree.find_all(exp.TableAlias)  # t AS u (a, b) names columns by position
     )
 
 
 def _parsed(sql: str) -> Any:
-    """sqlglot's tree, whose class differs from version to version; None for SQL that it does not know."""
+    """sqlglot's tree, whose class differs between versions; None for SQL that it does not parse."""
     import sqlglot
     from sqlglot.errors import SqlglotError
 

@@ -1,7 +1,7 @@
 """One hash per row, as a Spark SQL expression: equal rows have equal hashes in every run, session and engine version.
 
 sha256 over ``name=value`` of the columns that are not null, sorted by name and joined by ``;``. Null and the empty
-string differ (a null column is not there), a new column without values changes nothing, and a column made wider
+string differ (a null column is absent), a new column without values changes nothing, and a widened column
 keeps its hashes: integers and decimals are written without trailing zeros, floats as doubles, dates as timestamps.
 """
 
@@ -16,7 +16,7 @@ from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
 
 
 def row_hash_sql(columns: Sequence[Column]) -> str:
-    """A Spark SQL expression: hex sha256 (64 characters) of ``columns``, whichever order they come in."""
+    """A Spark SQL expression: hex sha256 (64 characters) of ``columns``, independent of their order."""
     parts = [
         f"concat({_literal(_escaped_name(column.name) + '=')}, {_canonical(_quoted(column.name), column.type, 0)})"
         for column in sorted(columns, key=lambda column: column.name)
@@ -25,7 +25,7 @@ def row_hash_sql(columns: Sequence[Column]) -> str:
 
 
 def hashes_alike(one: DataType, other: DataType) -> bool:
-    """Whether a value that fits both types has the same hash in both: a column may have been made wider."""
+    """Whether a value that fits both types has the same hash in both: a column may have become wider."""
     return one == other or (_family(one) == _family(other) != "")
 
 
@@ -48,7 +48,7 @@ def _canonical(value: str, kind: DataType, depth: int) -> str:
             return _escaped(value)
         case types.BINARY:
             return f"hex({value})"
-        case types.FLOAT | types.DOUBLE:  # + 0.0 makes -0.0 and 0.0 one value, as comparing them does
+        case types.FLOAT | types.DOUBLE:  # + 0.0 turns -0.0 into 0.0: they compare as equal
             return f"CAST(CAST({value} AS DOUBLE) + 0.0D AS STRING)"
         case types.DATE | types.TIMESTAMP_NTZ:
             return f"CAST(CAST({value} AS TIMESTAMP_NTZ) AS STRING)"
@@ -58,7 +58,7 @@ def _canonical(value: str, kind: DataType, depth: int) -> str:
             return f"CAST({value} AS STRING)"
         case Decimal(_, 0):
             return f"CAST({value} AS STRING)"
-        case Decimal():  # plain digits: with ANSI mode on, which every session has, the text has no exponent
+        case Decimal():  # plain digits: in ANSI mode, which every session uses, the text has no exponent
             return _trimmed(f"CAST({value} AS STRING)")
         case Array(item):
             name = f"x{depth}"

@@ -1,13 +1,13 @@
 """History: what a batch changes in a table of versions, as one portable SELECT (`semantics.md`, "scd2, exactly").
 
-The table of versions alone cannot say what it should be after a late row: a row that was dropped because it equalled
-its predecessor may start a version once something arrives between the two. So every observation is kept in a sidecar,
-``<target>__observed``, and the versions of the keys a batch touches are derived from it anew.
+The table of versions alone does not determine the result of a late row: a row that was dropped because it equalled its
+predecessor may start a version once another row arrives between the two. So every observation is kept in a sidecar,
+``<target>__observed``, and the versions of the keys in a batch are derived from it again.
 
     batch      one row per (key, event time): the target's business columns, ``valid_from`` (the event time),
                ``row_hash``, ``_flowctl_op`` (``U`` or ``D``) and ``_flowctl_detected``. A ``D`` row has only the key
                and ``valid_from``
-    observed   see :func:`observed_columns`. Only ever added to
+    observed   see :func:`observed_columns`. Append-only
     target     the business columns, ``valid_from``, ``valid_to``, ``is_current``, ``row_hash``; a version is its key
                and ``valid_from``
 
@@ -17,13 +17,13 @@ MERGE).
 
 An observation takes effect at its event time. What changes without a newer event time takes effect when it was read
 (the moment of the batch, fixed in the intent), or at the key's newest observation if that is later still: a flag set
-or taken back, a missing key whose event time lies ahead, a missing key that is back with its old event time.
+or cleared, a missing key whose event time is in the future, a key that returns with its old event time.
 
-Of the observations that take effect at one time the latest arrival counts; a row counts also before a deletion that
+Of the observations that take effect at one time, the latest arrival counts; a row also counts before a deletion that
 arrived later, so its version is kept and ends where it begins. An observation that equals its predecessor starts
-nothing; a deletion ends the version before it. A version holds the row that was read with the observation that it
-begins with: columns that are compared are those of any version of the same key and hash (there always is one, because
-every run of equal observations starts with a version), those that are not are kept in the sidecar.
+nothing; a deletion ends the version before it. A version holds the row that was read with its first
+observation: compared columns are those of any version of the same key and hash (there always is one, because every
+run of equal observations starts with a version), the others are kept in the sidecar.
 """
 
 from __future__ import annotations
@@ -82,20 +82,20 @@ __all__ = [
 
 def next_arrival(observed: tuple[str, ...], dialect: Dialect) -> str:
     """SELECT of the next arrival number, for targets that insert observations in the same transaction, and of the least
-    and the greatest of what observations say of their columns (:attr:`Versioning.hashed`)."""
+    and the greatest set of columns that observations cover (:attr:`Versioning.hashed`)."""
     arrival, hashed = f"COALESCE(MAX({quoted(ARRIVAL)}), 0) + 1", quoted(HASHED)
     return render(f"SELECT {arrival} AS arrival, MIN({hashed}), MAX({hashed}) FROM {table(observed)}", dialect)
 
 
 def after(change: Versioning, hashed: Iterable[str | None]) -> Versioning:
-    """``change`` after observations that say ``hashed`` of their columns."""
+    """``change`` after observations that cover the columns ``hashed``."""
     return replace(change, has_other_columns=not {*hashed} <= {None, change.hashed})
 
 
 def difference(change: Versioning, dialect: Dialect) -> str:
-    """SELECT of all columns of the target and :data:`CHANGE_COLUMN`: the versions that are new or end differently,
-    and those that are no longer (of these only key and ``valid_from``). Versions that stay as they are do not appear.
-    Read after the observations are in."""
+    """SELECT of all columns of the target and :data:`CHANGE_COLUMN`: the versions that are new or end differently, and
+    those that no longer exist (of these only key and ``valid_from``). Unchanged versions do not appear. Read after the
+    observations have been inserted."""
     if change.first:
         return render(_first(change), dialect)
     k, key, by_hash = change.key, listed("", change.key), listed("", (*change.key, ROW_HASH))
@@ -167,7 +167,8 @@ def difference(change: Versioning, dialect: Dialect) -> str:
 
 
 def _content(name: str, change: Versioning) -> str:
-    """A business column of a version: what its observation ``u`` has kept of it, else what is known by the hash."""
+    """A business column of a version: what its observation ``u`` has kept of it, otherwise the value known by the
+    hash."""
     for one in change.kept:
         if one.name == name:
             has_kept = f"u.{quoted(VALUES)} LIKE '%{one.token}%'"
@@ -176,7 +177,7 @@ def _content(name: str, change: Versioning) -> str:
 
 
 def _first(change: Versioning) -> str:
-    """:func:`difference` where nothing was before: no more than the batch's own runs of equal rows."""
+    """:func:`difference` for an empty target: only the batch's own runs of equal rows."""
     by_key = f"PARTITION BY {listed('', change.key)} ORDER BY {quoted(VALID_FROM)}"
     state = f"CASE WHEN {is_deletion(change)} THEN '' ELSE s.{quoted(ROW_HASH)} END"
     return f"""
@@ -202,7 +203,7 @@ def _derived(name: str) -> str:
 
 
 def removal(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
-    """DELETE of the versions that ``differences`` (a table holding :func:`difference`) deletes or puts anew."""
+    """DELETE of the versions that ``differences`` (a table with :func:`difference`) deletes or replaces."""
     version = listed("", (*change.key, VALID_FROM))
     return render(
         f"DELETE FROM {table(change.target)} WHERE ({version}) IN (SELECT {version} FROM {table(differences)})", dialect
@@ -210,7 +211,7 @@ def removal(change: Versioning, differences: tuple[str, ...], dialect: Dialect) 
 
 
 def addition(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
-    """INSERT of the versions that ``differences`` puts."""
+    """INSERT of the versions that ``differences`` adds or replaces."""
     return render(
         f"""INSERT INTO {table(change.target)} ({listed("", change.columns)})
             SELECT {listed("d", change.columns)} FROM {table(differences)} AS d
@@ -220,8 +221,8 @@ def addition(change: Versioning, differences: tuple[str, ...], dialect: Dialect)
 
 
 def unobserved(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
-    """SELECT of the number of versions that ``differences`` deletes though no observation ever began them: not what
-    this batch says ends them, but a sidecar that is older than the table."""
+    """SELECT of the number of versions that ``differences`` deletes although no observation ever started them: not
+    ended by this batch, but by a sidecar that is older than the table."""
     began = f"COALESCE(o.{quoted(EFFECTIVE_AT)}, o.{quoted(EVENT_AT)}) = t.{quoted(VALID_FROM)}"
     return render(
         f"""
@@ -244,9 +245,9 @@ def standing(change: Versioning, differences: tuple[str, ...], dialect: Dialect)
 def applied_in_place(
     change: Versioning, differences: tuple[str, ...], there: tuple[str, ...], dialect: Dialect
 ) -> tuple[str, str, str]:
-    """UPDATE, DELETE and INSERT that make what :func:`removal` and :func:`addition` make, for a target with columns
-    that are not ``change``'s: a version that is there keeps what others have written, a new one gets their defaults.
-    ``there`` is a table holding :func:`standing`."""
+    """UPDATE, DELETE and INSERT with the effect of :func:`removal` and :func:`addition`, for a target with columns that
+    are not ``change``'s: an existing version keeps what others have written, a new one gets their defaults. ``there``
+    is a table with :func:`standing`."""
     version = (*change.key, VALID_FROM)
     values = ", ".join(f"{quoted(name)} = d.{quoted(name)}" for name in change.columns if name not in version)
     is_put = f"d.{quoted(CHANGE_COLUMN)} = 'put'"

@@ -1,4 +1,4 @@
-"""Builds the statements of :mod:`flowctl.sql.difference`, which says what they mean."""
+"""Builds the statements of :mod:`flowctl.sql.difference`, which defines their meaning."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dial
 
 
 def _deletion(change: Upsert, differences: tuple[str, ...]) -> list[Applied]:
-    """Soft deletes delete nothing; their mark is an update."""
+    """Soft deletes delete nothing; marking them is an update."""
     if change.deleted_at is not None:
         return []
     # IN and not EXISTS: without an index SQLite reads all of a correlated subquery for every row.
@@ -116,7 +116,7 @@ def _value(change: Upsert, name: str, dialect: Dialect) -> exp.Expr:
 
 
 def _batch_value(change: Upsert, name: str) -> exp.Expr:
-    """A column that the batch lacks keeps what the row has, null for a new row; a mark of deletion goes."""
+    """A column that the batch lacks keeps the row's value, null for a new row; a deletion mark is removed."""
     if name in change.batch_columns:
         return _column("s", name)
     return exp.null() if name == SOFT_DELETED else _column("t", name)
@@ -138,7 +138,7 @@ def _changed(change: Upsert) -> exp.Expr:
 
 
 def _deletes(change: Upsert, *, matched: bool = False) -> exp.Expr:
-    """A ``D`` row that still has something to delete. Without soft deletes a row marked earlier goes as well."""
+    """A ``D`` row that still has something to delete. Without soft deletes, a row marked earlier is deleted as well."""
     there = [] if matched else [exp.not_(_absent(change))]
     unmarked = [_column("t", SOFT_DELETED).is_(exp.null())] if change.deleted_at is not None else []
     return exp.and_(_is(change, "D"), *there, *unmarked)
@@ -153,7 +153,7 @@ def _is(change: Upsert, operation: str) -> exp.Expr:
 
 
 def _keys_match(change: Upsert, left: str, right: str) -> exp.Expr:
-    """Plain equality: keys are never null here, and hash joins and indexes want it plain."""
+    """Plain equality: keys are never null here, and hash joins and indexes require it."""
     return exp.and_(*(exp.EQ(this=_column(left, name), expression=_column(right, name)) for name in change.key))
 
 

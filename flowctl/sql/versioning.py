@@ -1,4 +1,4 @@
-"""The words of histories: names of columns, one batch as a value, and the SQL that observing and deriving share."""
+"""The terms of histories: names of columns, one batch as a value, and the SQL that observing and deriving share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowctl.sql.dialects import Dialect
 
 VALID_FROM, VALID_TO, IS_CURRENT, ROW_HASH = "valid_from", "valid_to", "is_current", "row_hash"
 OWN_COLUMNS = (VALID_FROM, VALID_TO, IS_CURRENT, ROW_HASH)
-#: Column of the difference: ``put`` (this version is so now, whether it was there or not) or ``delete``.
+#: Column of the difference: ``put`` (this version is current content, whether it existed or not) or ``delete``.
 CHANGE_COLUMN = "_flowctl_change"
 EVENT_AT, DELETED, DETECTED, ARRIVAL = "_event_at", "_deleted", "_detected", "_arrival"
 EFFECTIVE_AT, READ_HASH, VALUES, HASHED = "_effective_at", "_read_hash", "_values", "_hashed"
@@ -28,11 +28,11 @@ class Versioning:
     """One batch of history. ``target``, ``batch`` and ``observed`` are name parts; ``columns`` all columns of the
     target in order; ``arrival`` the batch's arrival number. ``operation`` and ``detected`` name the batch's columns.
     ``now`` is the moment of the batch, which rows of this event time cannot be followed by earlier ones; it is a
-    literal in PostgreSQL's dialect (:func:`dialects.moment`), or text where timestamps are text. ``first`` says that
-    neither target nor sidecar has a row before the batch's own: then the batch alone tells the history. ``kept`` are
+    literal in PostgreSQL's dialect (:func:`dialects.moment`), or text where timestamps are text. ``first``: neither
+    target nor sidecar has a row before the batch's own, so the batch alone determines the history. ``kept`` are
     the columns of the batch that are not compared, and where the sidecar keeps them (:func:`kept_columns`).
     ``compared`` are the columns of the batch that are; ``new`` those of them that no earlier batch had.
-    ``has_other_columns`` says that earlier observations may be over other columns."""
+    ``has_other_columns``: earlier observations may cover other columns."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]
@@ -52,7 +52,7 @@ class Versioning:
 
     @property
     def hashed(self) -> str:
-        """What an observation says of the columns that its row's hash is over: a token for each."""
+        """The columns that an observation's row hash covers: a token for each."""
         return " ".join(sorted(map(token_of, self.compared)))
 
     @property
@@ -63,7 +63,8 @@ class Versioning:
 @dataclass(frozen=True)
 class KeptColumn:
     """Column ``name`` of the target, whose values the sidecar keeps in column ``place``. An observation's ``_values``
-    has the ``token`` of each of its values. Both follow from name and type: a column of another type is another."""
+    has the ``token`` of each of its values. Both follow from name and type: a column of another type is another
+    column."""
 
     name: str
     token: str
@@ -77,7 +78,7 @@ class KeptColumn:
 def kept_columns(
     columns: Sequence[Column], key: Sequence[str], compared: Sequence[str], present: Iterable[str]
 ) -> tuple[KeptColumn, ...]:
-    """Of a batch with the columns ``present``: the target's ``columns`` that are not compared."""
+    """For a batch with the columns ``present``: the target's ``columns`` that are not compared."""
     others = {*key, *compared, *OWN_COLUMNS}
     batch = set(present)
     return tuple(
@@ -88,7 +89,7 @@ def kept_columns(
 
 
 def token_of(column: str) -> str:
-    """By name only: a column made wider keeps its hashes."""
+    """By name only: a widened column keeps its hashes."""
     return hashlib.sha256(column.encode()).hexdigest()[:8]
 
 
@@ -98,10 +99,10 @@ def observed_columns(columns: Sequence[Column], key: Sequence[str], kept: Sequen
     ``_event_at`` is the event time as it was read, ``_effective_at`` when the observation takes effect. Sidecars of
     older versions have no ``_effective_at`` (null: the event time), and in those a row cancels a detected deletion
     that arrived before it. ``row_hash`` is the hash of the version's row (null when deleted); ``_read_hash`` the one
-    that the row had as it was read, where it is another one. ``_hashed`` has a token for each column that this one is
-    over: other columns were not observed, which is not null (null in older sidecars: not known). ``_arrival`` is one
-    number for all observations of a batch, higher than any before; it is not the table's number in state, which starts
-    again with a new lineage.
+    that the row had as it was read, where it is another one. ``_hashed`` has a token for each column that it
+    covers: other columns were not observed, which is not null (null in older sidecars: unknown). ``_arrival`` is one
+    number for all observations of a batch, higher than any before; it is not the table's sequence number in state,
+    which starts again with a new lineage.
     """
     of = {column.name: column for column in columns}
     return (
@@ -147,18 +148,18 @@ def ranked(change: Versioning, keys: str) -> str:
 
 
 def is_deletion(change: Versioning) -> str:
-    """Of a row ``s`` of the batch."""
+    """For a row ``s`` of the batch."""
     return f"(s.{quoted(change.operation)} = 'D')"
 
 
 def is_detected(change: Versioning) -> str:
-    """Of a row ``s`` of the batch."""
+    """For a row ``s`` of the batch."""
     return f"COALESCE(s.{quoted(change.detected)}, FALSE)" if change.detected in change.batch_columns else "FALSE"
 
 
 def render(text: str, dialect: Dialect) -> str:
-    """The text is PostgreSQL's dialect; no types and no literals but short words stand in it."""
-    import sqlglot  # a plan renders nothing, and it takes long to import
+    """The text is in PostgreSQL's dialect; it contains no types and no literals except short words."""
+    import sqlglot  # slow to import, and a plan renders nothing
 
     return sqlglot.transpile(text, read="postgres", write=dialect)[0]
 

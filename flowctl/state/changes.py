@@ -1,4 +1,4 @@
-"""What one document changes in another, field by field, and positions as people write them: for `flowctl state`."""
+"""Differences between two state documents, field by field, and positions as text: for `flowctl state`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowctl.model.types import DataType
 from flowctl.state import codec
 from flowctl.state.document import StateDocument, TableState
 
-#: In the order they are shown.
+#: In display order.
 FIELDS = (
     "seq", "highest", "intent_id", "position", "definition", "schema", "target_columns", "target_id",
     "target_version", "deletes_checked_at", "last_run", "intent", "given_up", "append_again",
@@ -25,7 +25,7 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Difference:
-    """One field of one table. ``before`` and ``after`` are JSON as the codec writes it; ``text`` is for people."""
+    """One field of one table. ``before`` and ``after`` are JSON as the codec writes it; ``text`` is for display."""
 
     table: str
     field: str
@@ -62,7 +62,7 @@ def describe(table: TableState) -> Iterator[tuple[str, str]]:
 
 
 def render(found: list[Difference]) -> list[str]:
-    """Lines for people: each table once, its fields below it."""
+    """Lines of text: each table once, its fields below it."""
     lines: list[str] = []
     for at, difference in enumerate(found):
         if at == 0 or found[at - 1].table != difference.table:
@@ -72,8 +72,8 @@ def render(found: list[Difference]) -> list[str]:
 
 
 def position_from_text(text: str, table: TableState, cursor_type: DataType | None = None) -> Position | None:
-    """``beginning``; ``full`` for a source that is always read in full; JSON as in `state show --format json`; or a
-    cursor's or version's plain value, of the type recorded for the table (or ``cursor_type``). :class:`UsageError`
+    """``beginning``; ``full`` for a source that is always read in full; JSON as in `state show --format json`; or the
+    plain value of a cursor or version, of the type recorded for the table (or ``cursor_type``). :class:`UsageError`
     otherwise."""
     try:
         if text.lstrip().startswith("{"):

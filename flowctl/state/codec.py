@@ -1,4 +1,4 @@
-"""State documents as pretty JSON, and older formats brought up to today's. Nothing else knows the file format."""
+"""State documents as indented JSON, and upgrades of older formats. Only this module knows the file format."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from flowctl.model import codec
 from flowctl.state import shapes
 from flowctl.state.document import FORMAT, StateDocument, TableState
 
-#: For each older format the function that makes the next one of it (JSON to JSON). Documents of format 1 have the
+#: For each older format, the function that upgrades it to the next one (JSON to JSON). Documents of format 1 have the
 #: columns and definitions of their tables themselves.
-UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda found: {**found, "format": 2}}
+UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda content: {**content, "format": 2}}
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,19 @@ class Encoded:
 
 def encode(document: StateDocument) -> Encoded:
     """UTF-8 JSON, tables sorted by id; equal documents give equal bytes."""
-    found = to_json(document)
-    tables, blob = shapes.split(found.pop("tables"))
+    content = to_json(document)
+    tables, blob = shapes.split(content.pop("tables"))
     name = shapes.name_for(blob, document.serial, document.shapes) if blob else ""
-    found |= {"shapes": name, "tables": tables}
-    return Encoded((json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode(), name, blob)
+    content |= {"shapes": name, "tables": tables}
+    return Encoded((json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode(), name, blob)
 
 
 def decode(data: bytes, name: str, read: Callable[[str], bytes | None]) -> StateDocument:
-    """Reads what :func:`encode` of this or an older flowctl wrote; ``read`` gets a blob of shapes. ``name`` is for the
-    errors: :class:`AbortRun` when the document is damaged, or newer than this flowctl."""
+    """Reads what :func:`encode` of this or an older flowctl wrote; ``read`` returns a blob of shapes. ``name`` is used
+    in errors: :class:`AbortRun` when the document is damaged, or newer than this flowctl."""
     try:
-        found = json.loads(data)
-        version = found["format"]
+        content = json.loads(data)
+        version = content["format"]
     except (ValueError, KeyError, TypeError) as cause:
         raise _damaged(name, cause) from cause
     if version > FORMAT:
@@ -49,29 +49,29 @@ def decode(data: bytes, name: str, read: Callable[[str], bytes | None]) -> State
             hint="Use that flowctl or a newer one",
         )
     try:
-        while found["format"] < FORMAT:
-            found = UPGRADES[found["format"]](found)
-        if found.get("shapes"):
-            blob = read(found["shapes"])
+        while content["format"] < FORMAT:
+            content = UPGRADES[content["format"]](content)
+        if content.get("shapes"):
+            blob = read(content["shapes"])
             if blob is None:
-                raise ValueError(f"{found['shapes']} is not there")
-            found["tables"] = shapes.joined(found["tables"], blob)
-        return _from_json(found)
+                raise ValueError(f"{content['shapes']} is not there")
+            content["tables"] = shapes.joined(content["tables"], blob)
+        return _from_json(content)
     except (ValueError, KeyError, TypeError) as cause:
         raise _damaged(name, cause) from cause
 
 
 def reference_of(data: bytes) -> tuple[str, str]:
-    """``write_id`` and the name of the shapes, of a document that may be damaged otherwise."""
+    """``write_id`` and the name of the shapes; the rest of the document may be damaged."""
     try:
-        found = json.loads(data)
-        return str(found["write_id"]), str(found.get("shapes", ""))
+        content = json.loads(data)
+        return str(content["write_id"]), str(content.get("shapes", ""))
     except (ValueError, KeyError, TypeError):
         return "", ""
 
 
 def to_json(document: StateDocument) -> dict[str, Any]:
-    """The whole document, columns and definitions of tables within."""
+    """The whole document, including columns and definitions of tables."""
     return {
         "format": document.format,
         "lineage": document.lineage,
@@ -82,16 +82,16 @@ def to_json(document: StateDocument) -> dict[str, Any]:
 
 
 def table_to_json(table: TableState) -> dict[str, Any]:
-    """``highest`` is left out where ``seq`` says it."""
-    found: dict[str, Any] = codec.to_json(replace(table, intent=table.intent and table.intent.recorded))
+    """``highest`` is omitted where it equals ``seq``."""
+    content: dict[str, Any] = codec.to_json(replace(table, intent=table.intent and table.intent.recorded))
     if table.highest <= table.seq:
-        del found["highest"]
-    return found
+        del content["highest"]
+    return content
 
 
-def _from_json(found: Mapping[str, Any]) -> StateDocument:
-    tables = {table_id: {"highest": table["seq"], **table} for table_id, table in found["tables"].items()}
-    return codec.from_json(StateDocument, {**found, "tables": tables})
+def _from_json(content: Mapping[str, Any]) -> StateDocument:
+    tables = {table_id: {"highest": table["seq"], **table} for table_id, table in content["tables"].items()}
+    return codec.from_json(StateDocument, {**content, "tables": tables})
 
 
 def _damaged(name: str, cause: Exception) -> AbortRun:

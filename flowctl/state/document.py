@@ -1,7 +1,7 @@
-"""The state of one flow as a frozen value, and every change that may be made to it as a pure function.
+"""The state of one flow as a frozen value, and every change to it as a pure function.
 
-One rule holds for all of them: **numbers only rise**. ``next_seq`` of a table never falls, whatever is set, reset,
-rolled back or adopted; a number belongs to one intent for ever. What changes is the position.
+One rule holds for all of them: **sequence numbers only rise**. ``next_seq`` of a table never falls, whatever is set,
+reset, rolled back or adopted; a sequence number belongs to one intent for ever. What changes is the position.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ FORMAT = 2
 
 @dataclass(frozen=True)
 class TableState:
-    """What one table's last recorded commit was, and what its next run starts from.
+    """The last recorded commit of one table, and where its next run starts.
 
-    ``seq``, ``intent_id`` and ``target_id`` are the newest number's: before a new intent the target's own record must
-    say the same. ``schema`` holds the source's columns as recorded, ``target_columns`` the target's.
-    ``deletes_checked_at`` (RFC 3339) is when missing keys were last looked for, ``last_run`` a run id.
-    ``intent`` is begun and not recorded: it is finished first, with the same interval. With ``given_up`` the position
-    was changed since: the intent must not be finished but voided in the target, and whatever is committed under its
-    number, only the number is recorded. ``highest`` is the highest number ever recorded or given to an intent; it
-    is above ``seq`` when a target that was set back has been adopted. ``append_again``: somebody has set the position
-    back and wants what append has written above it to be appended again. ``upstream_shape`` is of a SQL table only: a
-    digest of the columns that it read, and their types; empty where they are not known.
+    ``seq``, ``intent_id`` and ``target_id`` belong to the newest sequence number: before a new intent, the target's own
+    record must match them. ``schema`` holds the source's columns as recorded, ``target_columns`` the target's.
+    ``deletes_checked_at`` (RFC 3339) is when missing keys were last checked, ``last_run`` a run id. ``intent`` is
+    started and not recorded: it is finished first, with the same interval. With ``given_up`` the position has changed
+    since: the intent must not be finished but voided in the target, and if something is committed under its sequence
+    number, only the number is recorded. ``highest`` is the highest sequence number ever recorded or given to an intent;
+    it is above ``seq`` after a target that was set back has been adopted. ``append_again``: a user has set the position
+    back and wants append to write again what it has written above it. ``upstream_shape`` is set for SQL tables only: a
+    digest of the columns that the table read, and their types; empty if unknown.
     """
 
     seq: int = 0
@@ -53,25 +53,25 @@ class TableState:
 
     @property
     def next_seq(self) -> int:
-        """The number for a new intent; a pending one keeps its own."""
+        """The sequence number for a new intent; a pending one keeps its own."""
         return max(self.seq, self.highest, self.intent.seq if self.intent else 0) + 1
 
     @property
     def pending(self) -> Intent | None:
-        """The begun intent, unless it was given up."""
+        """The started intent, unless it was abandoned."""
         return None if self.given_up else self.intent
 
     @property
     def forgotten(self) -> bool:
-        """Reset: nothing is known of the table but its number."""
+        """After a reset: only the sequence number is known."""
         return self.position is None and not self.definition and self.intent is None
 
 
 @dataclass(frozen=True)
 class StateDocument:
-    """One number of the state log. ``serial`` 0 is a flow that never ran. ``write_id`` names the writer
-    (``host/pid/random``) and tells its own refused write from another's. ``shapes`` names the blob that has the tables'
-    columns and definitions (:mod:`flowctl.state.shapes`); empty where the document has them itself."""
+    """One entry of the state log. ``serial`` 0 is a flow that never ran. ``write_id`` names the writer
+    (``host/pid/random``) and distinguishes its own refused write from another writer's. ``shapes`` names the blob with
+    the tables' columns and definitions (:mod:`flowctl.state.shapes`); empty where the document contains them."""
 
     lineage: str
     serial: int = 0
@@ -82,15 +82,15 @@ class StateDocument:
 
     @property
     def recorded_lineage(self) -> str:
-        """Empty before the first write: each reader of a flow that never ran makes up another."""
+        """Empty before the first write: each reader of a flow that never ran invents another one."""
         return self.lineage if self.serial else ""
 
     def table(self, table_id: str) -> TableState:
-        """The table's state; an empty one when it never ran."""
+        """The table's state; an empty one if it never ran."""
         return self.tables.get(table_id, TableState())
 
     def positions(self) -> Iterator[Position | None]:
-        """Every position that this document names, those of pending intents included."""
+        """Every position in this document, including those of pending intents."""
         for table in self.tables.values():
             yield table.position
             if table.intent is not None:
@@ -100,7 +100,7 @@ class StateDocument:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What is recorded beside the commit itself when a number is done."""
+    """What is recorded next to the commit itself when a sequence number is done."""
 
     definition: Mapping[str, Any]
     schema: tuple[Column, ...]
@@ -111,7 +111,7 @@ class Recorded:
 
 
 def unchanged(before: TableState, run_id: str) -> Recorded:
-    """What is recorded already, for a number whose rows were not looked at."""
+    """What is already recorded, for a sequence number whose rows were not read."""
     return Recorded(
         before.definition, before.schema, before.target_columns, run_id, upstream_shape=before.upstream_shape
     )
@@ -122,7 +122,8 @@ def new_document() -> StateDocument:
 
 
 def with_intents(document: StateDocument, intents: Mapping[str, Intent]) -> StateDocument:
-    """Begins numbers. ``StateConflict`` when a table has another intent pending, or the number was used before."""
+    """Starts sequence numbers. ``StateConflict`` when a table has another intent pending, or the number was used
+    before."""
     changed = {}
     for table_id, intent in intents.items():
         before = document.table(table_id)
@@ -139,14 +140,14 @@ def with_intents(document: StateDocument, intents: Mapping[str, Intent]) -> Stat
 
 
 def without_intents(document: StateDocument, table_ids: Collection[str]) -> StateDocument:
-    """Withdraws numbers under which no write has begun, so that nothing can land any more. They are not used again:
-    ``highest`` keeps them."""
+    """Withdraws sequence numbers under which no write has begun, so that nothing can be committed any more. They are
+    not used again: ``highest`` keeps them."""
     return _with_tables(document, {table_id: replace(document.table(table_id), intent=None) for table_id in table_ids})
 
 
 def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> StateDocument:
-    """Records what the target says is committed; its position is the target's, not the intent's. A void, or a number
-    whose intent was given up, changes the number only."""
+    """Records the target's commit; its position is the target's, not the intent's. A void, or a sequence number whose
+    intent was abandoned, changes the number only."""
     before = document.table(commit.table)
     if commit.seq < before.seq:
         raise StateConflict(
@@ -176,7 +177,7 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
 def with_position(
     document: StateDocument, table_id: str, position: Position | None, *, append_again: bool = False
 ) -> StateDocument:
-    """``state set``: the next run starts from ``position``. A pending intent is given up."""
+    """``state set``: the next run starts from ``position``. A pending intent is abandoned."""
     before = document.table(table_id)
     given_up = before.intent is not None
     changed = replace(before, position=position, given_up=given_up, append_again=append_again)
@@ -184,16 +185,16 @@ def with_position(
 
 
 def with_table(document: StateDocument, table_id: str, state: TableState) -> StateDocument:
-    """The same document with another state of one table, whose numbers must not have fallen."""
+    """The same document with another state of one table, whose sequence numbers must not have fallen."""
     if state.next_seq < document.table(table_id).next_seq:
         raise StateConflict(f"table {table_id}: numbers only rise")
     return _with_tables(document, {table_id: state})
 
 
 def with_definition_accepted(document: StateDocument, table_id: str) -> StateDocument:
-    """``state set --accept-definition``: whatever the spec says at the next plan is recorded then. A pending intent
-    belongs to the old definition and is given up. Under the new one the source need not hold the rows that were written
-    at the position."""
+    """``state set --accept-definition``: the next plan records the spec's definition. A pending intent belongs to the
+    old definition and is abandoned. Under the new one, the source need not contain the rows that were written at the
+    position."""
     before = document.table(table_id)
     position = before.position
     if isinstance(position, CursorPosition) and position.ties is not None:
@@ -203,18 +204,18 @@ def with_definition_accepted(document: StateDocument, table_id: str) -> StateDoc
 
 
 def reset(document: StateDocument, table_id: str) -> StateDocument:
-    """``state reset``: everything is forgotten but the number and whose it is."""
+    """``state reset``: forgets everything except the sequence number and its owner."""
     return _with_tables(document, {table_id: _only_number(document.table(table_id))})
 
 
 def adopt(
     document: StateDocument, table_id: str, info: TableInfo, commit: Commit | None, columns: tuple[Column, ...]
 ) -> StateDocument:
-    """``state adopt``: number and position as the target has them; ``commit`` None: it has no record of this lineage,
-    and the position stays. ``columns`` are those of the target's that flowctl writes. Numbers still rise from the
-    highest ever used."""
+    """``state adopt``: sequence number and position as the target has them. With ``commit`` None the target has no
+    record of this lineage, and the position stays. ``columns`` are those of the target's that flowctl writes. Numbers
+    still rise from the highest ever used."""
     before = document.table(table_id)
-    landed = commit is not None and before.intent is not None and commit.intent_id == before.intent.id
+    committed = commit is not None and before.intent is not None and commit.intent_id == before.intent.id
     return _with_tables(
         document,
         {
@@ -228,8 +229,8 @@ def adopt(
                 target_columns=columns,
                 target_id=info.identity,
                 target_version=info.version,
-                intent=None if landed else before.intent,
-                given_up=before.intent is not None and not landed,
+                intent=None if committed else before.intent,
+                given_up=before.intent is not None and not committed,
                 highest=max(before.next_seq - 1, commit.seq if commit else 0),
             )
         },
@@ -237,8 +238,8 @@ def adopt(
 
 
 def rolled_back(current: StateDocument, old: StateDocument) -> StateDocument:
-    """``state rollback``: positions, definitions and schemas of ``old``; numbers, and whose they are, of whichever is
-    higher. Pending intents stay, given up. Tables that ``old`` does not know keep their number only."""
+    """``state rollback``: positions, definitions and schemas of ``old``; sequence numbers, and their owners, of
+    whichever is higher. Pending intents stay, abandoned. Tables unknown to ``old`` keep only their sequence number."""
     tables = {}
     for table_id in sorted({*current.tables, *old.tables}):
         now, then = current.table(table_id), old.table(table_id)
@@ -263,7 +264,7 @@ def _with_number(before: TableState, commit: Commit, run_id: str) -> TableState:
         before,
         seq=commit.seq,
         intent_id=commit.intent_id,
-        target_id=commit.target_id or before.target_id,  # a void says nothing of a table that is not there
+        target_id=commit.target_id or before.target_id,  # a void has no target id for a missing table
         target_version=commit.version,
         last_run=run_id,
         intent=None if finished else before.intent,

@@ -1,9 +1,8 @@
-"""File logs beside the state: ``files/<digest>.json.gz``, created if absent and named by their content.
+"""File logs next to the state: ``files/<digest>.json.gz``, created if absent and named by their content.
 
-An entry is deleted once nothing can name it any more: a run that recorded a commit notes which entries the new
-position no longer leads to (``files/retired/<digest>.<serial>``, empty), and pruning deletes those whose serial is
-older than every kept document. Positions that were changed by hand retire nothing, as the target still names the old
-one.
+An entry is deleted once nothing can refer to it any more. A run that recorded a commit notes which entries the new
+position no longer leads to (``files/retired/<digest>.<serial>``, empty); pruning deletes those whose serial is older
+than every kept document. Positions changed by hand retire nothing, because the target still refers to the old one.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _AT_ONCE = 8
 
 
 def read_log(blobs: BlobStore, position: FileLogPosition) -> FileLog:
-    """All that ``position`` leads to. :class:`StoppedByPolicy` when a part of it is missing or damaged."""
+    """Everything that ``position`` leads to. :class:`StoppedByPolicy` when a part of it is missing or damaged."""
     newest = read_entry(blobs, position.entry)
     if not newest.before:
         return FileLog((newest,))
@@ -43,16 +42,16 @@ def read_entry(blobs: BlobStore, digest: str) -> FileEntry:
     try:
         data = gzip.decompress(stored)
         if hashlib.sha256(data).hexdigest() != digest:
-            raise ValueError("its content is not what its name says")
+            raise ValueError("its content does not match its name")
         return entry_from_json(json.loads(data))
     except (OSError, EOFError, ValueError, KeyError, TypeError) as cause:
         raise _unreadable(f"{place}, a part of the log of the files that were read, is damaged ({cause})") from cause
 
 
 def put_entries(blobs: BlobStore, entries: Iterable[FileEntry]) -> None:
-    """Stores entries that are not there yet. Called before anything names them."""
+    """Stores entries that do not exist yet. Called before anything refers to them."""
     for entry in entries:
-        # Whoever was first has written the same: the name is the content's digest.
+        # Another writer has stored the same content: the name is its digest.
         if not blobs.create(_name(entry.digest), gzip.compress(entry.data, compresslevel=6, mtime=0)):
             revive(blobs, {entry.digest})
 
@@ -64,20 +63,20 @@ def retire(blobs: BlobStore, digests: Iterable[str], serial: int) -> None:
 
 
 def revive(blobs: BlobStore, digests: Collection[str]) -> None:
-    """Takes :func:`retire` back, before a document leads to these entries again."""
+    """Undoes :func:`retire`, before a document leads to these entries again."""
     for digest, _, name in _retired(blobs):
         if digest in digests:
             blobs.delete(name)
 
 
 def revive_positions(blobs: BlobStore, positions: Iterable[Position | None]) -> None:
-    """:func:`revive` for all that ``positions`` lead to; a log that cannot be read is the next plan's to refuse."""
+    """:func:`revive` for everything that ``positions`` lead to; the next plan refuses a log that cannot be read."""
     revive(blobs, set().union(*(_reached(blobs, position) or () for position in positions)))
 
 
 def sweep(blobs: BlobStore, oldest_kept: int, positions: Iterable[Position | None]) -> None:
     """Deletes entries that were retired before the document ``oldest_kept``, unless ``positions``, those of the newest
-    document, lead to them. Deletes nothing when these cannot be read."""
+    document, lead to them. Deletes nothing if these cannot be read."""
     since: dict[str, int] = {}
     markers: dict[str, list[str]] = {}
     for digest, serial, name in _retired(blobs):
@@ -96,7 +95,7 @@ def sweep(blobs: BlobStore, oldest_kept: int, positions: Iterable[Position | Non
 
 
 def _reached(blobs: BlobStore, position: Position | None) -> set[str] | None:
-    """The entries that ``position`` leads to; None when nobody can tell."""
+    """The entries that ``position`` leads to; None if unknown."""
     if not isinstance(position, FileLogPosition):
         return set()
     try:

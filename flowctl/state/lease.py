@@ -1,17 +1,17 @@
-"""The lease: who may change a flow's state, or write to a table that takes one writer only.
+"""The lease: who may change a flow's state, or write to a table that takes only one writer.
 
-It is a log, ``<prefix><n>.json``: whoever creates the next number holds it. The holder renews by creating the next at
-a third of its life, from a thread that does nothing else. Its ``fence`` is the number it was taken with; it rises from
-holder to holder. Clocks of two hosts are never compared. A lease is taken over
+It is a log, ``<prefix><n>.json``: whoever creates the next number holds it. The holder renews by creating the next
+number after a third of the TTL, from a thread that does nothing else. Its ``fence`` is the number it was acquired with;
+it rises from holder to holder. Clocks of two hosts are never compared. A lease is taken over
 
-* at once, when it was released, or when the holder ran on this host (same boot, same process namespace) and is gone;
-* when the *store's* clock says that nothing was created for two lives: a cron container on a new host must not wait
-  for a dead one;
-* when nothing was created during one life of watching, by a clock that goes on while a machine sleeps.
+* at once, if it was released, or if the holder ran on this host (same boot, same process namespace) and has ended;
+* if the *store's* clock shows that nothing was created for two TTLs: a cron container on a new host must not wait for
+  a dead one;
+* if nothing was created during one TTL of watching, by a clock that continues while a machine sleeps.
 
-The holder counts its life from before the renewal was sent, a taker from after it was seen, so the holder always stops
-first. Old numbers are removed; a creator that slept so long that its number was free again therefore counts only if,
-after creating it, its life was not over (renewal) or its number is the newest (taking).
+The holder counts the TTL from before the renewal was sent, a taker from after it was seen, so the holder always stops
+first. Old numbers are removed. A creator that slept until its number was free again therefore counts only if, after
+creating it, its TTL was not over (renewal) or its number is the newest (acquisition).
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from flowctl.state.process import Process
 from flowctl.storage.blobs import BlobStore
 
 DEFAULT_LIFE_SECONDS = 60.0
-#: Superseded numbers that stay, for people who look.
+#: Superseded numbers that are kept for inspection.
 KEEP = 8
-#: How long a release waits for a renewal under way.
+#: How long a release waits for a renewal in progress.
 RELEASE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class LeaseRecord:
-    """One number of the log. ``since`` (RFC 3339, the holder's clock) is for people. ``token`` is one holder's."""
+    """One number of the log. ``since`` (RFC 3339, the holder's clock) is for display. ``token`` identifies one
+    holder."""
 
     fence: int
     token: str
@@ -65,13 +66,13 @@ def life_from_environment() -> float:
 
 
 def current(blobs: BlobStore, prefix: str = "lease/") -> LeaseRecord | None:
-    """The newest record, or None when the lease was never taken. It may be released or dead."""
+    """The newest record, or None if the lease was never acquired. It may be released or dead."""
     newest = _newest(blobs, prefix)
     return newest.record if newest else None
 
 
 def break_lease(blobs: BlobStore, prefix: str = "lease/") -> None:
-    """``state unlock``: releases it in the holder's place, whoever that is. A living holder notices at its next
+    """``state unlock``: releases it on behalf of the holder, whoever that is. A running holder notices at its next
     renewal; until then only the conditional state write keeps the two apart."""
     newest = _newest(blobs, prefix)
     if newest and not newest.record.released:
@@ -106,7 +107,7 @@ class Lease:
         life_seconds: float | None = None,
         lock_timeout: float = 0.0,
     ) -> Lease:
-        """Takes the lease, waiting up to ``lock_timeout`` seconds; :class:`LockedError` names the holder. ``prefix``
+        """Acquires the lease, waiting up to ``lock_timeout`` seconds; :class:`LockedError` names the holder. ``prefix``
         ends in a slash, or is empty where the store holds nothing but this lease (a table's own)."""
         wanted = LeaseRecord(
             fence=0,
@@ -125,7 +126,7 @@ class Lease:
 
     @property
     def fence(self) -> int:
-        """Higher than that of every holder before."""
+        """Higher than that of every previous holder."""
         return self._record.fence
 
     @property
@@ -133,7 +134,7 @@ class Lease:
         return self._record.run_id
 
     def remaining(self) -> float:
-        """Seconds of life left by this machine's clock, sleep included; 0 when the lease is lost."""
+        """Seconds left of the TTL by this machine's clock, including sleep; 0 if the lease is lost."""
         return 0.0 if self._lost else max(0.0, self._valid_until - _clock())
 
     def check(self, margin: float = 0.0) -> None:
@@ -148,12 +149,12 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Ends the lease so that the next taker sees it at once. Call only when nothing of ours can still write."""
+        """Ends the lease so that the next taker sees it at once. Call only when nothing of this run can still write."""
         self._ended.set()
         # A renewal that hangs is not waited for: of it and the release one gets the next number.
         self._renewer.join(timeout=RELEASE_SECONDS)
         if self.remaining() > 0:
-            # Refused: somebody took it in this moment, and there is nothing left to release.
+            # Refused: another holder acquired it just now, and there is nothing left to release.
             _created(self._blobs, self._prefix, self._number + 1, replace(self._record, released=True))
         self._valid_until = -math.inf
 
@@ -163,7 +164,7 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What the block came to matters more than a store that cannot be reached to release: the lease ends by itself.
+        # The block's own error matters more than a store that cannot be reached for the release: the lease expires.
         with contextlib.suppress(AbortRun):
             self.release()
 
@@ -173,7 +174,7 @@ class Lease:
             try:
                 self._renew()
                 wait = self._record.life_seconds / 3
-            except AbortRun:  # the store cannot be reached: try on until our life is over
+            except AbortRun:  # the store cannot be reached: keep trying until the TTL is over
                 wait = min(1.0, self._record.life_seconds / 20)
             if self.remaining() <= 0:
                 return
@@ -181,7 +182,7 @@ class Lease:
     def _renew(self) -> None:
         if _clock() >= self._valid_until:
             return
-        # A try whose answer was lost may be the one that a taker has seen: life counts from the first.
+        # An attempt whose answer was lost may be the one that a taker has seen: the TTL counts from the first.
         self._first_try = self._first_try or _clock()
         if not _created(self._blobs, self._prefix, self._number + 1, self._record):
             self._lost = self._reason()
@@ -201,7 +202,7 @@ class Lease:
     def _remove_old(self) -> None:
         for info in self._blobs.list(self._prefix):
             number = _number(self._prefix, info.name)
-            # Probes of takers that died; one that is at work finds its own missing and watches on.
+            # Probes of takers that died; an active one finds its own missing and keeps watching.
             if (number is None and info.name.startswith(f"{self._prefix}probe-")) or (
                 number is not None and number <= self._number - KEEP
             ):
@@ -247,7 +248,7 @@ def _is_free(record: LeaseRecord) -> bool:
 
 
 def _is_stale(blobs: BlobStore, prefix: str, newest: _Newest) -> bool:
-    """Whether the store's own clock says that nothing was created for two lives."""
+    """Whether nothing was created for two TTLs by the store's own clock."""
     probe = f"{prefix}probe-{uuid.uuid4().hex}"
     blobs.create(probe, b"")
     try:
@@ -263,7 +264,7 @@ def _is_stale(blobs: BlobStore, prefix: str, newest: _Newest) -> bool:
 
 
 def _created(blobs: BlobStore, prefix: str, number: int, record: LeaseRecord) -> bool:
-    """Whether this number is ours now. A refused create may have been ours, its answer lost."""
+    """Whether this number belongs to this holder now. A refused create may have succeeded, its answer lost."""
     if blobs.create(_name(prefix, number), _encode(record)):
         return True
     found = _read(blobs, prefix, number)
@@ -314,6 +315,6 @@ def _encode(record: LeaseRecord) -> bytes:
 
 
 def _clock() -> float:
-    """Seconds that only go forward and go on while the machine sleeps."""
+    """Seconds that only increase and include time asleep."""
     boot_time = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)

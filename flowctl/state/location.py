@@ -1,4 +1,4 @@
-"""Where a flow's state lies, and whether Spark can reach it: executors read and write the buffer there."""
+"""Where a flow's state is stored, and whether Spark can reach it: executors read and write the buffer there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowctl.storage.urls import local_path, scheme
 
 
 def flow_url(spec: Spec) -> str:
-    """``<state>/<flow>``. A relative local path starts from the spec file's folder."""
+    """``<state>/<flow>``. A relative local path is relative to the spec file's folder."""
     url = spec.state.url.rstrip("/")
     if scheme(url) == "file":
         url = str((Path(spec.base_dir) / local_path(url).expanduser()).resolve())

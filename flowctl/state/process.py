@@ -1,4 +1,4 @@
-"""Which process on which host: enough to say for certain that it is gone, or that one cannot know."""
+"""Which process on which host: enough to know for certain that it has ended, or that this is unknown."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 @dataclass(frozen=True)
 class Process:
     """``boot_id`` is the kernel's, new with each boot. ``namespace`` is the process namespace, in which alone ``pid``
-    means something: two containers share a boot. ``started`` (clock ticks since boot) tells two users of one pid apart.
-    Empty where the system has no ``/proc``."""
+    has a meaning: two containers share a boot. ``started`` (clock ticks since boot) distinguishes two processes with
+    one pid. Empty where the system has no ``/proc``."""
 
     host: str
     boot_id: str
@@ -26,7 +26,7 @@ class Process:
         return cls(socket.gethostname(), _boot_id(), _namespace(), pid, _started(pid))
 
     def is_gone(self) -> bool:
-        """True only when this process could see it if it were there, and it is not."""
+        """True only if this process would see it if it existed, and does not."""
         if not self.boot_id or (self.boot_id, self.namespace) != (_boot_id(), _namespace()):
             return False
         return self.host == socket.gethostname() and _started(self.pid) != self.started
@@ -44,8 +44,8 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str:
-    """Empty when there is no such process, or only its zombie."""
-    # The name, in parentheses, may hold anything; source: proc(5), fields 3 (state) and 22 (starttime).
+    """Empty if there is no such process, or if it has ended and was not reaped."""
+    # The name, in parentheses, may contain anything; source: proc(5), fields 3 (state) and 22 (starttime).
     fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return fields[19] if fields and fields[0] not in "ZX" else ""
 

@@ -1,7 +1,7 @@
 """Run records: ``runs/<run id>.json``, one per run, written once at its end. No secrets, no row values.
 
-A run that has something to do first leaves ``runs/<run id>.begun``, which its record takes the place of: what was
-killed is told from what never ran.
+A run that has something to do first leaves ``runs/<run id>.begun``, which its record replaces: this distinguishes runs
+that were killed from runs that never started.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from flowctl.storage.blobs import BlobStore
 
 FORMAT = 1
 FOLDER = "runs/"
-#: A week of a run each minute.
+#: A week of one run per minute.
 KEPT_RUNS = 10_000
 _BEGUN = ".begun"
 _KEPT_BEGUN = 1_000
-#: What a record is read by, and values of the source's own rows: never a part of a connection's options.
+#: Keys of a record, and values from the source's rows: never a part of a connection's options.
 _KEPT_AS_THEY_ARE = (
     "id", "flow", "lineage", "spec_digest", "started_at", "finished_at", "outcome", "mode", "interval",
 )  # fmt: skip
@@ -35,7 +35,7 @@ Outcome = Literal["committed", "unchanged", "failed", "stopped", "skipped"]
 
 @dataclass(frozen=True)
 class RunError:
-    """As reported: what is wrong, what to do, the spec line (``file:line:column``) where one is behind it."""
+    """As reported: what is wrong, the next step, and the spec line (``file:line:column``) where there is one."""
 
     message: str
     hint: str = ""
@@ -44,7 +44,7 @@ class RunError:
 
 @dataclass(frozen=True)
 class TableRun:
-    """What one run did to one table. ``seconds`` of wall time; ``seq`` 0 when no number was begun."""
+    """What one run did to one table. ``seconds`` of wall time; ``seq`` 0 if no sequence number was started."""
 
     id: str
     outcome: Outcome
@@ -80,13 +80,13 @@ class RunRecord:
         return sum(table.outcome == outcome for table in self.tables)
 
     def to_json(self) -> dict[str, Any]:
-        """As `schemas/run.schema.json` says."""
+        """As defined by `schemas/run.schema.json`."""
         return {"format": FORMAT, **codec.to_json(self)}
 
 
 @dataclass(frozen=True)
 class BegunRun:
-    """A run that has recorded no end. ``tables`` are the ids that it set out to bring up to date."""
+    """A run without a recorded end. ``tables`` are the ids that it set out to update."""
 
     id: str
     flow: str
@@ -103,8 +103,8 @@ def new_run_id() -> str:
 
 
 def put_run(blobs: BlobStore, record: RunRecord) -> None:
-    """Adds a record. Of more than :data:`KEPT_RUNS` the oldest go, in runs that had something to do: the others are
-    over in a second, and stay so."""
+    """Adds a record. Beyond :data:`KEPT_RUNS`, the oldest are deleted, by runs that had something to do: the others
+    take a second, and should not take longer."""
     for name in _names(blobs)[KEPT_RUNS - 1 :] if record.count("committed") else ():
         blobs.delete(name)
     document = REDACTOR.redact_all(record.to_json(), _KEPT_AS_THEY_ARE)
@@ -115,14 +115,14 @@ def put_run(blobs: BlobStore, record: RunRecord) -> None:
 
 
 def put_begun(blobs: BlobStore, run: BegunRun) -> None:
-    """Before the run does anything. Of those that were killed a thousand stay."""
+    """Called before the run does anything. Of killed runs, a thousand are kept."""
     for name in _begun_names(blobs)[_KEPT_BEGUN - 1 :]:
         blobs.delete(name)
     blobs.create(f"{FOLDER}{run.id}{_BEGUN}", (json.dumps(run.to_json(), ensure_ascii=False) + "\n").encode())
 
 
 def list_begun(blobs: BlobStore) -> list[BegunRun]:
-    """Runs without a recorded end, newest first: under way, or killed."""
+    """Runs without a recorded end, newest first: active, or killed."""
     ended = {name.removesuffix(".json") for name in _names(blobs)}
     begun = [name for name in _begun_names(blobs) if name.removesuffix(_BEGUN) not in ended]
     return [found for name in begun if (found := _begun(blobs.get(name)))]
@@ -144,7 +144,7 @@ def _begun_names(blobs: BlobStore) -> list[str]:
 
 
 def _begun(data: bytes | None) -> BegunRun | None:
-    """None for one that has ended meanwhile, or cannot be read: it says nothing that matters."""
+    """None for one that has ended meanwhile, or cannot be read: it has no useful content."""
     try:
         return codec.from_json(BegunRun, json.loads(data)) if data is not None else None
     except (ValueError, KeyError, TypeError):
@@ -152,7 +152,7 @@ def _begun(data: bytes | None) -> BegunRun | None:
 
 
 def _names(blobs: BlobStore) -> list[str]:
-    """All records' blobs, newest first."""
+    """The blobs of all records, newest first."""
     return sorted((info.name for info in blobs.list(FOLDER) if info.name.endswith(".json")), reverse=True)
 
 

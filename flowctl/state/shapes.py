@@ -1,7 +1,7 @@
-"""Columns and definitions of tables, kept beside the state documents: most of a document's bytes, and seldom changed.
+"""Columns and definitions of tables, kept next to the state documents: most of a document's bytes, and rarely changed.
 
-``shapes/<serial>-<digest>.json`` holds those of all tables of a document; ``serial`` is that of the first document that
-refers to it, so that the references of a log never fall. A document refers to a blob that is already there.
+``shapes/<serial>-<digest>.json`` holds those of all tables of a document. ``serial`` is that of the first document that
+refers to it, so that the references of a log never fall. A document refers only to a blob that already exists.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from typing import Any
 
 FOLDER = "shapes/"
-#: What moves out of each table of a document.
+#: The fields that are kept outside of a document.
 _KEYS = ("definition", "schema", "target_columns")
 _NAME = re.compile(re.escape(FOLDER) + r"(\d+)-([0-9a-f]{64})\.json")
 
 
 def split(tables: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, dict[str, Any]], bytes]:
-    """The tables of a document without their shapes, and the blob with these; empty when there are none."""
+    """The tables of a document without their shapes, and the blob with these; empty if there are none."""
     shapes = {id: {key: table[key] for key in _KEYS} for id, table in tables.items()}
     rest = {id: {key: value for key, value in table.items() if key not in _KEYS} for id, table in tables.items()}
     return rest, (json.dumps(shapes, indent=1, ensure_ascii=False) + "\n").encode() if shapes else b""
@@ -40,6 +40,6 @@ def name_for(blob: bytes, serial: int, before: str) -> str:
 
 
 def serial_of(name: str) -> int:
-    """0 for what is no name of shapes."""
+    """0 for a name that is not one of shapes."""
     found = _NAME.fullmatch(name)
     return int(found[1]) if found else 0

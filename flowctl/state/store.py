@@ -1,8 +1,8 @@
-"""The state log of one flow: ``state/<serial>.json``. The newest number is the state; writing is creating the next.
+"""The state log of one flow: ``state/<serial>.json``. The newest number is the state; a write creates the next one.
 
-``latest.json`` only saves a listing: it may be missing, stale or nonsense. From where it points the log is followed
-upwards, and when that leads nowhere the log is listed. Numbers may be missing below the newest (pruned, or lost):
-that changes nothing. They never are above it, because the next number is only made of the newest.
+``latest.json`` only saves a listing: it may be missing, stale or invalid. The log is followed upwards from where it
+points; if that leads nowhere, the log is listed. Numbers may be missing below the newest (pruned, or lost), which
+changes nothing. None is ever missing above it, because a number is only created from the newest one.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class StateStore:
         self._shapes: dict[str, bytes] = {}
 
     def read(self) -> StateDocument:
-        """The newest document; an empty one with a new lineage for a flow that never ran. :class:`AbortRun` when the
-        newest is damaged or of a newer flowctl."""
+        """The newest document; an empty one with a new lineage for a flow that never ran. :class:`AbortRun` if the
+        newest is damaged or written by a newer flowctl."""
         return self._from_hint() or self._newest_listed() or new_document()
 
     def read_serial(self, serial: int) -> StateDocument:
-        """One kept number; :class:`UsageError` when it is not there."""
+        """One kept number; :class:`UsageError` if it does not exist."""
         found = self._get(serial)
         if found is None:
             raise UsageError(
@@ -79,8 +79,8 @@ class StateStore:
         return sorted(versions, key=lambda version: version.serial, reverse=True)
 
     def write(self, document: StateDocument) -> StateDocument:
-        """Creates the number after ``document.serial`` and returns it as stored. :class:`StateConflict` when somebody
-        else did: nothing was written then."""
+        """Creates the number after ``document.serial`` and returns it as stored. :class:`StateConflict` if another
+        writer created it: nothing was written then."""
         wanted = replace(document, serial=document.serial + 1, write_id=_write_id())
         encoded = codec.encode(wanted)
         wanted = replace(wanted, shapes=encoded.shapes_name)
@@ -97,7 +97,7 @@ class StateStore:
         return wanted
 
     def prune(self) -> None:
-        """Deletes numbers that are no longer kept, and shapes that none of the others refers to."""
+        """Deletes numbers that are no longer kept, and shapes that no kept number refers to."""
         listed = sorted(self._listed())
         if not listed:
             return
@@ -126,7 +126,8 @@ class StateStore:
         file_log.sweep(self.blobs, oldest, newest.positions())
 
     def _created(self, name: str, data: bytes, write_id: str) -> bool:
-        """Whether the blob is ours now. A refused or failed create may have been ours, its answer lost."""
+        """Whether the blob belongs to this writer now. A refused or failed create may have succeeded, its answer
+        lost."""
         try:
             if self.blobs.create(name, data):
                 return True
@@ -170,7 +171,7 @@ class StateStore:
         return self._get(serial)
 
     def _point_at(self, serial: int) -> None:
-        # Racing writers may leave any of theirs, or none: it is a hint.
+        # Racing writers may leave either of theirs, or none: it is a hint.
         self.blobs.delete(self._prefix + HINT)
         self.blobs.create(self._prefix + HINT, json.dumps({"serial": serial}).encode())
 
@@ -178,7 +179,7 @@ class StateStore:
         data = self.blobs.get(self._name(serial)) if serial > 0 else None
         if data is None:
             return None
-        # The name says which number it is: a document put back by hand from a backup may say another.
+        # The name determines the serial: a document restored by hand from a backup may contain another.
         return replace(codec.decode(data, self._place(self._name(serial)), self._read_shapes), serial=serial)
 
     def _read_shapes(self, name: str) -> bytes | None:

@@ -1,7 +1,7 @@
-"""One thread that writes state for a whole run: as many changes as have come since its last write go into one.
+"""One thread that writes state for a whole run: each write combines all changes that have arrived since the last one.
 
-Each change is a pure function of the document. A change that does not apply fails alone; a write that fails ends the
-run: nobody knows what is in the log, so every change in it and after it gets the same :class:`AbortRun`.
+Each change is a pure function of the document. A change that does not apply fails alone. A write that fails ends the
+run: the content of the log is then unknown, so every change in it and after it gets the same :class:`AbortRun`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Change = Callable[[StateDocument], StateDocument]
 
 
 class StateWriter:
-    """Thread-safe. ``check`` is called before each write and raises when the lease is gone (``Lease.check``)."""
+    """Thread-safe. ``check`` is called before each write and raises if the lease is lost (``Lease.check``)."""
 
     def __init__(self, store: StateStore, document: StateDocument, check: Callable[[], None] = lambda: None) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class StateWriter:
         return self.change(lambda document: documents.with_intents(document, intents)).result()
 
     def committed(self, commit: Commit, recorded: Recorded) -> Future[StateDocument]:
-        """Records a number that the target has. Done when stored: acknowledge the source then, and not earlier."""
+        """Records a sequence number that the target has. Done when stored: acknowledge the source only then."""
         return self.change(lambda document: documents.with_commit(document, commit, recorded))
 
     def change(self, apply: Change) -> Future[StateDocument]:
@@ -59,7 +59,7 @@ class StateWriter:
         return wanted.future
 
     def close(self) -> None:
-        """Writes what is still to be written and ends the thread."""
+        """Writes what is still pending and ends the thread."""
         with self._entering:
             if not self._closed:
                 self._closed = True
@@ -115,7 +115,7 @@ class StateWriter:
             self._document = self._store.write(document)
         except AbortRun as failure:
             self._failure = failure
-        except Exception as cause:  # noqa: BLE001  the callers wait for an answer, whatever it is
+        except Exception as cause:  # noqa: BLE001  the callers wait for a result in every case
             self._failure = AbortRun(f"state could not be written: {type(cause).__name__}: {cause}")
             self._failure.__cause__ = cause
         return self._failure

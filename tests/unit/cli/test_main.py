@@ -130,7 +130,7 @@ def test_traces_only_when_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     [
         (
             PermissionError(13, "Permission denied", "plan.json"),
-            "error: plan.json: Permission denied. Check the path and who may use it\n",
+            "error: plan.json: Permission denied. Check the path and its permissions\n",
         ),
         (
             KeyError("orders"),
