@@ -281,7 +281,7 @@ def _say_unlocked(spec: Spec, holder: str | None) -> None:
     if output.settings().format == "json":
         output.write_json({"format": FORMAT, "flow": spec.flow, "released": holder})
     else:
-        output.write_result("Released." if holder else "Nobody holds it.")
+        output.write_result("Released." if holder else "No run holds the lease.")
 
 
 def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetRules | None]:

@@ -45,7 +45,7 @@ def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterat
     if not (same_identity(before[0], now[0]) or before[0] == before[1] == now[1]):
         yield f"the source is in another system {system}"
     elif not same_identity(before[1], now[1]) and wanted["cursor"] is not None:
-        yield f"the source was made anew under its name {identity}"
+        yield f"the source was recreated under its name {identity}"
 
 
 def _differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str) -> Iterator[str]:

@@ -24,10 +24,10 @@ def _last_row(case: Case) -> str:
     if table.mode not in ("merge", "scd2") or case.observed.positions != "files" or table.dedupe == "fail":
         return ""
     if not case.hides_order:
-        return "of rows with one key the last counts, by path and place in the file"
+        return "of rows with the same key the last one wins, by path and position in the file"
     if table.dedupe == "latest":
-        return "of rows with one key any one counts: Sail does not tell which is the last"
-    return "keys that come twice stop it: Sail does not tell which row is the last"
+        return "of rows with the same key any one wins: Sail cannot tell which is last"
+    return "duplicate keys stop it: Sail cannot tell which row is last"
 
 
 def _making(step: Load | Recover, case: Case) -> str:

@@ -100,7 +100,7 @@ def _up_to_date(case: Case, columns: Columns | RuntimeColumns, reason: str, note
     target = case.observed.target
     if isinstance(columns, Columns):
         if columns.statements and target:
-            notes = (*notes, "schema changes are made with the next rows")
+            notes = (*notes, "schema changes are applied with the next rows")
         columns = replace(columns, target=target.columns if target else columns.target, statements=())
     return UpToDate(table=planned_table(case), reason=reason, columns=columns, notes=notes)
 
@@ -203,12 +203,12 @@ def taking_over(case: Case) -> Iterator[str]:
     if case.rebuilds and target is not None:
         known = target.rows.value
         rows = f" ({known:,} rows)" if known is not None else ""
-        yield f"destructive: replaces all that {case.table.target} holds now{rows}"
+        yield f"destructive: replaces everything in {case.table.target}{rows}"
     if case.state.append_again and case.table.mode == "append" and not case.full_refresh:
         since = position.describe(case.state.position)
         yield f"appends all above {since}, also what {case.table.target} has already (state set)"
     if (case.full_refresh or begun) and case.table.mode == "scd2" and not case.replaces:
-        yield "reads all again; the history that is there stays"
+        yield "reads everything again; the existing history is kept"
     if begun is not None:
         way = case.state_command("set", "--position", BLANK)
         yield f"the full refresh was begun by run {begun.run_id}; {way} gives it up and continues from there"

@@ -101,7 +101,8 @@ def _alone(one: Entry, layout: _Layout) -> Iterator[Line]:
     """The line, and below it what it has no room for, the columns of a new table and the details."""
     is_aligned = one.sign in _ALIGNED_SIGNS
     name = f"{one.id:<{layout.id}}"
-    said = f"{one.what:<{layout.what}}  {_rows(one.rows):>{layout.rows}}" if is_aligned else one.what
+    rows = f"  {_rows(one.rows):>{layout.rows}}" if layout.rows else ""
+    said = f"{one.what:<{layout.what}}{rows}" if is_aligned else one.what
     below = [Detail("columns", one.columns)] if one.columns else []
     if 2 + len(f"{name}  {said}  {one.tail.text}".rstrip()) <= layout.width:
         said = f"{said}  {one.tail.text}"
@@ -182,8 +183,8 @@ def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:
 
 def _ending(plan: Plan, view: View, command: str) -> Iterator[Line]:
     if not plan.runnable:
-        but = " but for what is stopped" if count_actions(plan)["stop"] else ""
-        yield (Piece(f"Nothing was changed, and there is nothing to do{but}."),)
+        but = ", except for what is stopped" if count_actions(plan)["stop"] else ""
+        yield (Piece(f"Nothing was changed. There is nothing to do{but}."),)
         return
     last = f"Nothing was changed. Apply {'exactly this' if view.is_saved else 'it'} with:"
     if len(f"{last} {command}") > view.width:

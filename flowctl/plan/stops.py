@@ -42,7 +42,7 @@ def _not_observed(case: Case) -> Stop | None:
 def _needs_a_stopped_table(case: Case) -> Stop | None:
     for table_id, step in sorted(case.upstream.items()):
         if isinstance(step, Stopped):
-            return Stop(f"needs {table_id}, which is stopped", f"Solve that of {table_id} first", "from", "dependency")
+            return Stop(f"requires {table_id}, which is stopped", f"Fix {table_id} first", "from", "dependency")
     return None
 
 
@@ -50,7 +50,9 @@ def _needs_an_unlisted_table(case: Case) -> Stop | None:
     source = case.table.source
     for table_id in source.refs if isinstance(source, SqlSource) else ():
         if table_id not in case.sequences:
-            return Stop(f"needs {table_id}, whose source could not be listed", "Solve that first", "from", "dependency")
+            return Stop(
+                f"requires {table_id}, whose source could not be listed", "Fix that first", "from", "dependency"
+            )
     return None
 
 
@@ -58,7 +60,7 @@ def _needs_an_empty_table(case: Case) -> Stop | None:
     for table_id, seq in sorted(case.sequences.items()):
         if seq == 0 and table_id not in case.upstream:
             hint = f"Select it too: --select +{case.table.id}"
-            return Stop(f"needs {table_id}, which has never been loaded", hint, "from", "dependency")
+            return Stop(f"requires {table_id}, which has never been loaded", hint, "from", "dependency")
     return None
 
 
@@ -114,7 +116,7 @@ def _target_moved(case: Case) -> Stop | None:
         return None
     if target is None:
         gone = not state.forgotten and expected != ""
-        hint = f"Restore it, or --full-refresh {case.table.id} to make it anew"
+        hint = f"Restore it, or --full-refresh {case.table.id} to create it again"
         return Stop(f"{case.table.target} is gone", hint, "to") if gone else None
     if expected and not same_identity(target.identity, expected):
         return Stop(f"{case.table.target} is another table than the one this flow has written", _ways_on(case), "to")
@@ -129,7 +131,7 @@ def _target_moved(case: Case) -> Stop | None:
 
 def _ways_on(case: Case) -> str:
     adopt = case.state_command("adopt")
-    refresh = f"--full-refresh {case.table.id} reads all again"
+    refresh = f"--full-refresh {case.table.id} reads everything again"
     return f"{adopt} takes the sequence number and position from the target; {refresh}"
 
 
@@ -137,7 +139,7 @@ def _moved_since_refresh(case: Case, begun: Intent) -> Stop | None:
     """A full refresh replaces what was there when it began, whatever state says of that: its own intent names it."""
     target, commit = case.observed.target, case.observed.commit
     if target is None:
-        hint = f"Restore it, or --full-refresh {case.table.id} to make it anew"
+        hint = f"Restore it, or --full-refresh {case.table.id} to create it again"
         return Stop(f"{case.table.target} is gone", hint, "to") if begun.target_id else None
     if not (case.has_landed or _is_what_begun_writes(target, begun)):
         reason = f"{case.table.target} is another table than the one that the interrupted full refresh replaces"

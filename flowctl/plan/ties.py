@@ -56,7 +56,7 @@ def as_of_now(ties: Ties, table: TableSpec, info: TableInfo) -> Ties | str:
 
 
 #: What may have happened to a source whose written rows are not there.
-CAUSES = "they were changed, or the source was emptied, restored or made anew"
+CAUSES = "they were changed, or the source was emptied, restored or recreated"
 
 
 def rows_are_gone(column: str, at: TypedValue) -> str:
@@ -66,7 +66,7 @@ def rows_are_gone(column: str, at: TypedValue) -> str:
 def taking_all_for_written(table_id: str, at: TypedValue, spec_path: str) -> str:
     """The next steps where written rows cannot be told from new ones."""
     return (
-        f"{state_command('set', spec_path, table_id, *position_option(at))} takes all rows there for written; "
+        f"{state_command('set', spec_path, table_id, *position_option(at))} treats all rows there as written; "
         f"--full-refresh {table_id} reads everything again and replaces the target's content"
     )
 

@@ -177,10 +177,10 @@ def test_of_rows_with_one_key_the_last_counts_or_none(flow: Flow, url: str) -> N
     done = flow.apply(expect=4 if url == "sail" else 0)
     latest = [(str(id), str(id + 20)) for id in range(1, 9)]
     for table in ("rows", "history"):
-        assert "of rows with one key the last counts, by path and place in the file" in how[table]
+        assert "of rows with the same key the last one wins, by path and position in the file" in how[table]
         assert sqlite_rows(flow.folder / "out.db", f"SELECT id, price FROM {table}") == latest
     if url == "sail":
-        assert "keys that come twice stop it: Sail does not tell which row is the last" in how["columns"]
+        assert "duplicate keys stop it: Sail cannot tell which row is last" in how["columns"]
         assert "1 keys come more than once, and this engine does not tell which row is the last (key id=1)" in done.err
     else:
         assert sqlite_rows(flow.folder / "out.db", "SELECT id, price FROM columns") == [(1, 9), (2, 8)]

@@ -46,7 +46,7 @@ def test_a_column_of_a_target_that_cannot_change_its_type(tmp_path: Path, column
         assert hint(flow).startswith("Read all again with --full-refresh t; ")
     assert hint(flow, "--full-refresh", "t") == f"D{drop[1:]}"
     sqlite_script(tmp_path / "out.db", "DROP TABLE t")
-    assert hint(flow) == "Restore it, or --full-refresh t to make it anew"
+    assert hint(flow) == "Restore it, or --full-refresh t to create it again"
     flow.apply("--full-refresh", "t")
     query = "SELECT * FROM t"
     assert sqlite_rows(tmp_path / "out.db", query) == sqlite_rows(tmp_path / "source.db", query)

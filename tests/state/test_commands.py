@@ -220,7 +220,7 @@ def test_unlock_releases_a_held_lease(shop: Shop) -> None:
     assert "held by run run-7" in err
     with Lease.acquire(shop.store.blobs, life_seconds=600):
         pass
-    assert shop.state("unlock", "--yes")[:2] == (ExitCode.OK, "Nobody holds it.\n")
+    assert shop.state("unlock", "--yes")[:2] == (ExitCode.OK, "No run holds the lease.\n")
     holder.release()
 
 

@@ -96,7 +96,7 @@ def test_foreign_target_stops_and_names_both_ways_on():
 def test_foreign_target_is_replaced_by_a_full_refresh_and_said_to_be_destructive():
     made = step(table(), observed(head(NEW), target=target()), request=REFRESH)
     assert (action_of(made), made.write_full, made.seq) == ("change", True, 1)
-    assert made.notes == ("destructive: replaces all that lake:orders holds now (1,000 rows)",)
+    assert made.notes == ("destructive: replaces everything in lake:orders (1,000 rows)",)
 
 
 def test_scd2_never_takes_over_a_foreign_history():
@@ -110,7 +110,7 @@ def test_scd2_replaces_what_is_no_history_by_a_full_refresh_only():
     spec = table(mode="scd2", key=("id",), valid_from="updated_at")
     made = step(spec, observed(head(NoPosition()), target=target()), request=REFRESH)
     assert (action_of(made), made.write_full) == ("change", True)
-    assert made.notes == ("destructive: replaces all that lake:orders holds now (1,000 rows)",)
+    assert made.notes == ("destructive: replaces everything in lake:orders (1,000 rows)",)
     accepted = recorded(spec, NoPosition(), definition={})
     made = step(spec, observed(head(NoPosition()), target=target(), commit=committed()), accepted)
     assert action_of(made) == "stop" and "holds no history of id" in made.reason and "--full-refresh" in made.hint
@@ -243,7 +243,7 @@ def test_what_cannot_be_observed_stops_its_table_and_what_needs_it(error, by):
     steps = {made.id: made for made in plan(world(seen), orders, other, daily).steps}
     assert {id: action_of(made) for id, made in steps.items()} == {"orders": "stop", "other": "create", "daily": "stop"}
     assert (steps["orders"].reason, steps["orders"].by) == (error.message, by)
-    assert (steps["daily"].reason, steps["daily"].by) == ("needs orders, which is stopped", "dependency")
+    assert (steps["daily"].reason, steps["daily"].by) == ("requires orders, which is stopped", "dependency")
 
 
 def test_a_missing_object_is_an_error_of_its_table():
@@ -397,4 +397,4 @@ def test_idle_tables_keep_their_schema_changes_for_the_next_rows():
     assert (action_of(made), statements(made)) == ("none", ())
     assert [change.column for change in changes(made)] == ["discount"]
     assert made.columns.target == unchanged_target()["target"].columns
-    assert made.notes == ("schema changes are made with the next rows",)
+    assert made.notes == ("schema changes are applied with the next rows",)

@@ -66,8 +66,8 @@ def test_a_cursor_whose_type_changes_its_order_stops(mode, then, now, value):
 def test_a_position_in_a_hint_is_one_word_that_means_this_value(value):
     then = at(value, types.STRING)
     hint = ties.taking_all_for_written("orders", then, "'my flow.yaml' --var 'a=b c'")
-    assert hint.count("takes all rows there for written") == 1
-    words = shlex.split(hint.partition("` takes all")[0].removeprefix("`"))
+    assert hint.count("treats all rows there as written") == 1
+    words = shlex.split(hint.partition("` treats all")[0].removeprefix("`"))
     assert words[:7] == ["flowctl", "state", "set", "my flow.yaml", "--var", "a=b c", "orders"]
     assert position_from_text(words[8], TableState(position=CursorPosition(then))) == CursorPosition(then)
     back = ties.starting_over(table(mode="append"), at(f"{value}z", types.STRING), then, "flow.yaml")

@@ -60,7 +60,7 @@ def test_a_source_that_was_made_anew_stops_only_a_table_with_a_position():
     anew = source(identity="postgres:7/20001")
     made = step(table(), observed(head(NEW), anew, **unchanged_target()), recorded(table(), OLD))
     assert made.reason == (
-        "the definition changed: the source was made anew under its name (postgres:7/16384 → postgres:7/20001)"
+        "the definition changed: the source was recreated under its name (postgres:7/16384 → postgres:7/20001)"
     )
     full = table(mode="truncate")
     seen = observed(head(NoPosition()), anew, **unchanged_target(NoPosition()))

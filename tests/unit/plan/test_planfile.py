@@ -90,7 +90,7 @@ def altered(position, **keys):
         (moved_target("new", target()), "new: the target lake:new exists now"),
         (moved_source(None), "orders: the source pg:public.orders is gone"),
         (moved_source(source(identity="postgres:8/16384")), "orders: the source is in another system"),
-        (moved_source(source(identity="postgres:7/20001")), "orders: the source was made anew under its name"),
+        (moved_source(source(identity="postgres:7/20001")), "orders: the source was recreated under its name"),
         (moved_source(source(ORDERS[:2])), "orders: the source pg:public.orders has no column updated_at any more"),
         (moved_source(source((*ORDERS, replace(ID, name="more")))), "orders: .* has a new column more"),
         (moved_source(altered(1, type=types.Decimal(12, 4))), r"column amount now: it is decimal\(12,4\), it was"),
