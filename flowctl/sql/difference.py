@@ -67,14 +67,6 @@ def difference(change: Upsert, dialect: Dialect) -> str:
     return upsert.difference(change, dialect)
 
 
-def changes_row(change: Upsert, dialect: Dialect) -> str:
-    """The condition under which a row ``t`` of the target is in :func:`difference`; null if no row ``s`` of the batch
-    has its key."""
-    from flowctl.sql import upsert
-
-    return upsert.changes_row(change, dialect)
-
-
 def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> Mapping[str, tuple[str, ...]]:
     """The statements that apply ``differences``, a table with :func:`difference`; in this order, each with the actions
     of the rows that it applies."""

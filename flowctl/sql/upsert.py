@@ -27,10 +27,6 @@ def difference(change: Upsert, dialect: Dialect) -> str:
     )
 
 
-def changes_row(change: Upsert, dialect: Dialect) -> str:
-    return exp.or_(exp.and_(_is(change, "U"), _changed(change)), _deletes(change, matched=True)).sql(dialect)
-
-
 def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> dict[str, tuple[str, ...]]:
     statements = (*_deletion(change, differences), *_writing(change, differences))
     return {statement.sql(dialect): actions for statement, actions in statements}

@@ -12,9 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flowctl.connectors.delta import actions, log, parquet_files, replay
+from flowctl.connectors.delta import actions, spark_files
+from flowctl.connectors.delta.choice import Way, choose, traits_of
 from flowctl.connectors.delta.location import TableLocation, location_of
+from flowctl.connectors.delta.table import open_existing, open_table
 from flowctl.connectors.landing import Scratch
+from flowctl.connectors.target import WriteJob
 from flowctl.engine.session import has_jvm
 from tests.connectors.target_matrix import delta
 from tests.connectors.writing import Writer
@@ -40,22 +43,24 @@ def location(writer: Writer) -> TableLocation:
 
 def foreign_commit(place: TableLocation, *content: Mapping[str, Any]) -> None:
     """Somebody else's commit, as the next version."""
-    table = log.open_table(place)
-    assert table is not None
+    version = open_existing(place).version + 1
     told = actions.commit_info(None, "WRITE", {"mode": "Append"}, actions.EMPTY)
-    assert actions.publish(place, table.version() + 1, [told, *map(dict, content)])
+    assert actions.publish(place, version, [told, *map(dict, content)])
 
 
 def foreign_rows(place: TableLocation, rows: pa.Table, **partition: str) -> None:
     """Somebody else's rows, as the next version."""
     name, footers = f"part-{uuid.uuid4()}.parquet", []
     pq.write_table(rows, f"{place.url}/{name}", metadata_collector=footers)
-    add = parquet_files.added(name, Path(place.url, name).stat().st_size, footers[0], rows.schema.names)
+    add = spark_files.add_action(name, Path(place.url, name).stat().st_size, footers[0], rows.schema.names)
     foreign_commit(place, {"add": {**add, "partitionValues": partition}})
+
+
+def way(writer: Writer, job: WriteJob) -> Way:
+    """How the target would write ``job`` now."""
+    return choose(location(writer), open_table(location(writer)), job, traits_of(writer.spark))
 
 
 def files(writer: Writer) -> list[dict[str, Any]]:
     """The ``add`` actions of the table's files."""
-    table = log.open_table(location(writer))
-    assert table is not None
-    return list(replay.replayed(location(writer), table.version()).files)
+    return list(open_existing(location(writer)).snapshot.files)

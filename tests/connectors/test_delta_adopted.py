@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import ArrayType, PrimitiveType, StructType
 
-from flowctl.connectors.delta import log
-from flowctl.engine.session import demanding_features
+from flowctl.connectors.delta.features import demanding_features
+from flowctl.connectors.delta.table import NESTED_NOT_NULL
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
@@ -101,4 +101,4 @@ def test_a_null_where_the_target_takes_none_commits_nothing(writer: Writer, few:
 def test_not_null_within_a_column_is_left_to_delta(writer: Writer) -> None:
     parts = StructType([Field("a", PrimitiveType("integer"), nullable=False)])
     found = theirs(writer, Field("id", PrimitiveType("long")), Field("pair", ArrayType(parts, True)))
-    assert demanding_features(found.extra["features"], {}) == [log.NESTED_NOT_NULL]
+    assert demanding_features(found.extra["features"], {}) == [NESTED_NOT_NULL]

@@ -9,9 +9,10 @@ import pytest
 from deltalake import DeltaTable, Schema
 
 from flowctl.connectors.delta import features
-from flowctl.connectors.delta.opened import open_existing
+from flowctl.connectors.delta.spark_writer import SparkWriter
+from flowctl.connectors.delta.table import open_existing, open_table
 from flowctl.connectors.delta.types import schema_json
-from flowctl.connectors.delta.writers import SparkWriter, side_job
+from flowctl.connectors.delta.writer import side_job
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
@@ -128,7 +129,7 @@ def test_a_sidecar_takes_what_its_table_takes(writer: Writer) -> None:
     wide = (Column("id", types.INT64), narrow[1], Column("at", types.TIMESTAMP_NTZ))
     own = SparkWriter(writer.spark)
     for columns in (narrow, wide, wide):
-        own.ensure(location, side_job(writer.job(1, "append", columns=columns), columns))
+        own.prepare_sidecar(location, open_table(location), side_job(writer.job(1, "append", columns=columns), columns))
     made = open_existing(location).info(writer.place.object)
     assert {column.name: column.type for column in made.columns} == {column.name: column.type for column in wide}
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.delta import finding
-from flowctl.connectors.delta.finding import FILE, ROW, DataFile, Unreadable, found
+from flowctl.connectors.delta import row_search
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.row_search import FILE, ROW, DataFile, Search, Unreadable, partition_value
 from flowctl.errors import TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -47,14 +47,13 @@ class Sink:
 
 def file(folder: Path, name: str, rows: pa.Table, **options: Any) -> DataFile:
     pq.write_table(rows, folder / name, **options)
-    return DataFile(name, name, BitMap64)
+    return DataFile(name, BitMap64, {})
 
 
 def search(folder: Path, files: Sequence[DataFile], columns: Sequence[Column], keys: pa.Table) -> list[dict[str, Any]]:
     sink = Sink()
-    places = found(TableLocation(str(folder), {}), files, columns, keys, sink)
-    wanted = [{name: row[name] for name in (*keys.column_names, FILE, ROW)} for row in sink.rows()]
-    assert places.to_pylist() == wanted
+    size = Search(TableLocation(str(folder), {}), files, tuple(columns)).collect_rows(keys, sink)
+    assert size == sum(batch.nbytes for batch in sink.batches)
     return sink.rows()
 
 
@@ -81,14 +80,14 @@ def test_exactly_the_live_rows_with_a_key(
         content = {"id": [id for id, _ in rows], "text": [text for _, text in rows], "name": named}
         table = pa.table(content, arrow_schema([ID, TEXT, NAME]))
         pq.write_table(table, folder / f"{at}", row_group_size=size)
-        data_files.append(DataFile(f"{at}", f"{at}", lambda at=at: BitMap64(hidden[at])))  # type: ignore[misc]
+        data_files.append(DataFile(f"{at}", lambda at=at: BitMap64(hidden[at]), {}))  # type: ignore[misc]
         wanted += [
-            {"id": id, "text": text, "name": str(row), FILE: f"{at}", ROW: row}
+            {"id": id, "text": text, "name": str(row), FILE: at, ROW: row}
             for row, (id, text) in enumerate(rows)
             if row not in hidden[at] and ((id, text) in keys if both else id in wanted_ids)
         ]
     wanted_keys = pa.table({"id": [id for id, _ in keys], "text": [text for _, text in keys]}, arrow_schema([ID, TEXT]))
-    with mock.patch.multiple(finding, _KEY_ROWS=5, _ROWS=3):
+    with mock.patch.multiple(row_search, _KEY_ROWS=5, _ROWS=3):
         assert (
             search(folder, data_files, [ID, TEXT, NAME], wanted_keys if both else wanted_keys.select(["id"])) == wanted
         )
@@ -107,16 +106,50 @@ KEYS: dict[str, tuple[DataType, list[Any]]] = {
 def test_a_key_of_each_type(name: str, tmp_path: Path) -> None:
     kind, values = KEYS[name]
     column = Column("k", kind)
-    assert finding.can_be_keys([column])
     data_files = [file(tmp_path, "f", pa.table({"k": [*values, None]}, arrow_schema([column])))]
     for row, value in enumerate(values):
         keys = pa.table({"k": [value]}, arrow_schema([column]))
-        assert search(tmp_path, data_files, [column], keys) == [{"k": value, FILE: "f", ROW: row}]
+        assert search(tmp_path, data_files, [column], keys) == [{"k": value, FILE: 0, ROW: row}]
 
 
-@pytest.mark.parametrize("kind", [types.DOUBLE, types.FLOAT, types.Array(types.INT64)])
-def test_what_is_not_the_same_key_in_arrow(kind: DataType) -> None:
-    assert not finding.can_be_keys([ID, Column("k", kind)])
+@pytest.mark.parametrize("kind", [types.DOUBLE, types.FLOAT], ids=str)
+def test_floats_are_the_keys_that_engines_take_them_for(kind: DataType, tmp_path: Path) -> None:
+    column, nan = Column("k", kind), float("nan")
+    data_files = [file(tmp_path, "f", pa.table({"k": [-0.0, nan, 1.5, None]}, arrow_schema([column])))]
+    for value, row in ((0.0, 0), (-0.0, 0), (-nan, 1), (1.5, 2)):
+        keys = pa.table({"k": [value]}, arrow_schema([column]))
+        assert [found[ROW] for found in search(tmp_path, data_files, [column], keys)] == [row]
+
+
+def test_what_has_parts_is_no_key(tmp_path: Path) -> None:
+    column = Column("k", types.Array(types.INT64))
+    with pytest.raises(Unreadable, match="key column k has parts"):
+        search(tmp_path, [], [column], pa.table({"k": [[1]]}, arrow_schema([column])))
+
+
+PARTITIONS: list[tuple[DataType, str, Any]] = [
+    (types.INT32, "-5", -5),
+    (types.STRING, "ä b/c", "ä b/c"),
+    (types.BOOL, "true", True),
+    (types.DATE, "0001-01-01", dt.date(1, 1, 1)),
+    (types.Decimal(10, 2), "-0.01", decimal.Decimal("-0.01")),
+    (types.TIMESTAMP, "2026-01-01 00:00:00.000001", dt.datetime(2026, 1, 1, 0, 0, 0, 1, dt.UTC)),
+    (types.TIMESTAMP, "2026-01-01T00:00:00.000001Z", dt.datetime(2026, 1, 1, 0, 0, 0, 1, dt.UTC)),
+    (types.TIMESTAMP_NTZ, "2026-01-01 02:03:04", dt.datetime(2026, 1, 1, 2, 3, 4)),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "value"), PARTITIONS, ids=[f"{kind}-{text}" for kind, text, _ in PARTITIONS])
+def test_values_of_partitions(kind: DataType, text: str, value: Any, tmp_path: Path) -> None:
+    """They are not in the file; as a key, and as a column of its rows."""
+    column = Column("p", kind)
+    assert partition_value(text, kind).as_py() == value
+    assert partition_value(None, kind).as_py() is partition_value("", kind).as_py() is None
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "f")
+    data_files = [DataFile("f", BitMap64, {"p": text})]
+    found = search(tmp_path, data_files, [ID, column], pa.table({"p": [value]}, arrow_schema([column])))
+    assert found == [{"id": id, "p": value, FILE: 0, ROW: id - 1} for id in (1, 2)]
+    assert search(tmp_path, data_files, [ID, column], pa.table({"id": [2]})) == [found[1]]
 
 
 def test_a_file_that_is_older_than_a_column(tmp_path: Path) -> None:
@@ -125,8 +158,8 @@ def test_a_file_that_is_older_than_a_column(tmp_path: Path) -> None:
         file(tmp_path, "new", pa.table({"name": ["a"], "id": [1]})),
     ]
     assert search(tmp_path, data_files, [ID, NAME], pa.table({"id": [1]})) == [
-        {"id": 1, "name": None, FILE: "old", ROW: 0},
-        {"id": 1, "name": "a", FILE: "new", ROW: 0},
+        {"id": 1, "name": None, FILE: 0, ROW: 0},
+        {"id": 1, "name": "a", FILE: 1, ROW: 0},
     ]
     assert search(tmp_path, data_files[:1], [ID, NAME], pa.table({"name": ["a"]})) == []
 
@@ -145,7 +178,7 @@ def test_other_writers_types_of_the_same_values(tmp_path: Path) -> None:
         }
     )
     data_files = [file(tmp_path, "f", rows, use_deprecated_int96_timestamps=True)]
-    found = {"id": 1, "name": "a", "text": "b", "local": at, "moment": at.replace(tzinfo=dt.UTC), FILE: "f", ROW: 0}
+    found = {"id": 1, "name": "a", "text": "b", "local": at, "moment": at.replace(tzinfo=dt.UTC), FILE: 0, ROW: 0}
     assert search(tmp_path, data_files, columns, pa.table({"id": pa.array([1], pa.int32())})) == [found]
 
 
@@ -163,12 +196,12 @@ def test_what_is_not_read_exactly_is_left_to_the_engine(rows: pa.Table, tmp_path
     path = tmp_path / "f"
     pq.write_table(rows, path)
     with pytest.raises(Unreadable):
-        search(tmp_path, [DataFile("f", "f", BitMap64)], [ID], pa.table({"id": [1]}))
+        search(tmp_path, [DataFile("f", BitMap64, {})], [ID], pa.table({"id": [1]}))
 
 
 def test_a_file_that_is_gone_is_tried_again(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match="f is gone"):
-        search(tmp_path, [DataFile("f", "f", BitMap64)], [ID], pa.table({"id": [1]}))
+        search(tmp_path, [DataFile("f", BitMap64, {})], [ID], pa.table({"id": [1]}))
 
 
 @pytest.fixture

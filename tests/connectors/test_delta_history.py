@@ -12,10 +12,10 @@ import pytest
 
 from flowctl.connectors import delta
 from flowctl.connectors.base import OpenContext
-from flowctl.connectors.delta import log, replay
-from flowctl.connectors.delta.history import may_never_land
+from flowctl.connectors.delta import conditions, log, replay
+from flowctl.connectors.delta.history import lost_observations_of
 from flowctl.connectors.delta.location import location_of
-from flowctl.connectors.delta.opened import open_existing
+from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.diagnostics import Mark
@@ -173,7 +173,7 @@ def stats(**values: object) -> dict[str, str]:
 
 
 def test_statistics_tell_which_observations_never_land() -> None:
-    last = log.DataCommit(7, "try 1")
+    lost = lost_observations_of("first", log.DataCommit(7, "try 1"))
     ours = {"_lineage": "first", "_seq": 7, "_try": "try 1"}
     for known, may in [
         (ours, False),
@@ -183,10 +183,11 @@ def test_statistics_tell_which_observations_never_land() -> None:
         ({**ours, "_seq": 8, "_lineage": "second"}, False),
         ({"_seq": 7}, True),
     ]:
-        assert may_never_land("first", last, stats(**known)) == may, known
+        assert conditions.may_be_met(lost, stats(**known)) == may, known
     mixed = json.dumps({"minValues": ours, "maxValues": {**ours, "_seq": 8}})
-    assert may_never_land("first", last, {"stats": mixed}) and may_never_land("first", last, {})
-    assert not may_never_land("first", log.DataCommit(7, ""), stats(**{**ours, "_try": "any"}))
+    assert conditions.may_be_met(lost, {"stats": mixed}) and conditions.may_be_met(lost, {})
+    unnamed = lost_observations_of("first", log.DataCommit(7, ""))
+    assert not conditions.may_be_met(unnamed, stats(**{**ours, "_try": "any"}))
 
 
 class Died(Exception):

@@ -17,14 +17,14 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from flowctl.connectors.delta import actions, log, parquet_files, replay, shadow
+from flowctl.connectors.delta import actions, log, replay
+from flowctl.connectors.delta.changes import touched
+from flowctl.connectors.delta.file_writer import FileWriter
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.marking import Marker
-from flowctl.connectors.delta.marking_on_spark import SparkMarker
-from flowctl.connectors.delta.rewriting import touched
 from flowctl.connectors.delta.schemas import with_columns
+from flowctl.connectors.delta.table import open_table
 from flowctl.connectors.delta.types import columns_of, schema_json
-from flowctl.connectors.delta.writers import LogWriter, Numbered
+from flowctl.connectors.delta.writer import Numbered
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.session import has_jvm
@@ -44,7 +44,7 @@ APP = log.app_id(LINEAGE, TABLE)
 
 
 class Hand:
-    """Writes as ``Writer`` does, through :class:`LogWriter` whatever the engine is, with the engine's own files."""
+    """Writes as ``Writer`` does, through :class:`FileWriter` whatever the engine is, with the engine's own files."""
 
     def __init__(self, writer: Writer, scratch: Scratch, is_counted: bool) -> None:
         self.writer, self.scratch, self.is_counted = writer, scratch, is_counted
@@ -52,14 +52,10 @@ class Hand:
 
     def write(self, rows, seq, mode="append", /, **fields):
         job: WriteJob = self.writer.job(seq, mode, rows=len(rows) if self.is_counted else None, **fields)
-        spark = self.writer.spark
-        own = (
-            LogWriter(spark, self.scratch, parquet_files.written, SparkMarker)
-            if has_jvm(spark) and not job.layout.partition_by
-            else LogWriter(spark, self.scratch, shadow.written, Marker)
-        )
-        job = replace(job, record=replace(job.record, target_id=own.prepare(self.location, job)))
-        return own.put(self.location, Numbered(APP, job.record.record()), self.writer.frame(rows, job.columns), job)
+        own = FileWriter(self.writer.spark, self.scratch)
+        table = own.prepare(self.location, open_table(self.location), job)
+        job = replace(job, record=replace(job.record, target_id=table.identity))
+        return own.put(table, Numbered(APP, job.record.record()), self.writer.frame(rows, job.columns), job)
 
     def rows(self) -> list[tuple]:
         return sorted(self.writer.place.read(["id", "name"]))

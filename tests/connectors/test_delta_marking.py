@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from flowctl.connectors.delta import deletion_vectors, finding, marking, marking_on_spark, plain
+from flowctl.connectors.delta import choice, deletion_vectors
+from flowctl.connectors.delta.choice import Way
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import OP_COLUMN
@@ -46,21 +47,6 @@ def marker(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, 
         yield Writer(spark, place)
 
 
-KEYS_FIRST = "by Spark, keys first"
-
-
-@pytest.fixture(params=["here", *(pytest.param(by, marks=pytest.mark.full) for by in ("by Spark", KEYS_FIRST))])
-def finder(request: pytest.FixtureRequest, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Who looks for the rows."""
-    if request.param != "here":
-        if not has_jvm(spark):
-            pytest.skip("Sail has no column that tells a row's place")
-        monkeypatch.setattr(finding, "can_be_keys", lambda columns: False)
-    if request.param == KEYS_FIRST:
-        monkeypatch.setattr(marking_on_spark, "LARGE", 0)
-    return str(request.param)
-
-
 def row(id: int, name: str | None = "a") -> dict[str, Any]:
     return {"id": id, "name": name, "amount": None}
 
@@ -80,7 +66,7 @@ def content(writer: Writer) -> dict[int, str | None]:
 @given(st.sets(st.one_of(st.integers(0, 300), st.integers(0, 2**40)), min_size=1))
 def test_a_vector_is_read_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, rows: set[int]) -> None:
     location = TableLocation(str(tmp_path_factory.mktemp("t")), {})
-    written = deletion_vectors.written(location, {"a": BitMap64(rows), "b": BitMap64([7])})
+    written = deletion_vectors.write(location, {"a": BitMap64(rows), "b": BitMap64([7])})
     assert set(deletion_vectors.read(location, written["a"])) == rows
     assert set(deletion_vectors.read(location, written["b"])) == {7}
 
@@ -107,14 +93,13 @@ def test_an_inline_vector_is_read(tmp_path: Path) -> None:
 
 def test_a_damaged_vector_is_an_error(tmp_path: Path) -> None:
     location = TableLocation(str(tmp_path), {})
-    descriptor = deletion_vectors.written(location, {"a": BitMap64([1, 2, 3])})["a"]
+    descriptor = deletion_vectors.write(location, {"a": BitMap64([1, 2, 3])})["a"]
     (file,) = tmp_path.glob("deletion_vector_*.bin")
     file.write_bytes(file.read_bytes()[:-6] + b"damage")
     with pytest.raises(TableError, match="damaged"):
         deletion_vectors.read(location, descriptor)
 
 
-@pytest.mark.usefixtures("finder")
 def test_sparks_vectors_and_ours_add_up(writer: Writer) -> None:
     """200,000 rows in one file: several containers of the bitmap, and runs."""
     spark, location = writer.spark, delta_tables.location(writer)
@@ -158,16 +143,16 @@ def test_nothing_changed_touches_no_file(marker: Writer) -> None:
 
 
 @pytest.mark.parametrize("soft", [True, pytest.param(False, marks=pytest.mark.full)])
-@pytest.mark.usefixtures("finder")
 def test_histories_by_both_writers_are_those_of_a_dictionary(
     marker: Writer, monkeypatch: pytest.MonkeyPatch, soft: bool
 ) -> None:
     writer, chance = marker, random.Random(7)
-    own = plain.is_plain
+    own = choice.choose
     columns = (*COLUMNS, SOFT) if soft else COLUMNS
     model: dict[int, str] = {}
     for seq in range(1, 8):
-        monkeypatch.setattr(plain, "is_plain", own if seq % 3 else lambda location, job: False)
+        by_turns = own if seq % 3 or not has_jvm(writer.spark) else lambda *given: Way.STATEMENTS
+        monkeypatch.setattr(choice, "choose", by_turns)
         batch = {chance.randrange(30): chance.choice(["a", "b", "c", None]) for _ in range(12)}
         empty = dict.fromkeys((column.name for column in columns), None)
         rows = [
@@ -199,40 +184,28 @@ def test_vectors_outlive_a_checkpoint(marker: Writer) -> None:
     assert content(marker) == {id: {2: "c", 3: "b"}.get(id, "a") for id in range(40)}
 
 
-@pytest.mark.parametrize(
-    ("paths", "apart"),
-    [
-        (["part-0.parquet", "flowctl-1/part-1.parquet"], True),
-        (["flowctl-1/part-0.parquet", "flowctl-2/part-0.parquet"], False),
-        (["file:/elsewhere/part-0.parquet"], False),
-        (["/elsewhere/part-0.parquet"], False),
-        (["part%200.parquet"], False),
-    ],
-)
-def test_files_are_told_apart_by_their_names(paths: list[str], apart: bool) -> None:
-    assert marking.are_told_apart(paths) is apart
-
-
 def test_what_cannot_be_marked_is_merged_by_delta(writer: Writer) -> None:
     merge(writer, upserts(row(1)), 1)
-    job, location = writer.job(2, "merge", rows=1), delta_tables.location(writer)
-    assert plain.is_plain(location, job)
-    assert not plain.is_plain(location, writer.job(2, "merge")), "nobody knows how many rows"
-    assert not plain.is_plain(location, writer.job(2, "merge", rows=10_000_000)), "too many rows"
+    job = writer.job(2, "merge", rows=1)
+    assert delta_tables.way(writer, job) is Way.MARKS
+    assert delta_tables.way(writer, writer.job(2, "merge")) is Way.STATEMENTS, "nobody knows how many rows"
+    assert delta_tables.way(writer, writer.job(2, "merge", rows=10_000_000)) is Way.STATEMENTS, "too many rows"
     writer.place.execute("ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')")
-    assert not plain.is_plain(location, job), "no deletion vectors"
+    assert delta_tables.way(writer, job) is Way.STATEMENTS, "no deletion vectors"
     writer.place.execute("ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
-    assert plain.is_plain(location, job)
+    assert delta_tables.way(writer, job) is Way.MARKS
     writer.place.execute("ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
     writer.place.execute("ALTER TABLE {table} ALTER COLUMN amount TYPE DECIMAL(14, 2)")
     wider = tuple(Column("amount", types.Decimal(14, 2)) if c.name == "amount" else c for c in COLUMNS)
-    assert not plain.is_plain(location, writer.job(2, "merge", rows=1, columns=wider)), "files of another type"
+    assert delta_tables.way(writer, writer.job(2, "merge", rows=1, columns=wider)) is Way.STATEMENTS, (
+        "files of another type"
+    )
 
 
 def test_a_column_that_hides_the_place_is_left_to_delta(writer: Writer) -> None:
     columns = (*COLUMNS, Column("_metadata", types.STRING))
     merge(writer, upserts({**row(1), "_metadata": "m"}), 1, columns=columns)
-    assert not plain.is_plain(delta_tables.location(writer), writer.job(3, "merge", rows=1, columns=columns))
+    assert delta_tables.way(writer, writer.job(3, "merge", rows=1, columns=columns)) is Way.STATEMENTS
 
 
 def test_partitioned_tables_are_merged_by_delta(writer: Writer) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from flowctl.connectors.delta import log, replay
-from flowctl.connectors.delta.opened import open_existing
+from flowctl.connectors.delta.table import open_existing
 from flowctl.engine.session import has_jvm
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model.step import Mode

@@ -16,8 +16,10 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowctl.connectors.delta import log, parquet_files, plain
+from flowctl.connectors.delta import choice, spark_files
+from flowctl.connectors.delta.choice import Way
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.delta.types import schema_json
 from flowctl.connectors.landing import Scratch
 from flowctl.model import types
@@ -40,7 +42,7 @@ def footer(folder: Path, table: pa.Table, **options: Any) -> pq.FileMetaData:
 
 
 def told(footer: pq.FileMetaData, *names: str) -> dict[str, Any]:
-    return json.loads(parquet_files.statistics(footer, list(names)), parse_float=Decimal)
+    return json.loads(spark_files.statistics(footer, list(names)), parse_float=Decimal)
 
 
 def test_ends_are_exact_or_rounded_outwards(tmp_path: Path) -> None:
@@ -157,7 +159,7 @@ def test_many_columns_have_small_dictionaries(writer: Writer, spark: SparkSessio
     frame = spark.range(0, 12_000, 1, 1).select(*[(f.col("id") % 1200).alias(f"c{at}") for at in range(columns)])
     schema = schema_json([Column(f"c{at}", types.INT64) for at in range(columns)])
     metadata = {"configuration": {}, "schemaString": schema}
-    (added,) = parquet_files.written(location, metadata, frame)
+    (added,) = spark_files.write_files(location, metadata, frame)
     footer = pq.read_metadata(f"{location.url}/{added['path']}")
     assert encoding in footer.row_group(0).column(0).encodings
 
@@ -174,7 +176,7 @@ def test_modes_with_and_without_deltas_own_writer(
     writer: Writer, own_files: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not own_files:
-        monkeypatch.setattr(plain, "is_plain", lambda location, job: False)
+        monkeypatch.setattr(choice, "choose", lambda *given: Way.STATEMENTS)
 
     def rows(*ids: int) -> list[dict[str, Any]]:
         return [{"id": id, "name": "a", "amount": Decimal(id)} for id in ids]
@@ -198,7 +200,7 @@ def test_modes_with_and_without_deltas_own_writer(
     writer.write(rows(7), 7, "truncate")
     writer.write(rows(8), 7, "truncate", intent="intent-7")
     assert content() == [7], "a number is committed once"
-    writer.write(rows(9), 8, "truncate")  # what replaces nothing is flowctl's own commit in any case
+    writer.write(rows(9), 8, "truncate")
     assert content() == [9]
     assert own_files == any(file["path"].startswith("flowctl-") for file in delta_tables.files(writer))
 
@@ -215,14 +217,14 @@ def test_modes_with_and_without_deltas_own_writer(
 def test_tables_that_ask_more_of_a_writer_are_left_to_delta(writer: Writer, what: str, statement: str) -> None:
     writer.write([{"id": 1, "name": "a", "amount": None}], 1)
     job = writer.job(2, "append")
-    assert plain.is_plain(delta_tables.location(writer), job)
+    assert delta_tables.way(writer, job) is Way.FILES
     writer.place.execute(statement)
-    assert not plain.is_plain(delta_tables.location(writer), job), what
+    assert delta_tables.way(writer, job) is Way.STATEMENTS, what
 
 
 def test_a_table_with_a_length_is_left_to_delta(writer: Writer) -> None:
     writer.place.execute("CREATE TABLE {table} (id BIGINT, name VARCHAR(3), amount DECIMAL(12,2)) USING DELTA")
-    assert not plain.is_plain(delta_tables.location(writer), writer.job(1, "append"))
+    assert delta_tables.way(writer, writer.job(1, "append")) is Way.STATEMENTS
 
 
 @pytest.mark.parametrize("name", ["optimizeWrite.enabled", "properties.defaults.checkpointInterval"])
@@ -238,7 +240,7 @@ def test_settings_of_deltas_own_writing_are_heeded(writer: Writer, name: str) ->
 
 def test_a_table_with_not_null_is_left_to_delta(writer: Writer) -> None:
     writer.place.execute("CREATE TABLE {table} (id BIGINT NOT NULL, name STRING, amount DECIMAL(12,2)) USING DELTA")
-    assert not plain.is_plain(delta_tables.location(writer), writer.job(1, "append"))
+    assert delta_tables.way(writer, writer.job(1, "append")) is Way.STATEMENTS
 
 
 def test_an_old_protocol_says_by_its_properties_what_it_asks(tmp_path: Path) -> None:
@@ -248,6 +250,4 @@ def test_an_old_protocol_says_by_its_properties_what_it_asks(tmp_path: Path) -> 
     first = tmp_path / "t" / "_delta_log" / f"{0:020}.json"
     protocols = [json.loads(line).get("protocol") for line in first.read_text().splitlines()]
     assert not any(protocol and "writerFeatures" in protocol for protocol in protocols)
-    table = log.open_table(TableLocation(str(tmp_path / "t"), {}))
-    assert table is not None
-    assert "checkConstraints" in log.table_info(None, table).extra["features"]
+    assert "checkConstraints" in open_existing(TableLocation(str(tmp_path / "t"), {})).features

@@ -20,7 +20,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from flowctl.connectors.delta import features
-from flowctl.connectors.delta.opened import open_existing
+from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.landing import Scratch
 from flowctl.engine.session import has_jvm
 from flowctl.model import types

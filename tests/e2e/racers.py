@@ -208,14 +208,13 @@ class _Hand:
     def _disturb(self) -> None:
         """Somebody else's commit without data, as the next version; a number of its own where there is no log."""
         if self.track.type == "delta":
-            from flowctl.connectors.delta import actions, log
+            from flowctl.connectors.delta import actions
             from flowctl.connectors.delta.location import location_of
+            from flowctl.connectors.delta.table import open_existing
 
             location = location_of(str(self.track.options["path"]), self.writer.place.object, self.track.storage)
-            table = log.open_table(location)
-            assert table is not None
             told = actions.commit_info(None, "WRITE", {"mode": "Append"}, actions.EMPTY)
-            actions.publish(location, table.version() + 1, [told])
+            actions.publish(location, open_existing(location).version + 1, [told])
 
 
 def sail_environment(track: Track) -> dict[str, str]:

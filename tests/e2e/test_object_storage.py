@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from flowctl.connectors.delta import deletion_vectors, log, replay
+from flowctl.connectors.delta import deletion_vectors
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.table import open_existing
 from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
 from tests.services.s3 import S3Server
 
@@ -66,10 +67,8 @@ def live_rows(url: str, server: S3Server, columns: Sequence[str]) -> list[tuple[
     credentials = {"access_key": server.access_key, "secret_key": server.secret_key}
     place = {"region": server.region, "endpoint": server.endpoint}
     location = TableLocation(url, {url: {**place, **credentials}})
-    table = log.open_table(location)
-    assert table is not None
     found = []
-    for file in replay.replayed(location, table.version()).files:
+    for file in open_existing(location).snapshot.files:
         vector = file.get("deletionVector")
         hidden = deletion_vectors.read(location, vector) if vector else ()
         with location.file_system().open(f"{url}/{file['path']}") as stored:

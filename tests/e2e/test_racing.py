@@ -17,6 +17,7 @@ import pytest
 
 from flowctl.connectors.delta import log, replay
 from flowctl.connectors.delta.location import TableLocation, location_of
+from flowctl.connectors.delta.table import open_existing
 from flowctl.model.table_info import ObjectName
 from tests.connectors.writing import LINEAGE, TABLE
 from tests.e2e.racers import Racers, Track, racers, sail_environment
@@ -72,18 +73,17 @@ def delta_track(root: str, **fields: Any) -> Track:
 def read_delta(track: Track) -> list[Row]:
     """The live rows, and no number twice in the log."""
     location = location_of(str(track.options["path"]), ObjectName(track.name), track.storage)
-    table = log.open_table(location)
-    assert table is not None
+    table = open_existing(location)
     app = log.app_id(LINEAGE, TABLE)
     numbers = [
         action["txn"]["version"]
-        for version in range(table.version() + 1)
+        for version in range(table.version + 1)
         for action in replay.commit_actions(location, version)
         if action.get("txn", {}).get("appId") == app
     ]
     doubled = [number for number, times in Counter(numbers).items() if times > 1]
     assert not doubled, f"{len(doubled)} of {max(numbers)} numbers are in the log twice: {doubled}"
-    return rows_of_files(location, replay.replayed(location, table.version()).files)
+    return rows_of_files(location, table.snapshot.files)
 
 
 def rows_of_files(location: TableLocation, files: Sequence[Mapping[str, Any]]) -> list[Row]:

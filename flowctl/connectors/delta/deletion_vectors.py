@@ -57,7 +57,7 @@ def read(location: TableLocation, descriptor: Descriptor) -> BitMap64:
     return found
 
 
-def written(location: TableLocation, vectors: Mapping[str, BitMap64]) -> dict[str, Descriptor]:
+def write(location: TableLocation, vectors: Mapping[str, BitMap64]) -> dict[str, Descriptor]:
     """Writes them into one new file, which no reader sees yet; their descriptors by the same names."""
     name = uuid.uuid4()
     content = bytearray(_FILE_VERSION)

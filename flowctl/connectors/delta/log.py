@@ -14,124 +14,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flowctl import delays
-from flowctl.connectors.delta import maintenance, replay
+from flowctl.connectors.delta import replay
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.types import columns_of, has_nested_not_null
-from flowctl.errors import AccessDenied, TableError, TransientError
-from flowctl.model.commit import Commit, RowCounts, commit_from_record
-from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
-from flowctl.storage import access
+from flowctl.model.commit import Commit, RowCounts
 
 if TYPE_CHECKING:
-    from arro3.core import RecordBatch
     from deltalake import DeltaTable
 
 RECORDS = "_flowctl/commits"
 #: Key of a record: which try of a number it was.
 ATTEMPT = "attempt"
-RETENTION = "delta.setTransactionRetentionDuration"
-#: No feature of Delta's: what writers have to mind in arrays and structs.
-NESTED_NOT_NULL = "NOT NULL within a column"
-#: What a column's metadata says of features that writers have to mind.
-_MARKS = {
-    "delta.generationExpression": "generatedColumns",
-    "delta.identity.start": "identityColumns",
-    "delta.invariants": "columnInvariants",
-}
 
 
 def app_id(lineage: str, table: str) -> str:
     """Delta's application id of one table of one flow; its version is our number."""
     return f"flowctl:{lineage}:{table}"
-
-
-def open_table(location: TableLocation, *, again: bool = True) -> DeltaTable | None:
-    """The table's newest version, or None when nothing is there. :class:`TableError` when something else lies there."""
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError, TableNotFoundError
-
-    delays.pause()
-    try:
-        return DeltaTable(location.url, storage_options=location.options or None)
-    except TableNotFoundError:
-        there = _foreign_names(location)
-        if there and again and "_delta_log" in there:  # made since it was looked for
-            return open_table(location, again=False)
-        if there:
-            raise TableError(
-                f"{location.url} holds files that are not a Delta table",
-                hint="Choose another path in `to`, or move those files away",
-            ) from None
-        return None
-    except (DeltaError, OSError) as error:
-        if refusal := access.refused_access(error):
-            raise AccessDenied(f"{location.url} refuses access: {refusal}", hint=access.HINT) from error
-        if isinstance(error, DeltaError):
-            what = f"{location.url}: its Delta log cannot be read: {access.in_one_line(error)}"
-            raise TableError(what, hint="Repair or move it") from error
-        what = f"{location.url} cannot be reached: {access.in_one_line(error)}"
-        raise TransientError(what, hint="Check the store's address, its credentials and the network") from error
-
-
-def is_empty(table: DeltaTable | None) -> bool:
-    """Whether there are no rows to compare with: no table, or one without files."""
-    return table is None or not table.file_uris()
-
-
-def _foreign_names(location: TableLocation) -> set[str]:
-    """What the folder has but flowctl's own files (the table's lease is older than the table)."""
-    try:
-        found = location.file_system().ls(location.url, detail=False)
-    except FileNotFoundError:
-        return set()
-    folder = location.url.rstrip("/").rpartition("/")[2]
-    names = {str(path).rstrip("/").rpartition("/")[2] for path in found}
-    return names - {"_flowctl", folder, ""}
-
-
-def table_info(object: ObjectName, table: DeltaTable) -> TableInfo:
-    """``identity`` is Delta's own table id: kept by RESTORE and ALTER, new for a copy. ``extra`` has ``partition_by``,
-    ``properties``, ``features``, ``reader_version``, ``writer_version`` and what :mod:`.maintenance` counts."""
-    metadata, protocol, actions = table.metadata(), table.protocol(), table.get_add_actions(flatten=True)
-    schema = table.schema().to_json()
-    return TableInfo(
-        object=object,
-        columns=columns_of(schema),
-        identity=str(metadata.id),
-        version=table.version(),
-        rows=_rows(actions),
-        extra={
-            "partition_by": list(metadata.partition_columns),
-            "properties": dict(metadata.configuration),
-            "features": sorted(_features(table, schema)),
-            "reader_version": protocol.min_reader_version,
-            "writer_version": protocol.min_writer_version,
-            maintenance.SMALL_FILES: maintenance.count_small_files(actions),
-        },
-    )
-
-
-def _features(table: DeltaTable, schema: str) -> set[str]:
-    """Those that the protocol names, and those that tables of older protocols have without a name (Delta protocol,
-    *Valid Feature Names in Table Features*): told by what uses them."""
-    protocol, properties = table.protocol(), table.metadata().configuration
-    found = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    if any(name.startswith("delta.constraints.") for name in properties):
-        found.add("checkConstraints")
-    if properties.get("delta.columnMapping.mode", "none") != "none":
-        found.add("columnMapping")
-    if has_nested_not_null(schema):
-        found.add(NESTED_NOT_NULL)
-    marks = {mark for field in table.schema().fields for mark in field.metadata or ()}
-    return found | {feature for mark, feature in _MARKS.items() if mark in marks}
-
-
-def _rows(actions: RecordBatch) -> RowEstimate:
-    """From the files' statistics; rows hidden by deletion vectors still count. Without pyarrow: a run that finds
-    nothing to do would import it, and pandas with it, for two sums."""
-    size = sum(actions["size_bytes"].to_pylist())
-    counted = actions["num_records"].to_pylist()
-    return RowEstimate(bytes=size) if None in counted else RowEstimate(sum(counted), "stats", size)
 
 
 @dataclass(frozen=True)
@@ -143,15 +40,6 @@ class LoggedCommit:
     record: Mapping[str, Any]
     metrics: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
-
-
-def newest_commit(location: TableLocation, table: DeltaTable, app: str) -> Commit | None:
-    """The commit of the newest number of ``app``; None when there is none. When not even the copy tells its record,
-    the answer has an empty ``intent_id``: nothing equals it, so the table stops and asks to be adopted."""
-    found = newest_record(location, table, app)
-    if found is None:
-        return None
-    return commit_from_record(found.record, found.version if found.version >= 0 else None)
 
 
 def newest_record(location: TableLocation, table: DeltaTable, app: str) -> LoggedCommit | None:

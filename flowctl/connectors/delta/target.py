@@ -22,7 +22,7 @@ from flowctl.connectors.delta import features, gaps, log, maintenance, partition
 from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
-from flowctl.connectors.delta.opened import open_newest
+from flowctl.connectors.delta.table import OpenTable, open_table
 from flowctl.connectors.gaps import Gap
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob
@@ -35,10 +35,9 @@ from flowctl.storage.options import Storage
 from flowctl.storage.urls import local_path, path_place, scheme
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from flowctl.connectors.delta.writers import Writer
+    from flowctl.connectors.delta.writer import Writer
 
 Name = TypeVar("Name")
 Question = TypeVar("Question")
@@ -113,16 +112,13 @@ class DeltaTarget(Target):
     @contextmanager
     def stage(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Iterator[Staged]:
         """The commit itself writes the files: how depends on the table as it is then."""
-        yield Staged(job, (spark, frame), tuple(frame.columns))
+        yield Staged(job, (spark, frame))
 
     def commit(self, staged: Sequence[Staged]) -> list[Commit]:
         return [self._commit_one(one) for one in staged]
 
     def _commit_one(self, staged: Staged) -> Commit:
-        from flowctl.connectors.delta.writers import writer_of
-
-        spark, frame = staged.rows
-        job = staged.job
+        (spark, frame), job = staged.rows, staged.job
         location = self._location(job.object)
         job = replace(
             job,
@@ -130,32 +126,31 @@ class DeltaTarget(Target):
             alter=tuple(replace(change, statement=location.executable(change.statement)) for change in job.alter),
         )
         app = log.app_id(job.record.lineage, job.record.table)
-        before = open_newest(location)
-        done = before.standing(app, job.record.record(), job.base) if before is not None else None
+        table = open_table(location)
+        done = table.standing(app, job.record.record(), job.base) if table is not None else None
         if done is None:
-            partitioned = partitions.names(before.info(job.object) if before is not None else None, job.layout)
+            partitioned = table.partition_by if table is not None else job.layout.partition_by
             if job.replaces_content:  # and maybe its schema: then as the spec says
                 partitioned = (*partitioned, *job.layout.partition_by)
             frame = partitions.without_lost_texts(frame, partitioned, job.columns)
-            writer = writer_of(spark, self._scratch, location, job)
-            record = replace(job.record, target_id=writer.prepare(location, job))
-            done = self._commit(spark, writer, location, frame, replace(job, record=record))
-            done = log.keep_copy(location, app, done)
+            done = log.keep_copy(location, app, self._commit(spark, location, table, frame, job))
         return _as_commit(done, job)
 
     def void(self, job: WriteJob) -> Commit:
-        from flowctl.connectors.delta import void
+        from flowctl.connectors.delta.void import void
 
         location = self._location(job.object)
         app = log.app_id(job.record.lineage, job.record.table)
-        done = void.commit(location, app, replace(job, record=replace(job.record, void=True)))
+        done = void(location, app, replace(job, record=replace(job.record, void=True)))
         return _as_commit(log.keep_copy(location, app, done), job)
 
     def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
         from flowctl.connectors.delta import history
-        from flowctl.connectors.delta.writers import writer_for
+        from flowctl.connectors.delta.choice import traits_of, way_of_all, writer_for
 
-        history.quarantine(writer_for(spark, self._scratch), self._location(job.object), frame, job, since)
+        engine = traits_of(spark)
+        writer = writer_for(way_of_all(engine), engine, spark, self._scratch)
+        history.quarantine(writer, self._location(job.object), frame, job, since)
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
         """On a disk. An object store says so at the first write only."""
@@ -176,39 +171,69 @@ class DeltaTarget(Target):
         return f"{folder}/_flowctl/lease/{name}"
 
     def _commit(
-        self, spark: SparkSession, writer: Writer, location: TableLocation, frame: DataFrame, job: WriteJob
+        self, spark: SparkSession, location: TableLocation, table: OpenTable | None, frame: DataFrame, job: WriteJob
     ) -> LoggedCommit:
-        from flowctl.connectors.delta.writers import Numbered, required_scratch
+        from flowctl.connectors.delta.choice import Way, choose, traits_of, writer_for
+        from flowctl.connectors.delta.row_search import Unreadable
 
+        engine = traits_of(spark)
+        writer = writer_for(choose(location, table, job, engine), engine, spark, self._scratch)
+        try:
+            return self._commit_by(writer, spark, location, table, frame, job)
+        except Unreadable:
+            if not engine.has_jvm:
+                raise
+        writer = writer_for(Way.STATEMENTS, engine, spark, self._scratch)
+        return self._commit_by(writer, spark, location, open_table(location), frame, job)
+
+    def _commit_by(
+        self,
+        writer: Writer,
+        spark: SparkSession,
+        location: TableLocation,
+        table: OpenTable | None,
+        frame: DataFrame,
+        job: WriteJob,
+    ) -> LoggedCommit:
+        from flowctl.connectors.delta.writer import Numbered, required_scratch
+
+        table = writer.prepare(location, table, job)
+        job = replace(job, record=replace(job.record, target_id=table.identity))
         if job.mode == "scd2":
             from flowctl.connectors.delta import history
 
-            return history.commit(spark, writer, location, frame, job, required_scratch(self._scratch))
+            return history.commit(spark, writer, table, frame, job, required_scratch(self._scratch))
         number = Numbered(log.app_id(job.record.lineage, job.record.table), job.record.record())
-        return writer.put(location, number, frame, job)
+        return writer.put(table, number, frame, job)
 
     def _location(self, object: ObjectName) -> TableLocation:
         return location_of(self._root, object, self._storage)
 
     def _info(self, object: ObjectName) -> TableInfo | None:
-        table = log.open_table(self._location(object))
-        return log.table_info(object, table) if table is not None else None
+        table = open_table(self._location(object))
+        return table.info(object) if table is not None else None
 
     def _newest(self, lookup: CommitLookup) -> Commit | None:
-        table = log.open_table(self._location(lookup.object))
-        return self._newest_in(table, lookup) if table is not None else None
+        table = open_table(self._location(lookup.object))
+        return _newest_in(table, lookup) if table is not None else None
 
     def _both(self, lookup: CommitLookup) -> tuple[TableInfo | None, Commit | None]:
-        table = log.open_table(self._location(lookup.object))
+        table = open_table(self._location(lookup.object))
         if table is None:
             return None, None
-        info, commit = log.table_info(lookup.object, table), self._newest_in(table, lookup)
+        info, commit = table.info(lookup.object), _newest_in(table, lookup)
         if commit is None:
-            info = replace(info, created_by=created_by(self._location(lookup.object), table))
+            info = replace(info, created_by=created_by(table.location, table.handle))
         return info, commit
 
-    def _newest_in(self, table: DeltaTable, lookup: CommitLookup) -> Commit | None:
-        return log.newest_commit(self._location(lookup.object), table, log.app_id(lookup.lineage, lookup.table))
+
+def _newest_in(table: OpenTable, lookup: CommitLookup) -> Commit | None:
+    """None when there is none. When not even the copy tells its record, the answer has an empty ``intent_id``: nothing
+    equals it, so the table stops and asks to be adopted."""
+    newest = table.newest(log.app_id(lookup.lineage, lookup.table))
+    if newest is None:
+        return None
+    return commit_from_record(newest.record, newest.version if newest.version >= 0 else None)
 
 
 def _at_once(ask: Callable[[Question], Answer], questions: Mapping[Name, Question]) -> dict[Name, Answer]:

@@ -12,7 +12,7 @@ from flowctl import crashpoints, delays
 from flowctl.connectors.delta.creation import marker
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
-from flowctl.connectors.delta.opened import find_standing
+from flowctl.connectors.delta.table import find_standing
 from flowctl.errors import TransientError
 
 if TYPE_CHECKING:

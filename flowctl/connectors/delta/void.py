@@ -10,10 +10,10 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from flowctl.connectors.delta import actions, log, log_writer
+from flowctl.connectors.delta import actions, commit, log
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
-from flowctl.connectors.delta.opened import open_newest
+from flowctl.connectors.delta.table import open_table
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import TableError, TransientError
 
@@ -29,12 +29,12 @@ _HARMLESS = frozenset(
 _TRIES = 10
 
 
-def commit(location: TableLocation, app: str, job: WriteJob) -> LoggedCommit:
+def void(location: TableLocation, app: str, job: WriteJob) -> LoggedCommit:
     """Commits ``job.record`` empty under its number, or returns the commit of that number that was faster: whichever,
     it is decided on the very version that the void is written over. :class:`TransientError` when other writers keep
     winning."""
     for _ in range(_TRIES):
-        table = open_newest(location)
+        table = open_table(location)
         if table is not None and (done := table.standing(app, job.record.record())):
             return done
         if table is None:
@@ -49,8 +49,8 @@ def commit(location: TableLocation, app: str, job: WriteJob) -> LoggedCommit:
         told = actions.commit_info(record, "WRITE", {"mode": "Append", "partitionBy": "[]"}, actions.EMPTY)
         content = [told, *setup, actions.transaction(app, job.record.seq)]
         job.before_commit()
-        if log_writer.created(location, version, app, record, content):
-            return log_writer.read_back(location, version, record)
+        if commit.created(location, version, app, record, content):
+            return commit.read_back(location, version, record)
     raise TransientError(f"{location.url} is written by others too fast to commit number {job.record.seq} as void")
 
 

@@ -1,18 +1,19 @@
-"""Commits that flowctl writes itself: the engine computes and writes files, one entry in the table's log is ours.
+"""Commits that flowctl writes itself: one entry in the table's log, whoever has written the files.
 
-Sail must have it so: it ignores the settings that tell Spark's Delta a number, and keeps our record on some statements
-only. On Spark it is the quicker way for what :mod:`flowctl.connectors.delta.plain` lists.
+Sail must have it so: it ignores the settings that tell Spark's Delta a sequence number, and keeps our record on some
+statements only. On Spark it is the quicker way for what :mod:`flowctl.connectors.delta.choice` lists. Not by
+``deltalake``: its entries are not synced to a local disk, and cannot carry a deletion vector.
 
-- The engine writes the new rows as files that no reader sees yet (:mod:`flowctl.connectors.delta.parquet_files` on
-  Spark, :mod:`flowctl.connectors.delta.shadow` on Sail).
-- One commit file then says everything at once: our record, Delta's ``txn`` with our number, a changed schema, the files
-  that go and those that come.
-- It is created only as the version right after the one that everything was worked out from. Whoever else committed in
-  between, a zombie of our own run or a foreign writer, makes that fail, and the batch is worked out anew.
+- The new rows are files that no reader sees yet.
+- One entry then says everything at once: our record, Delta's ``txn`` with our sequence number, a changed schema, the
+  files that go and those that come.
+- It is created only as the version right after the opened one, from which everything was worked out. Whoever else
+  committed in between, a stale writer of our own run or a foreign one, makes that fail, and the batch is worked out
+  anew.
 
-So exactly the same holds as with Spark: a number lands once or never, whoever is killed or late. append only adds, so
-it may take the next free version instead of starting again, once that very version, opened, says that the number is
-still free. Nothing else may: "there was nothing to replace" holds for one version only.
+So exactly the same holds as with Spark: a sequence number lands once or never, whoever is killed or late. append only
+adds, so it may take the next free version instead of starting again, once that very version, opened, says that the
+number is still free. Nothing else may: "there was nothing to replace" holds for one version only.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl import crashpoints
-from flowctl.connectors.delta import actions, features, partitions, replay, small_files, tables
+from flowctl.connectors.delta import actions, features, memory_file, partitions, replay
+from flowctl.connectors.delta.changes import Change
 from flowctl.connectors.delta.creation import marker
 from flowctl.connectors.delta.features import demanding_features
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
-from flowctl.connectors.delta.opened import OpenedTable, find_standing, open_existing, open_newest
 from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.schemas import with_columns, without_nulls
+from flowctl.connectors.delta.table import OpenTable, find_standing, open_existing, open_table
 from flowctl.connectors.delta.types import columns_of
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import StateConflict, TableError, TransientError
-from flowctl.model.table_info import TableInfo
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,37 +54,15 @@ class WriteFiles(Protocol):
         reader sees; returns the ``add`` actions that would show them."""
 
 
-@dataclass(frozen=True)
-class Change:
-    """What one commit does to the files: ``frame`` (None: no rows) comes, ``removed`` go; ``shrunk`` are ``add``
-    actions of removed files that come back with fewer rows. ``metrics`` are Delta's. ``few``: this process may hold all
-    of ``frame``. ``is_blind``: it is right whatever else the table holds, so it may land on any later version."""
-
-    operation: str
-    frame: DataFrame | None
-    removed: tuple[Action, ...] = ()
-    metrics: Mapping[str, int] | None = None
-    shrunk: tuple[Action, ...] = ()
-    few: bool = False
-    is_blind: bool = False
-
-
-def prepare(location: TableLocation, job: WriteJob) -> str:
-    """Makes the table where there is none; returns its id. Columns are changed by the commit itself."""
-    table = made(location, job)
-    tables.check(table, job)
-    return table.identity
-
-
-def made(location: TableLocation, job: WriteJob) -> OpenedTable:
-    """The table, made empty where there is none. Two who make it at once find the one that came first."""
-    table = open_newest(location)
+def prepare(location: TableLocation, table: OpenTable | None, job: WriteJob) -> OpenTable:
+    """The table that ``job`` means, made empty where there is none. Two who make it at once find the one that came
+    first. Columns are changed by the commit itself."""
     if table is None:
         create(location, job)
-        table = open_newest(location)
+        table = open_table(location)
     if table is None:
         raise TransientError(f"{location.url} was removed as it was made")
-    _refuse(location, table.info(job.object))
+    _refuse_features(table)
     return table
 
 
@@ -95,77 +74,61 @@ def create(location: TableLocation, job: WriteJob) -> None:
         actions.write_checksum_of_empty(location, protocol, metadata)
 
 
-def _refuse(location: TableLocation, info: TableInfo) -> None:
+def _refuse_features(table: OpenTable) -> None:
     """:class:`TableError` for a table whose writers must do more than write files."""
-    if more := demanding_features(info.extra["features"], info.extra["properties"]):
+    if more := demanding_features(table.features, table.properties):
         raise TableError(
-            f"{location.url} has the Delta features {', '.join(more)}, which flowctl cannot write on Sail", hint=HINT
-        )
-
-
-def _check_opened(table: OpenedTable, job: WriteJob, record: Mapping[str, Any]) -> None:
-    """What was asked as the table was prepared, asked of the version that is committed over."""
-    info = table.info(job.object)
-    _refuse(table.location, info)
-    tables.check_memory(table.location, info)
-    if info.identity != record["target_id"]:
-        raise StateConflict(
-            f"{table.location.url} is table {info.identity} now, it was prepared as {record['target_id']}",
-            hint="Plan again: it was dropped and made again",
+            f"{table.location.url} has the Delta features {', '.join(more)}, which flowctl cannot write on Sail",
+            hint=HINT,
         )
 
 
 def commit(
-    location: TableLocation,
+    table: OpenTable,
     app: str,
     job: WriteJob,
     record: Mapping[str, Any],
-    work_out: Callable[[LogSnapshot], Change],
+    build: Callable[[LogSnapshot], Change],
     write_files: WriteFiles,
-    accepts: Callable[[OpenedTable], bool] = lambda table: True,
 ) -> LoggedCommit:
-    """Commits what ``work_out`` makes of the table's newest version as number ``record["seq"]`` of ``app``.
+    """Commits what ``build`` makes of ``table`` as number ``record["seq"]`` of ``app``.
 
-    ``job`` says the table's columns afterwards, and ``work_out`` is given them in the snapshot's metadata. ``accepts``
-    is what this way of writing was chosen by, asked of the version that is committed over. Errors as
+    ``job`` says the table's columns afterwards, and ``build`` is given them in the snapshot's metadata. Errors as
     :func:`flowctl.connectors.delta.transaction.commit`.
     """
-    table = open_existing(location)
     if done := table.standing(app, record, job.base):
         return done
-    snapshot = table.snapshot
-    _check_opened(table, job, record)
-    if not accepts(table):
-        raise TransientError(f"{location.url} was changed by another writer at the same moment")
+    table.check_memory()
+    location, snapshot = table.location, table.snapshot
     metadata = with_columns(snapshot.metadata, job.columns, replaces=job.replaces_content)
     protocol = features.raised(snapshot.protocol, columns_of(metadata["schemaString"]))
-    change = work_out(replace(snapshot, metadata=metadata, protocol=protocol))
-    added = _written(location, metadata, change, write_files)
+    change = build(replace(snapshot, metadata=metadata, protocol=protocol))
+    added = _write_rows(location, metadata, change, write_files)
     partitions.check_values(metadata, added, location.url)
     job.before_commit()
     crashpoints.reached("in_commit", job.record.table)
-    told = actions.commit_info(record, change.operation, _parameters(change), _metrics(change, added))
-    content = [told, actions.transaction(app, record["seq"])]
+    info = actions.commit_info(record, change.operation, _parameters(change), _metrics(change, added))
+    content = [info, actions.transaction(app, record["seq"])]
     content += [{"protocol": protocol}] if protocol != snapshot.protocol else []
     content += [{"metaData": metadata}] if metadata != snapshot.metadata else []
-    content += [actions.removed(file) for file in change.removed]
-    content += [{"add": file} for file in (*change.shrunk, *added)]
+    content += [actions.removed(file) for file in change.removal.removed]
+    content += [{"add": file} for file in (*change.removal.kept, *added)]
     return land(table, app, record, content, job.base, is_blind=change.is_blind)
 
 
-def _written(
+def _write_rows(
     location: TableLocation, metadata: Mapping[str, Any], change: Change, write_files: WriteFiles
 ) -> list[Action]:
     if change.frame is None:
         return []
     rows = without_nulls(change.frame, metadata)
-    if change.few and small_files.can_write(metadata):
-        return small_files.written(location, metadata, rows)
+    if change.in_memory and memory_file.can_write(metadata):
+        return memory_file.write_rows(location, metadata, rows)
     return write_files(location, metadata, rows)
 
 
 def land(
-    table: OpenedTable,
+    table: OpenTable,
     app: str,
     record: Mapping[str, Any],
     content: Sequence[Action],
@@ -223,7 +186,7 @@ def _is_same_table(now: LogSnapshot, before: LogSnapshot) -> bool:
 def _parameters(change: Change) -> dict[str, str]:
     if change.operation != "WRITE":
         return {}
-    return {"mode": "Overwrite" if change.removed else "Append", "partitionBy": "[]"}
+    return {"mode": "Overwrite" if change.removal.removed else "Append", "partitionBy": "[]"}
 
 
 def _metrics(change: Change, added: Sequence[Action]) -> dict[str, str]:
@@ -232,7 +195,7 @@ def _metrics(change: Change, added: Sequence[Action]) -> dict[str, str]:
         "numFiles": len(added),
         "numOutputRows": sum(actions.counted_rows(file) for file in added),
         "numOutputBytes": sum(int(file["size"]) for file in added),
-        "numRemovedFiles": len(change.removed),
+        "numRemovedFiles": len(change.removal.removed),
         **(change.metrics or {}),
     }
     return {name: str(value) for name, value in counted.items()}

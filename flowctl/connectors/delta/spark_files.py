@@ -37,7 +37,7 @@ _WIDE_COLUMNS, _WIDE_DICTIONARY = 100, 8 << 10
 _DICTIONARY = "parquet.dictionary.page.size"
 
 
-def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
+def write_files(location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
     """Writes ``frame``, whose columns are those of ``metadata``, and returns the ``add`` actions for ``location``, a
     table without partitions."""
     folder = actions.new_folder()
@@ -48,10 +48,10 @@ def written(location: TableLocation, metadata: Mapping[str, Any], frame: DataFra
     if is_wide and f"spark.hadoop.{_DICTIONARY}" not in frame.sparkSession.conf.getAll:
         writer = writer.option(_DICTIONARY, _WIDE_DICTIONARY)
     writer.parquet(f"{location.spark_path}/{folder}")
-    return list(_added(location, folder, indexed_columns(metadata)))
+    return list(_actions(location, folder, indexed_columns(metadata)))
 
 
-def _added(location: TableLocation, folder: str, indexed: list[str]) -> Iterator[Action]:
+def _actions(location: TableLocation, folder: str, indexed: list[str]) -> Iterator[Action]:
     import pyarrow.parquet as pq
 
     system = location.file_system()
@@ -62,10 +62,10 @@ def _added(location: TableLocation, folder: str, indexed: list[str]) -> Iterator
         with system.open(entry["name"], "rb") as file:
             footer = pq.read_metadata(file)
         if footer.num_rows:
-            yield added(f"{folder}/{quote(name)}", int(entry["size"]), footer, indexed)
+            yield add_action(f"{folder}/{quote(name)}", int(entry["size"]), footer, indexed)
 
 
-def added(path: str, size: int, footer: pq.FileMetaData, indexed: list[str]) -> Action:
+def add_action(path: str, size: int, footer: pq.FileMetaData, indexed: list[str]) -> Action:
     """The ``add`` action of a file without partition values."""
     return {
         "path": path,

@@ -1,0 +1,74 @@
+"""Which rows of a side table go: a few comparisons of columns with values, for an engine, for this process, and against
+what the log says of a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, assert_never
+
+from flowctl.connectors.delta.replay import Action
+from flowctl.sql import dialects
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+Operator = Literal["=", "!=", "<", ">", ">="]
+#: Column, operator, and a whole number or a short text.
+Term = tuple[str, Operator, int | str]
+#: Met where all terms of one of its parts are.
+Condition = Sequence[Sequence[Term]]
+NEVER: Condition = ()
+ALWAYS: Condition = ((),)
+
+
+def columns_of(condition: Condition) -> list[str]:
+    return list(dict.fromkeys(name for part in condition for name, _, _ in part))
+
+
+def sql(condition: Condition) -> str:
+    parts = [" AND ".join(map(_sql, part)) or "TRUE" for part in condition]
+    return f"({' OR '.join(f'({part})' for part in parts)})" if parts else "FALSE"
+
+
+def _sql(term: Term) -> str:
+    name, operator, value = term
+    text = dialects.text(value, "spark") if isinstance(value, str) else str(value)
+    return f"{dialects.quoted(name, 'spark')} {operator} {text}"
+
+
+def expression(condition: Condition) -> pc.Expression:
+    """Of a condition with terms."""
+    import pyarrow.parquet as pq
+
+    return pq.filters_to_expression([[(name, _PYTHON.get(op, op), value) for name, op, value in p] for p in condition])
+
+
+_PYTHON = {"=": "=="}
+
+
+def may_be_met(condition: Condition, file: Action) -> bool:
+    """Whether a row of ``file`` may meet it, as far as its statistics tell."""
+    stats = json.loads(file.get("stats") or "{}")
+    low, high = stats.get("minValues", {}), stats.get("maxValues", {})
+    return any(all(_may_hold(term, low, high) for term in part) for part in condition)
+
+
+def _may_hold(term: Term, lows: Mapping[str, Any], highs: Mapping[str, Any]) -> bool:
+    name, operator, value = term
+    low, high = lows.get(name), highs.get(name)
+    if low is None or high is None:
+        return True
+    match operator:
+        case "=":
+            return bool(low <= value <= high)
+        case "!=":
+            return not (low == value == high)
+        case "<":
+            return bool(low < value)
+        case ">":
+            return bool(high > value)
+        case ">=":
+            return bool(high >= value)
+        case _:
+            assert_never(operator)

@@ -1,0 +1,110 @@
+"""How rows go: hidden by a deletion vector, or, in a table without them, by writing their file again without them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.delta import deletion_vectors, memory_file
+from flowctl.connectors.delta.actions import Action, counted_rows
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.replay import LogSnapshot
+from flowctl.connectors.delta.row_search import FILE, ROW, DataFile, Search
+from flowctl.connectors.delta.statements import DELETION_VECTORS
+from flowctl.connectors.delta.types import columns_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyroaring import BitMap64
+
+
+@dataclass(frozen=True)
+class Removal:
+    """``removed`` are the ``add`` actions of files that go, ``kept`` those that bring their other rows back."""
+
+    removed: tuple[Action, ...] = ()
+    kept: tuple[Action, ...] = ()
+
+
+def search_in(location: TableLocation, snapshot: LogSnapshot, files: Sequence[Action]) -> Search:
+    def data_file(file: Action) -> DataFile:
+        partition = snapshot.metadata["partitionColumns"]
+        values = {name: file["partitionValues"].get(name) for name in partition}
+        return DataFile(file["path"], partial(_hidden_rows, location, file), values)
+
+    columns = columns_of(snapshot.metadata["schemaString"])
+    return Search(location, [data_file(file) for file in files], columns)
+
+
+def rows_by_file(places: pa.Table) -> dict[int, BitMap64]:
+    """Of rows with :data:`FILE` and :data:`ROW`."""
+    import pyarrow.compute as pc
+    from pyroaring import BitMap64
+
+    return {
+        at: BitMap64(places.filter(pc.equal(places[FILE], at))[ROW].to_pylist())
+        for at in places[FILE].unique().to_pylist()
+    }
+
+
+def remove_rows(
+    search: Search, snapshot: LogSnapshot, files: Sequence[Action], gone: Mapping[int, BitMap64]
+) -> Removal:
+    """Takes rows out of ``files``, in which ``search`` has found them."""
+    vectors = {at: rows | search.files[at].hidden() for at, rows in gone.items()}
+    partly = {at: rows for at, rows in vectors.items() if not _is_all(rows, files[at])}
+    if _has_deletion_vectors(snapshot):
+        kept = _hide(search.location, {files[at]["path"]: rows for at, rows in partly.items()}, files)
+    else:
+        kept = _rewrite(search, snapshot, files, partly)
+    return Removal(tuple(files[at] for at in vectors), tuple(kept))
+
+
+def _has_deletion_vectors(snapshot: LogSnapshot) -> bool:
+    return (
+        snapshot.metadata["configuration"].get(DELETION_VECTORS) == "true"
+        and "deletionVectors" in snapshot.protocol.get("writerFeatures", ())
+        and all('"numRecords"' in (file.get("stats") or "") for file in snapshot.files)
+    )
+
+
+def _is_all(rows: BitMap64, file: Action) -> bool:
+    return '"numRecords"' in (file.get("stats") or "") and len(rows) == counted_rows(file)
+
+
+def _hidden_rows(location: TableLocation, file: Action) -> BitMap64:
+    from pyroaring import BitMap64
+
+    descriptor = file.get("deletionVector")
+    return deletion_vectors.read(location, descriptor) if descriptor else BitMap64()
+
+
+def _hide(location: TableLocation, rows: Mapping[str, BitMap64], files: Sequence[Action]) -> Iterator[Action]:
+    if not rows:
+        return
+    descriptors = deletion_vectors.write(location, rows)
+    for file in files:
+        if file["path"] in descriptors:
+            yield _with_vector(file, descriptors[file["path"]])
+
+
+def _with_vector(file: Action, descriptor: deletion_vectors.Descriptor) -> Action:
+    """``file`` with other rows hidden: the ends that its statistics name may be among them."""
+    wide, replaced = re.subn(r'"tightBounds"\s*:\s*(?:true|false)', '"tightBounds":false', file["stats"])
+    stats = wide if replaced else f'{file["stats"].rstrip().removesuffix("}")},"tightBounds":false}}'
+    return {**file, "stats": stats, "deletionVector": dict(descriptor), "dataChange": True}
+
+
+def _rewrite(
+    search: Search, snapshot: LogSnapshot, files: Sequence[Action], gone: Mapping[int, BitMap64]
+) -> Iterator[Action]:
+    for at, rows in gone.items():
+        partition = search.files[at].partition_values
+        schema = arrow_schema([column for column in search.columns if column.name not in partition])
+        add = memory_file.write_groups(search.location, snapshot.metadata, schema, search.other_rows(at, rows))
+        if add is not None:
+            yield {**add, "partitionValues": files[at]["partitionValues"]}

@@ -1,0 +1,280 @@
+"""The rows of a table's files that a commit is about, each with its place, found by this process.
+
+An engine needs a query for it, and in Spark's first seconds every query is slow; Sail has no column that says where a
+row is. The columns that decide are read first, the others only where some of the rows are wanted. A file is read as it
+is: what its deletion vector hides is left out afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from flowctl.connectors.arrow import arrow_schema, arrow_type
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.landing import SegmentSink
+from flowctl.errors import TableError, TransientError
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import Array, DataType, Struct
+from flowctl.storage.urls import local_path, scheme
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+    from pyroaring import BitMap64
+
+#: Names of the columns that say a row's place: which of the searched files, and its number in it.
+FILE, ROW = "_flowctl_file", "_flowctl_row"
+#: Rows of deciding columns at a time, rows of all columns, and of those that are written again, as a row group.
+_KEY_ROWS, _ROWS, _GROUP_ROWS = 1 << 20, 1 << 16, 1 << 18
+#: Spark wrote days or moments of another calendar, which it turns into ours when it reads them.
+_OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+class Unreadable(TableError):
+    """A file is not what this module reads exactly; Spark may."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"flowctl cannot read the table's rows exactly: {what}", hint="Run with spark.url local[*]")
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of the table, as its log has it. ``hidden`` are the numbers of rows that its deletion vector hides."""
+
+    path: str
+    hidden: Callable[[], BitMap64]
+    partition_values: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
+class Search:
+    """In ``files`` of a table with ``columns``."""
+
+    location: TableLocation
+    files: Sequence[DataFile]
+    columns: tuple[Column, ...]
+
+    def collect_rows(self, keys: pa.Table, sink: SegmentSink) -> int:
+        """Puts the live rows whose key is one of ``keys`` into ``sink``, as :func:`row_schema`; returns their bytes.
+        :class:`Unreadable` when a file is none of ours."""
+        names, size = keys.schema.names, 0
+        wanted = comparable(self._typed(keys))
+
+        def with_key(rows: pa.Table) -> pa.Table:
+            return comparable(rows).join(wanted, keys=names, join_type="left semi", use_threads=False)
+
+        found = self._find(names, with_key)
+        groups = [(at, one.metadata, group) for at, one in enumerate(found) for group in one.groups()]
+        with ThreadPoolExecutor(_workers()) as pool:
+            for start in range(0, len(groups), _workers()):  # so many row groups' rows are held at a time
+                for batch in pool.map(lambda one: self._rows(*one), groups[start : start + _workers()]):
+                    sink.write(batch)
+                    size += batch.nbytes
+        return size
+
+    def matching(self, names: Sequence[str], condition: pc.Expression) -> dict[int, BitMap64]:
+        """The numbers of the live rows that meet ``condition`` (over ``names``), by the file's place in ``files``."""
+        found = self._find(names, lambda rows: rows.filter(condition))
+        return {at: one.rows for at, one in enumerate(found) if one.rows}
+
+    def other_rows(self, at: int, gone: BitMap64) -> Iterator[pa.Table]:
+        """The live rows of a file but ``gone``, without its partition columns."""
+        import pyarrow as pa
+
+        file, start = self.files[at], 0
+        columns = [column for column in self.columns if column.name not in file.partition_values]
+        dead = gone | file.hidden()
+        with _errors_of(self.location, file), _opened(self.location, file) as reader:
+            for batch in reader.batches(columns, _GROUP_ROWS):
+                live = [number not in dead for number in range(start, start + batch.num_rows)]
+                yield pa.Table.from_batches([batch.filter(pa.array(live, pa.bool_()))])
+                start += batch.num_rows
+
+    def _typed(self, keys: pa.Table) -> pa.Table:
+        import pyarrow as pa
+
+        by_name = {column.name: column for column in self.columns}
+        key = [by_name[name] for name in keys.schema.names]
+        if nested := [column.name for column in key if isinstance(column.type, Array | Struct)]:
+            raise Unreadable(f"key column {nested[0]} has parts")
+        try:
+            return keys.cast(arrow_schema(key))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise Unreadable(f"the batch's keys: {error}") from error
+
+    def _find(self, names: Sequence[str], choose: Callable[[pa.Table], pa.Table]) -> list[_Found]:
+        """Of each file the numbers of the live rows that ``choose`` keeps of columns ``names`` and :data:`ROW`."""
+        columns = [column for column in self.columns if column.name in names]
+
+        def find_in(file: DataFile) -> _Found:
+            import pyarrow as pa
+            from pyroaring import BitMap64
+
+            rows, start = BitMap64(), 0
+            with _errors_of(self.location, file), _opened(self.location, file) as reader:
+                reader.require_ours(self.columns)
+                if all(map(reader.has, columns)):  # else they came later, with no value in these rows
+                    for batch in reader.batches(columns, _KEY_ROWS):
+                        end = start + batch.num_rows
+                        placed = pa.Table.from_batches([batch]).append_column(ROW, pa.arange(start, end))
+                        rows |= BitMap64(choose(placed)[ROW].to_pylist())
+                        start = end
+                return _Found(rows - file.hidden() if rows else rows, reader.parquet.metadata)
+
+        with ThreadPoolExecutor(_workers()) as pool:
+            return list(pool.map(find_in, self.files))
+
+    def _rows(self, at: int, metadata: pq.FileMetaData, group: tuple[int, int, list[int]]) -> pa.RecordBatch:
+        """Column by column: what is in memory at a time is then little, and the same little again and again."""
+        import pyarrow as pa
+
+        number, start, wanted = group
+        file, rows = self.files[at], [row - start for row in wanted]
+        with _errors_of(self.location, file), _opened(self.location, file, metadata) as reader:
+            columns = [reader.take(column, number, rows) for column in self.columns]
+        places = (pa.repeat(pa.scalar(at, pa.int32()), len(rows)), pa.array(wanted, pa.int64()))
+        return pa.RecordBatch.from_arrays([*columns, *places], schema=row_schema(self.columns))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The numbers of some rows of a file."""
+
+    rows: BitMap64
+    metadata: pq.FileMetaData
+
+    def groups(self) -> Iterator[tuple[int, int, list[int]]]:
+        """Of each row group that has some of them: which it is, its first row's number, the rows' numbers."""
+        numbers, start = list(self.rows), 0
+        for group in range(self.metadata.num_row_groups if numbers else 0):
+            end = start + self.metadata.row_group(group).num_rows
+            if wanted := _within(numbers, start, end):
+                yield group, start, wanted
+            start = end
+
+
+def row_schema(columns: Sequence[Column]) -> pa.Schema:
+    """A table's columns and the place of each row."""
+    import pyarrow as pa
+
+    return pa.schema([*arrow_schema(columns), (FILE, pa.int32()), (ROW, pa.int64())])
+
+
+def _workers() -> int:
+    return os.cpu_count() or 1
+
+
+def _within(numbers: list[int], start: int, end: int) -> list[int]:
+    """``numbers`` are sorted."""
+    return numbers[bisect_left(numbers, start) : bisect_left(numbers, end)]
+
+
+def comparable(rows: pa.Table) -> pa.Table:
+    """With floats of which equal bits are the same key, as an engine takes them: one zero, one NaN."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for at, field in enumerate(rows.schema):
+        if pa.types.is_floating(field.type):
+            values = pc.add(rows[field.name], pa.scalar(0, field.type))
+            values = pc.if_else(pc.is_nan(values), pa.scalar(float("nan"), field.type), values)
+            rows = rows.set_column(at, field, values)
+    return rows
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """One open file. Columns are read in the table's types; null where the file is older than the column."""
+
+    parquet: pq.ParquetFile
+    file: DataFile
+
+    def has(self, column: Column) -> bool:
+        return column.name in self.file.partition_values or column.name in self.parquet.schema_arrow.names
+
+    def require_ours(self, columns: Sequence[Column]) -> None:
+        if any(name in (self.parquet.metadata.metadata or {}) for name in _OTHER_CALENDAR):
+            raise Unreadable("days and moments of another calendar")
+        names = set(self.parquet.schema_arrow.names)
+        folded = {name.lower() for name in names}
+        if other := [one.name for one in columns if one.name not in names and one.name.lower() in folded]:
+            raise Unreadable(f"{other[0]} is written in another way")
+
+    def batches(self, columns: Sequence[Column], rows: int, group: int | None = None) -> Iterator[pa.RecordBatch]:
+        """``columns`` in their order, up to ``rows`` rows at a time."""
+        import pyarrow as pa
+
+        schema, groups = arrow_schema(columns), None if group is None else [group]
+        stored = [name for name in schema.names if name in self.parquet.schema_arrow.names]
+        for batch in self.parquet.iter_batches(batch_size=rows, row_groups=groups, columns=stored, use_threads=False):
+            values = [self._values(batch, column, field) for column, field in zip(columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(values, schema=schema)
+
+    def _values(self, batch: pa.RecordBatch, column: Column, field: pa.Field) -> pa.Array:
+        import pyarrow as pa
+
+        if column.name in self.file.partition_values:
+            return pa.repeat(partition_value(self.file.partition_values[column.name], column.type), batch.num_rows)
+        if field.name in batch.schema.names:
+            return batch.column(field.name).cast(field.type)
+        return pa.nulls(batch.num_rows, field.type)
+
+    def take(self, column: Column, group: int, rows: list[int]) -> pa.Array:
+        """The values of one column in some rows of a row group."""
+        import pyarrow as pa
+
+        if column.name in self.file.partition_values:
+            return pa.repeat(partition_value(self.file.partition_values[column.name], column.type), len(rows))
+        if not self.has(column):
+            return pa.nulls(len(rows), arrow_type(column.type))
+        values, start = [], 0
+        for batch in self.batches([column], _ROWS, group):
+            wanted = _within(rows, start, start + batch.num_rows)
+            values.append(batch.column(0).take(pa.array([row - start for row in wanted], pa.int64())))
+            start += batch.num_rows
+        return pa.concat_arrays(values)
+
+
+def partition_value(text: str | None, kind: DataType) -> pa.Scalar:
+    """Source: Delta protocol, *Partition Value Serialization*."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not text:
+        return pa.scalar(None, arrow_type(kind))
+    if kind == types.TIMESTAMP:
+        return pc.assume_timezone(pa.scalar(text.removesuffix("Z")).cast(pa.timestamp("us")), "UTC")
+    return pa.scalar(text).cast(arrow_type(kind))
+
+
+@contextmanager
+def _errors_of(location: TableLocation, file: DataFile) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise TransientError(f"{location.url} was rewritten as it was read: {file.path} is gone") from error
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise Unreadable(f"{file.path}: {error}") from error
+
+
+@contextmanager
+def _opened(location: TableLocation, file: DataFile, metadata: pq.FileMetaData | None = None) -> Iterator[_Reader]:
+    """``metadata``: what an earlier look has read of it."""
+    import pyarrow.parquet as pq
+
+    url, is_local = f"{location.url}/{unquote(file.path)}", scheme(location.url) == "file"
+    with ExitStack() as stack:
+        source = local_path(url) if is_local else stack.enter_context(location.file_system().open(url, "rb"))
+        parquet = pq.ParquetFile(source, metadata=metadata, pre_buffer=not is_local, coerce_int96_timestamp_unit="us")
+        yield _Reader(stack.enter_context(parquet), file)

@@ -1,0 +1,247 @@
+"""A table as one version of its log: what a commit stands on is asked of one opened table, never of two.
+
+A question asked of the log before it is opened, or of a second handle, may be answered by another version: between the
+two somebody else commits, and what was free is taken. So each try opens the table once, asks that very version for our
+sequence number, for the live files and for the protocol, and commits as the version after it. Whoever else commits in
+between takes that version, and the try begins again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from flowctl import delays
+from flowctl.connectors.delta import log, maintenance, replay
+from flowctl.connectors.delta.creation import created_by
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.connectors.delta.replay import LogSnapshot
+from flowctl.connectors.delta.types import columns_of, has_nested_not_null
+from flowctl.connectors.foreign import foreign_target
+from flowctl.connectors.standing import check_base
+from flowctl.errors import AccessDenied, StateConflict, StoppedByPolicy, TableError, TransientError
+from flowctl.model.commit import Commit, commit_name
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.storage import access
+
+if TYPE_CHECKING:
+    from arro3.core import RecordBatch
+    from deltalake import DeltaTable
+
+RETENTION = "delta.setTransactionRetentionDuration"
+#: No feature of Delta's: what writers have to mind in arrays and structs.
+NESTED_NOT_NULL = "NOT NULL within a column"
+#: What a column's metadata says of features that writers have to mind.
+_MARKS = {
+    "delta.generationExpression": "generatedColumns",
+    "delta.identity.start": "identityColumns",
+    "delta.invariants": "columnInvariants",
+}
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """Every answer is about ``version``, whatever was committed since."""
+
+    location: TableLocation
+    handle: DeltaTable
+
+    @cached_property
+    def version(self) -> int:
+        return int(self.handle.version())
+
+    @cached_property
+    def identity(self) -> str:
+        return str(self.handle.metadata().id)
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of(self.handle.schema().to_json())
+
+    @cached_property
+    def properties(self) -> Mapping[str, str]:
+        return dict(self.handle.metadata().configuration)
+
+    @cached_property
+    def features(self) -> list[str]:
+        return sorted(_features(self.handle))
+
+    @cached_property
+    def partition_by(self) -> tuple[str, ...]:
+        return tuple(self.handle.metadata().partition_columns)
+
+    @cached_property
+    def rows(self) -> RowEstimate:
+        return _rows(self.handle.get_add_actions(flatten=True))
+
+    @cached_property
+    def file_count(self) -> int:
+        return len(self.handle.file_uris())
+
+    @cached_property
+    def snapshot(self) -> LogSnapshot:
+        return replay.replayed(self.location, self.version)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no rows to compare with."""
+        return not self.file_count
+
+    def info(self, object: ObjectName) -> TableInfo:
+        """``identity`` is Delta's own table id: kept by RESTORE and ALTER, new for a copy. ``extra`` has
+        ``partition_by``, ``properties``, ``features``, ``reader_version``, ``writer_version`` and what
+        :mod:`.maintenance` counts."""
+        protocol, actions = self.handle.protocol(), self.handle.get_add_actions(flatten=True)
+        return TableInfo(
+            object=object,
+            columns=self.columns,
+            identity=self.identity,
+            version=self.version,
+            rows=_rows(actions),
+            extra={
+                "partition_by": list(self.partition_by),
+                "properties": dict(self.properties),
+                "features": self.features,
+                "reader_version": protocol.min_reader_version,
+                "writer_version": protocol.min_writer_version,
+                maintenance.SMALL_FILES: maintenance.count_small_files(actions),
+            },
+        )
+
+    def newest(self, app: str) -> LoggedCommit | None:
+        """The commit of the newest sequence number of ``app``."""
+        if app not in self._newest:
+            self._newest[app] = log.newest_record(self.location, self.handle, app)
+        return self._newest[app]
+
+    @cached_property
+    def _newest(self) -> dict[str, LoggedCommit | None]:
+        return {}
+
+    def standing(self, app: str, record: Mapping[str, Any], base: str | None = None) -> LoggedCommit | None:
+        """The commit of this very intent, or None while its number is free. :class:`StateConflict` when the number is
+        somebody else's, or was given up: a void answers only to another void; or when it is free, and the newest commit
+        is not ``base``."""
+        newest = self.newest(app)
+        if newest is None or newest.record["seq"] < record["seq"]:
+            name = commit_name(newest.record["seq"], newest.record["intent_id"]) if newest else ""
+            check_base(self.location.url, name, base)
+            return None
+        if (newest.record["seq"], newest.record["intent_id"]) != (record["seq"], record["intent_id"]):
+            raise StateConflict(
+                f"{self.location.url} has number {newest.record['seq']} of intent "
+                f"{newest.record['intent_id'] or 'unknown'}, not number {record['seq']} of intent "
+                f"{record['intent_id']}",
+                hint="Look at `flowctl state show`, then plan again: another run wrote this table",
+            )
+        if newest.record["void"] and not record["void"]:
+            raise StateConflict(
+                f"number {record['seq']} of {record['table']} was given up", hint="Plan again: the next number is free"
+            )
+        return newest
+
+    def check_intent(self, record: Commit) -> None:
+        """The table is the one that the intent means: the one it was written for, or the one that it made; and it
+        remembers which numbers were committed. :class:`StateConflict` or :class:`StoppedByPolicy` otherwise."""
+        self.check_memory()
+        if record.target_id and record.target_id != self.identity:
+            raise StateConflict(
+                f"{self.location.url} is table {self.identity} now, the plan was made for {record.target_id}",
+                hint="Plan again: it was dropped and made again",
+            )
+        if record.target_id or created_by(self.location, self.handle) == record.intent_id:
+            return
+        if self.standing(log.app_id(record.lineage, record.table), record.record()) is None:
+            raise foreign_target(record, self.location.url)  # else another try of this number was faster
+
+    def check_memory(self) -> None:
+        """:class:`StoppedByPolicy` for a table that forgets which numbers were committed."""
+        if RETENTION in self.properties:
+            raise StoppedByPolicy(
+                f"{self.location.url} has {RETENTION}: Delta would forget which numbers were committed",
+                hint=f"ALTER TABLE … UNSET TBLPROPERTIES ('{RETENTION}')",
+            )
+
+    def has_other_columns(self, columns: Sequence[Column]) -> bool:
+        """Whether replacing the content must replace the schema too (a full refresh after a changed type)."""
+        return {one.name: one.type for one in self.columns} != {one.name: one.type for one in columns}
+
+
+def open_table(location: TableLocation, *, again: bool = True) -> OpenTable | None:
+    """The table's newest version, or None when nothing is there. :class:`TableError` when something else lies there."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    delays.pause()
+    try:
+        return OpenTable(location, DeltaTable(location.url, storage_options=location.options or None))
+    except TableNotFoundError:
+        there = _foreign_names(location)
+        if there and again and "_delta_log" in there:  # made since it was looked for
+            return open_table(location, again=False)
+        if there:
+            raise TableError(
+                f"{location.url} holds files that are not a Delta table",
+                hint="Choose another path in `to`, or move those files away",
+            ) from None
+        return None
+    except (DeltaError, OSError) as error:
+        if refusal := access.refused_access(error):
+            raise AccessDenied(f"{location.url} refuses access: {refusal}", hint=access.HINT) from error
+        if isinstance(error, DeltaError):
+            what = f"{location.url}: its Delta log cannot be read: {access.in_one_line(error)}"
+            raise TableError(what, hint="Repair or move it") from error
+        what = f"{location.url} cannot be reached: {access.in_one_line(error)}"
+        raise TransientError(what, hint="Check the store's address, its credentials and the network") from error
+
+
+def open_existing(location: TableLocation) -> OpenTable:
+    """As :func:`open_table`; :class:`TableError` when nothing is there."""
+    table = open_table(location)
+    if table is None:
+        raise TableError(f"there is no table {location.url}", hint="Plan again: it was dropped since the plan was made")
+    return table
+
+
+def find_standing(location: TableLocation, app: str, record: Mapping[str, Any]) -> LoggedCommit | None:
+    """:meth:`OpenTable.standing` of the newest version. What is free there may be taken a moment later: nothing may
+    be committed on this answer alone."""
+    table = open_table(location)
+    return table.standing(app, record) if table is not None else None
+
+
+def _foreign_names(location: TableLocation) -> set[str]:
+    """What the folder has but flowctl's own files (the table's lease is older than the table)."""
+    try:
+        found = location.file_system().ls(location.url, detail=False)
+    except FileNotFoundError:
+        return set()
+    folder = location.url.rstrip("/").rpartition("/")[2]
+    names = {str(path).rstrip("/").rpartition("/")[2] for path in found}
+    return names - {"_flowctl", folder, ""}
+
+
+def _features(table: DeltaTable) -> set[str]:
+    """Those that the protocol names, and those that tables of older protocols have without a name (Delta protocol,
+    *Valid Feature Names in Table Features*): told by what uses them."""
+    protocol, properties = table.protocol(), table.metadata().configuration
+    found = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    if any(name.startswith("delta.constraints.") for name in properties):
+        found.add("checkConstraints")
+    if properties.get("delta.columnMapping.mode", "none") != "none":
+        found.add("columnMapping")
+    if has_nested_not_null(table.schema().to_json()):
+        found.add(NESTED_NOT_NULL)
+    marks = {mark for field in table.schema().fields for mark in field.metadata or ()}
+    return found | {feature for mark, feature in _MARKS.items() if mark in marks}
+
+
+def _rows(actions: RecordBatch) -> RowEstimate:
+    """From the files' statistics; rows hidden by deletion vectors still count. Without pyarrow: a run that finds
+    nothing to do would import it, and pandas with it, for two sums."""
+    size = sum(actions["size_bytes"].to_pylist())
+    counted = actions["num_records"].to_pylist()
+    return RowEstimate(bytes=size) if None in counted else RowEstimate(sum(counted), "stats", size)
