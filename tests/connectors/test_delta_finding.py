@@ -87,7 +87,7 @@ def test_exactly_the_live_rows_with_a_key(
             if row not in hidden[at] and ((id, text) in keys if both else id in wanted_ids)
         ]
     wanted_keys = pa.table({"id": [id for id, _ in keys], "text": [text for _, text in keys]}, arrow_schema([ID, TEXT]))
-    with mock.patch.multiple(row_search, _KEY_ROWS=5, _ROWS=3):
+    with mock.patch.multiple(row_search, _KEY_ROWS=5, _ROWS=3, _MANY=4):
         assert (
             search(folder, data_files, [ID, TEXT, NAME], wanted_keys if both else wanted_keys.select(["id"])) == wanted
         )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
 #: Names of the columns that say a row's place: which of the searched files, and its number in it.
 FILE, ROW = "_flowctl_file", "_flowctl_row"
 #: Rows of deciding columns at a time, rows of all columns, and of those that are written again, as a row group.
-_KEY_ROWS, _ROWS, _GROUP_ROWS = 1 << 20, 1 << 16, 1 << 18
+_KEY_ROWS, _ROWS, _GROUP_ROWS = 1 << 20, 1 << 16, 1 << 17
+#: From so many wanted rows of a row group on, they are read a piece at a time.
+_MANY = 1 << 17
 #: Spark wrote days or moments of another calendar, which it turns into ours when it reads them.
 _OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
@@ -73,10 +76,15 @@ class Search:
             return comparable(rows).join(wanted, keys=names, join_type="left semi", use_threads=False)
 
         found = self._find(names, with_key)
-        groups = [(at, one.metadata, group) for at, one in enumerate(found) for group in one.groups()]
+        groups = [_Group(at, one.metadata, *group) for at, one in enumerate(found) for group in one.groups()]
         with ThreadPoolExecutor(_workers()) as pool:
             for start in range(0, len(groups), _workers()):  # so many row groups' rows are held at a time
-                for batch in pool.map(lambda one: self._rows(*one), groups[start : start + _workers()]):
+                some = groups[start : start + _workers()]
+                few = [pool.submit(self._rows, group) if len(group.rows) < _MANY else None for group in some]
+                for batch in chain.from_iterable(
+                    [rows.result()] if rows is not None else self._pieces(group)
+                    for group, rows in zip(some, few, strict=True)
+                ):
                     sink.write(batch)
                     size += batch.nbytes
         return size
@@ -133,16 +141,41 @@ class Search:
         with ThreadPoolExecutor(_workers()) as pool:
             return list(pool.map(find_in, self.files))
 
-    def _rows(self, at: int, metadata: pq.FileMetaData, group: tuple[int, int, list[int]]) -> pa.RecordBatch:
+    def _rows(self, group: _Group) -> pa.RecordBatch:
         """Column by column: what is in memory at a time is then little, and the same little again and again."""
+        file = self.files[group.file]
+        with _errors_of(self.location, file), _opened(self.location, file, group.metadata) as reader:
+            columns = [reader.take(column, group.number, group.rows) for column in self.columns]
+        return self._placed(columns, group, group.rows)
+
+    def _pieces(self, group: _Group) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        number, start, wanted = group
-        file, rows = self.files[at], [row - start for row in wanted]
-        with _errors_of(self.location, file), _opened(self.location, file, metadata) as reader:
-            columns = [reader.take(column, number, rows) for column in self.columns]
-        places = (pa.repeat(pa.scalar(at, pa.int32()), len(rows)), pa.array(wanted, pa.int64()))
-        return pa.RecordBatch.from_arrays([*columns, *places], schema=row_schema(self.columns))
+        file, start = self.files[group.file], 0
+        with _errors_of(self.location, file), _opened(self.location, file, group.metadata) as reader:
+            for batch in reader.batches(self.columns, _ROWS, group.number):
+                rows = _within(group.rows, start, start + batch.num_rows)
+                taken = batch.take(pa.array([row - start for row in rows], pa.int64()))
+                yield self._placed(taken.columns, group, rows)
+                start += batch.num_rows
+
+    def _placed(self, columns: list[pa.Array], group: _Group, rows: list[int]) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        file = pa.repeat(pa.scalar(group.file, pa.int32()), len(rows))
+        numbers = pa.array([group.start + row for row in rows], pa.int64())
+        return pa.RecordBatch.from_arrays([*columns, file, numbers], schema=row_schema(self.columns))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Some ``rows`` of a row group, counted from its ``start``, the file's row that it begins with."""
+
+    file: int
+    metadata: pq.FileMetaData
+    number: int
+    start: int
+    rows: list[int]
 
 
 @dataclass(frozen=True)
@@ -153,12 +186,12 @@ class _Found:
     metadata: pq.FileMetaData
 
     def groups(self) -> Iterator[tuple[int, int, list[int]]]:
-        """Of each row group that has some of them: which it is, its first row's number, the rows' numbers."""
+        """Of each row group that has some of them: which it is, the file's row that it begins with, its rows."""
         numbers, start = list(self.rows), 0
         for group in range(self.metadata.num_row_groups if numbers else 0):
             end = start + self.metadata.row_group(group).num_rows
             if wanted := _within(numbers, start, end):
-                yield group, start, wanted
+                yield group, start, [number - start for number in wanted]
             start = end
 
 
