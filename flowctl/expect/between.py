@@ -17,7 +17,7 @@ class Between(RowExpectation):
         "minItems": 2,
         "maxItems": 2,
         "items": {"type": ["string", "number"]},
-        "description": "Lowest and highest value, both allowed.",
+        "description": "Lowest and highest allowed value.",
     }
     takes_column = True
 

@@ -27,7 +27,7 @@ class Freshness(BatchExpectation):
             "within": {"$ref": "#/$defs/duration", "description": "How old its greatest value may be."},
             "zone": {
                 "$ref": "#/$defs/zone",
-                "description": "The time zone of a column that has none of its own. Absent: `cursor.zone`; "
+                "description": "The time zone of a column without one. Absent: `cursor.zone`; "
                 "one of them is required then.",
             },
         },

@@ -18,10 +18,10 @@ class Rows(BatchExpectation):
         "additionalProperties": False,
         "minProperties": 1,
         "properties": {
-            "min": {"type": "integer", "minimum": 0, "description": "At least so many rows."},
-            "max": {"type": "integer", "minimum": 0, "description": "At most so many rows."},
+            "min": {"type": "integer", "minimum": 0, "description": "Minimum number of rows."},
+            "max": {"type": "integer", "minimum": 0, "description": "Maximum number of rows."},
         },
-        "description": "How many rows a batch has.",
+        "description": "Number of rows in a batch.",
     }
 
     least: int | None = None
