@@ -9,7 +9,7 @@ from flowctl.engine.session import SAIL, reachable
 from flowctl.spec.secrets import without_references
 from flowctl.spec.spec import Connection
 
-UNREACHABLE = "it cannot reach a path with other characters than letters, digits and . _ - / = + ~ @ :"
+UNREACHABLE = "it can only reach paths with letters, digits and . _ - / = + ~ @ :"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ class Matches(RowExpectation):
     key = "matches"
     schema = {"type": "string", "minLength": 1, "description": "Java regular expression for the whole value."}
     takes_column = True
-    gaps = {"sail": "its regular expressions are other ones than Java's"}
+    gaps = {"sail": "its regular expressions differ from Java's"}
 
     pattern: str
 

@@ -26,7 +26,7 @@ GAPS: Mapping[str, str] = {
     "columns.add": "integer overflow is not detected there",
     **{f"expect.{key}": check.gaps[SAIL] for key, check in kinds().items() if SAIL in check.gaps},
     "storage": "it takes one set of credentials for all object storage",
-    "float": "it writes floating-point numbers as other text than Spark, so row hashes would not match",
+    "float": "it formats floating-point numbers differently from Spark, so row hashes would not match",
 }
 
 

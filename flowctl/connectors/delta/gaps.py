@@ -13,12 +13,12 @@ from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import Connection, TableSpec
 
 GAPS: Mapping[str, str] = {
-    "layout.cluster_by": "it cannot make clustered tables",
+    "layout.cluster_by": "it cannot create clustered tables",
     "path": UNREACHABLE,
-    "partition": "it writes negative decimals of a partition as text that no reader can read",
+    "partition": "it writes negative decimals in partition values as text that no reader understands",
     "widen": "files of the narrower type would have to be read as the wider one",
-    "protocol": "the version stands for features of which the table may use some, and only Spark names these",
-    "features": "the commits there are flowctl's own, and these features ask more of a commit",
+    "protocol": "the version implies features of which the table may use some, and only Spark can list them",
+    "features": "flowctl writes the log entry there, and these features require more of a commit",
 }
 
 

@@ -11,8 +11,8 @@ from flowctl.errors import TableError
 from flowctl.spec.spec import Connection, ObjectSource, TableSpec
 
 GAPS: Mapping[str, str] = {
-    "format": "it reads Parquet only as exactly as flowctl promises",
-    "format.csv": "pyarrow reads CSV for it, with doubled quotes and one sign as delimiter",
+    "format": "it reads only Parquet with exact values",
+    "format.csv": "pyarrow reads CSV there, with doubled quotes and a one-character delimiter",
 }
 
 

@@ -72,7 +72,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "a pattern that no engine keeps its promise about": (
         f'  "a_${{table}}": {{from: "src:*", to: lake, mode: truncate, layout: {{cluster_by: [id]}}}}\n{SAIL}',
-        "12:68: error: a_${table}: layout.cluster_by cannot be on Sail: it cannot make clustered tables",
+        "12:68: error: a_${table}: layout.cluster_by cannot be on Sail: it cannot create clustered tables",
     ),
 }
 
