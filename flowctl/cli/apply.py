@@ -94,10 +94,10 @@ def _listener(settings: output.OutputSettings) -> Iterator[Listener]:
     elif sys.stderr.isatty() and not settings.verbose:
         from rich.console import Console
 
-        with progress.bars(Console(stderr=True), output.write_line, settings.verbose) as listener:
+        with progress.bars(Console(stderr=True), output.write_line) as listener:
             yield listener
     else:
-        yield progress.plain_lines(output.write_line, settings.verbose)
+        yield progress.plain_lines(output.write_line, verbose=settings.verbose)
 
 
 def _conclude(result: RunResult, *, as_json: bool) -> None:

@@ -38,7 +38,7 @@ def json_lines(write: Callable[[Mapping[str, Any]], None]) -> Listener:
     return listen
 
 
-def plain_lines(write: Write, verbose: bool) -> Listener:
+def plain_lines(write: Write, *, verbose: bool) -> Listener:
     """One line for the start and the end of each table, with the number that have ended; with ``verbose`` also phases
     and traces."""
     count = _Count()
@@ -86,14 +86,14 @@ def _details(event: Event, write: Write) -> None:
 
 
 @contextmanager
-def bars(console: Console, write: Write, verbose: bool) -> Iterator[Listener]:
+def bars(console: Console, write: Write) -> Iterator[Listener]:
     """The number of finished tables, and a bar for each active one: rows of how many, if that is known, phase and time.
     Lines for tables that failed, wait or are skipped go above them. Nothing of them stays on screen; the result has the
     rest."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.table import Column
 
-    lines = plain_lines(write, verbose)
+    lines = plain_lines(write, verbose=False)
     with Progress(
         TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
         BarColumn(bar_width=24, table_column=Column(min_width=24)),

@@ -42,7 +42,7 @@ class Entry:
     what: str
     details: tuple[Detail, ...] = ()
     rows: RowEstimate = RowEstimate()
-    tail: Detail = Detail("", "")
+    tail: Detail | None = None
     columns: str = ""
     source: str = ""
     target: str = ""
@@ -50,7 +50,7 @@ class Entry:
     @property
     def member(self) -> str:
         """What its line in a folded entry says besides (empty: it is only named there)."""
-        return self.columns or self.tail.text
+        return self.columns or (self.tail.text if self.tail else "")
 
 
 def entry(step: Step, *, ddl: bool, verbose: bool) -> Entry:
@@ -98,13 +98,14 @@ def is_destructive(step: Step) -> bool:
 def _new(step: Load, details: tuple[Detail, ...]) -> Entry:
     """A first read from the beginning is as always; one from a ``start`` is not."""
     table, interval = step.table, step.interval
+    started = _reads(interval) if interval.read_from is not None else None
     is_of_files = isinstance(interval.upper, FilesPosition | FileLogPosition)
     return Entry(
         table.id,
         "+",
         "green",
         f"{table.mode}, {step.reason}" if is_of_files else table.mode,
-        (*([_reads(interval)] if interval.read_from is not None else ()), *details),
+        (started, *details) if started else details,
         rows=step.rows,
         tail=_copies(table),
         columns=_columns(step),
@@ -120,7 +121,7 @@ def _changed(step: Load, details: tuple[Detail, ...]) -> Entry:
         "read again" if is_again else step.reason,
         *(["looks for deleted keys"] if step.check_deletes else ()),
     ]
-    tail = Detail("", "") if is_again else _reads(step.interval)
+    tail = None if is_again else _reads(step.interval)
     return Entry(step.id, "~", "yellow", ", ".join(what), details, step.rows, tail)
 
 
@@ -139,10 +140,10 @@ def _copies(table: PlannedTable) -> Detail:
     return Detail("copies", f"{table.source} → {table.target}")
 
 
-def _reads(interval: Interval) -> Detail:
+def _reads(interval: Interval) -> Detail | None:
     """The interval of a cursor or of versions; what files and upstream tables are read, the reason tells."""
     if not isinstance(interval.upper, CursorPosition | VersionPosition):
-        return Detail("", "")
+        return None
     name = f"{interval.cursor_column} " if interval.cursor_column else ""
     lag = f", lag {text.duration(interval.lag_seconds)}" if interval.lag_seconds else ""
     start = interval.read_from if interval.lower is None else None

@@ -104,9 +104,9 @@ def _alone(one: Entry, layout: _Layout) -> Iterator[Line]:
     rows = f"  {_rows(one.rows):>{layout.rows}}" if layout.rows else ""
     said = f"{one.what:<{layout.what}}{rows}" if is_aligned else one.what
     below = [Detail("columns", one.columns)] if one.columns else []
-    if 2 + len(f"{name}  {said}  {one.tail.text}".rstrip()) <= layout.width:
+    if one.tail and 2 + len(f"{name}  {said}  {one.tail.text}") <= layout.width:
         said = f"{said}  {one.tail.text}"
-    else:
+    elif one.tail:
         below = [one.tail, *below]
     yield from _head(one, name, said.rstrip(), layout.width)
     yield from _details([*below, *one.details], layout.width)

@@ -12,7 +12,16 @@ from rich.console import Console
 
 from flowctl.cli import output, progress
 from flowctl.errors import TableError
-from flowctl.run.events import Event, PhaseEntered, RunStarted, TableFailed, TableStarted
+from flowctl.model.commit import RowCounts
+from flowctl.run.events import (
+    Event,
+    PhaseEntered,
+    RunStarted,
+    TableCommitted,
+    TableFailed,
+    TableSkipped,
+    TableStarted,
+)
 from tests.unit.plan.worlds import cursor, head, observed, source, step, table
 
 
@@ -32,7 +41,7 @@ def test_a_line_goes_above_the_bars_and_not_into_them(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     planned = step(table(), observed(head(cursor("2026-11-20T06:15:33Z")), source(), None))
-    with progress.bars(Console(stderr=True, force_terminal=True, width=80), output.write_line, False) as listener:
+    with progress.bars(Console(stderr=True, force_terminal=True, width=80), output.write_line) as listener:
         listener(TableStarted(planned.table))
         output.write_line("above the bars")
     shown = terminal.written.getvalue().decode()
@@ -46,7 +55,7 @@ def shown_by(monkeypatch: pytest.MonkeyPatch, *happened: Event) -> str:
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     console = Console(stderr=True, force_terminal=True, width=120)
-    with progress.bars(console, output.write_line, False) as listener:
+    with progress.bars(console, output.write_line) as listener:
         for event in happened:
             listener(event)
     return terminal.written.getvalue().decode()
@@ -81,3 +90,29 @@ def test_each_json_line_names_the_run(capsys: pytest.CaptureFixture[str]) -> Non
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [line["run"] for line in lines] == ["20261120T061533Z-1f0c9a"] * 2
     assert lines[0]["event"] == "run_started" and lines[1]["level"] == "error" and all(line["at"] for line in lines)
+
+
+def test_plain_lines_count_the_tables_that_have_ended() -> None:
+    lines: list[str] = []
+    listener = progress.plain_lines(lines.append, verbose=False)
+    listener(RunStarted("20261120T061533Z-1f0c9a", 3))
+    listener(TableCommitted("orders", 7, RowCounts(read=5, updated=3), 2.5))
+    listener(TableFailed("items", TableError("no such file", hint="Check it"), 1.0))
+    listener(TableSkipped("revenue", "items was not brought up to date"))
+    assert lines == [
+        "run 20261120T061533Z-1f0c9a: 3 tables",
+        "[1/3] orders: committed sequence number 7, 5 read, 3 updated, 2.5 s",
+        "error: items: no such file. Check it",
+        "[3/3] revenue: skipped, because items was not brought up to date",
+    ]
+
+
+def test_bars_leave_what_is_committed_to_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = step(table(), observed(head(cursor("2026-11-20T06:15:33Z")), source(), None))
+    shown = shown_by(
+        monkeypatch,
+        RunStarted("20261120T061533Z-1f0c9a", 2),
+        TableStarted(planned.table, 5),
+        TableCommitted("orders", 7, RowCounts(read=5, updated=3), 2.5),
+    )
+    assert "1/2 tables" in shown and "committed" not in shown
