@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from flowctl.connectors import waiting
+from flowctl.connectors.sql import waiting
 from flowctl.engine import processes
 from flowctl.errors import ExitCode
 from flowctl.spec import bounds

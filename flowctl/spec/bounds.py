@@ -1,5 +1,5 @@
 """How long anything may wait for an object store or an engine, in seconds. Databases have their own module,
-:mod:`flowctl.connectors.bounds`.
+:mod:`flowctl.connectors.sql.bounds`.
 
 Each client of a store retries by itself, so a bound here applies to one request: a store that accepts requests and
 never answers is abandoned after about five minutes. The state's own client (:mod:`flowctl.storage.objects`) is

@@ -42,8 +42,8 @@ def _deletion(change: Upsert, differences: tuple[str, ...]) -> list[Applied]:
         .from_(_aliased(differences, "d"))
         .where(_column("d", ACTION).eq("delete"))
     )
-    key = exp.Tuple(expressions=[_column("t", name) for name in change.key])
-    return [(exp.delete(_aliased(change.target, "t"), where=exp.In(this=key, query=gone.subquery())), ("delete",))]
+    key = exp.Tuple(expressions=[_name(name) for name in change.key])
+    return [(exp.delete(_table(change.target), where=exp.In(this=key, query=gone.subquery())), ("delete",))]
 
 
 def _writing(change: Upsert, differences: tuple[str, ...]) -> list[Applied]:

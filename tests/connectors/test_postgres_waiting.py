@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from flowctl.connectors import bounds, waiting
 from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres.client import Client, client
 from flowctl.connectors.source import ReadRequest
+from flowctl.connectors.sql import bounds, waiting
 from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import table

@@ -11,11 +11,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from flowctl.connectors import bounds
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
 from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.postgres.staging import accept, stage_table
+from flowctl.connectors.sql import bounds
 from flowctl.connectors.sql import target as sql_target
 from flowctl.errors import AccessDenied, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types

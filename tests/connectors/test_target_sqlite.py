@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.connectors import bounds
 from flowctl.connectors.landing import Scratch
+from flowctl.connectors.sql import bounds
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange

@@ -20,8 +20,7 @@ from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.replay import LogSnapshot
 from flowctl.connectors.delta.types import columns_of, has_nested_not_null
-from flowctl.connectors.foreign import foreign_target
-from flowctl.connectors.standing import check_base
+from flowctl.connectors.preconditions import check_base, foreign_target
 from flowctl.errors import AccessDenied, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model.commit import Commit, commit_name
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo

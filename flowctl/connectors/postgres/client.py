@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from flowctl.connectors import bounds, waiting
 from flowctl.connectors.postgres.watch import watched
-from flowctl.connectors.sql import uses
+from flowctl.connectors.sql import bounds, uses, waiting
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.spec import urls
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowctl.connectors import bounds
 from flowctl.connectors.postgres.silence import guard_of, unguarded
+from flowctl.connectors.sql import bounds
 
 if TYPE_CHECKING:
     import psycopg

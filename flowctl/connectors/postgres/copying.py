@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors import bounds
 from flowctl.connectors.postgres.modifiers import CONSTRAINT
 from flowctl.connectors.postgres.silence import guard_of, unguarded
 from flowctl.connectors.refusal import PREFIX
+from flowctl.connectors.sql import bounds
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Struct

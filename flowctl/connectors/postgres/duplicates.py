@@ -13,7 +13,7 @@ from flowctl.errors import FlowctlError
 
 
 @contextmanager
-def named_duplicates(client: Client, job: WriteJob) -> Iterator[None]:
+def explain_duplicates(client: Client, job: WriteJob) -> Iterator[None]:
     """A row that a unique constraint refuses, in a statement or at the commit, is an error with next steps."""
     import psycopg
 

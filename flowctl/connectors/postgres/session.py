@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors import bounds
 from flowctl.connectors.postgres import catalog
 from flowctl.connectors.postgres.types import ddl
+from flowctl.connectors.sql import bounds
 from flowctl.connectors.sql.session import Session, SqlDialect
 from flowctl.model.table_info import ObjectName, TableInfo
 

@@ -26,13 +26,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors import bounds
 from flowctl.connectors.postgres.client import SESSION_SETTINGS, Client
 from flowctl.connectors.postgres.columns import quoted, text_literal
 from flowctl.connectors.postgres.conditions import from_clause
 from flowctl.connectors.postgres.planner import foreign_scans
 from flowctl.connectors.postgres.splits import PAGED_KINDS
 from flowctl.connectors.source import Relation
+from flowctl.connectors.sql import bounds
 
 if TYPE_CHECKING:
     import psycopg

@@ -1,6 +1,6 @@
 """Staging tables: what executors have copied, until one transaction takes it.
 
-One for each try, named by table, fence and intent: a zombie of an older try fills another one. What died with its
+One for each try, named by table, fence and intent: a stale writer of an older try fills another one. What died with its
 owner is dropped by the next fence. It is UNLOGGED (a server that crashes empties it, and the counts then say so),
 except where it is to become the target itself: a new table is then written once, not a second time out of the first.
 """
@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors import bounds
 from flowctl.connectors.postgres import types as native
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.copying import Accepted
 from flowctl.connectors.postgres.modifiers import CONSTRAINT, Modified, modified_columns
 from flowctl.connectors.postgres.session import POSTGRES
+from flowctl.connectors.sql import bounds
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import FlowctlError, TransientError
 from flowctl.model.table_info import Column, ObjectName, TableInfo

@@ -17,14 +17,14 @@ from flowctl.connectors.buffered import NO_MARKER, buffered, put
 from flowctl.connectors.postgres import catalog, commits, ddl, dependants, restrictions
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
-from flowctl.connectors.postgres.duplicates import named_duplicates
+from flowctl.connectors.postgres.duplicates import explain_duplicates
 from flowctl.connectors.postgres.modifiers import is_limited
 from flowctl.connectors.postgres.session import POSTGRES, PostgresSession
 from flowctl.connectors.postgres.staging import accept, become, future_table, stage_table
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.commits import COMMITS
-from flowctl.connectors.sql.target import SqlTarget, named_refusals, verify_total
+from flowctl.connectors.sql.target import SqlTarget, name_refusals, verify_total
 from flowctl.connectors.target import OP_COLUMN, CommitLookup, Staged, WriteJob
 from flowctl.engine.session import has_jvm
 from flowctl.errors import StoppedByPolicy, TableError
@@ -128,15 +128,17 @@ class PostgresTarget(SqlTarget[PostgresSession]):
                 snapshot.frame(request).write.mode("overwrite").option(NO_MARKER, "false").parquet(folder.url)
         return spark.read.schema(schema_ddl(columns)).parquet(folder.url)
 
-    def stage(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> AbstractContextManager[Staged]:
+    @contextmanager
+    def stage(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Iterator[Staged]:
         if not has_jvm(spark) and job.rows is None and not job.few:
             # Straight from a source that Python reads: Sail 0.7.2 may end the process when one of two Python steps in a
             # row fails (a thread then waits for itself).
             frame = buffered(frame, f"{job.record.table}-{job.record.seq}-direct", self.scratch())
-        return super().stage(spark, frame, job)
+        with super().stage(spark, frame, job) as staged:
+            yield staged
 
     @contextmanager
-    def handed_over(
+    def hand_over(
         self, spark: SparkSession, frame: DataFrame, columns: Sequence[Column], job: WriteJob
     ) -> Iterator[_Copied]:
         with self.client.connect() as connection:
@@ -147,7 +149,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
             future_table(self.client, schema, job) if becomes else stage_table(self.client, schema, job, columns, there)
         )
         with made as stage:
-            with named_refusals(), ExitStack() as stack:
+            with name_refusals(), ExitStack() as stack:
                 opened = stack.enter_context(self.client.connect()) if job.few else None
                 natives = {column.name: column.native for column in there.columns} if there else {}
                 conninfo = self.client.conninfo()
@@ -159,8 +161,8 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         lock = "ACCESS EXCLUSIVE" if rows.becomes else "SHARE"
         return StagedRows(rows.stage, rows.columns, accept(session.connection, rows.stage, rows.accepted, lock))
 
-    def named_errors(self, session: PostgresSession, job: WriteJob) -> AbstractContextManager[None]:
-        return named_duplicates(self.client, job)
+    def explain_errors(self, session: PostgresSession, job: WriteJob) -> AbstractContextManager[None]:
+        return explain_duplicates(self.client, job)
 
     def commits_table(self, session: PostgresSession, object: ObjectName) -> tuple[str, ...]:
         return (commits.schema_of(session.connection, object), COMMITS)
@@ -168,9 +170,9 @@ class PostgresTarget(SqlTarget[PostgresSession]):
     def ensure_commits(self, session: PostgresSession, object: ObjectName) -> None:
         commits.ensure_table(session.connection, commits.ensure_schema(session.connection, object))
 
-    def land(self, session: PostgresSession, job: WriteJob, loaded: _Copied | None) -> RowCounts:
+    def write_batch(self, session: PostgresSession, job: WriteJob, loaded: _Copied | None) -> RowCounts:
         if loaded is None or not loaded.becomes:
-            return super().land(session, job, loaded)
+            return super().write_batch(session, job, loaded)
         staged = self.accept(session, loaded)
         self.require_own(session, job, session.describe([job.object])[job.object])
         become(session.connection, loaded.stage, job.object)
@@ -178,7 +180,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         self.record_target(session, job)
         return RowCounts(read=staged.rows, inserted=staged.rows, updated=0, deleted=0)
 
-    def prepare_change(self, session: PostgresSession, job: WriteJob) -> None:
+    def prepare_table(self, session: PostgresSession, job: WriteJob) -> None:
         self._lock(session, job)
         is_added = job.mode == "append" and not job.replace
         for setting in CHANGE_SETTINGS if is_added else (*CHANGE_SETTINGS, _ALL_ROWS):

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors import bounds
-from flowctl.connectors.waiting import interruptible
+from flowctl.connectors.sql import bounds
+from flowctl.connectors.sql.waiting import interruptible
 
 if TYPE_CHECKING:
     import psycopg

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from flowctl import delays
+from flowctl.connectors.preconditions import check_base
 from flowctl.connectors.sql.session import Session, SqlDialect
-from flowctl.connectors.standing import check_base
 from flowctl.errors import StateConflict
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.table_info import same_identity

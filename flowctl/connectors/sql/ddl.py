@@ -18,7 +18,7 @@ def create_table(dialect: SqlDialect, object: ObjectName, columns: Sequence[Colu
     return f"CREATE TABLE {dialect.table(object.parts)} ({dialect.listed(columns)})"
 
 
-def completing(
+def completing_statements(
     dialect: SqlDialect, object: ObjectName, there: TableInfo | None, columns: Sequence[Column]
 ) -> list[str]:
     """What makes a sidecar have at least ``columns``, with types that are wide enough."""

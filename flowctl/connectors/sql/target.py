@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from flowctl import crashpoints, delays
 from flowctl.connectors import refusal
 from flowctl.connectors.base import OpenContext
-from flowctl.connectors.foreign import foreign_target
 from flowctl.connectors.landing import Scratch
+from flowctl.connectors.preconditions import check_base, foreign_target
 from flowctl.connectors.sql import commits, ddl
 from flowctl.connectors.sql.change import (
     StagedRows,
@@ -74,14 +74,14 @@ class SqlTarget(Target, Generic[S]):
         """See :meth:`committed`."""
 
     @abstractmethod
-    def handed_over(
+    def hand_over(
         self, spark: SparkSession, frame: DataFrame, columns: Sequence[Column], job: WriteJob
     ) -> AbstractContextManager[Any]:
         """The rows of ``frame``, where :meth:`load` or :meth:`accept` finds them, until the context ends. Repeats by
         executors and leftovers of tries with a lower fence are not among them."""
 
     def load(self, session: S, rows: Any) -> Any:
-        """Before the transaction: what :meth:`handed_over` gave, where this session finds it."""
+        """Before the transaction: what :meth:`hand_over` gave, where this session finds it."""
         return rows
 
     @abstractmethod
@@ -89,14 +89,14 @@ class SqlTarget(Target, Generic[S]):
         """In the transaction: what :meth:`load` gave, as a table that nobody changes any more."""
 
     @abstractmethod
-    def named_errors(self, session: S, job: WriteJob) -> AbstractContextManager[None]:
+    def explain_errors(self, session: S, job: WriteJob) -> AbstractContextManager[None]:
         """Around the transaction: errors for which the job's table has next steps of its own."""
 
     def ensure_commits(self, session: S, object: ObjectName) -> None:
         table = self.commits_table(session, object)
         session.execute(commits.create_commits(table, self.dialect))
 
-    def prepare_change(self, session: S, job: WriteJob) -> None:
+    def prepare_table(self, session: S, job: WriteJob) -> None:
         """In the transaction, before the table's change, once its DDL is done: locks and settings."""
 
     def with_creator(self, statement: str, intent_id: str) -> str:
@@ -136,12 +136,9 @@ class SqlTarget(Target, Generic[S]):
 
     # What writes
 
-    def stage(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> AbstractContextManager[Staged]:
-        return self._staged(spark, frame, job)
-
     @contextmanager
-    def _staged(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Iterator[Staged]:
-        with self.handed_over(spark, frame, staged_columns(frame.columns, job), job) as rows:
+    def stage(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Iterator[Staged]:
+        with self.hand_over(spark, frame, staged_columns(frame.columns, job), job) as rows:
             yield Staged(job, rows, tuple(frame.columns))
 
     def commit(self, staged: Sequence[Staged]) -> list[Commit]:
@@ -164,7 +161,7 @@ class SqlTarget(Target, Generic[S]):
 
     def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
         side = replace(job, record=replace(job.record, table=f"{job.record.table}/quarantine"), create=(), alter=())
-        with self.handed_over(spark, frame, job.columns, side) as rows, self.writing_session() as session:
+        with self.hand_over(spark, frame, job.columns, side) as rows, self.writing_session() as session:
             loaded = self.load(session, rows)
             if not self.dialect.transactional_ddl:
                 self._complete(session, job.object, job.columns)
@@ -179,15 +176,15 @@ class SqlTarget(Target, Generic[S]):
         in_order = sorted(staged, key=lambda one: one.job.record.table)
         counts: dict[str, RowCounts] = {}
         with self.writing_session() as session:
-            loaded = {one.job.record.table: self._prepared(session, one) for one in in_order}
-            with ExitStack() as named:
+            loaded = {one.job.record.table: self._prepare(session, one) for one in in_order}
+            with ExitStack() as explained:
                 for one in in_order:
-                    named.enter_context(self.named_errors(session, one.job))
+                    explained.enter_context(self.explain_errors(session, one.job))
                 with session.transaction():
                     for one in in_order:
                         table = one.job.record.table
-                        if not self._is_committed(session, one.job):
-                            counts[table] = self.land(session, one.job, loaded[table])
+                        if self._take_number(session, one.job):
+                            counts[table] = self.write_batch(session, one.job, loaded[table])
                     landed = [one.job for one in in_order if one.job.record.table in counts]
                     for job in landed:
                         job.before_commit()
@@ -199,31 +196,34 @@ class SqlTarget(Target, Generic[S]):
         found = _recorded(staged, [newest[one.job.record.table] for one in staged])
         return [replace(commit, counts=counts.get(commit.table, commit.counts)) for commit in found]
 
-    def _prepared(self, session: S, one: Staged) -> Any:
+    def _prepare(self, session: S, one: Staged) -> Any:
         """What :meth:`load` gives; None for a void."""
         loaded = self.load(session, one.rows) if one.rows is not None else None
         self.ensure_commits(session, one.job.object)
-        if loaded is not None and not self.dialect.transactional_ddl and not self._has_landed(session, one.job):
-            self.define(session, one.job, one.columns)
+        if loaded is not None and not self.dialect.transactional_ddl:
+            self._define_before(session, one.job, one.columns)
         return loaded
 
-    def _is_committed(self, session: S, job: WriteJob) -> bool:
-        """Claims the number where it is not."""
-        table = self.commits_table(session, job.object)
-        return commits.claim(session, table, job.record, job.at, job.base) is not None
-
-    def _has_landed(self, session: S, job: WriteJob) -> bool:
+    def _define_before(self, session: S, job: WriteJob, present: Sequence[str]) -> None:
+        """Only where the number can still be taken: the claim says why it cannot."""
         newest = self.newest(session, [_lookup(job)])[job.record.table]
-        return newest is not None and newest.seq >= job.record.seq
+        if newest is None or newest.seq < job.record.seq:
+            check_base(job.record.table, newest.name if newest else "", job.base)
+            self.define(session, job, present)
 
-    def land(self, session: S, job: WriteJob, loaded: Any) -> RowCounts:
+    def _take_number(self, session: S, job: WriteJob) -> bool:
+        """False where it is committed already, by this very intent."""
+        table = self.commits_table(session, job.object)
+        return commits.claim(session, table, job.record, job.at, job.base) is None
+
+    def write_batch(self, session: S, job: WriteJob, loaded: Any) -> RowCounts:
         """In the transaction, with the number claimed: the table's DDL and change. Nothing for a void."""
         if loaded is None:
             return RowCounts()
         staged = self.accept(session, loaded)
         if self.dialect.transactional_ddl:
             self.define(session, job, staged.columns)
-        self.prepare_change(session, job)
+        self.prepare_table(session, job)
         self.record_target(session, job)
         return apply_change(session, job, staged)
 
@@ -264,7 +264,9 @@ class SqlTarget(Target, Generic[S]):
         commits.name_target(session, self.commits_table(session, job.object), record)
 
     def _complete(self, session: S, sidecar: ObjectName, columns: Sequence[Column]) -> None:
-        for statement in ddl.completing(self.dialect, sidecar, session.describe([sidecar])[sidecar], columns):
+        for statement in ddl.completing_statements(
+            self.dialect, sidecar, session.describe([sidecar])[sidecar], columns
+        ):
             session.execute(statement)
 
     def _newest_or_none(self, jobs: Sequence[WriteJob]) -> list[Commit | None]:
@@ -282,7 +284,7 @@ class SqlTarget(Target, Generic[S]):
 
 
 @contextmanager
-def named_refusals() -> Iterator[None]:
+def name_refusals() -> Iterator[None]:
     """A value that an executor refused comes out of Spark as an error that names its column."""
     try:
         yield

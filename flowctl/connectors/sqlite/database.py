@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from flowctl.connectors import bounds
 from flowctl.connectors.base import OpenContext
-from flowctl.connectors.sql import uses
+from flowctl.connectors.sql import bounds, uses
 from flowctl.errors import TableError, TransientError
 from flowctl.spec.secrets import Revealed
 

@@ -14,7 +14,7 @@ _TOLD = "UNIQUE constraint failed: "
 
 
 @contextmanager
-def named_duplicates(connection: sqlite3.Connection, job: WriteJob) -> Iterator[None]:
+def explain_duplicates(connection: sqlite3.Connection, job: WriteJob) -> Iterator[None]:
     """A row that a unique constraint of the job's table refuses is an error with next steps; others as they are."""
     try:
         yield

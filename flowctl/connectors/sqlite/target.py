@@ -22,10 +22,10 @@ from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql import commits
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.commits import COMMITS
-from flowctl.connectors.sql.target import SqlTarget, named_refusals, verify_total
+from flowctl.connectors.sql.target import SqlTarget, name_refusals, verify_total
 from flowctl.connectors.sqlite import ddl, place
 from flowctl.connectors.sqlite.database import open_database, translated
-from flowctl.connectors.sqlite.duplicates import named_duplicates
+from flowctl.connectors.sqlite.duplicates import explain_duplicates
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.target import CommitLookup, WriteJob
 from flowctl.errors import StoppedByPolicy, TableError
@@ -111,13 +111,13 @@ class SqliteTarget(SqlTarget[SqliteSession]):
         return spark.read.schema(schema).parquet(folder.url)
 
     @contextmanager
-    def handed_over(
+    def hand_over(
         self, spark: SparkSession, frame: DataFrame, columns: Sequence[Column], job: WriteJob
     ) -> Iterator[_Mirrored]:
         from flowctl.connectors.sqlite.storable import storable
 
         folder = self.scratch().folder(f"mirror-{job.object}-{job.record.seq}")
-        with named_refusals():
+        with name_refusals():
             storable(frame, columns).write.mode("overwrite").parquet(folder.url)
         yield _Mirrored(folder, tuple(columns), job)
 
@@ -139,8 +139,8 @@ class SqliteTarget(SqlTarget[SqliteSession]):
     def accept(self, session: SqliteSession, rows: StagedRows) -> StagedRows:
         return rows
 
-    def named_errors(self, session: SqliteSession, job: WriteJob) -> AbstractContextManager[None]:
-        return named_duplicates(session.connection, job)
+    def explain_errors(self, session: SqliteSession, job: WriteJob) -> AbstractContextManager[None]:
+        return explain_duplicates(session.connection, job)
 
     def commits_table(self, session: SqliteSession, object: ObjectName) -> tuple[str, ...]:
         return (COMMITS,)
