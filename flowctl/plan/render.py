@@ -23,7 +23,7 @@ _FOLD, _FOLD_STOPPED = 8, 2
 _LAST = ("-", "!")
 _INDENT = 4
 #: A longer text moves its own line only.
-_ALIGNED = 40
+_ALIGNED = 32
 _ALIGNED_SIGNS = ("+", "~")
 
 

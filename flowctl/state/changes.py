@@ -14,6 +14,7 @@ from flowctl.model.position import CursorPosition, NoPosition, Position, Version
 from flowctl.model.types import DataType
 from flowctl.state import codec
 from flowctl.state.document import StateDocument, TableState
+from flowctl.text import NO_BREAK
 
 #: In display order.
 FIELDS = (
@@ -53,12 +54,12 @@ def describe(table: TableState) -> Iterator[tuple[str, str]]:
             continue
         match field:
             case "schema" | "target_columns":
-                columns = (f"{column.name} {types.short(column.type)}" for column in getattr(table, field))
-                yield field.replace("_", " "), ", ".join(columns)
+                columns = (f"{one.name}{NO_BREAK}{types.short(one.type)}" for one in getattr(table, field))
+                yield _label(field), ", ".join(columns)
             case "definition":
                 yield field, json.dumps(table.definition, ensure_ascii=False)
             case _:
-                yield field.replace("_", " "), _described(field, table)
+                yield _label(field), _described(field, table)
 
 
 def render(found: list[Difference]) -> list[str]:
@@ -67,8 +68,12 @@ def render(found: list[Difference]) -> list[str]:
     for at, difference in enumerate(found):
         if at == 0 or found[at - 1].table != difference.table:
             lines.append(f"~ {difference.table}")
-        lines.append(f"    {difference.field.replace('_', ' '):<18}  {difference.text}")
+        lines.append(f"    {_label(difference.field):<18}  {difference.text}")
     return lines
+
+
+def _label(field: str) -> str:
+    return "sequence number" if field == "seq" else field.replace("_", " ")
 
 
 def position_from_text(text: str, table: TableState, cursor_type: DataType | None = None) -> Position | None:
