@@ -10,7 +10,7 @@ from bench.results import Figures, Result
 
 _INTRO = """# Results
 
-Written by `python -m bench run`; what is measured, and how, is in [README.md](README.md). Seconds depend on the
+Written by `python -m bench run`; [README.md](README.md) describes what is measured, and how. Seconds depend on the
 machine: take the ratios, which are from one run each. Every result was compared with its source after it was measured.
 """
 _MIB = 1 << 20
@@ -82,7 +82,7 @@ def judge(target: Target, result: Result) -> tuple[str, str]:
     if ours.right is False:
         return measured, "**no**: WRONG"
     if result.scale < 1:
-        return measured, f"scale {result.scale:g} does not say"
+        return measured, f"not at scale {result.scale:g}"
     return measured, "yes" if met else "**no**"
 
 
@@ -129,7 +129,7 @@ def _figures(shown: Sequence[Figures], rows: int) -> str:
     if any(each.jvm_peak_bytes for each in shown):
         columns.append(("JVM (heap limit)", [_jvm(each) for each in shown]))
     if any(each.scratch_peak_bytes for each in shown):
-        columns.append(("put aside on disk", [_mib(each.scratch_peak_bytes) for each in shown]))
+        columns.append(("buffer on disk", [_mib(each.scratch_peak_bytes) for each in shown]))
     columns.append(("result", [_result(each) for each in shown]))
     if len(shown) > 1:
         columns += [(f"{one.name} is", [_ratio(one, each) for each in shown]) for one in ours]

@@ -21,7 +21,7 @@ def _command(setting: Setting) -> Command:
 CASE = Case(
     name="memory",
     title="Memory, PostgreSQL → Delta",
-    says="The bulk load again, for what it holds: the driver's Python process, the JVM beside it, files put aside."
+    says="The bulk load again, for its memory: the driver's Python process, the JVM, files in the buffer."
     " Made for `--scale 10`.",
     prepare=prepare,
     needs=("postgres",),

@@ -87,7 +87,7 @@ def test_targets(target: Target, measured: str, met: str) -> None:
 
 
 def test_a_smoke_run_and_a_wrong_result_meet_no_target() -> None:
-    assert judge(Within("flowctl", 9), result(OURS, PEER, scale=0.1))[1] == "scale 0.1 does not say"
+    assert judge(Within("flowctl", 9), result(OURS, PEER, scale=0.1))[1] == "not at scale 0.1"
     wrong = entry("flowctl", 1, verdict=Verdict(False, "999 rows"))
     assert judge(Within("flowctl", 9), result(wrong))[1] == "**no**: WRONG"
 
