@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flowctl.connectors.registry import capabilities
 from flowctl.connectors.target import CommitLookup, WriteJob
 from flowctl.errors import AbortRun
 from flowctl.model.commit import Commit
@@ -22,7 +23,9 @@ from tests.connectors.writing import COLUMNS, LINEAGE, Writer, row, upserts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ATOMIC = ("postgres", "sqlite")
+ATOMIC = [
+    name for name in sorted(FACTORIES) if (can := capabilities(name).target) is not None and can.atomic == "database"
+]
 TABLES = ("b orders", "a lines")
 
 CHILD = """

@@ -10,6 +10,7 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, Decimal, Struct
+from flowctl.sql import dialects
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ def texts_of(array: str) -> str:
 
 
 def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return dialects.quoted(name, "postgres")
 
 
 def text_literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return dialects.text(text, "postgres")
 
 
 def _converted(value: str, wanted: Column, found: Column) -> str:
