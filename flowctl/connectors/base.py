@@ -22,9 +22,10 @@ from flowctl.spec.spec import Connection, TableSpec
 class Capabilities:
     """What one connector type can do, as ``CAPABILITIES`` of its module. ``extra`` is the pip extra that brings its
     drivers, ``drivers`` the import names to look for, ``jars`` the sets of ``ivy.xml`` that Spark needs for it.
-    ``signs`` are texts that its errors hold, in any library; a target's executors import ``on_executors``. ``gaps``
-    says what an engine cannot do with a table that reads or writes a connection, or with the connection alone (None),
-    as far as the spec tells."""
+    ``signs`` are texts that its errors hold, in any library; a target's executors import ``on_executors``. ``storage``
+    names the option that is a URL or a folder of files. ``places`` gives, from a connection's options as text, how
+    errors name where it leads. ``gaps`` says what an engine cannot do with a table that reads or writes a connection,
+    or with the connection alone (None), as far as the spec tells."""
 
     source: SourceCapabilities | None
     target: TargetCapabilities | None
@@ -33,6 +34,8 @@ class Capabilities:
     jars: tuple[str, ...] = ()
     signs: tuple[str, ...] = ()
     on_executors: tuple[str, ...] = ()
+    storage: str | None = None
+    places: Callable[[Mapping[str, str]], Iterable[str]] = lambda options: ()
     gaps: Callable[[str, Connection, TableSpec | None], Iterable[Gap]] = lambda engine, connection, table: ()
 
 

@@ -30,6 +30,12 @@ def place(connection: Connection, object: ObjectName, base_dir: str) -> str | No
     return found
 
 
+def storage(connection: Connection) -> object:
+    """The URL or folder of files that ``connection`` reads or writes, perhaps with secrets in it; None for others."""
+    option = capabilities(connection.type).storage
+    return connection.options.get(option) if option is not None else None
+
+
 def refuse_name(connection: Connection, object: ObjectName, base_dir: str) -> str | None:
     """Why no table can have this name, which may be a sidecar's; None when one can. Loads no driver."""
     found: str | None = _package(connection.type).refuse_name(connection.options, object, base_dir)

@@ -68,7 +68,8 @@ def _connectors_gaps(spec: Spec, table: TableSpec) -> Iterator[Gap]:
 
 def _stores(spec: Spec) -> set[str]:
     """The different credentials of what Spark has to reach."""
-    urls = [spec.state.url, *(str(one.options["path"]) for one in spec.connections.values() if "path" in one.options)]
+    roots = [root for one in spec.connections.values() if (root := registry.storage(one)) is not None]
+    urls = [spec.state.url, *map(str, roots)]
     return {repr(sorted(found.items())) for url in urls if (found := credentials(url, spec.storage))}
 
 

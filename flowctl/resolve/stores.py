@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic
 from flowctl.spec.spec import Spec
 from flowctl.spec.suggest import did_you_mean
@@ -15,7 +16,9 @@ def check(spec: Spec) -> Iterator[Diagnostic]:
     """A URL with secrets in it is known once they are."""
     state = "state.url" if "state.url" in spec.marks else "state"
     urls: dict[str, object] = {state: spec.state.url}
-    urls |= {f"connections.{name}.path": one.options.get("path") for name, one in spec.connections.items()}
+    for name, connection in spec.connections.items():
+        if option := registry.capabilities(connection.type).storage:
+            urls[f"connections.{name}.{option}"] = registry.storage(connection)
     for path, url in urls.items():
         if isinstance(url, str) and "://" in url:
             yield from _check_url(spec, path, url)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from flowctl.connectors import registry
 from flowctl.spec.spec import Connection
@@ -34,23 +33,8 @@ def at_fault(text: str, connections: Sequence[Connection]) -> tuple[str, ...]:
 def places(connection: Connection) -> tuple[str, ...]:
     """How errors name where the connection leads; from what the spec says in clear."""
     options = {name: str(value) for name, value in connection.options.items()}
-    found = []
-    if "path" in options:
-        _, has_scheme, rest = options["path"].partition("://")
-        found.append((rest if has_scheme else options["path"]).rstrip("/").removeprefix("./"))
-    if address := _address(options.get("url", "")):
-        found.append(address)
-    elif "host" in options:
-        found.append(f"{options['host']}:{options.get('port', '5432')}")
+    found = registry.capabilities(connection.type).places(options)
     return tuple(place for place in found if len(place) >= _SHORTEST and "${" not in place)
-
-
-def _address(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        return f"{parts.hostname}:{parts.port or 5432}" if parts.hostname else ""
-    except ValueError:
-        return ""
 
 
 def _signs(connection: Connection) -> tuple[str, ...]:

@@ -102,5 +102,5 @@ def _urls(spec: Spec) -> list[str]:
     roots = []
     for connection in spec.connections.values():
         with suppress(TableError):
-            roots.append(reveal(connection.options.get("path")))
+            roots.append(reveal(registry.storage(connection)))
     return [spec.state.url, *[str(root) for root in roots if root is not None]]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from flowctl import crashpoints
+from flowctl.connectors import registry
 from flowctl.errors import (
     AbortRun,
     AccessDenied,
@@ -327,9 +328,8 @@ class _Schedule:
 
     def _store(self, step: Runnable) -> str:
         """What a refusal is about that names nothing, as those of object stores do: one of the table's."""
-        paths = [str(one.options["path"]) for one in self._connections(step) if "path" in one.options]
-        stores = dict.fromkeys(path for path in (*paths, self._run.spec.state.url) if "://" in path)
-        return " or ".join(stores) or "the store"
+        roots = map(str, (*map(registry.storage, self._connections(step)), self._run.spec.state.url))
+        return " or ".join(dict.fromkeys(root for root in roots if "://" in root)) or "the store"
 
     def _asked(self, attempt: Attempt) -> tuple[AttemptResult | None, str]:
         """A statement may land although its client saw an error. What the target says of our number, and that in words;

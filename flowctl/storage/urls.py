@@ -22,6 +22,12 @@ def local_path(url: str) -> Path:
     return Path(url.removeprefix("file://"))
 
 
+def without_scheme(url: str) -> str:
+    """As errors name it."""
+    _, has_scheme, rest = url.partition("://")
+    return (rest if has_scheme else url).rstrip("/").removeprefix("./")
+
+
 def path_place(url: str, base_dir: str) -> str:
     """The very place behind a path or URL: symbolic links followed, slashes and ways to write a scheme made one."""
     if scheme(url) == "file":

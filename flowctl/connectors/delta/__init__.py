@@ -14,7 +14,7 @@ from flowctl.connectors.delta.types import refused_name, refused_path, widens
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
-from flowctl.storage.urls import path_place
+from flowctl.storage.urls import path_place, without_scheme
 
 CAPABILITIES = Capabilities(
     source=None,
@@ -27,6 +27,8 @@ CAPABILITIES = Capabilities(
     drivers=("deltalake",),
     jars=("delta",),
     signs=("io.delta", "DELTA_", "Delta log", "_delta_log"),
+    storage="path",
+    places=lambda options: [without_scheme(options["path"])],
     gaps=of_spec,
 )
 

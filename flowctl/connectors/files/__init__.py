@@ -11,13 +11,15 @@ from flowctl.connectors.files.gaps import hides_order, of_spec
 from flowctl.connectors.source import SourceCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
-from flowctl.storage.urls import path_place
+from flowctl.storage.urls import path_place, without_scheme
 
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(position="files", hides_order=hides_order),
     target=None,
     extra="files",
     signs=("FAILED_READ_FILE",),
+    storage="path",
+    places=lambda options: [without_scheme(options["path"])],
     gaps=of_spec,
 )
 

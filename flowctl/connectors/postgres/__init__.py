@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.postgres.ddl import TARGET_CAPABILITIES, refuses_name
 from flowctl.connectors.source import SourceCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
+
+
+def _places(options: Mapping[str, str]) -> list[str]:
+    try:
+        url = urlsplit(options.get("url", ""))
+        if url.hostname:
+            return [f"{url.hostname}:{url.port or 5432}"]
+    except ValueError:
+        pass
+    return [f"{options['host']}:{options.get('port', '5432')}"] if "host" in options else []
+
 
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(position="cursor"),
@@ -20,13 +32,12 @@ CAPABILITIES = Capabilities(
     on_executors=("psycopg", "pyarrow"),
     jars=("postgresql",),
     signs=("org.postgresql", "PSQLException", "psycopg", "PostgreSQL "),
+    places=_places,
 )
 
 
 def place(options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str | None:
     """None for a bare name: the search path tells its schema."""
-    from urllib.parse import urlsplit
-
     if len(object.parts) < 2:
         return None
     try:

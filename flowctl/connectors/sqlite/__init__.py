@@ -12,12 +12,14 @@ from flowctl.connectors.source import SourceCapabilities
 from flowctl.connectors.sqlite.ddl import TARGET_CAPABILITIES
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
+from flowctl.storage.urls import without_scheme
 
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(position="cursor"),
     target=TARGET_CAPABILITIES,
     extra="sqlite",
     signs=("SQLite", "sqlite3"),
+    places=lambda options: [without_scheme(options["path"])],
 )
 
 
