@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flowctl.engine import timeouts
 from flowctl.engine.jvm import tail
 from flowctl.engine.processes import was_silent
 from flowctl.errors import EngineFailed
-from flowctl.spec import bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ class Engine(ABC):
         told = next((line.strip() for line in tail(self.log, 200).splitlines() if _DEADLY.search(line)), "")
         if self.process is not None and was_silent(self.process):
             return EngineFailed(
-                f"Spark did not answer for {bounds.ENGINE_SILENCE:.0f} s and was ended",
+                f"Spark did not answer for {timeouts.ENGINE_SILENCE:.0f} s and was ended",
                 hint="Check this machine's load and memory (or what has suspended the process), and run again",
             )
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"

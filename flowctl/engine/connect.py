@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from flowctl.engine import timeouts
 from flowctl.engine.base import Engine, seems_gone
 from flowctl.engine.conf import INVARIANTS, session_conf
 from flowctl.engine.cost import Size
 from flowctl.engine.environment import changed_environment
 from flowctl.errors import EngineFailed
-from flowctl.spec import bounds
 from flowctl.spec.spec import SparkSettings
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def _channels(url: str) -> Any:
     from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
     milliseconds = {
-        "grpc.keepalive_time_ms": bounds.SERVER_SILENCE * 1000,
-        "grpc.keepalive_timeout_ms": bounds.SERVER_ANSWER * 1000,
+        "grpc.keepalive_time_ms": timeouts.SERVER_SILENCE * 1000,
+        "grpc.keepalive_timeout_ms": timeouts.SERVER_ANSWER * 1000,
     }
     return DefaultChannelBuilder(url, channelOptions=list(milliseconds.items()))
 

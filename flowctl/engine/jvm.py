@@ -18,11 +18,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from flowctl.engine import jars
+from flowctl.engine import jars, timeouts
 from flowctl.engine.environment import changed_environment
 from flowctl.engine.processes import child, watched
 from flowctl.errors import EngineFailed
-from flowctl.spec import bounds
 
 #: Seconds between two looks for the JVM's answer.
 _LOOK = 0.02
@@ -69,11 +68,11 @@ def _gateway(process: subprocess.Popen[bytes], answer: Path, log: Path | None) -
     import pyspark.sql.functions  # noqa: F401
     from pyspark.java_gateway import launch_gateway
 
-    until = time.monotonic() + bounds.ENGINE_START
+    until = time.monotonic() + timeouts.ENGINE_START
     while not answer.is_file():
         if time.monotonic() > until:
             raise EngineFailed(
-                f"Spark's JVM did not start within {bounds.ENGINE_START:.0f} s",
+                f"Spark's JVM did not start within {timeouts.ENGINE_START:.0f} s",
                 hint="Check this machine's load and memory, and run again",
             )
         if process.poll() is not None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from flowctl.spec import bounds
+from flowctl.engine import timeouts
 
 _lock = threading.Lock()
 _running: set[subprocess.Popen[bytes]] = set()
@@ -48,8 +48,8 @@ def watched(process: subprocess.Popen[bytes], ping: Callable[[], object]) -> Ite
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(bounds.ENGINE_PING):
-            end = threading.Timer(bounds.ENGINE_SILENCE, _end_silent, (process,))
+        while not done.wait(timeouts.ENGINE_PING):
+            end = threading.Timer(timeouts.ENGINE_SILENCE, _end_silent, (process,))
             end.daemon = True
             end.start()
             with suppress(Exception):  # it has ended, or refuses: its users hear of that themselves

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flowctl import extras
+from flowctl.engine import timeouts
 from flowctl.engine.conf import session_conf, this_machine
 from flowctl.engine.connect import ConnectEngine, client
 from flowctl.engine.cost import Size
@@ -24,7 +25,6 @@ from flowctl.engine.processes import child, watched
 from flowctl.engine.scratch import scratch_folder
 from flowctl.engine.session import ENGINE_KEY, SAIL
 from flowctl.errors import EngineFailed
-from flowctl.spec import bounds
 from flowctl.spec.spec import SparkSettings
 
 _STOP_SECONDS = 5.0
@@ -66,7 +66,7 @@ def server(
     require()
     settings = {
         "RUST_LOG": "error" if log is not None else "warn",
-        "SAIL_SPARK__SESSION_TIMEOUT_SECS": str(bounds.ENGINE_IDLE),
+        "SAIL_SPARK__SESSION_TIMEOUT_SECS": str(timeouts.ENGINE_IDLE),
         "SAIL_RUNTIME__MEMORY_POOL__TYPE": "fair",
         "SAIL_RUNTIME__MEMORY_POOL__FAIR__MAX_SIZE": str(memory),
         "SAIL_RUNTIME__TEMPORARY_FILES__PATHS": json.dumps([str(scratch)]),
@@ -93,7 +93,7 @@ def _answer(address: str) -> None:
     import grpc
 
     with grpc.insecure_channel(address) as channel:
-        grpc.channel_ready_future(channel).result(timeout=2 * bounds.ENGINE_SILENCE)
+        grpc.channel_ready_future(channel).result(timeout=2 * timeouts.ENGINE_SILENCE)
 
 
 def _port(process: subprocess.Popen[bytes], log: Path | None) -> int:
@@ -102,7 +102,7 @@ def _port(process: subprocess.Popen[bytes], log: Path | None) -> int:
     import pyspark.sql.functions  # noqa: F401
 
     assert process.stdout is not None
-    late = threading.Timer(bounds.ENGINE_START, process.kill)
+    late = threading.Timer(timeouts.ENGINE_START, process.kill)
     late.daemon = True
     late.start()
     told = process.stdout.readline().strip()

@@ -19,11 +19,10 @@ from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
-from flowctl.engine import jars, processes
+from flowctl.engine import jars, processes, timeouts
 from flowctl.engine.base import Engine
 from flowctl.engine.start import open_engine
 from flowctl.errors import EngineFailed, UsageError
-from flowctl.spec import bounds
 from flowctl.spec.spec import SparkSettings
 
 #: Spark's own variable: clients that do not have the same value in theirs are turned away.
@@ -115,7 +114,7 @@ def _ended_by_signals() -> Iterator[None]:
     def handle(_number: int, _frame: FrameType | None) -> None:
         for number in both:
             signal.signal(number, signal.SIG_DFL)
-        late = threading.Timer(bounds.ABANDON, processes.kill_all)
+        late = threading.Timer(timeouts.ABANDON, processes.kill_all)
         late.daemon = True
         late.start()
         raise KeyboardInterrupt

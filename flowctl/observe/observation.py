@@ -19,8 +19,8 @@ from flowctl.model.file_log import FileLog
 from flowctl.model.position import CursorPosition, Position
 from flowctl.model.table_info import Estimate, ObjectName, TableInfo
 from flowctl.observe.asking import Answer, Connections, Key, each_answered, in_parallel
-from flowctl.observe.bounds import read_from, retyped
 from flowctl.observe.file_logs import files_read, files_written, pending_log
+from flowctl.observe.lower_bound import read_from, retyped
 from flowctl.observe.relations import relation
 from flowctl.observe.world import Observed, PositionKind, World
 from flowctl.resolve.places import owner_name, sidecars_of

@@ -17,7 +17,7 @@ from flowctl.model.position import (
 )
 from flowctl.model.types import keeps_order
 from flowctl.model.value import TypedValue
-from flowctl.observe.bounds import retyped
+from flowctl.observe.lower_bound import retyped
 from flowctl.observe.world import PositionKind
 from flowctl.plan.case import Case
 from flowctl.plan.commands import BLANK

@@ -21,7 +21,7 @@ from flowctl.model.step import Mode
 from flowctl.model.table_info import RowEstimate, TableInfo
 from flowctl.model.types import DATE, DataType, keeps_order, short
 from flowctl.model.value import TypedValue
-from flowctl.observe.bounds import before, read_from, retyped
+from flowctl.observe.lower_bound import before, read_from, retyped
 from flowctl.plan import ties
 from flowctl.plan.commands import state_command
 from flowctl.plan.finding import Finding, Idle, Stop, Work

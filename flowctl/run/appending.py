@@ -18,7 +18,7 @@ from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position, Ties
 from flowctl.model.table_info import Column
-from flowctl.observe.bounds import read_from
+from flowctl.observe.lower_bound import read_from
 from flowctl.plan.ties import rows_are_gone, starting_over
 from flowctl.run.masking import maskable
 from flowctl.run.reading import Rows, rows_of

@@ -1,5 +1,5 @@
 """SIGTERM and SIGINT: start nothing, give commits under way a moment, interrupt the rest, give up what does not end
-then, and end in any case; the second ends at once. How long each takes is in :mod:`flowctl.spec.bounds`."""
+then, and end in any case; the second ends at once. How long each takes is in :mod:`flowctl.engine.timeouts`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 from flowctl.connectors.sql import waiting
-from flowctl.engine import processes
+from flowctl.engine import processes, timeouts
 from flowctl.errors import ExitCode
-from flowctl.spec import bounds
 
 
 class Interruption:
@@ -49,15 +48,15 @@ def graceful(interruption: Interruption, say: Callable[[str], None]) -> Iterator
     def end() -> None:
         """The state's intents say what was begun, as after any kill; the lease is free once this process is gone."""
         processes.kill_all()
-        told = f"not all has ended after {bounds.LAST:.0f} s; the next run finishes what was begun"
+        told = f"not all has ended after {timeouts.LAST:.0f} s; the next run finishes what was begun"
         threading.Thread(target=say, args=(told,), daemon=True).start()
         time.sleep(0.5)  # a terminal that takes nothing must not keep it either
         os._exit(ExitCode.TABLE)
 
     timers = [
-        threading.Timer(bounds.GRACE, interruption.interrupt),
-        threading.Timer(bounds.ABANDON, interruption.abandon),
-        threading.Timer(bounds.LAST, end),
+        threading.Timer(timeouts.GRACE, interruption.interrupt),
+        threading.Timer(timeouts.ABANDON, interruption.abandon),
+        threading.Timer(timeouts.LAST, end),
     ]
 
     def handle(number: int, _frame: FrameType | None) -> None:

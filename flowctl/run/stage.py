@@ -24,7 +24,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.observe.bounds import read_from
+from flowctl.observe.lower_bound import read_from
 from flowctl.run import batch, checks, counting, deletes, masking
 from flowctl.run.checks import REASON_COLUMN, BatchCounts
 from flowctl.run.reading import Rows

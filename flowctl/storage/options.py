@@ -2,7 +2,7 @@
 
 Credentials belong to the longest URL prefix that covers a URL, at a path boundary: ``s3://lake`` covers
 ``s3://lake/x`` and not ``s3://lake2``. A URL that no prefix covers uses the SDK's own environment: all functions then
-return nothing but how long a request may take (:mod:`flowctl.spec.bounds`).
+return nothing but how long a request may take.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def deltalake_options(url: str, storage: Storage) -> dict[str, str]:
     return store_of(url).deltalake_options(_given(url, storage))
 
 
-def deltalake_bounds(url: str) -> dict[str, str]:
+def deltalake_timeouts(url: str) -> dict[str, str]:
     """More of them: how long a request may take."""
-    return store_of(url).deltalake_bounds()
+    return store_of(url).deltalake_timeouts()
 
 
 def hadoop_conf(url: str, storage: Storage) -> dict[str, str]:

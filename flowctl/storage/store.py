@@ -41,7 +41,7 @@ class Store(ABC):
         """``storage_options`` of ``deltalake.DeltaTable``, and Sail's environment."""
         return {}
 
-    def deltalake_bounds(self) -> dict[str, str]:
+    def deltalake_timeouts(self) -> dict[str, str]:
         """More of them: how long a request may take."""
         return {}
 

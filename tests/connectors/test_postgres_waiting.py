@@ -14,7 +14,7 @@ import pytest
 from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres.client import Client, client
 from flowctl.connectors.source import ReadRequest
-from flowctl.connectors.sql import bounds, waiting
+from flowctl.connectors.sql import timeouts, waiting
 from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.spec.spec import ReadHints
 from tests.connectors.reading import table
@@ -110,13 +110,13 @@ def test_an_interruption_ends_what_waits_for_a_server_that_is_paused() -> None:
         started = time.monotonic()
         with pytest.raises(TransientError), client({"url": url}).connect():
             pass
-        assert time.monotonic() - started < bounds.CONNECT, "what comes after an interruption waits less"
+        assert time.monotonic() - started < timeouts.CONNECT, "what comes after an interruption waits less"
 
 
 @pytest.mark.server
 def test_a_server_that_stops_answering_ends_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "SILENCE", 1.0)
-    monkeypatch.setattr(bounds, "CONNECT", 2.0)
+    monkeypatch.setattr(timeouts, "SILENCE", 1.0)
+    monkeypatch.setattr(timeouts, "CONNECT", 2.0)
     with servers.server() as url, paused_later(url) as pause:
         place = client({"url": url})
         with pytest.raises(TransientError, match="does not answer any more"), place.connect() as connection:
@@ -125,7 +125,7 @@ def test_a_server_that_stops_answering_ends_a_call(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_server_that_answers_may_take_its_time(monkeypatch: pytest.MonkeyPatch, postgres_database: str) -> None:
-    monkeypatch.setattr(bounds, "SILENCE", 0.4)
+    monkeypatch.setattr(timeouts, "SILENCE", 0.4)
     with client({"url": postgres_database}).connect() as connection:
         assert connection.execute("SELECT 1 FROM pg_sleep(3)").fetchone() == (1,)
 
@@ -134,7 +134,7 @@ def test_executors_give_up_a_server_that_sends_nothing(
     spark: SparkSession, database: psycopg.Connection[Any], postgres: Connector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A view whose first row takes longer than the bound stands for a server that was paused."""
-    monkeypatch.setattr(bounds, "EXECUTOR_SILENCE", 2.0)
+    monkeypatch.setattr(timeouts, "EXECUTOR_SILENCE", 2.0)
     database.execute("CREATE VIEW slow AS SELECT 1 AS id FROM pg_sleep(20)")
     relation = table("public", "slow")
     info = postgres.source.describe([relation])[relation]

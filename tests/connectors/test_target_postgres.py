@@ -15,8 +15,8 @@ from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
 from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.postgres.staging import accept, stage_table
-from flowctl.connectors.sql import bounds
 from flowctl.connectors.sql import target as sql_target
+from flowctl.connectors.sql import timeouts
 from flowctl.errors import AccessDenied, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.commit import RowCounts
@@ -86,7 +86,7 @@ def test_an_attempt_that_still_copies_is_ended_and_not_among_the_rows(writer: Wr
 
 def test_a_staging_table_that_somebody_else_keeps_is_named(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     target = writer.place.target
-    monkeypatch.setattr(bounds, "STAGE_LOCK", 0.2)
+    monkeypatch.setattr(timeouts, "STAGE_LOCK", 0.2)
     with (
         stage_table(target.client, "public", writer.job(1, "append"), COLUMNS, None) as stage,
         target.client.connect() as other,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flowctl.connectors.landing import Scratch
-from flowctl.connectors.sql import bounds
+from flowctl.connectors.sql import timeouts
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
@@ -87,7 +87,7 @@ def test_a_locked_file_is_tried_again_later(
     writer: Writer, outsider: sqlite3.Connection, lock: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = writer.job(2, "append")
-    monkeypatch.setattr(bounds, "SQLITE_LOCK", 0.1)
+    monkeypatch.setattr(timeouts, "SQLITE_LOCK", 0.1)
     outsider.execute(lock)
     with pytest.raises(TransientError, match="locked"):
         writer.place.target.write(writer.spark, writer.frame([ROW], COLUMNS), job)

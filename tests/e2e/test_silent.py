@@ -22,7 +22,6 @@ from flowctl.connectors.delta.location import TableLocation
 from flowctl.engine.start import open_engine
 from flowctl.errors import TransientError
 from flowctl.run.failure import translate, whole_text
-from flowctl.spec import bounds
 from flowctl.spec.spec import SparkSettings
 from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
 from tests.e2e.test_spark_server import spark_server
@@ -204,7 +203,7 @@ def test_sigterm_ends_a_run_whose_spark_connect_server_is_suspended(tmp_path: Pa
 def test_deltalake_gives_a_store_up_that_never_answers(store: SilentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     from deltalake import DeltaTable
 
-    monkeypatch.setattr(bounds, "STORE_REQUEST", 1)
+    monkeypatch.setattr(s3, "REQUEST", 1)
     keys = {"access_key": "a", "secret_key": "b", "endpoint": store.endpoint, "region": "us-east-1"}
     location = TableLocation("s3://silent/lake", {"s3://silent": keys})
     with pytest.raises(OSError, match="after 2 retries"):
@@ -215,7 +214,7 @@ def test_deltalake_gives_a_store_up_that_never_answers(store: SilentStore, monke
 def test_fsspec_gives_a_store_up_that_never_answers(store: SilentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     from botocore.exceptions import ReadTimeoutError
 
-    monkeypatch.setattr(bounds, "STORE_SILENCE", 1)
+    monkeypatch.setattr(s3, "SILENCE", 1)
     keys = {"access_key": "a", "secret_key": "b", "endpoint": store.endpoint, "region": "us-east-1"}
     with pytest.raises(ReadTimeoutError):
         TableLocation("s3://silent/lake", {"s3://silent": keys}).file_system().cat_file("s3://silent/lake/x")
@@ -224,8 +223,8 @@ def test_fsspec_gives_a_store_up_that_never_answers(store: SilentStore, monkeypa
 @pytest.mark.full
 @pytest.mark.parametrize("url", ["sail", "local[2]"])
 def test_an_engine_of_ours_that_does_not_answer_is_ended_and_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "ENGINE_PING", 0.1)
-    monkeypatch.setattr(bounds, "ENGINE_SILENCE", 3.0)
+    monkeypatch.setattr(timeouts, "ENGINE_PING", 0.1)
+    monkeypatch.setattr(timeouts, "ENGINE_SILENCE", 3.0)
     with open_engine(SparkSettings(url=url), [], {}, "small") as engine:
         session = engine.session_for("copy")
         assert engine.process is not None
@@ -238,8 +237,8 @@ def test_an_engine_of_ours_that_does_not_answer_is_ended_and_named(url: str, mon
 
 @pytest.mark.full
 def test_a_spark_connect_server_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "SERVER_SILENCE", 1)
-    monkeypatch.setattr(bounds, "SERVER_ANSWER", 1)
+    monkeypatch.setattr(timeouts, "SERVER_SILENCE", 1)
+    monkeypatch.setattr(timeouts, "SERVER_ANSWER", 1)
     with spark_server({}) as (server, port):
         [jvm] = children_of(server.pid, "java")
         with open_engine(SparkSettings(url=f"sc://localhost:{port}"), [], {}, "small") as engine:

@@ -11,7 +11,7 @@ from flowctl.model.table_info import ObjectName
 from flowctl.redaction import REDACTOR
 from flowctl.sql import dialects
 from flowctl.storage.durable import make_folder, sync_folder, write_durably
-from flowctl.storage.options import Storage, deltalake_bounds, deltalake_options, fsspec_options, spark_url
+from flowctl.storage.options import Storage, deltalake_options, deltalake_timeouts, fsspec_options, spark_url
 from flowctl.storage.urls import local_path, scheme
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class TableLocation:
     @cached_property
     def options(self) -> dict[str, str]:
         """``storage_options`` for ``deltalake``."""
-        return {**deltalake_options(self.url, self.storage), **deltalake_bounds(self.url)}
+        return {**deltalake_options(self.url, self.storage), **deltalake_timeouts(self.url)}
 
     @property
     def spark_path(self) -> str:

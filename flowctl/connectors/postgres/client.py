@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from flowctl.connectors.postgres.watch import watched
-from flowctl.connectors.sql import bounds, uses, waiting
+from flowctl.connectors.sql import timeouts, uses, waiting
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.spec import urls
 
@@ -29,18 +29,18 @@ SESSION_SETTINGS: Mapping[str, str] = {
     "extra_float_digits": "3",  # all digits; from PostgreSQL 12 on any number above 0 does
     "standard_conforming_strings": "on",
     "bytea_output": "hex",
-    "statement_timeout": bounds.milliseconds(bounds.STATEMENT),
-    "lock_timeout": bounds.milliseconds(bounds.LOCK),
+    "statement_timeout": timeouts.milliseconds(timeouts.STATEMENT),
+    "lock_timeout": timeouts.milliseconds(timeouts.LOCK),
     "idle_in_transaction_session_timeout": "0",  # a snapshot's holder and its readers idle; a commit does not
 }
 #: What PostgreSQL calls a snapshot whose transaction has ended.
 NO_SUCH_SNAPSHOT = "invalid snapshot identifier"
 #: Of libpq, for what the network may do to a connection.
 _NETWORK = {
-    "keepalives_idle": bounds.KEEPALIVE_IDLE,
-    "keepalives_interval": bounds.KEEPALIVE_INTERVAL,
-    "keepalives_count": bounds.KEEPALIVE_COUNT,
-    "tcp_user_timeout": bounds.TCP_UNACKNOWLEDGED * 1000,
+    "keepalives_idle": timeouts.KEEPALIVE_IDLE,
+    "keepalives_interval": timeouts.KEEPALIVE_INTERVAL,
+    "keepalives_count": timeouts.KEEPALIVE_COUNT,
+    "tcp_user_timeout": timeouts.TCP_UNACKNOWLEDGED * 1000,
 }
 _OWN_OPTIONS = ("host", "port", "database", "user", "password", "sslmode")
 
@@ -98,9 +98,9 @@ class Client:
         host = f"[{self.host}]" if ":" in self.host else self.host
         settings = {
             "ApplicationName": "flowctl",
-            "connectTimeout": round(bounds.CONNECT),
-            "loginTimeout": round(bounds.CONNECT),
-            "socketTimeout": round(bounds.EXECUTOR_SILENCE),
+            "connectTimeout": round(timeouts.CONNECT),
+            "loginTimeout": round(timeouts.CONNECT),
+            "socketTimeout": round(timeouts.EXECUTOR_SILENCE),
             "tcpKeepAlive": "true",
         }
         return f"jdbc:postgresql://{host}:{self.port}/{quote(self.database, safe='')}?{urlencode(settings)}"
@@ -117,7 +117,7 @@ class Client:
     def conninfo(self, settings: Mapping[str, str] = SESSION_SETTINGS) -> str:
         from psycopg.conninfo import make_conninfo
 
-        connect = bounds.CONNECT_INTERRUPTED if waiting.is_interrupted() else bounds.CONNECT
+        connect = timeouts.CONNECT_INTERRUPTED if waiting.is_interrupted() else timeouts.CONNECT
         given = {
             "connect_timeout": str(round(connect)),
             **{name: str(round(value)) for name, value in _NETWORK.items()},

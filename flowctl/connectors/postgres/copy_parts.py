@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowctl.connectors.postgres.silence import guard_of, unguarded
-from flowctl.connectors.sql import bounds
+from flowctl.connectors.sql import timeouts
 
 if TYPE_CHECKING:
     import psycopg
@@ -50,8 +50,8 @@ def part_reader(
     shows them. ``opened`` is for this process, which has connected and joined the snapshot by itself."""
     columns = [(field.name, field.type, field.form, field.refusal) for field in fields]
     own, block_bytes, wait_milliseconds = tuple(own_texts), 1 << 20, 1000
-    silent = f"SQLSTATE 08006: PostgreSQL has sent nothing for {bounds.EXECUTOR_SILENCE:.0f} seconds"
-    guard = guard_of(bounds.EXECUTOR_SILENCE) if opened is None else unguarded()
+    silent = f"SQLSTATE 08006: PostgreSQL has sent nothing for {timeouts.EXECUTOR_SILENCE:.0f} seconds"
+    guard = guard_of(timeouts.EXECUTOR_SILENCE) if opened is None else unguarded()
 
     def read(numbers: Iterator[Any]) -> Iterator[Any]:
         for batch in numbers:

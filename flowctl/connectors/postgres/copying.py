@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from flowctl.connectors.postgres.modifiers import CONSTRAINT
 from flowctl.connectors.postgres.silence import guard_of, unguarded
 from flowctl.connectors.refusal import PREFIX
-from flowctl.connectors.sql import bounds
+from flowctl.connectors.sql import timeouts
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Struct
@@ -52,7 +52,7 @@ def copy_frame(
     and no log shows the credentials in it. With ``opened`` (in autocommit mode) this process copies them over that
     connection: executors would first start Python. ``natives`` are types that the target has already, for errors."""
     names = [(column.name, (natives or {}).get(column.name, "its type")) for column in columns]
-    copy = _copier(conninfo, stage, names, PREFIX, bounds.EXECUTOR_SILENCE, opened)
+    copy = _copier(conninfo, stage, names, PREFIX, timeouts.EXECUTOR_SILENCE, opened)
     text = _copyable(frame, columns)
     if opened is not None:
         reports = [report for batch in copy(iter(text.toArrow().to_batches())) for report in batch.to_pylist()]
@@ -104,7 +104,7 @@ def _copier(
     stage: str,
     typed: Sequence[tuple[str, str]],
     prefix: str,
-    most_silent: float = bounds.EXECUTOR_SILENCE,
+    most_silent: float = timeouts.EXECUTOR_SILENCE,
     opened: psycopg.Connection[Any] | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that runs on executors, where there is psycopg and pyarrow but perhaps no flowctl: it is pickled

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.postgres import catalog
 from flowctl.connectors.postgres.types import ddl
-from flowctl.connectors.sql import bounds
+from flowctl.connectors.sql import timeouts
 from flowctl.connectors.sql.session import Session, SqlDialect
 from flowctl.model.table_info import ObjectName, TableInfo
 
@@ -43,10 +43,10 @@ class PostgresSession(Session):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """If this process stops inside it, the server ends it: see :func:`bounds.idle_in_commit`."""
+        """If this process stops inside it, the server ends it: see :func:`timeouts.idle_in_commit`."""
         with self.connection.transaction():
-            self.execute(f"SET LOCAL lock_timeout = '{bounds.milliseconds(bounds.COMMIT_LOCK)}'")
-            idle = bounds.milliseconds(bounds.idle_in_commit())
+            self.execute(f"SET LOCAL lock_timeout = '{timeouts.milliseconds(timeouts.COMMIT_LOCK)}'")
+            idle = timeouts.milliseconds(timeouts.idle_in_commit())
             self.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{idle}'")
             yield
 

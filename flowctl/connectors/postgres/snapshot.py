@@ -32,12 +32,12 @@ from flowctl.connectors.postgres.conditions import from_clause
 from flowctl.connectors.postgres.planner import foreign_scans
 from flowctl.connectors.postgres.splits import PAGED_KINDS
 from flowctl.connectors.source import Relation
-from flowctl.connectors.sql import bounds
+from flowctl.connectors.sql import timeouts
 
 if TYPE_CHECKING:
     import psycopg
 
-READER_SETTINGS = {**SESSION_SETTINGS, "lock_timeout": bounds.milliseconds(bounds.READER_LOCK)}
+READER_SETTINGS = {**SESSION_SETTINGS, "lock_timeout": timeouts.milliseconds(timeouts.READER_LOCK)}
 #: TID range scans. Before it a condition on ctid reads the whole table each time.
 _TID_RANGES_SINCE = 140000
 _TRANSACTION_TIMEOUT_SINCE = 170000
@@ -139,7 +139,7 @@ def _lock(connection: psycopg.Connection[Any], relation: Relation, kind: str | N
     columns granted, what the query itself locks must do."""
     begin = [
         "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY",
-        f"SET LOCAL lock_timeout = '{bounds.milliseconds(bounds.SNAPSHOT_LOCK)}'",
+        f"SET LOCAL lock_timeout = '{timeouts.milliseconds(timeouts.SNAPSHOT_LOCK)}'",
     ]
     if connection.info.server_version >= _TRANSACTION_TIMEOUT_SINCE:
         begin.append("SET LOCAL transaction_timeout = 0")
@@ -164,7 +164,7 @@ def take_moment(
     assert row is not None
     snapshot, contents, block_size, oid, columns, leaves = row
     held = tuple(Leaf(*leaf) for leaf in leaves)
-    connection.execute(f"SET LOCAL lock_timeout = '{bounds.milliseconds(bounds.READER_LOCK)}'")
+    connection.execute(f"SET LOCAL lock_timeout = '{timeouts.milliseconds(timeouts.READER_LOCK)}'")
     return HeldSnapshot(
         snapshot,
         contents,
@@ -211,7 +211,7 @@ def _kept_alive(held: HeldSnapshot) -> Iterator[None]:
     done = threading.Event()
 
     def ping() -> None:
-        while not done.wait(bounds.PING):
+        while not done.wait(timeouts.PING):
             try:
                 with held.asking() as connection:
                     connection.execute("SELECT 1")

@@ -19,7 +19,7 @@ from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.copying import Accepted
 from flowctl.connectors.postgres.modifiers import CONSTRAINT, Modified, modified_columns
 from flowctl.connectors.postgres.session import POSTGRES
-from flowctl.connectors.sql import bounds
+from flowctl.connectors.sql import timeouts
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import FlowctlError, TransientError
 from flowctl.model.table_info import Column, ObjectName, TableInfo
@@ -92,12 +92,12 @@ def _lock_alone(connection: psycopg.Connection[Any], table: str, lock: str) -> N
 
     _end_writers(connection, table)
     (before,) = connection.execute("SHOW lock_timeout").fetchone() or ("0",)
-    connection.execute(f"SET LOCAL lock_timeout = '{bounds.milliseconds(bounds.STAGE_LOCK)}'")
+    connection.execute(f"SET LOCAL lock_timeout = '{timeouts.milliseconds(timeouts.STAGE_LOCK)}'")
     try:
         connection.execute(f"LOCK TABLE {table} IN {lock} MODE")
     except psycopg.errors.LockNotAvailable as error:
         raise TransientError(
-            f"waited {bounds.STAGE_LOCK:.0f} s for {table}, which holds this run's rows: somebody else has locked it",
+            f"waited {timeouts.STAGE_LOCK:.0f} s for {table}, which holds this run's rows: somebody else has locked it",
             hint="Look for who uses that table (pg_locks); the batch is staged again",
         ) from error
     connection.execute(f"SET LOCAL lock_timeout = '{before}'")
@@ -147,7 +147,7 @@ def _drop(connection: psycopg.Connection[Any], schema: str, name: str) -> None:
     import psycopg
 
     _end_writers(connection, POSTGRES.table((schema, name)))
-    connection.execute(f"SET lock_timeout = '{bounds.milliseconds(bounds.LEFTOVER_LOCK)}'")
+    connection.execute(f"SET lock_timeout = '{timeouts.milliseconds(timeouts.LEFTOVER_LOCK)}'")
     with contextlib.suppress(psycopg.errors.LockNotAvailable):
         connection.execute(f"DROP TABLE IF EXISTS {POSTGRES.table((schema, name))}")
     connection.execute("RESET lock_timeout")

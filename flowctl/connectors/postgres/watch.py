@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.sql import bounds
+from flowctl.connectors.sql import timeouts
 from flowctl.connectors.sql.waiting import interruptible
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ class Watched:
             return
         self.given_up = "the run was asked to stop while it waited for an answer"
         with contextlib.suppress(Exception):  # the server may not answer this either
-            self.connection.cancel_safe(timeout=bounds.CANCEL)
-        if not self._ended.wait(bounds.CANCEL):
+            self.connection.cancel_safe(timeout=timeouts.CANCEL)
+        if not self._ended.wait(timeouts.CANCEL):
             self.cut()
 
     def cut(self) -> None:
@@ -60,14 +60,14 @@ class Watched:
             self.busy_since, self.unanswered = None, 0
             return False
         self.busy_since = now if self.busy_since is None else self.busy_since
-        return now - self.busy_since >= bounds.SILENCE * (1 + self.unanswered / 4)
+        return now - self.busy_since >= timeouts.SILENCE * (1 + self.unanswered / 4)
 
     def answered(self, is_alive: bool) -> None:
         if is_alive:
             self.busy_since, self.unanswered = time.monotonic(), 0
             return
         self.unanswered += 1
-        if self.unanswered >= bounds.UNANSWERED:
+        if self.unanswered >= timeouts.UNANSWERED:
             self.given_up = "the server does not answer any more"
             self.cut()
 
@@ -111,7 +111,7 @@ class _Watch:
 
     def _run(self) -> None:
         while True:
-            time.sleep(min(1.0, bounds.SILENCE / 4))
+            time.sleep(min(1.0, timeouts.SILENCE / 4))
             with self._lock:
                 if not self._watched:
                     self._thread = None

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from flowctl.connectors.base import OpenContext
-from flowctl.connectors.sql import bounds, uses
+from flowctl.connectors.sql import timeouts, uses
 from flowctl.errors import TableError, TransientError
 from flowctl.spec.secrets import Revealed
 
@@ -41,7 +41,7 @@ def open_database(path: Path, access: Literal["ro", "rwc", "none"]) -> Iterator[
         connection = sqlite3.connect(
             f"file:{quote(str(path))}?mode={access}" if access != "none" else ":memory:",
             uri=True,
-            timeout=bounds.SQLITE_LOCK,
+            timeout=timeouts.SQLITE_LOCK,
             isolation_level=None,
             check_same_thread=False,
         )

@@ -1,11 +1,25 @@
-"""S3, and what speaks its protocol. Spark (Hadoop) is given ``s3a``, everything else ``s3``."""
+"""S3, and what speaks its protocol. Spark (Hadoop) is given ``s3a``, everything else ``s3``.
+
+Each client retries by itself, so a time-out here applies to one request: a store that accepts requests and never
+answers is abandoned after about five minutes.
+"""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from flowctl.spec import bounds
 from flowctl.storage.store import CloudStore, Given
+
+#: Connecting, including TLS; in seconds, as all of these.
+CONNECT = 10
+#: Without receiving a byte.
+SILENCE = 30
+#: One request of ``deltalake`` as a whole, including its body: parts of files, a few megabytes each.
+REQUEST = 60
+#: Attempts of ``deltalake`` and of Hadoop.
+TRIES = 3
+#: Attempts of botocore, for each of the five of s3fs.
+CLIENT_TRIES = 2
 
 
 class S3(CloudStore):
@@ -18,9 +32,9 @@ class S3(CloudStore):
         if client := _renamed(given, _BOTOCORE_NAMES):
             options["client_kwargs"] = client
         options["config_kwargs"] = {
-            "connect_timeout": bounds.STORE_CONNECT,
-            "read_timeout": bounds.STORE_SILENCE,
-            "retries": {"mode": "standard", "total_max_attempts": bounds.STORE_CLIENT_TRIES},
+            "connect_timeout": CONNECT,
+            "read_timeout": SILENCE,
+            "retries": {"mode": "standard", "total_max_attempts": CLIENT_TRIES},
         }
         if "endpoint" in given:  # stores of one's own seldom have a host name per bucket
             options["config_kwargs"] |= {"s3": {"addressing_style": "path"}}
@@ -40,18 +54,18 @@ class S3(CloudStore):
             options["AWS_ALLOW_HTTP"] = "true"
         return options
 
-    def deltalake_bounds(self) -> dict[str, str]:
+    def deltalake_timeouts(self) -> dict[str, str]:
         """Source: the object_store crate's ClientConfigKey and delta-rs's retry settings."""
         return {
-            "connect_timeout": f"{bounds.STORE_CONNECT}s",
-            "timeout": f"{bounds.STORE_REQUEST}s",
-            "max_retries": str(bounds.STORE_TRIES - 1),
+            "connect_timeout": f"{CONNECT}s",
+            "timeout": f"{REQUEST}s",
+            "max_retries": str(TRIES - 1),
         }
 
     def hadoop_conf(self, bucket: str, given: Given) -> dict[str, str]:
         """S3A keeps credentials per bucket, so two prefixes of one bucket cannot have different ones there; source:
         Hadoop's S3A guide, *Configuring different S3 buckets*."""
-        settings = _renamed(given, _S3A_NAMES) | _S3A_BOUNDS
+        settings = _renamed(given, _S3A_NAMES) | _S3A_TIMEOUTS
         if "endpoint" in given:
             settings["path.style.access"] = "true"
             settings["connection.ssl.enabled"] = str(given["endpoint"].startswith("https://")).lower()
@@ -79,11 +93,11 @@ _S3A_NAMES = {
     "region": "endpoint.region",
     "endpoint": "endpoint",
 }
-_S3A_BOUNDS = {
-    "connection.establish.timeout": f"{bounds.STORE_CONNECT}s",
-    "connection.timeout": f"{bounds.STORE_SILENCE}s",
-    "attempts.maximum": str(bounds.STORE_TRIES),
-    "retry.limit": str(bounds.STORE_TRIES),
+_S3A_TIMEOUTS = {
+    "connection.establish.timeout": f"{CONNECT}s",
+    "connection.timeout": f"{SILENCE}s",
+    "attempts.maximum": str(TRIES),
+    "retry.limit": str(TRIES),
 }
 _PROVIDER = {
     False: "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.connectors.sql.bounds import STATEMENT
+from flowctl.connectors.sql.timeouts import STATEMENT
 from flowctl.engine import sail
 
 OPEN = """

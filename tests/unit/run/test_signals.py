@@ -10,16 +10,15 @@ import pytest
 
 from flowctl.engine import processes
 from flowctl.errors import ExitCode
-from flowctl.spec import bounds
 
 #: A run that waits for what never comes, with a child that is suspended; it says when it is ready for a signal.
 STUCK = """
 import os, signal, subprocess, sys, threading, time
 from flowctl.run import signals
 from flowctl.engine import processes
-from flowctl.spec import bounds
+from flowctl.engine import timeouts
 
-bounds.GRACE, bounds.ABANDON, bounds.LAST = 0.2, 1.5, 3.0
+timeouts.GRACE, timeouts.ABANDON, timeouts.LAST = 0.2, 1.5, 3.0
 say = lambda text: print(text, flush=True)
 sleeper = subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE)
 os.kill(sleeper.pid, signal.SIGSTOP)
@@ -53,8 +52,8 @@ def test_a_run_that_waits_for_ever_is_interrupted_given_up_and_ended_with_its_ch
 
 @pytest.fixture
 def sleeper(monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen[bytes]:
-    monkeypatch.setattr(bounds, "ENGINE_PING", 0.01)
-    monkeypatch.setattr(bounds, "ENGINE_SILENCE", 0.2)
+    monkeypatch.setattr(timeouts, "ENGINE_PING", 0.01)
+    monkeypatch.setattr(timeouts, "ENGINE_SILENCE", 0.2)
     return subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE)
 
 
@@ -69,7 +68,7 @@ def test_an_engine_that_does_not_answer_is_ended(sleeper: subprocess.Popen[bytes
 def test_an_engine_that_answers_or_refuses_is_left_alone(
     sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounds, "ENGINE_SILENCE", 20)  # a busy machine is silent for a while, too
+    monkeypatch.setattr(timeouts, "ENGINE_SILENCE", 20)  # a busy machine is silent for a while, too
     asked = threading.Semaphore(0)
 
     def ping() -> None:

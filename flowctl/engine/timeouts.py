@@ -1,23 +1,6 @@
-"""How long anything may wait for an object store or an engine, in seconds. Databases have their own module,
-:mod:`flowctl.connectors.sql.bounds`.
-
-Each client of a store retries by itself, so a bound here applies to one request: a store that accepts requests and
-never answers is abandoned after about five minutes. The state's own client (:mod:`flowctl.storage.objects`) is
-stricter, because the lease must be renewed in time.
-"""
+"""How long anything may wait for an engine, in seconds."""
 
 from __future__ import annotations
-
-#: Connecting to a store, including TLS.
-STORE_CONNECT = 10
-#: Without receiving a byte.
-STORE_SILENCE = 30
-#: One request of ``deltalake`` as a whole, including its body: parts of files, a few megabytes each.
-STORE_REQUEST = 60
-#: Attempts of ``deltalake`` and of Hadoop.
-STORE_TRIES = 3
-#: Attempts of botocore, for each of the five of s3fs.
-STORE_CLIENT_TRIES = 2
 
 #: After this long without a message, a Spark Connect server is pinged. grpc-java takes clients that ping more often
 #: than every 300 s for attackers, and disconnects them.
