@@ -19,10 +19,12 @@ from pathlib import Path
 import pytest
 
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.engine import timeouts
 from flowctl.engine.start import open_engine
 from flowctl.errors import TransientError
 from flowctl.run.failure import translate, whole_text
 from flowctl.spec.spec import SparkSettings
+from flowctl.storage.stores import s3 as s3_store
 from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
 from tests.e2e.test_spark_server import spark_server
 from tests.services import s3
@@ -203,7 +205,7 @@ def test_sigterm_ends_a_run_whose_spark_connect_server_is_suspended(tmp_path: Pa
 def test_deltalake_gives_a_store_up_that_never_answers(store: SilentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     from deltalake import DeltaTable
 
-    monkeypatch.setattr(s3, "REQUEST", 1)
+    monkeypatch.setattr(s3_store, "REQUEST", 1)
     keys = {"access_key": "a", "secret_key": "b", "endpoint": store.endpoint, "region": "us-east-1"}
     location = TableLocation("s3://silent/lake", {"s3://silent": keys})
     with pytest.raises(OSError, match="after 2 retries"):
@@ -214,7 +216,7 @@ def test_deltalake_gives_a_store_up_that_never_answers(store: SilentStore, monke
 def test_fsspec_gives_a_store_up_that_never_answers(store: SilentStore, monkeypatch: pytest.MonkeyPatch) -> None:
     from botocore.exceptions import ReadTimeoutError
 
-    monkeypatch.setattr(s3, "SILENCE", 1)
+    monkeypatch.setattr(s3_store, "SILENCE", 1)
     keys = {"access_key": "a", "secret_key": "b", "endpoint": store.endpoint, "region": "us-east-1"}
     with pytest.raises(ReadTimeoutError):
         TableLocation("s3://silent/lake", {"s3://silent": keys}).file_system().cat_file("s3://silent/lake/x")

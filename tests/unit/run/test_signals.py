@@ -8,15 +8,14 @@ import threading
 
 import pytest
 
-from flowctl.engine import processes
+from flowctl.engine import processes, timeouts
 from flowctl.errors import ExitCode
 
 #: A run that waits for what never comes, with a child that is suspended; it says when it is ready for a signal.
 STUCK = """
 import os, signal, subprocess, sys, threading, time
 from flowctl.run import signals
-from flowctl.engine import processes
-from flowctl.engine import timeouts
+from flowctl.engine import processes, timeouts
 
 timeouts.GRACE, timeouts.ABANDON, timeouts.LAST = 0.2, 1.5, 3.0
 say = lambda text: print(text, flush=True)
