@@ -11,7 +11,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from flowctl.connectors import timeouts
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
 from flowctl.connectors.postgres.session import POSTGRES

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.connectors import timeouts
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.sql import timeouts
 from flowctl.errors import StateConflict, TableError, TransientError
