@@ -19,13 +19,14 @@ from flowctl.plan.planning import Planned, make_plan
 from flowctl.plan.reading import rfc3339
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import events, file_logs
-from flowctl.run.attempt import RunContext
+from flowctl.run.attempt import RunContext, TableResult, TableResults
 from flowctl.run.engine import engine_for
 from flowctl.run.failure import translate
 from flowctl.run.retry import RetryPolicy
-from flowctl.run.runner import ASKED_TO_STOP, Execution, TableResult, TableResults, execute, unmoved
+from flowctl.run.schedule import ASKED_TO_STOP, execute, unmoved
 from flowctl.run.signals import Interruption, graceful
 from flowctl.run.sizing import load_of_run
+from flowctl.run.tries import Retries
 from flowctl.spec.spec import Spec
 from flowctl.state.lease import Lease
 from flowctl.state.location import check_reachable, flow_url, open_flow
@@ -164,9 +165,9 @@ class _Run:
                 engine_lost=engine.lost,
                 base_dir=self.spec.base_dir,
             )
-            how = Execution(self.options.parallel or cost.tables_at_once(), self.options.policy)
             file_logs.put(self.blobs, (step for step in todo if isinstance(step, Load)), self.planned.world)
-            ended = execute(plan, document, run, writer, how)
+            parallel = self.options.parallel or cost.tables_at_once()
+            ended = execute(plan, run, writer, Retries(self.options.policy), parallel)
             serial = writer.document.serial
             done = [one.step for one in ended.outcomes if one.ok and isinstance(one.step, Load)]
             if ended.error is None:

@@ -1,4 +1,4 @@
-"""What the tries of a run's tables share, are given, and yield. Cheap to import: most runs have nothing to do."""
+"""What the tables of a run share, are given, and yield. Cheap to import: most runs have nothing to do."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.landing import Scratch
-from flowctl.errors import EngineFailed, TableError
-from flowctl.model.commit import Commit, Intent
+from flowctl.errors import EngineFailed, FlowctlError, TableError
+from flowctl.model.commit import Commit, Intent, RowCounts
 from flowctl.model.step import Runnable, Step
 from flowctl.model.table_info import TableInfo
 from flowctl.run import events
@@ -64,3 +64,29 @@ class Attempt:
     base: str | None = None
     writing: bool = field(default=False)
     upstream_shape: str = ""
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """How one step ended. ``error`` None: committed and recorded, or nothing to do. ``skipped_for``: what it needs."""
+
+    step: Step
+    seconds: float = 0.0
+    counts: RowCounts = RowCounts()
+    seq: int | None = None
+    recovered: bool = False
+    warnings: tuple[str, ...] = ()
+    error: FlowctlError | None = None
+    skipped_for: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None and self.skipped_for is None
+
+
+@dataclass(frozen=True)
+class TableResults:
+    """How each step ended, in the plan's order, and what ended the whole run early."""
+
+    outcomes: tuple[TableResult, ...]
+    error: FlowctlError | None = None

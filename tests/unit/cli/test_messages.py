@@ -98,7 +98,7 @@ def test_texts_use_the_words_of_the_field() -> None:
 def test_nothing_is_denied_without_asking_the_target() -> None:
     """Who says that nothing was committed has asked, or stands before the first write; each such text is listed."""
     known = {
-        "run/runner.py": 1,  # before the first write of the attempt
+        "run/tries.py": 1,  # before the first write of the attempt
         "cli/apply.py": 1,  # the plan was not approved
         "plan/render.py": 2,  # a plan changes nothing
     }

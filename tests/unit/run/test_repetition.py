@@ -12,7 +12,7 @@ from flowctl.model.codec import from_json, to_json
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
 from flowctl.plan.document import action_of
-from flowctl.run import runner
+from flowctl.run import protocol, tries
 from flowctl.run.attempt import Attempt
 from flowctl.state.document import StateDocument
 from tests.unit.plan.worlds import LINEAGE, NEW, OLD, head, intent, observed, recorded, step, table, unchanged_target
@@ -32,7 +32,7 @@ def test_each_run_that_tries_a_begun_number_is_counted() -> None:
     assert (action_of(planned), planned.notes) == ("recover", ())
     run: Any = SimpleNamespace(run_id="r", lease=SimpleNamespace(fence=1))
     document = StateDocument(LINEAGE, 1, tables={"orders": recorded(spec, OLD, intent=begun, highest=4)})
-    again = runner._intent(planned, document, run)
+    again = protocol.new_intent(planned, document, run)
     assert (again.runs, from_json(Intent, to_json(again)).runs) == (2, 2)
 
 
@@ -51,5 +51,5 @@ def test_an_error_says_that_it_repeats(error: FlowctlError, runs: int, is_told: 
     spec = table()
     planned = step(spec, observed(head(NEW), **unchanged_target()), recorded(spec, OLD))
     hint = error.hint
-    runner._tell_repetition(error, Attempt(planned, intent(spec, WORK, runs=runs)), "spec.yaml")
+    tries.tell_repetition(error, Attempt(planned, intent(spec, WORK, runs=runs)), "spec.yaml")
     assert error.hint == hint if not is_told else TOLD in error.hint

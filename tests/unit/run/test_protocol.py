@@ -15,9 +15,9 @@ from flowctl.model.commit import Commit
 from flowctl.model.interval import Interval
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Mode, SeenTarget
-from flowctl.run import runner
-from flowctl.run.attempt import Attempt
-from flowctl.run.runner import ASKED_TO_STOP, TableResult
+from flowctl.run import protocol
+from flowctl.run.attempt import Attempt, TableResult
+from flowctl.run.schedule import ASKED_TO_STOP
 from flowctl.spec.spec import TableSpec
 from flowctl.state.document import StateDocument
 from tests.unit.plan.worlds import LINEAGE, committed, head, intent, observed, recorded, step, table, target
@@ -72,13 +72,13 @@ def test_what_landed_after_the_plan_is_not_read_again(
     seen = SeenTarget(True, commit=found.name if has == "seen" else committed().name)
     planned = load(spec, seen, write_full=has == "write_full")
     run: Any = SimpleNamespace(run_id="r")
-    giving_up: Any = runner._give_up
+    giving_up: Any = protocol.give_up
     if is_refused:
         with pytest.raises(StalePlan, match="orders: sequence number 4 has landed since the plan"):
-            giving_up([planned], writer.document, run, writer)
+            giving_up(planned, writer, run)
         assert writer.recorded == []
     else:
-        giving_up([planned], writer.document, run, writer)
+        giving_up(planned, writer, run)
         assert writer.recorded == [found]
 
 
@@ -99,18 +99,18 @@ def test_an_intent_without_a_write_is_withdrawn_unless_a_full_refresh_is_owed(
     planned = load(spec)
     outcome = TableResult(planned, error=error, skipped_for=None if error else ASKED_TO_STOP)
     begun = Attempt(planned, intent(spec, WORK))
-    assert runner._is_withdrawn(begun, outcome)
+    assert protocol.is_withdrawn(begun, outcome)
     refresh = replace(planned, refresh=True)
-    assert runner._is_withdrawn(Attempt(refresh, begun.intent), replace(outcome, step=refresh)) == of_refresh
-    assert not runner._is_withdrawn(Attempt(planned, begun.intent, writing=True), outcome)
-    assert not runner._is_withdrawn(begun, TableResult(planned))
+    assert protocol.is_withdrawn(Attempt(refresh, begun.intent), replace(outcome, step=refresh)) == of_refresh
+    assert not protocol.is_withdrawn(Attempt(planned, begun.intent, writing=True), outcome)
+    assert not protocol.is_withdrawn(begun, TableResult(planned))
 
 
 def test_a_number_stands_on_the_one_that_state_has_unless_all_is_read_again() -> None:
     spec = table()
     run = SimpleNamespace(run_id="r", lease=SimpleNamespace(fence=1))
     document = StateDocument(LINEAGE, 1, "w", {"orders": recorded(spec, None)})
-    attempt: Any = runner._attempt
+    attempt: Any = protocol.new_attempt
     assert attempt(load(spec), document, run).base == committed().name
     assert attempt(load(spec), StateDocument(LINEAGE, 1, "w", {}), run).base == ""
     for anew in (load(spec, refresh=True), load(spec, write_full=True), load(spec, SeenTarget())):

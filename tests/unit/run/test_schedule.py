@@ -14,11 +14,12 @@ from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Ties
 from flowctl.model.projection import Columns, ProjectedColumn, RuntimeColumns
-from flowctl.model.step import Load, Plan, PlannedTable, Recover, Step, Stopped
+from flowctl.model.step import Load, Plan, PlannedTable, Recover, Runnable, Step, Stopped
 from flowctl.model.table_info import Column
 from flowctl.run import events
-from flowctl.run.chains import continued
-from flowctl.run.runner import ASKED_TO_STOP, Execution, TableResult, _Schedule
+from flowctl.run.attempt import TableResult
+from flowctl.run.protocol import continued
+from flowctl.run.schedule import ASKED_TO_STOP, Schedule
 from flowctl.state.document import StateDocument, TableState
 from tests.unit.plan.worlds import LINEAGE, MARK, NEW, OLD
 
@@ -29,7 +30,7 @@ SECOND = Load(table=ORDERS, reason="new rows", seq=5, follows=4, interval=SINCE,
 DAILY = replace(SECOND, table=replace(ORDERS, id="daily", needs=("orders",)), seq=4, follows=None)
 
 
-class Scripted(_Schedule):
+class Scripted:
     """With outcomes in place of runs of tables."""
 
     def __init__(self, steps: tuple[Step, ...], errors: dict[int, FlowctlError], stops_after: int = 0) -> None:
@@ -38,12 +39,10 @@ class Scripted(_Schedule):
         self.stopping = threading.Event()
         tables = {step.id: SimpleNamespace(on_error="continue") for step in steps}
         run: Any = SimpleNamespace(stopping=self.stopping, listener=self.heard.append, tables=tables)
-        attempts: Any = {(step.id, getattr(step, "seq", 0)): None for step in steps}
-        writer: Any = None
-        plan = Plan("shop", LINEAGE, 1, "d", "now", "0", (), steps)
-        super().__init__(plan, attempts, run, writer, Execution(parallel=2))
+        protocol: Any = SimpleNamespace(has_begun=lambda step: True, carry_out=self.carry_out)
+        self.finish = Schedule(Plan("shop", LINEAGE, 1, "d", "now", "0", (), steps), protocol, run, 2).finish
 
-    def _step(self, step: Any, finished: Step | None = None) -> TableResult:
+    def carry_out(self, step: Runnable, finished: Step | None = None) -> TableResult:
         self.ran.append((step.id, step.seq))
         if step.seq == self.stops_after:
             self.stopping.set()

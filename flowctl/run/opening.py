@@ -1,0 +1,103 @@
+"""What one try of a table opens: its target, the lease of that, and a snapshot of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from flowctl.connectors import registry
+from flowctl.connectors.base import Connector, OpenContext
+from flowctl.connectors.source import Snapshot
+from flowctl.connectors.target import Target
+from flowctl.engine.spark_types import named
+from flowctl.errors import AbortRun, TableError
+from flowctl.model.projection import Columns
+from flowctl.model.step import Load, Recover, Step, UpToDate
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.observe.relations import relation
+from flowctl.run.attempt import RunContext
+from flowctl.run.reading import SqlSnapshot, open_snapshot
+from flowctl.spec.spec import SqlSource, TableSpec
+from flowctl.state.lease import Lease
+from flowctl.storage import access
+from flowctl.storage.options import open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def open_target(stack: ExitStack, run: RunContext, table: TableSpec) -> Target:
+    target = _open(stack, run, table.target.connection).target
+    if target is None:
+        raise TableError(f"{table.target} cannot be written", mark=table.mark_of("to"))
+    return target
+
+
+def take_table_lease(stack: ExitStack, run: RunContext, table: TableSpec, target: Target, object: ObjectName) -> None:
+    folder = target.lease_folder(object)
+    if folder is not None:
+        blobs = open_store(folder, run.spec.storage, unsafe=run.spec.state.unsafe, private=False)
+        try:
+            lease = Lease.acquire(blobs, prefix="", run_id=run.run_id)
+        except AbortRun as error:  # of the store, which is the target's here and not the state's
+            raise TableError(
+                f"{table.target} cannot be written: {error.message}",
+                hint=error.hint if error.hint == access.HINT else f"Let this user write to {folder}, for its lease",
+                mark=table.mark_of("to"),
+            ) from error
+        stack.enter_context(lease)
+
+
+@contextmanager
+def open_rows(run: RunContext, spark: SparkSession, table: TableSpec) -> Iterator[Snapshot]:
+    with ExitStack() as stack:
+        if isinstance(table.source, SqlSource):
+            yield _sql_snapshot(stack, run, spark, table, table.source)
+            return
+        connector = _open(stack, run, table.source.connection)
+        if connector.source is None:
+            raise TableError(f"{table.source} cannot be read", mark=table.mark_of("from"))
+        wanted = relation(table)
+        info = run.sources[table.id]
+        scratch = run.scratch(table.id)
+        yield stack.enter_context(open_snapshot(connector.source, spark, wanted, info, table.read, scratch))
+
+
+def _sql_snapshot(
+    stack: ExitStack, run: RunContext, spark: SparkSession, table: TableSpec, source: SqlSource
+) -> SqlSnapshot:
+    """Each referenced table becomes a view of this session over its target's committed content."""
+    views, read = {}, {}
+    for number, ref in enumerate(source.refs):
+        upstream = run.tables[ref]
+        target = open_target(stack, run, upstream)
+        object = ObjectName(upstream.target.parts)
+        columns = _planned_columns(run.steps.get(ref))
+        if not columns:
+            info = target.describe([object])[object]
+            columns = info.columns if info else ()
+        view = f"_flowctl_ref_{number}"
+        frame = target.scan(spark, object, columns)
+        frame.select(*[named(column.name) for column in columns]).createOrReplaceTempView(view)
+        views[ref], read[ref] = view, columns
+    return SqlSnapshot(spark, source, views, read, table.where)
+
+
+def _planned_columns(step: Step | None) -> tuple[Column, ...]:
+    """All columns that the table has when it has run, where its plan could tell them: there are none of others or left
+    to the database, and nothing had to be finished first."""
+    match step:
+        case Load(follows=None, columns=Columns() as columns) | Recover(columns=Columns() as columns):
+            pass
+        case UpToDate(columns=Columns() as columns):
+            pass
+        case _:
+            return ()
+    is_whole = not any(change.change in ("drift", "dropped_column") for change in columns.changes)
+    return columns.target if is_whole else ()
+
+
+def _open(stack: ExitStack, run: RunContext, name: str) -> Connector:
+    context = OpenContext(run.spec.storage, run.base_dir, run.scratch(f"connection-{name}"))
+    return stack.enter_context(registry.open(run.spec.connections[name], context))

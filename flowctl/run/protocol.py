@@ -1,0 +1,209 @@
+"""The commit protocol of one run: intents before anything is written, commits, records, and what is withdrawn.
+
+A number that the plan gives up is voided in its target first. The intents of all tables are one write of the state;
+that of a step behind a begun number is written once that is recorded. What is committed is recorded at once; an intent
+under which no write has begun is withdrawn at the end.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+import uuid
+from dataclasses import replace
+
+from flowctl import crashpoints
+from flowctl.errors import AbortRun, StalePlan, StoppedByPolicy
+from flowctl.model.commit import Commit, Intent, commit_name
+from flowctl.model.position import CursorPosition
+from flowctl.model.projection import Columns, RuntimeColumns
+from flowctl.model.step import Load, Plan, RecordOnly, Recover, Runnable, Step
+from flowctl.plan.reading import rfc3339
+from flowctl.run import events
+from flowctl.run.attempt import Attempt, AttemptResult, RunContext, TableResult, TableResults
+from flowctl.run.tries import Retries, commit, describe, tell_repetition
+from flowctl.spec.spec import SqlSource
+from flowctl.state import document as documents
+from flowctl.state.document import Recorded, StateDocument, TableState
+from flowctl.state.writer import StateWriter
+
+#: Table and sequence number.
+Key = tuple[str, int]
+
+
+class Protocol:
+    """Thread-safe but for :meth:`begin` and :meth:`withdraw`, which are called before and after all others."""
+
+    def __init__(self, run: RunContext, writer: StateWriter, retries: Retries) -> None:
+        self._run = run
+        self._writer = writer
+        self._retries = retries
+        self._attempts: dict[Key, Attempt] = {}
+
+    def begin(self, plan: Plan) -> None:
+        """Nothing where the run is to stop before it has begun. What is raised ends the run."""
+        steps = [step for step in plan.runnable if not isinstance(step, Load) or step.follows is None]
+        if self._run.stopping.is_set():
+            steps = []
+        for step in steps:
+            if isinstance(step, Load):
+                give_up(step, self._writer, self._run)
+        document = self._writer.document
+        self._attempts = {_key(step): new_attempt(step, document, self._run) for step in steps}
+        crashpoints.reached("before_intent")
+        if self._attempts:
+            self._writer.begin({attempt.step.id: attempt.intent for attempt in self._attempts.values()})
+        crashpoints.reached("after_intent")
+
+    def has_begun(self, step: Runnable) -> bool:
+        return _key(step) in self._attempts
+
+    def carry_out(self, step: Runnable, finished: Step | None = None) -> TableResult:
+        """One number of a table from start to record; never raises. ``finished`` is the step before it, where one
+        is."""
+        started, run = time.monotonic(), self._run
+        rows = None if isinstance(step, RecordOnly) else step.rows.value
+        run.listener(events.TableStarted(step.table, rows))
+        try:
+            attempt = self._attempt(step, finished)
+            result = commit(attempt, run, self._retries)
+            self._record(result, attempt)
+        except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables go on
+            error, seconds = describe(cause, step, run), time.monotonic() - started
+            tell_repetition(error, self._attempts.get(_key(step)), run.spec.argument)
+            if isinstance(error, AbortRun):  # one message for all tables, at the end of the run
+                run.listener(events.TableSkipped(step.id, "the run has ended under it"))
+            else:
+                run.listener(events.TableFailed(step.id, error, seconds, cause))
+            return TableResult(step, seconds, error=error)
+        done, seconds = result.commit, time.monotonic() - started
+        run.listener(events.TableCommitted(step.id, done.seq, done.counts, seconds, result.recovered, result.warnings))
+        return TableResult(
+            result.step, seconds, done.counts, done.seq, recovered=result.recovered, warnings=result.warnings
+        )
+
+    def withdraw(self, ended: TableResults) -> TableResults:
+        """Takes back intents under which nothing can land."""
+        outcomes = {_key(one.step): one for one in ended.outcomes if isinstance(one.step, Runnable)}
+        withdrawn = [attempt.step.id for key, attempt in self._attempts.items() if is_withdrawn(attempt, outcomes[key])]
+        if withdrawn:
+            try:
+                self._writer.change(lambda document: documents.without_intents(document, withdrawn)).result()
+            except AbortRun as error:  # the next run finishes or withdraws them; what ended this one matters more
+                return replace(ended, error=ended.error or error)
+        return ended
+
+    def _attempt(self, step: Runnable, finished: Step | None) -> Attempt:
+        if finished is None or not isinstance(step, Load):
+            return self._attempts[_key(step)]
+        step = continued(step, finished, self._writer.document)
+        attempt = new_attempt(step, self._writer.document, self._run)
+        crashpoints.reached("before_intent", step.id)
+        self._writer.begin({step.id: attempt.intent})
+        crashpoints.reached("after_intent", step.id)
+        self._attempts[_key(step)] = attempt
+        return attempt
+
+    def _record(self, result: AttemptResult, attempt: Attempt) -> None:
+        step = result.step
+        crashpoints.reached("before_record", step.id)
+        self._run.listener(events.PhaseEntered(step.id, "recording"))
+        recorded = Recorded(
+            definition=step.table.definition,
+            schema=step.columns.source,
+            target_columns=step.columns.recorded,
+            run_id=self._run.run_id,
+            deletes_checked_at=attempt.intent.at if not isinstance(step, RecordOnly) and step.check_deletes else None,
+            upstream_shape=attempt.upstream_shape or self._recorded_shape(step.id),
+        )
+        self._writer.committed(result.commit, recorded).result()
+        crashpoints.reached("after_record", step.id)
+
+    def _recorded_shape(self, table: str) -> str:
+        """It holds for the columns that the plan has taken from state."""
+        is_sql = isinstance(self._run.tables[table].source, SqlSource)
+        return self._writer.document.table(table).upstream_shape if is_sql else ""
+
+
+def give_up(step: Load, writer: StateWriter, run: RunContext) -> None:
+    """Commits a void under a pending number that the plan does not finish, so that no stale writer of it can land. One
+    that is committed all the same is kept, and recorded where the plan allows for its rows."""
+    from flowctl.run.table import void
+
+    before = writer.document.table(step.id)
+    pending = before.intent
+    if pending is None:
+        return
+    found = void(run, step, pending)
+    if not (found.void or _allows_for(step, before, found)):
+        raise StalePlan(f"{step.id}: sequence number {pending.seq} has landed since the plan", hint="Run again")
+    writer.committed(found, documents.unchanged(before, run.run_id)).result()
+
+
+def _allows_for(step: Load, before: TableState, commit: Commit) -> bool:
+    """Whether the rows of a number that was to be given up do no harm in the target: the plan has seen them there, or
+    replaces them; or somebody has given the number up, so that they are read again. Only append would write these
+    twice, unless that is what was asked for."""
+    if step.write_full or commit.name == step.table.seen.commit:
+        return True
+    return before.given_up and (step.table.mode != "append" or before.append_again)
+
+
+def new_attempt(step: Runnable, document: StateDocument, run: RunContext) -> Attempt:
+    """Where all is read again, or the table is not there yet, it does not matter what the target had before."""
+    state, intent = document.table(step.id), new_intent(step, document, run)
+    if isinstance(step, RecordOnly) or step.refresh or step.write_full or not intent.target_id:
+        return Attempt(step, intent)
+    return Attempt(step, intent, commit_name(state.seq, state.intent_id) if state.seq else "")
+
+
+def new_intent(step: Runnable, document: StateDocument, run: RunContext) -> Intent:
+    if not isinstance(step, Load):
+        pending = document.table(step.id).intent
+        assert pending is not None, "a plan recovers what the state that it was made from has begun"
+        return replace(pending, interval=step.interval, runs=pending.runs + 1)  # the plan knows which files it reads
+    return Intent(
+        id=uuid.uuid4().hex,
+        seq=step.seq,
+        interval=step.interval,
+        definition=step.table.definition,
+        target_id=step.table.seen.id,
+        run_id=run.run_id,
+        fence=run.lease.fence,
+        at=rfc3339(dt.datetime.now(dt.UTC)),
+        replaces=step.write_full,
+        refresh=step.refresh,
+    )
+
+
+def is_withdrawn(attempt: Attempt, outcome: TableResult) -> bool:
+    """No write has begun under its intent, so that nothing can land any more, and the next run finds by itself what it
+    has to do. It does not where somebody asked for a full refresh: that stays begun unless a guard refused it. A number
+    that an earlier run began is not ours to withdraw."""
+    if outcome.ok or attempt.writing or not isinstance(attempt.step, Load):
+        return False
+    return not attempt.step.refresh or isinstance(outcome.error, StoppedByPolicy)
+
+
+def continued(step: Load, finished: Step, document: StateDocument) -> Load:
+    """``step`` from the position that the number before it has recorded: only now is it known which rows append has
+    written there. Where only the engine could tell the columns, they are those that ``finished`` was written with."""
+    recorded, interval = document.table(step.id), step.interval
+    if recorded.seq != step.follows:
+        raise StalePlan(f"{step.id}: sequence number {step.follows} is not the recorded one", hint="Run again")
+    lower = interval.lower
+    if isinstance(lower, CursorPosition) and isinstance(recorded.position, CursorPosition):
+        if lower.at != recorded.position.at:
+            raise StalePlan(
+                f"{step.id}: sequence number {step.follows} ended at another position than planned", hint="Run again"
+            )
+        lower = lower if lower.ties is not None else recorded.position
+    seen, columns = replace(step.table.seen, id=recorded.target_id), step.columns
+    match columns, finished:
+        case RuntimeColumns(), Recover(columns=Columns() as written):
+            columns = replace(written, changes=(), statements=())
+    return replace(step, interval=replace(interval, lower=lower), table=replace(step.table, seen=seen), columns=columns)
+
+
+def _key(step: Runnable) -> Key:
+    return step.id, step.seq

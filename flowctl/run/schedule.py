@@ -1,0 +1,163 @@
+"""A plan's steps through threads, in DAG order.
+
+A failed table stops its dependents and nobody else. What ends the whole run (lost lease, state conflict) stops
+everything that has not begun to commit.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from flowctl.errors import AbortRun, StoppedByPolicy, TableError
+from flowctl.model.step import Load, Plan, RecordOnly, Recover, Removed, Runnable, Step, Stopped, UpToDate
+from flowctl.run import events
+from flowctl.run.attempt import RunContext, TableResult, TableResults
+from flowctl.run.protocol import Protocol
+from flowctl.run.tries import Retries
+from flowctl.state.writer import StateWriter
+
+ASKED_TO_STOP = "the run was asked to stop"
+REFRESH_NOT_BEGUN = "the run was asked to stop before its full refresh was begun: give --full-refresh again"
+
+
+def execute(plan: Plan, run: RunContext, writer: StateWriter, retries: Retries, parallel: int) -> TableResults:
+    """Runs every step of ``plan``, ``parallel`` tables at once. An :class:`AbortRun` of a table ends the run after the
+    others under way have ended; one from before the first table is raised."""
+    protocol = Protocol(run, writer, retries)
+    protocol.begin(plan)
+    ended = Schedule(plan, protocol, run, parallel).finish()
+    return protocol.withdraw(ended)
+
+
+class Schedule:
+    """Who may start, who must wait, who is skipped. Lives in the calling thread; ``parallel`` tables run in a pool, the
+    steps of each one after the other."""
+
+    def __init__(self, plan: Plan, protocol: Protocol, run: RunContext, parallel: int) -> None:
+        self._chains = chains_of(plan)
+        self._protocol = protocol
+        self._run = run
+        self._parallel = parallel
+        self._ended: dict[str, tuple[TableResult, ...]] = {}
+        self._closed_by: str | None = None
+        self._abort: AbortRun | None = None
+
+    def finish(self) -> TableResults:
+        waiting = list(self._chains)
+        under_way: dict[Future[tuple[TableResult, ...]], Chain] = {}
+        with ThreadPoolExecutor(self._parallel, thread_name_prefix="table") as pool:
+            while waiting or under_way:
+                waiting = self._start(waiting, under_way, pool)
+                done, _ = wait(under_way, timeout=0.2, return_when=FIRST_COMPLETED)
+                for future in done:
+                    self._end(under_way.pop(future), future)
+        return TableResults(
+            tuple(outcome for chain in self._chains for outcome in self._ended[chain.first.id]), self._abort
+        )
+
+    def _start(
+        self,
+        waiting: list[Chain],
+        under_way: dict[Future[tuple[TableResult, ...]], Chain],
+        pool: ThreadPoolExecutor,
+    ) -> list[Chain]:
+        """Starts what can start and ends what cannot; returns what still waits."""
+        still = []
+        for chain in waiting:
+            first = chain.first
+            if not isinstance(first, Runnable):
+                self._ended[first.id] = (unmoved(first),)
+            elif because := self._blocked(first):
+                self._ended[first.id] = tuple(self._skipped(step, because) for step in chain.steps)
+            elif len(under_way) >= self._parallel or self._waits(first):
+                still.append(chain)
+            else:
+                under_way[pool.submit(self._table, first, chain.since)] = chain
+        return still
+
+    def _waits(self, step: Runnable) -> bool:
+        return any(need not in self._ended for need in step.table.needs)
+
+    def _blocked(self, step: Runnable) -> str | None:
+        if self._run.stopping.is_set():
+            return ASKED_TO_STOP if self._protocol.has_begun(step) or not step.refresh else REFRESH_NOT_BEGUN
+        if self._closed_by is not None:
+            return self._closed_by
+        failed = next((need for need in step.table.needs if not all(one.ok for one in self._ended.get(need, ()))), None)
+        return f"{failed} was not brought up to date" if failed else None
+
+    def _skipped(self, step: Step, because: str) -> TableResult:
+        self._run.listener(events.TableSkipped(step.id, because))
+        return TableResult(step, skipped_for=because)
+
+    def _end(self, chain: Chain, future: Future[tuple[TableResult, ...]]) -> None:
+        table = chain.first.id
+        self._ended[table] = future.result()
+        error = next((outcome.error for outcome in self._ended[table] if outcome.error), None)
+        if isinstance(error, AbortRun):
+            self._abort = self._abort or error
+            self._closed_by = "the run was ended"
+        elif error is not None and self._run.tables[table].on_error == "stop":
+            self._closed_by = f"{table} failed (on_error: stop)"
+
+    def _table(self, first: Runnable, since: Load | Stopped | None) -> tuple[TableResult, ...]:
+        """One table from start to record, a begun number first; never raises."""
+        outcome = self._protocol.carry_out(first)
+        return (outcome,) if since is None else (outcome, self._since(since, outcome))
+
+    def _since(self, step: Load | Stopped, finished: TableResult) -> TableResult:
+        """What has come since a begun number."""
+        if not finished.ok:
+            return self._skipped(step, f"sequence number {step.follows} was not finished")
+        if isinstance(step, Stopped):  # that is news: the rest of the table has moved
+            outcome = unmoved(step)
+            if outcome.error is not None:
+                self._run.listener(events.TableFailed(step.id, outcome.error, 0.0))
+            return outcome
+        if because := self._blocked(step):
+            return self._skipped(step, because)
+        return self._protocol.carry_out(step, finished.step)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A table's steps: one, or that of a begun number and what follows it."""
+
+    first: Runnable | UpToDate | Stopped
+    since: Load | Stopped | None = None
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return (self.first,) if self.since is None else (self.first, self.since)
+
+
+def chains_of(plan: Plan) -> list[Chain]:
+    by_id: dict[str, Chain] = {}
+    for step in plan.steps:
+        match step:
+            case Load(follows=int()) | Stopped(follows=int()):
+                by_id[step.id] = replace(by_id[step.id], since=step)
+            case Load() | Recover() | RecordOnly() | UpToDate() | Stopped():
+                by_id[step.id] = Chain(step)
+            case Removed():
+                pass
+            case _:
+                assert_never(step)
+    return list(by_id.values())
+
+
+def unmoved(step: UpToDate | Stopped) -> TableResult:
+    """The outcome of a step that the plan itself has ended: nothing to do, or stopped."""
+    match step:
+        case UpToDate():
+            return TableResult(step)
+        case Stopped(by="error"):
+            return TableResult(step, error=TableError(step.reason, hint=step.hint, mark=step.table.mark))
+        case Stopped(by="dependency"):
+            return TableResult(step, skipped_for=step.reason)
+        case Stopped():
+            return TableResult(step, error=StoppedByPolicy(step.reason, hint=step.hint, mark=step.table.mark))
+        case _:
+            assert_never(step)

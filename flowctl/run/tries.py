@@ -1,0 +1,105 @@
+"""One sequence number of a table until it is committed: tried again where that may help, and never without asking the
+target first whether it has the number already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from flowctl.connectors import registry
+from flowctl.errors import AbortRun, AccessDenied, FlowctlError, TableError, TransientError
+from flowctl.model.step import Runnable
+from flowctl.plan.repetition import repetition
+from flowctl.run import events
+from flowctl.run.attempt import Attempt, AttemptResult, RunContext
+from flowctl.run.blame import at_fault
+from flowctl.run.failure import translate, whole_text
+from flowctl.run.retry import CircuitBreaker, RetryPolicy, retrying
+from flowctl.spec.spec import Connection
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often, and how long a connection that keeps failing is left alone."""
+
+    policy: RetryPolicy = RetryPolicy()
+    breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
+
+
+def commit(attempt: Attempt, run: RunContext, retries: Retries) -> AttemptResult:
+    """Raises flowctl's own errors."""
+    from flowctl.run.table import run_table
+
+    step, connections = attempt.step, _connections(attempt.step, run)
+
+    def once() -> AttemptResult:
+        run.lease.check()
+        try:
+            return run_table(attempt, run)
+        except Exception as cause:
+            result, known = _ask_target(attempt, run)
+            if result is not None:
+                return result
+            if lost := run.engine_lost(whole_text(cause)):
+                raise lost from cause
+            raise _with_outlook(describe(cause, step, run), known) from cause
+
+    def announce(number: int, seconds: float, error: BaseException) -> None:
+        run.listener(events.TableRetried(step.id, number, seconds, translate(error, step.table.mark)))
+
+    def blamed(error: TransientError) -> tuple[str, ...]:
+        return at_fault(whole_text(error), connections)
+
+    def pause(seconds: float) -> None:
+        if run.stopping.wait(seconds):
+            raise TableError("stopped while waiting to try again", hint="Run again to finish it")
+
+    names = tuple(connection.name for connection in connections)
+    return retrying(once, names, retries.breaker, retries.policy, announce, pause, blamed)
+
+
+def describe(cause: Exception, step: Runnable, run: RunContext) -> FlowctlError:
+    """``cause`` as flowctl reports it, with the line of the spec behind it."""
+    return translate(cause, step.table.mark, _store(step, run))
+
+
+def tell_repetition(error: FlowctlError, attempt: Attempt | None, spec_path: str) -> None:
+    """Adds to the hint how many runs have tried the number in vain."""
+    told = repetition(attempt.intent, spec_path, attempt.step.id) if attempt else ""
+    if told and not isinstance(error, AbortRun):
+        error.hint = f"{error.hint}; {told}" if error.hint else told[:1].upper() + told[1:]
+
+
+def _connections(step: Runnable, run: RunContext) -> tuple[Connection, ...]:
+    table = run.tables[step.id]
+    source = getattr(table.source, "connection", None)
+    names = dict.fromkeys(name for name in (source, table.target.connection) if name)
+    return tuple(run.spec.connections[name] for name in names)
+
+
+def _store(step: Runnable, run: RunContext) -> str:
+    """What a refusal is about that names nothing, as those of object stores do: one of the table's."""
+    roots = map(str, (*map(registry.storage, _connections(step, run)), run.spec.state.url))
+    return " or ".join(dict.fromkeys(root for root in roots if "://" in root)) or "the store"
+
+
+def _ask_target(attempt: Attempt, run: RunContext) -> tuple[AttemptResult | None, str]:
+    """A statement may land although its client saw an error. What the target says of our number, and that in words;
+    when it cannot be asked now, the next try or the next run does."""
+    from flowctl.run.table import find_landed
+
+    if not attempt.writing:
+        return None, "nothing was written"
+    try:
+        found = find_landed(attempt, run)
+    except Exception:  # noqa: BLE001 - the first error is the one to report
+        return None, f"the next run finds out whether sequence number {attempt.intent.seq} was committed"
+    if found is not None:
+        return AttemptResult(found, attempt.step), ""
+    return None, f"the target had no commit of sequence number {attempt.intent.seq} when it was asked"
+
+
+def _with_outlook(error: FlowctlError, known: str) -> FlowctlError:
+    """What is ``known`` of the table's commit, behind the hint of an error that fails the table."""
+    if type(error) in (TableError, AccessDenied) and known not in error.hint:
+        error.hint = f"{error.hint}; {known}" if error.hint else known[:1].upper() + known[1:]
+    return error
