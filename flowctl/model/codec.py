@@ -8,7 +8,7 @@ is passed over: a later flowctl may have added it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
 from types import NoneType
@@ -38,7 +38,8 @@ def has_form(kind: Any, write: Convert, read: Convert) -> None:
 
 def to_json(value: object) -> Any:
     """JSON-safe, as long as mappings without a type (:class:`Any`) are."""
-    return _writer(type(value))(value)
+    write = _writers.get(type(value)) or _writer(type(value))
+    return write(value)
 
 
 def from_json(kind: type[T], document: Any) -> T:
@@ -49,19 +50,23 @@ def from_json(kind: type[T], document: Any) -> T:
 
 
 def _writer(kind: type) -> Convert:
-    if kind not in _writers:
-        _writers[kind] = _make_writer(kind)
-    return _writers[kind]
-
-
-def _make_writer(kind: type) -> Convert:
     if is_dataclass(kind):
-        return _object_writer(kind)
-    if issubclass(kind, tuple | list):
-        return lambda values: [to_json(value) for value in values]
-    if issubclass(kind, Mapping):
-        return lambda values: {key: to_json(value) for key, value in values.items()}
-    return _as_it_is
+        write = _object_writer(kind)
+    elif issubclass(kind, tuple | list):
+        write = _list
+    elif issubclass(kind, Mapping):
+        write = _dict
+    else:
+        write = _as_it_is
+    return _writers.setdefault(kind, write)
+
+
+def _list(values: Iterable[object]) -> list[Any]:
+    return [to_json(value) for value in values]
+
+
+def _dict(values: Mapping[str, object]) -> dict[str, Any]:
+    return {key: to_json(value) for key, value in values.items()}
 
 
 def _object_writer(kind: Any) -> Convert:
@@ -73,12 +78,12 @@ def _object_writer(kind: Any) -> Convert:
     ]
 
     def write(value: object) -> dict[str, Any]:
-        document = {}
-        for name, key, is_converted, default in parts:
-            part = getattr(value, name)
-            if default is MISSING or part != default:
-                document[key] = to_json(part) if is_converted else part
-        return document
+        found = vars(value)
+        return {
+            key: to_json(found[name]) if is_converted else found[name]
+            for name, key, is_converted, default in parts
+            if default is MISSING or found[name] != default
+        }
 
     return write
 
