@@ -26,7 +26,7 @@ lint: venv
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_lines.py flowctl tests scripts bench
 
-# Everything that needs no database, object store or engine.
+# Everything that starts no database, object store, engine or JVM.
 test-unit: venv
 	$(BIN)/python -m pytest -m "not full and not server"
 

@@ -52,6 +52,7 @@ def test_jars_that_are_there_are_used_without_a_word(fetched: Path, empty_home: 
     assert said == []
 
 
+@pytest.mark.server
 def test_a_missing_or_damaged_jar_is_fetched_and_said(fetched: Path, empty_home: Path) -> None:
     empty_home.mkdir()
     (empty_home / fetched.name).write_bytes(b"half a jar")
@@ -62,6 +63,7 @@ def test_a_missing_or_damaged_jar_is_fetched_and_said(fetched: Path, empty_home:
     assert sorted(path.name for path in empty_home.iterdir()) == [".lock", fetched.name]
 
 
+@pytest.mark.server
 @pytest.mark.usefixtures("empty_home")
 def test_two_processes_fetch_once() -> None:
     code = "from flowctl.engine import jars; jars.ensure(['postgresql'])"
@@ -71,6 +73,7 @@ def test_two_processes_fetch_once() -> None:
     assert sum("Fetching" in text for text in told) == 1
 
 
+@pytest.mark.server
 def test_a_jar_that_is_not_the_pinned_one_is_refused_by_name(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (name,) = jars.sets()["postgresql"]
     monkeypatch.setattr(jars, "_sums", lambda: {name: "0" * 64})
@@ -79,6 +82,7 @@ def test_a_jar_that_is_not_the_pinned_one_is_refused_by_name(empty_home: Path, m
     assert not (empty_home / name).exists()
 
 
+@pytest.mark.server
 @pytest.mark.usefixtures("empty_home")
 def test_no_way_to_the_repository_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = tmp_path / "settings.xml"

@@ -197,6 +197,7 @@ def test_a_process_that_ends_a_moment_after_its_connection_is_the_cause(text: st
     assert lost is None or lost.message == "Spark has ended by itself (exit code 0)"
 
 
+@pytest.mark.server
 def test_options_that_spark_refuses_are_told_in_its_own_words(tmp_path: Path) -> None:
     ran = run(
         """
