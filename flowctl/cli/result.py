@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flowctl import text
@@ -63,12 +64,10 @@ def _lines(record: RunRecord, explained: Collection[str], width: int) -> Iterato
     for table in tables:
         for warning in table.warnings:
             yield from _paragraph(f"{table.id}: warning: {warning}", width, "yellow")
-    for (outcome, error), ids in _failures(tables).items():
-        many = ids if len(ids) > 1 else []
-        yield from _failure(f"{len(ids):,} tables {outcome}" if many else f"{ids[0]} {outcome}", error, width)
-        yield from text.labelled("tables", ", ".join(many), width)
+    for failed in _failures(tables):
+        yield from _failure(failed, width)
     if record.error:
-        yield from _failure("the run ended", record.error, width)
+        yield from _error("the run ended", record.error, width)
     yield ()
     read, written = rows_read(record), rows_written(record)
     moved = f"; {text.counted(read, 'row')} read, {written:,} written" if read or written else ""
@@ -86,16 +85,25 @@ def _row(table: TableRun) -> Sequence[str]:
     )
 
 
-def _failures(tables: Sequence[TableRun]) -> dict[tuple[str, RunError], list[str]]:
-    """What went wrong, once for all tables with the same failure."""
-    found: dict[tuple[str, RunError], list[str]] = {}
+def _failures(tables: Sequence[TableRun]) -> Iterable[Sequence[tuple[TableRun, RunError]]]:
+    """Tables with the same failure, at whatever place in the spec, together."""
+    alike: dict[tuple[str, str, str], list[tuple[TableRun, RunError]]] = {}
     for table in tables:
-        if table.error:
-            found.setdefault((table.outcome, table.error), []).append(table.id)
-    return found
+        if error := table.error:
+            alike.setdefault((table.outcome, error.message, error.hint), []).append((table, error))
+    return alike.values()
 
 
-def _failure(what: str, error: RunError, width: int) -> Iterator[Line]:
+def _failure(alike: Sequence[tuple[TableRun, RunError]], width: int) -> Iterator[Line]:
+    (first, error), *more = alike
+    is_in_one_place = all(other.where == error.where for _, other in more)
+    what = f"{len(alike):,} tables" if more else first.id
+    yield from _error(f"{what} {first.outcome}", error if is_in_one_place else replace(error, where=""), width)
+    if more:
+        yield from text.labelled("tables", ", ".join(table.id for table, _ in alike), width)
+
+
+def _error(what: str, error: RunError, width: int) -> Iterator[Line]:
     place = f" ({error.where})" if error.where else ""
     yield ()
     yield from _paragraph(f"! {what}: {error.message}{place}", width, "bold red")

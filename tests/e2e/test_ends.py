@@ -104,5 +104,5 @@ def test_an_engine_that_dies_ends_the_run_with_one_message(tmp_path: Path) -> No
     assert process.returncode == 1, out + err
     assert err.count("Spark has ended by itself (killed by signal 9)") == 1, err
     assert "again in" not in err and "times in a row" not in err and "error occurred" not in err, err
-    assert re.search(r"^run \S+: 1 committed, 2 failed, 4 skipped$", out, re.MULTILINE), out
+    assert re.search(r"^run \S+: 2 failed, 4 skipped, 1 committed; ", out, re.MULTILINE), out
     assert sqlite_rows(tmp_path / "target.db", "SELECT count(*) FROM base") == [(2,)]

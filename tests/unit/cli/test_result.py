@@ -58,6 +58,12 @@ def test_a_table_then_failures_with_the_next_step_then_the_run(capsys: pytest.Ca
     )
 
 
+def test_one_failure_of_tables_in_several_places_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    elsewhere = replace(TABLES[4], error=replace(LOST, where="flow.yaml:10:3"))
+    text = shown(capsys, replace(RECORD, tables=(TABLES[3], elsewhere)))
+    assert "! 2 tables failed: the connection was lost\n" in text and text.count("the connection was lost") == 1
+
+
 def test_what_the_plan_has_explained_is_only_counted(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, explained=["invoices"])
     assert "invoices" not in text and "1 stopped" in text
