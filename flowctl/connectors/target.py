@@ -67,6 +67,24 @@ class CommitLookup:
 
 
 @dataclass(frozen=True)
+class WriteShape:
+    """What a target may choose its way of writing by: known of a job, and about as much of a plan's step. ``columns``
+    are those of the target afterwards; ``creates``, ``alters`` and ``replaces`` as ``create``, ``alter`` and
+    ``replace`` of :class:`WriteJob`. ``rows`` is about how many at most (None: unknown); ``in_memory``: this process
+    may hold them."""
+
+    mode: Mode
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    layout: Layout
+    creates: bool
+    alters: bool
+    replaces: bool
+    rows: int | None
+    in_memory: bool
+
+
+@dataclass(frozen=True)
 class WriteJob:
     """Everything a target needs to commit one number, whoever calls it and however often.
 
@@ -107,6 +125,22 @@ class WriteJob:
     before_commit: Callable[[], None] = lambda: None
 
     @property
+    def shape(self) -> WriteShape:
+        is_counted = self.rows is not None or self.mode in ("merge", "scd2")
+        rows = self.rows if is_counted else self.estimated_rows
+        return WriteShape(
+            self.mode,
+            self.columns,
+            self.key,
+            self.layout,
+            creates=bool(self.create),
+            alters=bool(self.alter),
+            replaces=self.replace,
+            rows=rows,
+            in_memory=self.few,
+        )
+
+    @property
     def statements(self) -> tuple[str, ...]:
         """All of its DDL, in order."""
         return (*self.create, *(change.statement for change in self.alter))
@@ -142,6 +176,18 @@ class TargetRules(ABC):
 
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
         """What it will choose for :meth:`create_statements` of the same, in a few words; empty: nothing to tell."""
+        return ""
+
+    def explain_write(
+        self,
+        object: ObjectName,
+        there: TableInfo | None,
+        write: WriteShape,
+        engine: str,
+        conf: Mapping[str, str],
+    ) -> str:
+        """How ``engine``, with its settings ``conf``, will write into what is ``there``, in a few words, and why, where
+        that is not as usual; empty: as usual."""
         return ""
 
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:

@@ -89,6 +89,7 @@ def case_of(
         sequences={other: _sequence(other, before, world) for other in needed},
         spec_path=spec.argument,
         spark_url=spec.spark.url,
+        spark_conf=spec.spark.conf,
         hides_order=_hides_order(spec, table),
         shared=shared.get(table.id, ""),
         refused_name=refused_name(table, spec),

@@ -39,6 +39,7 @@ class Case:
     sequences: Mapping[str, int] = field(default_factory=dict)
     spec_path: str = ""
     spark_url: str = "local[*]"
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
     hides_order: bool = False
     shared: str = ""
     refused_name: tuple[str, str] | None = None

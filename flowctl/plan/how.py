@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from flowctl.connectors.target import WriteShape
+from flowctl.engine.cost import IN_MEMORY_BYTES
+from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
+from flowctl.model.table_info import ObjectName
 from flowctl.plan import checks
 from flowctl.plan.case import Case
 
 
 def how(step: Load | Recover, case: Case) -> tuple[str, ...]:
-    """Why it is staged, how the source is read, how the target is made. Nothing for a step that goes straight and about
-    which neither end has anything to tell."""
+    """Why it is staged, how the source is read, how the target is made and written. Nothing for a step that goes
+    straight and about which neither end has anything to tell."""
     staged = checks.why_staged(case.table)
     reading = case.observed.reading if isinstance(step, Load) else ""  # that is of what has come since
-    told = tuple(text for text in (reading, _last_row(case), _making(step, case), _limits(step, case)) if text)
+    parts = (reading, _last_row(case), _making(step, case), _writing(step, case), _limits(step, case))
+    told = tuple(text for text in parts if text)
     if staged:
         return (f"staged, {staged}", *told)
     return ("direct, in one pass", *told) if told else ()
@@ -34,6 +39,26 @@ def _making(step: Load | Recover, case: Case) -> str:
     if step.table.seen.exists or case.ddl is None:
         return ""
     return case.ddl.explain_create(step.columns.target, case.table.layout)
+
+
+def _writing(step: Load | Recover, case: Case) -> str:
+    """By about how many rows there are; one that is not known changes nothing."""
+    columns, rows = step.columns, step.rows
+    if case.ddl is None or not isinstance(columns, Columns):
+        return ""
+    write = WriteShape(
+        case.table.mode,
+        columns.target,
+        case.table.key,
+        case.table.layout,
+        creates=not step.table.seen.exists,
+        alters=any(change.alters for change in columns.changes),
+        replaces=step.write_full,
+        rows=rows.value or 0,
+        in_memory=(rows.bytes or 0) <= IN_MEMORY_BYTES,
+    )
+    object = ObjectName(case.table.target.parts)
+    return case.ddl.explain_write(object, case.observed.target, write, case.spark_url, case.spark_conf)
 
 
 def _limits(step: Load | Recover, case: Case) -> str:

@@ -15,7 +15,7 @@ import pytest
 from flowctl.connectors.delta import actions, spark_files
 from flowctl.connectors.delta.choice import Way, choose, traits_of
 from flowctl.connectors.delta.location import TableLocation, location_of
-from flowctl.connectors.delta.table import open_existing, open_table
+from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.session import has_jvm
@@ -58,7 +58,8 @@ def foreign_rows(place: TableLocation, rows: pa.Table, **partition: str) -> None
 
 def way(writer: Writer, job: WriteJob) -> Way:
     """How the target would write ``job`` now."""
-    return choose(location(writer), open_table(location(writer)), job, traits_of(writer.spark))
+    there = writer.place.target.describe([job.object])[job.object]
+    return choose(location(writer).url, there, job.shape, traits_of(writer.spark)).way
 
 
 def files(writer: Writer) -> list[dict[str, Any]]:

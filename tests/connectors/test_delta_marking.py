@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from flowctl.connectors.delta import choice, deletion_vectors
-from flowctl.connectors.delta.choice import Way
+from flowctl.connectors.delta import deletion_vectors, target
+from flowctl.connectors.delta.choice import Choice, Way
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import OP_COLUMN
@@ -147,12 +147,12 @@ def test_histories_by_both_writers_are_those_of_a_dictionary(
     marker: Writer, monkeypatch: pytest.MonkeyPatch, soft: bool
 ) -> None:
     writer, chance = marker, random.Random(7)
-    own = choice.choose
+    own = target.choose
     columns = (*COLUMNS, SOFT) if soft else COLUMNS
     model: dict[int, str] = {}
     for seq in range(1, 8):
-        by_turns = own if seq % 3 or not has_jvm(writer.spark) else lambda *given: Way.STATEMENTS
-        monkeypatch.setattr(choice, "choose", by_turns)
+        by_turns = own if seq % 3 or not has_jvm(writer.spark) else lambda *given: Choice(Way.STATEMENTS)
+        monkeypatch.setattr(target, "choose", by_turns)
         batch = {chance.randrange(30): chance.choice(["a", "b", "c", None]) for _ in range(12)}
         empty = dict.fromkeys((column.name for column in columns), None)
         rows = [

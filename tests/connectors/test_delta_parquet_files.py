@@ -16,8 +16,8 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowctl.connectors.delta import choice, spark_files
-from flowctl.connectors.delta.choice import Way
+from flowctl.connectors.delta import spark_files, target
+from flowctl.connectors.delta.choice import Choice, Way
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.delta.types import schema_json
@@ -176,7 +176,7 @@ def test_modes_with_and_without_deltas_own_writer(
     writer: Writer, own_files: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not own_files:
-        monkeypatch.setattr(choice, "choose", lambda *given: Way.STATEMENTS)
+        monkeypatch.setattr(target, "choose", lambda *given: Choice(Way.STATEMENTS))
 
     def rows(*ids: int) -> list[dict[str, Any]]:
         return [{"id": id, "name": "a", "amount": Decimal(id)} for id in ids]

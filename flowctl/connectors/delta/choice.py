@@ -1,4 +1,5 @@
-"""Which way a batch is written, by what is known of the table, the job and the engine.
+"""Which way a batch is written, by what is known of the table, the write and the engine: when it is planned, and again
+of the very version that it is committed over.
 
 Delta's own statements work a table's state out with queries before they write, even where nothing is to be compared:
 for a small batch that takes longer than its file. So they write what asks for them, and flowctl commits the rest.
@@ -6,20 +7,16 @@ for a small batch that takes longer than its file. So they write what asks for t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.delta import spark_files, statements
 from flowctl.connectors.delta.features import demanding_features
-from flowctl.connectors.delta.file_writer import FileWriter
-from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.spark_writer import SparkWriter
-from flowctl.connectors.delta.table import OpenTable
-from flowctl.connectors.delta.writer import Writer, required_scratch
-from flowctl.connectors.landing import Scratch
-from flowctl.connectors.target import WriteJob
-from flowctl.engine.session import has_jvm, has_own_workers
+from flowctl.connectors.target import WriteShape
+from flowctl.engine.session import SAIL, has_jvm, has_own_workers
+from flowctl.model.table_info import Column, TableInfo
 from flowctl.model.types import Array, Struct
 from flowctl.storage.urls import scheme
 
@@ -46,9 +43,7 @@ _HEEDED = {
     "delta.logRetentionDuration",
     spark_files.CODEC,
 }
-#: What a column's metadata may say. Anything else is a rule for its values.
-_HARMLESS = {"comment", "delta.typeChanges"}
-#: Settings of a session for all tables that Spark makes, and for the size of files.
+#: Settings for all tables that Spark makes, and for the size of files.
 _TABLE_DEFAULTS = "spark.databricks.delta.properties.defaults."
 _FILE_SIZES = {"spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled"}
 
@@ -63,51 +58,70 @@ class Way(Enum):
 
 
 @dataclass(frozen=True)
+class Choice:
+    """``reason``: why it is not flowctl that commits."""
+
+    way: Way
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class EngineTraits:
-    """``is_local``: it works on this machine. ``has_write_settings``: the user says what Delta makes of a write."""
+    """``is_local``: it works on this machine. ``setting``: where the user says what Delta makes of a write."""
 
     has_jvm: bool
     is_local: bool
-    has_write_settings: bool
+    setting: str = ""
 
 
 def traits_of(spark: SparkSession) -> EngineTraits:
     if not has_jvm(spark):
-        return EngineTraits(has_jvm=False, is_local=True, has_write_settings=False)
-    settings = spark.conf.getAll
-    told = any(
-        name.startswith(_TABLE_DEFAULTS) or (name in _FILE_SIZES and settings[name] != "false") for name in settings
-    )
-    return EngineTraits(has_jvm=True, is_local=has_own_workers(spark), has_write_settings=told)
+        return EngineTraits(has_jvm=False, is_local=True)
+    return EngineTraits(has_jvm=True, is_local=has_own_workers(spark), setting=_write_setting(spark.conf.getAll))
 
 
-def choose(location: TableLocation, table: OpenTable | None, job: WriteJob, engine: EngineTraits) -> Way:
-    """Pure. ``table`` is None where the job makes it."""
-    is_empty = table is None or table.is_empty
-    compares = job.mode in ("merge", "scd2") and not job.replace and not is_empty
+def planned_traits(url: str, conf: Mapping[str, str]) -> EngineTraits:
+    """Of an engine that has not been started."""
+    if url == SAIL:
+        return EngineTraits(has_jvm=False, is_local=True)
+    return EngineTraits(has_jvm=True, is_local=url.startswith("local"), setting=_write_setting(conf))
+
+
+def _write_setting(conf: Mapping[str, str]) -> str:
+    of_writes = (n for n in conf if n.startswith(_TABLE_DEFAULTS) or (n in _FILE_SIZES and conf[n] != "false"))
+    return next(of_writes, "")
+
+
+def choose(url: str, there: TableInfo | None, write: WriteShape, engine: EngineTraits) -> Choice:
+    """``there`` is None where the write makes the table, which lies at ``url``."""
+    is_empty = there is None or there.extra["files"] == 0
+    compares = write.mode in ("merge", "scd2") and not write.replaces and not is_empty
     if not engine.has_jvm:
-        return Way.MARKS if compares else Way.FILES
-    if engine.has_write_settings or not _only_adds_files(table, job):
-        return Way.STATEMENTS
-    if is_empty and job.mode != "append":  # Spark's MERGE would look for what is not there
-        return Way.FILES
-    if job.mode == "scd2" and not job.few:
-        return Way.STATEMENTS
-    if compares and table is not None:
-        return Way.MARKS if _is_small(job) and _can_be_marked(table, job, engine) else Way.STATEMENTS
-    rows = job.rows if job.rows is not None else job.estimated_rows
-    is_copied = scheme(location.url) != "file"
-    return Way.FILES if not is_copied or (rows is not None and rows <= _MOST_COPIED) else Way.STATEMENTS
+        return Choice(Way.MARKS if compares else Way.FILES)
+    reason = engine.setting or _asks_for_more(there, write)
+    if not reason and is_empty and write.mode != "append":  # Spark's MERGE would look for what is not there
+        return Choice(Way.FILES)
+    if not reason and write.mode == "scd2" and not write.in_memory:
+        reason = "a history, of more rows than fit into memory"
+    if not reason and compares and there is not None:
+        reason = _too_many(write) or _why_unmarked(there, write.columns, write.key, engine)
+    elif not reason and scheme(url) != "file" and (write.rows is None or write.rows > _MOST_COPIED):
+        reason = "many rows, which would be copied within the store"
+    if reason:
+        return Choice(Way.STATEMENTS, reason)
+    return Choice(Way.MARKS if compares else Way.FILES)
 
 
-def choose_for_sidecar(table: OpenTable | None, side: WriteJob, engine: EngineTraits) -> Way:
+def choose_for_sidecar(
+    there: TableInfo | None, columns: tuple[Column, ...], key: tuple[str, ...], engine: EngineTraits
+) -> Way:
     """Of a small batch, for what lies beside the job's table."""
-    if engine.has_jvm and (
-        engine.has_write_settings
-        or (table is not None and not (is_simple(table, side) and _can_be_marked(table, side, engine)))
-    ):
-        return Way.STATEMENTS
-    return Way.MARKS
+    if not engine.has_jvm:
+        return Way.MARKS
+    by_statements = engine.setting or (
+        there is not None and (_rules_of(there, columns) or _why_unmarked(there, columns, key, engine))
+    )
+    return Way.STATEMENTS if by_statements else Way.MARKS
 
 
 def way_of_all(engine: EngineTraits) -> Way:
@@ -115,44 +129,57 @@ def way_of_all(engine: EngineTraits) -> Way:
     return Way.STATEMENTS if engine.has_jvm else Way.MARKS
 
 
-def writer_for(way: Way, engine: EngineTraits, spark: SparkSession, scratch: Scratch | None) -> Writer:
-    if way is Way.STATEMENTS:
-        return SparkWriter(spark, scratch, makes_tables=not engine.has_write_settings)
-    return FileWriter(spark, required_scratch(scratch))
+def _asks_for_more(there: TableInfo | None, write: WriteShape) -> str:
+    """What a writer has to mind beside adding and removing files; empty where there is nothing."""
+    if write.layout.partition_by:
+        return "partitions"
+    if write.layout.cluster_by:
+        return "clustering"
+    if write.alters:
+        return "changed columns"
+    if there is not None:
+        return _rules_of(there, write.columns)
+    return "" if write.creates else "a table that somebody else makes"
 
 
-def _only_adds_files(table: OpenTable | None, job: WriteJob) -> bool:
-    """Whether there are no partitions, no clustering, no changes to columns that Delta must make, nor anything else
-    that a writer would have to mind."""
-    if job.layout.partition_by or job.layout.cluster_by or job.alter:
-        return False
-    return is_simple(table, job) if table is not None else bool(job.create)
+def _rules_of(there: TableInfo, columns: tuple[Column, ...]) -> str:
+    properties = there.extra["properties"]
+    if there.extra["partition_by"]:
+        return "partitions"
+    if demanding := demanding_features(there.extra["features"], properties):
+        return ", ".join(demanding)
+    if other := [str(name) for name in properties if name.startswith("delta.") and name not in _HEEDED]:
+        return other[0]
+    if ruled := there.extra["ruled_columns"]:
+        return f"rules for {ruled[0]}"
+    if has_other_columns(there.columns, columns):
+        return "other columns"
+    return "a long log" if there.extra["files"] > _MOST_FILES else ""
 
 
-def is_simple(table: OpenTable, job: WriteJob) -> bool:
-    """Whether adding and removing files is all that a writer has to do to it."""
-    return (
-        not table.partition_by
-        and not demanding_features(table.features, table.properties)
-        and all(name in _HEEDED or not name.startswith("delta.") for name in table.properties)
-        and all(field.nullable and _HARMLESS.issuperset(field.metadata or ()) for field in table.handle.schema().fields)
-        and not table.has_other_columns(job.columns)
-        and table.file_count <= _MOST_FILES
-    )
+def has_other_columns(there: tuple[Column, ...], columns: tuple[Column, ...]) -> bool:
+    """Whether replacing the content must replace the schema too (a full refresh after a changed type)."""
+    return {one.name: one.type for one in there} != {one.name: one.type for one in columns}
 
 
-def _is_small(job: WriteJob) -> bool:
-    return job.few or (job.rows is not None and job.rows * len(job.columns) <= _MOST_VALUES)
+def _too_many(write: WriteShape) -> str:
+    if write.in_memory or (write.rows is not None and write.rows * len(write.columns) <= _MOST_VALUES):
+        return ""
+    return "many rows to compare"
 
 
-def _can_be_marked(table: OpenTable, job: WriteJob, engine: EngineTraits) -> bool:
-    """Whether this process finds rows in it, and can hide them."""
-    key = [column for column in job.columns if column.name in job.key]
-    return (
-        table.properties.get(statements.DELETION_VECTORS) == "true"
-        and "delta.typeChanges" not in table.handle.schema().to_json()
-        and (table.is_empty or table.rows.value is not None)
-        and (engine.is_local or (table.rows.bytes or 0) <= _LARGE)
-        and not any(isinstance(column.type, Array | Struct) for column in key)
-        and not any(column.name.lower() == "_metadata" for column in table.columns)  # Spark finds no hidden row then
-    )
+def _why_unmarked(there: TableInfo, columns: tuple[Column, ...], key: tuple[str, ...], engine: EngineTraits) -> str:
+    """Why this process does not look for rows in it, or cannot hide them."""
+    if there.extra["properties"].get(statements.DELETION_VECTORS) != "true":
+        return "no deletion vectors"
+    if there.extra["is_widened"]:
+        return "files of narrower types"
+    if there.extra["files"] and there.rows.value is None:
+        return "files that do not say how many rows they have"
+    if not engine.is_local and (there.rows.bytes or 0) > _LARGE:
+        return "a large table"
+    if any(isinstance(column.type, Array | Struct) for column in columns if column.name in key):
+        return "a key with parts"
+    if any(column.name.lower() == "_metadata" for column in there.columns):  # Spark finds no hidden row then
+        return "a column named _metadata"
+    return ""

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors.buffered import buffered_in
 from flowctl.connectors.delta import batch, conditions, log, statements
-from flowctl.connectors.delta.choice import choose_for_sidecar, traits_of, writer_for
+from flowctl.connectors.delta.choice import choose_for_sidecar, traits_of
 from flowctl.connectors.delta.conditions import Condition, Term
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.table import OpenTable, open_table
 from flowctl.connectors.delta.writer import Numbered, Versions, Writer, side_job
+from flowctl.connectors.delta.writers import writer_for
 from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
 from flowctl.connectors.landing import Scratch, ScratchFolder
 from flowctl.connectors.target import WriteJob
@@ -161,8 +162,8 @@ def _begin_try(
     location = table.location.beside(scd2.OBSERVED_SUFFIX)
     sidecar, side_writer = open_table(location), writer
     if job.few:
-        engine = traits_of(spark)
-        side_writer = writer_for(choose_for_sidecar(sidecar, side, engine), engine, spark, scratch)
+        engine, there = traits_of(spark), sidecar.info(side.object) if sidecar is not None else None
+        side_writer = writer_for(choose_for_sidecar(there, side.columns, side.key, engine), engine, spark, scratch)
     sidecar = side_writer.prepare_sidecar(location, sidecar, side)
     last = log.data_commit(table.newest(log.app_id(job.record.lineage, job.record.table)))
     return _Try(spark, writer, side_writer, table, sidecar, job, side, scratch, last, uuid.uuid4().hex, present)

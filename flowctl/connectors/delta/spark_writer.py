@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.buffered import buffered_in
-from flowctl.connectors.delta import batch, commit, conditions, statements, transaction
+from flowctl.connectors.delta import batch, choice, commit, conditions, statements, transaction
 from flowctl.connectors.delta.conditions import Condition
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
@@ -102,7 +102,7 @@ class SparkWriter:
         """The one data statement of append, truncate and merge, ready to run."""
         identifier, present = table.location.identifier, frame.columns
         if job.replaces_content:
-            if table.has_other_columns(job.columns):
+            if choice.has_other_columns(table.columns, job.columns):
                 return lambda: self._overwrite_with_schema(table, batch.alive(frame, job.columns), job)
             sql = statements.overwrite(identifier, view, job.columns, present)
         elif job.mode == "append":

@@ -8,7 +8,7 @@ between takes that version, and the try begins again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from flowctl.storage import access
 
 if TYPE_CHECKING:
     from arro3.core import RecordBatch
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Field
 
 RETENTION = "delta.setTransactionRetentionDuration"
 #: No feature of Delta's: what writers have to mind in arrays and structs.
@@ -39,6 +39,9 @@ _MARKS = {
     "delta.identity.start": "identityColumns",
     "delta.invariants": "columnInvariants",
 }
+
+#: What a column's metadata may say. Anything else is a rule for its values.
+_HARMLESS = {"comment", "delta.typeChanges"}
 
 
 @dataclass(frozen=True)
@@ -73,10 +76,6 @@ class OpenTable:
         return tuple(self.handle.metadata().partition_columns)
 
     @cached_property
-    def rows(self) -> RowEstimate:
-        return _rows(self.handle.get_add_actions(flatten=True))
-
-    @cached_property
     def file_count(self) -> int:
         return len(self.handle.file_uris())
 
@@ -91,7 +90,8 @@ class OpenTable:
 
     def info(self, object: ObjectName) -> TableInfo:
         """``identity`` is Delta's own table id: kept by RESTORE and ALTER, new for a copy. ``extra`` has
-        ``partition_by``, ``properties``, ``features``, ``reader_version``, ``writer_version`` and what
+        ``partition_by``, ``properties``, ``features``, ``reader_version``, ``writer_version``, ``files`` (how many),
+        ``ruled_columns`` (what may be in them is restricted), ``is_widened`` (files may be of narrower types) and what
         :mod:`.maintenance` counts."""
         protocol, actions = self.handle.protocol(), self.handle.get_add_actions(flatten=True)
         return TableInfo(
@@ -106,6 +106,9 @@ class OpenTable:
                 "features": self.features,
                 "reader_version": protocol.min_reader_version,
                 "writer_version": protocol.min_writer_version,
+                "files": self.file_count,
+                "ruled_columns": [field.name for field in self.handle.schema().fields if _has_rules(field)],
+                "is_widened": "delta.typeChanges" in self.handle.schema().to_json(),
                 maintenance.SMALL_FILES: maintenance.count_small_files(actions),
             },
         )
@@ -164,10 +167,6 @@ class OpenTable:
                 hint=f"ALTER TABLE … UNSET TBLPROPERTIES ('{RETENTION}')",
             )
 
-    def has_other_columns(self, columns: Sequence[Column]) -> bool:
-        """Whether replacing the content must replace the schema too (a full refresh after a changed type)."""
-        return {one.name: one.type for one in self.columns} != {one.name: one.type for one in columns}
-
 
 def open_table(location: TableLocation, *, again: bool = True) -> OpenTable | None:
     """The table's newest version, or None when nothing is there. :class:`TableError` when something else lies there."""
@@ -203,6 +202,10 @@ def open_existing(location: TableLocation) -> OpenTable:
     if table is None:
         raise TableError(f"there is no table {location.url}", hint="Plan again: it was dropped since the plan was made")
     return table
+
+
+def _has_rules(field: Field) -> bool:
+    return not field.nullable or not _HARMLESS.issuperset(field.metadata or ())
 
 
 def find_standing(location: TableLocation, app: str, record: Mapping[str, Any]) -> LoggedCommit | None:

@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.delta import features, gaps, log, maintenance, partitions, statements
+from flowctl.connectors.delta.choice import Way, choose, planned_traits
 from flowctl.connectors.delta.creation import created_by
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.table import OpenTable, open_table
 from flowctl.connectors.gaps import Gap
 from flowctl.connectors.landing import Scratch
-from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob
+from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob, WriteShape
 from flowctl.errors import TableError
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
@@ -82,6 +83,17 @@ class DeltaTarget(Target):
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
         listed = statements.statistics_columns(columns, layout)
         return f"statistics for {', '.join(listed)}" if listed else ""
+
+    def explain_write(
+        self,
+        object: ObjectName,
+        there: TableInfo | None,
+        write: WriteShape,
+        engine: str,
+        conf: Mapping[str, str],
+    ) -> str:
+        choice = choose(self._location(object).url, there, write, planned_traits(engine, conf))
+        return f"written by Spark's own statements: {choice.reason}" if choice.way is Way.STATEMENTS else ""
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         table = self._location(info.object).shown_identifier
@@ -146,7 +158,8 @@ class DeltaTarget(Target):
 
     def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
         from flowctl.connectors.delta import history
-        from flowctl.connectors.delta.choice import traits_of, way_of_all, writer_for
+        from flowctl.connectors.delta.choice import traits_of, way_of_all
+        from flowctl.connectors.delta.writers import writer_for
 
         engine = traits_of(spark)
         writer = writer_for(way_of_all(engine), engine, spark, self._scratch)
@@ -173,12 +186,15 @@ class DeltaTarget(Target):
     def _commit(
         self, spark: SparkSession, location: TableLocation, table: OpenTable | None, frame: DataFrame, job: WriteJob
     ) -> LoggedCommit:
-        from flowctl.connectors.delta.choice import Way, choose, traits_of, writer_for
+        from flowctl.connectors.delta.choice import traits_of
         from flowctl.connectors.delta.row_search import Unreadable
+        from flowctl.connectors.delta.writers import writer_for
 
         engine = traits_of(spark)
-        writer = writer_for(choose(location, table, job, engine), engine, spark, self._scratch)
+        there = table.info(job.object) if table is not None else None
+        way = choose(location.url, there, job.shape, engine).way
         try:
+            writer = writer_for(way, engine, spark, self._scratch)
             return self._commit_by(writer, spark, location, table, frame, job)
         except Unreadable:
             if not engine.has_jvm:

@@ -33,6 +33,7 @@ from tests.unit.plan.worlds import (
 
 WIDER = (ID, replace(AMOUNT, type=types.Decimal(14, 2)), UPDATED_AT)
 LOCAL = (*ORDERS, Column("at", types.TIMESTAMP_NTZ))
+AS_USUAL = {"partition_by": (), "files": 1, "ruled_columns": [], "is_widened": False}
 OLDEST = {"features": [], "properties": {}, "reader_version": 1, "writer_version": 2}
 NEWEST = {
     "features": ["deletionVectors", "timestampNtz", "typeWidening"],
@@ -45,9 +46,7 @@ NEWEST = {
 def shown(now: tuple[Column, ...], extra: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> tuple[str, list[str]]:
     """The plan as people read it, and its statements."""
     spec = table()
-    seen = observed(
-        head(NEW), source(now), replace(target(), extra={"partition_by": (), **extra}), committed(position=OLD)
-    )
+    seen = observed(head(NEW), source(now), replace(target(), extra={**AS_USUAL, **extra}), committed(position=OLD))
     made = world({"orders": seen}, {"orders": recorded(spec, OLD)})
     monkeypatch.setitem(made.ddl, "lake", DeltaTarget("/lake", {}, None, CAPABILITIES))
     planned = plan(made, spec)
