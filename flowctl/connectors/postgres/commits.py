@@ -110,9 +110,10 @@ def ensure_schema(connection: psycopg.Connection[Any], object: ObjectName) -> st
     return schema_of(connection, object)
 
 
-def ensure_table(connection: psycopg.Connection[Any], schema: str) -> None:
-    """Makes ``_flowctl_commits`` when it is not there."""
-    if not _schemas_with_commits(connection, [schema]):
+def ensure_table(connection: psycopg.Connection[Any], object: ObjectName) -> None:
+    """Makes ``_flowctl_commits`` in the object's schema when it is not there."""
+    if not _schemas_with_commits(connection, [schema_of(connection, object)]):
+        schema = ensure_schema(connection, object)
         with _alone(connection):
             connection.execute(create_commits((schema, COMMITS), POSTGRES))
 

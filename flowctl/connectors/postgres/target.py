@@ -168,7 +168,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         return (commits.schema_of(session.connection, object), COMMITS)
 
     def ensure_commits(self, session: PostgresSession, object: ObjectName) -> None:
-        commits.ensure_table(session.connection, commits.ensure_schema(session.connection, object))
+        commits.ensure_table(session.connection, object)
 
     def write_batch(self, session: PostgresSession, job: WriteJob, loaded: _Copied | None) -> RowCounts:
         if loaded is None or not loaded.becomes:

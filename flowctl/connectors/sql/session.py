@@ -71,8 +71,3 @@ class Session(ABC):
     @abstractmethod
     def written_columns(self, table: tuple[str, ...]) -> list[str]:
         """Columns that a statement may write: not those that the database works out itself."""
-
-    def column_names(self, object: ObjectName) -> list[str]:
-        """Empty where there is no such table."""
-        info = self.describe([object])[object]
-        return [column.name for column in info.columns] if info else []

@@ -163,12 +163,13 @@ class SqlTarget(Target, Generic[S]):
         side = replace(job, record=replace(job.record, table=f"{job.record.table}/quarantine"), create=(), alter=())
         with self.hand_over(spark, frame, job.columns, side) as rows, self.writing_session() as session:
             loaded = self.load(session, rows)
+            there = session.describe([job.object])[job.object]
             if not self.dialect.transactional_ddl:
-                self._complete(session, job.object, job.columns)
+                self._complete(session, job.object, there, job.columns)
             with session.transaction():
                 accepted = self.accept(session, loaded)
                 if self.dialect.transactional_ddl:
-                    self._complete(session, job.object, job.columns)
+                    self._complete(session, job.object, there, job.columns)
                 replace_quarantined(session, accepted.table, job, since)
                 job.before_commit()
 
@@ -229,7 +230,9 @@ class SqlTarget(Target, Generic[S]):
 
     def define(self, session: S, job: WriteJob, present: Sequence[str]) -> None:
         """The DDL that a batch with the columns ``present`` needs, in a table that is the intent's own."""
-        there = session.describe([job.object])[job.object]
+        sidecar = [observed_name(job.object)] if job.mode == "scd2" else []
+        found = session.describe([job.object, *sidecar])
+        there = found[job.object]
         self.require_own(session, job, there)
         is_made = there is not None and there.created_by == job.record.intent_id
         for statement in () if is_made else job.create:
@@ -238,11 +241,12 @@ class SqlTarget(Target, Generic[S]):
         for change in job.alter:
             if there is None or not ddl.is_made(change, there):
                 session.execute(change.statement)
-        if job.mode == "scd2":
-            observed = observed_name(job.object)
-            if job.replace and self.dialect.transactional_ddl:  # of another key, or of what was no history
-                session.execute(f"DROP TABLE IF EXISTS {self.dialect.table(observed.parts)}")
-            self._complete(session, observed, observed_columns(job, present))
+        for observed in sidecar:
+            before = found[observed]
+            if before is not None and job.replace and self.dialect.transactional_ddl:
+                session.execute(f"DROP TABLE {self.dialect.table(observed.parts)}")  # of another key, or no history
+                before = None
+            self._complete(session, observed, before, observed_columns(job, present))
 
     def require_own(self, session: S, job: WriteJob, there: TableInfo | None) -> None:
         """:class:`FlowctlError` where the table is not the one that the intent was for. Without DDL outside of it a
@@ -263,10 +267,8 @@ class SqlTarget(Target, Generic[S]):
         record = commits.identified(job.record, now.identity)
         commits.name_target(session, self.commits_table(session, job.object), record)
 
-    def _complete(self, session: S, sidecar: ObjectName, columns: Sequence[Column]) -> None:
-        for statement in ddl.completing_statements(
-            self.dialect, sidecar, session.describe([sidecar])[sidecar], columns
-        ):
+    def _complete(self, session: S, sidecar: ObjectName, there: TableInfo | None, columns: Sequence[Column]) -> None:
+        for statement in ddl.completing_statements(self.dialect, sidecar, there, columns):
             session.execute(statement)
 
     def _newest_or_none(self, jobs: Sequence[WriteJob]) -> list[Commit | None]:

@@ -29,11 +29,11 @@ from flowctl.connectors.sqlite.duplicates import explain_duplicates
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.target import CommitLookup, WriteJob
 from flowctl.errors import StoppedByPolicy, TableError
-from flowctl.model import types
 from flowctl.model.commit import Commit
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -107,8 +107,7 @@ class SqliteTarget(SqlTarget[SqliteSession]):
         source = SqliteSource(self.path, self.capabilities)
         with source.capture(Relation(object), info) as capture, folder.sink(arrow_schema(columns)) as sink:
             capture.read(ReadRequest(tuple(columns)), sink)
-        schema = ", ".join(f"`{column.name}` {types.spark_ddl(column.type)}" for column in columns)
-        return spark.read.schema(schema).parquet(folder.url)
+        return spark.read.schema(schema_ddl(columns)).parquet(folder.url)
 
     @contextmanager
     def hand_over(
