@@ -38,10 +38,12 @@ PLACE_COLUMN = "_flowctl_place"
 @dataclass(frozen=True)
 class SourceCapabilities:
     """``position``: what its plain objects offer beside reading in full. ``hides_order``: whether rows stand in an
-    order there, and an engine does not tell which."""
+    order there, and an engine does not tell which. ``refuses``: why a table cannot be read whatever is there, and what
+    to do, as its spec alone tells."""
 
     position: Literal["cursor", "files", "none"]
     hides_order: Callable[[str, TableSpec], bool] = lambda engine, table: False
+    refuses: Callable[[TableSpec], tuple[str, str] | None] = lambda table: None
 
 
 @dataclass(frozen=True)

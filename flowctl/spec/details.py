@@ -123,7 +123,7 @@ _ENCODINGS = ("UTF-8", "UTF-16", "ISO-8859-1", "windows-1252")
 
 
 def _check_columns(table: Node, findings: Findings) -> None:
-    """`key` names target columns: an excluded column cannot identify a row."""
+    """`key` and `valid_from` name target columns: an excluded column cannot identify a row, or tell its time."""
     include, exclude = table.get("columns.include"), table.get("columns.exclude")
     if include and exclude:
         what = "`columns.exclude` cannot be used together with `columns.include`"
@@ -136,11 +136,15 @@ def _check_columns(table: Node, findings: Findings) -> None:
     left_out = {item.text for item in exclude.items} if exclude else set()
     kept = {renamed.get(item.text, item.text) for item in include.items} if include else None
     key = table.get("key")
-    for column in key.items if key else ():
+    needed = [("key column", item) for item in (key.items if key else ())]
+    event = table.get("scd2.valid_from")
+    if event is not None and event.value != "now":
+        needed.append(("event time", event))
+    for role, column in needed:
         gone = column.text in left_out or (kept is not None and column.text not in kept)
         if gone and column.text not in made:
-            hint = "Copy it too, or choose another key"
-            findings.error(column, f"key column `{column.text}` is left out by `columns`", hint, "key-left-out")
+            hint = f"Copy it too, or choose another {role.removesuffix(' column')}"
+            findings.error(column, f"{role} `{column.text}` is left out by `columns`", hint, "key-left-out")
     mode = table.entries.get("mode")
     for column in key.items if key and mode and mode.text == "scd2" else ():
         if reserved.is_taken_for_key(column.text):

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
-from flowctl.connectors.files.gaps import hides_order, of_spec
+from flowctl.connectors.files.gaps import hides_order, of_spec, refuses
 from flowctl.connectors.source import SourceCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 from flowctl.storage.urls import path_place, without_scheme
 
 CAPABILITIES = Capabilities(
-    source=SourceCapabilities(position="files", hides_order=hides_order),
+    source=SourceCapabilities(position="files", hides_order=hides_order, refuses=refuses),
     target=None,
     extra="files",
     signs=("FAILED_READ_FILE",),

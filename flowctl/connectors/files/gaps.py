@@ -1,4 +1,4 @@
-"""What Sail cannot do with files, and what it does not tell of them."""
+"""What no engine can do with files, what Sail cannot, and what it does not tell of them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ GAPS: Mapping[str, str] = {
     "format": "it reads only Parquet with exact values",
     "format.csv": "pyarrow reads CSV there, with doubled quotes and a one-character delimiter",
 }
+
+
+def refuses(table: TableSpec) -> tuple[str, str] | None:
+    """Files of a format that is not known, or not read in this version."""
+    try:
+        if isinstance(table.source, ObjectSource):
+            format_of("/".join(table.source.parts), table.format)
+    except TableError as error:
+        return error.message, error.hint
+    return None
 
 
 def of_spec(engine: str, connection: Connection, table: TableSpec | None) -> Iterator[Gap]:

@@ -58,6 +58,14 @@ REFUSED: dict[str, tuple[str, str]] = {
         f"  a: {{from: src:a, to: pg:{'n' * 60}, mode: scd2, key: [id], scd2: {{valid_from: now}}}}\n",
         f"12:20: error: pg:{'n' * 60}: its observations would be kept in {'n' * 60}__observed: PostgreSQL cuts",
     ),
+    "files of an unknown format": (
+        "  a: {from: 'inbox:*.txt', to: lake, mode: append}\n",
+        "12:7: error: a: files of *.txt have no format that is read in this version",
+    ),
+    "an event time that is left out": (
+        "  a: {from: src:a, to: lake, mode: scd2, key: [id], scd2: {valid_from: at}, columns: {exclude: [at]}}\n",
+        "12:72: error: event time `at` is left out by `columns`. Copy it too, or choose another event time",
+    ),
     "a column of flowctl's own": (
         "  a: {from: src:a, to: lake, mode: scd2, key: [id], scd2: {valid_from: t}, columns: {add: {row_hash: '1'}}}\n",
         '12:86: error: a: columns.add makes a column "row_hash", a name that flowctl needs itself',
