@@ -15,8 +15,8 @@ from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 #: Whether a document has a field. ``always``; ``since``: always, but older documents lack it; ``told``: only where it
-#: is not the default; ``never``.
-Presence = Literal["always", "since", "told", "never"]
+#: is not the default; ``never``; ``inline``: its own keys stand among those of its owner.
+Presence = Literal["always", "since", "told", "never", "inline"]
 Convert = Callable[[Any], Any]
 T = TypeVar("T")
 
@@ -29,10 +29,11 @@ def in_json(presence: Presence = "always", *, name: str = "") -> Mapping[str, An
     return {"presence": presence, "name": name}
 
 
-def has_form(kind: Any, write: Convert, read: Convert) -> None:
-    """Registers the form of a class, or of all classes of a union."""
+def has_form(kind: Any, write: Convert | None, read: Convert) -> None:
+    """Registers the form of a class, or of all classes of a union. ``write`` None: each is written by its fields."""
     for one in get_args(kind) or (kind,):
-        _writers[one] = write
+        if write is not None:
+            _writers[one] = write
     _readers[_classes(kind)] = read
 
 
@@ -74,16 +75,20 @@ def _object_writer(kind: Any) -> Convert:
     parts = [
         (field.name, _name(field), _reader(hints[field.name]), field.default if presence == "told" else MISSING)
         for field in fields(kind)
-        if (presence := _presence(field)) != "never"
+        if (presence := _presence(field)) not in ("never", "inline")
     ]
+    inline = [field.name for field in fields(kind) if _presence(field) == "inline"]
 
     def write(value: object) -> dict[str, Any]:
         found = vars(value)
-        return {
+        document = {
             key: to_json(found[name]) if is_converted else found[name]
             for name, key, is_converted, default in parts
             if default is MISSING or found[name] != default
         }
+        for name in inline:
+            document |= to_json(found[name])
+        return document
 
     return write
 
@@ -130,15 +135,16 @@ def _object_reader(kind: Any) -> Convert:
     parts = [
         (field.name, _name(field), _reader(hints[field.name]), presence == "always")
         for field in fields(kind)
-        if (presence := _presence(field)) != "never"
+        if (presence := _presence(field)) not in ("never", "inline")
     ]
+    inline = [(field.name, hints[field.name]) for field in fields(kind) if _presence(field) == "inline"]
 
     def read(document: Mapping[str, Any]) -> Any:
         values = {}
         for name, key, convert, is_required in parts:
             if is_required or key in document:
                 values[name] = convert(document[key]) if convert else document[key]
-        return kind(**values)
+        return kind(**values, **{name: from_json(hint, document) for name, hint in inline})
 
     return read
 

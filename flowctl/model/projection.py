@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from flowctl.model.codec import from_json, has_form, in_json
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
 
@@ -37,10 +40,10 @@ class Columns:
     in target order and without flowctl's own columns. ``statements`` is the DDL to run before the write, in order: it
     makes the table, or makes ``changes``."""
 
-    source: tuple[Column, ...] = ()
-    target: tuple[Column, ...] = ()
+    source: tuple[Column, ...] = field(default=(), metadata=in_json(name="source_columns"))
+    target: tuple[Column, ...] = field(default=(), metadata=in_json(name="target_columns"))
     projection: tuple[ProjectedColumn, ...] = ()
-    changes: tuple[SchemaChange, ...] = ()
+    changes: tuple[SchemaChange, ...] = field(default=(), metadata=in_json(name="schema"))
     statements: tuple[str, ...] = ()
 
     @property
@@ -58,9 +61,17 @@ class RuntimeColumns:
     declare no types. ``source`` are the columns as they will be read, where the source says so; ``target`` are those
     that the target has now."""
 
-    source: tuple[Column, ...] = ()
-    target: tuple[Column, ...] = ()
+    source: tuple[Column, ...] = field(default=(), metadata=in_json(name="source_columns"))
+    target: tuple[Column, ...] = field(default=(), metadata=in_json(name="target_columns"))
 
     @property
     def recorded(self) -> tuple[Column, ...]:
         return self.target
+
+
+def _read_columns(document: Mapping[str, Any]) -> Columns | RuntimeColumns:
+    """Documents have null for changes that are known when the table runs."""
+    return from_json(Columns, document) if document["schema"] is not None else from_json(RuntimeColumns, document)
+
+
+has_form(Columns | RuntimeColumns, None, _read_columns)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, assert_never
 
 from flowctl.diagnostics import Mark
+from flowctl.model.codec import in_json
 from flowctl.model.interval import Interval
 from flowctl.model.position import Position
 from flowctl.model.projection import Columns, RuntimeColumns
@@ -49,11 +50,11 @@ class SeenTarget:
     table, ``version`` its own, ``shape`` the digest of its columns, ``commit`` names the commit that it carries (empty:
     none). In a plan that an older flowctl saved the latter two may be None: not known."""
 
-    exists: bool = False
-    id: str = ""
-    version: int | None = None
-    shape: str | None = ""
-    commit: str | None = ""
+    exists: bool = field(default=False, metadata=in_json(name="target_exists"))
+    id: str = field(default="", metadata=in_json(name="target_id"))
+    version: int | None = field(default=None, metadata=in_json(name="target_version"))
+    shape: str | None = field(default="", metadata=in_json(name="target_shape"))
+    commit: str | None = field(default="", metadata=in_json(name="target_commit"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,23 +65,23 @@ class PlannedTable:
     whose tables nobody could list."""
 
     id: str
-    mark: Mark
-    source: str
-    target: str
+    mark: Mark = field(metadata=in_json(name="source"))
+    source: str = field(metadata=in_json(name="from"))
+    target: str = field(metadata=in_json(name="to"))
     mode: Mode
     key: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     via: Via = "direct"
     definition: Mapping[str, Any] = field(default_factory=dict)
-    progress: Progress | None = None
-    seen: SeenTarget = SeenTarget()
+    progress: Progress | None = field(default=None, metadata=in_json(name="state_before"))
+    seen: SeenTarget = field(default=SeenTarget(), metadata=in_json("inline"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _TableStep:
     """``reason`` says for people why this is the table's step."""
 
-    table: PlannedTable
+    table: PlannedTable = field(metadata=in_json("inline"))
     reason: str
 
     @property
@@ -97,14 +98,14 @@ class _Transfer(_TableStep):
 
     seq: int
     interval: Interval
-    columns: Columns | RuntimeColumns
+    columns: Columns | RuntimeColumns = field(metadata=in_json("inline"))
     rows: RowEstimate = RowEstimate()
     checks: tuple[Check, ...] = ()
     write_full: bool = False
-    refresh: bool = False
+    refresh: bool = field(default=False, metadata=in_json("since"))
     check_deletes: bool = False
     notes: tuple[str, ...] = ()
-    how: tuple[str, ...] = ()
+    how: tuple[str, ...] = field(default=(), metadata=in_json("since"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +113,7 @@ class Load(_Transfer):
     """A new sequence number. A pending intent with a lower one is given up: its void is committed first. ``follows`` is
     the begun number of the same table that the step before this one finishes; this one begins once that is recorded."""
 
-    follows: int | None = None
+    follows: int | None = field(default=None, metadata=in_json("since"))
 
     @property
     def creates(self) -> bool:
@@ -131,15 +132,15 @@ class RecordOnly(_TableStep):
 
     seq: int
     interval: Interval
-    columns: Columns
-    refresh: bool = False
+    columns: Columns = field(metadata=in_json("inline"))
+    refresh: bool = field(default=False, metadata=in_json("since"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpToDate(_TableStep):
     """Nothing to do. ``columns`` are those that there are: its changes are shown, and made with the next rows."""
 
-    columns: Columns | RuntimeColumns = Columns()
+    columns: Columns | RuntimeColumns = field(default=Columns(), metadata=in_json("inline"))
     notes: tuple[str, ...] = ()
 
 
@@ -149,10 +150,10 @@ class Stopped(_TableStep):
     refused ones among them. ``follows`` as in :class:`Load`."""
 
     hint: str
-    by: StoppedBy
-    changes: tuple[SchemaChange, ...] = ()
+    by: StoppedBy = field(metadata=in_json(name="stopped_by"))
+    changes: tuple[SchemaChange, ...] = field(default=(), metadata=in_json(name="schema"))
     checks: tuple[Check, ...] = ()
-    follows: int | None = None
+    follows: int | None = field(default=None, metadata=in_json("since"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,28 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, assert_never
 
-from flowctl.diagnostics import Mark
 from flowctl.errors import StalePlan
 from flowctl.model import codec, position
 from flowctl.model.interval import Interval
-from flowctl.model.projection import Columns, ProjectedColumn, RuntimeColumns
-from flowctl.model.schema_change import SchemaChange
+from flowctl.model.projection import RuntimeColumns
 from flowctl.model.step import (
-    Check,
     Load,
     Plan,
-    PlannedTable,
-    Progress,
     RecordOnly,
     Recover,
     Removed,
-    SeenTarget,
+    Runnable,
     Step,
     Stopped,
     UpToDate,
     progress_after,
 )
-from flowctl.model.table_info import Column, RowEstimate
 
 FORMAT = 1
 #: What the document calls a step's kind.
@@ -92,180 +86,54 @@ def count_actions(plan: Plan) -> dict[Action, int]:
     return counts
 
 
+#: What steps say that have no use for a key, in the order of the published form.
+_NOTHING: Mapping[str, Any] = {
+    "id": "", "action": "", "reason": "", "hint": "", "stopped_by": None, "from": "", "to": "", "mode": "", "key": [],
+    "seq": 0, "interval": None, "rows": {"value": None, "method": "unknown"}, "bytes": None, "schema": [],
+    "statements": [], "checks": [], "notes": [], "needs": [], "via": "", "how": [], "write_full": False,
+    "refresh": False, "follows": None, "check_deletes": False, "record_only": False, "target_exists": False,
+    "target_id": "", "target_version": None, "target_shape": "", "target_commit": "", "source_columns": [],
+    "target_columns": [], "projection": [], "definition": {}, "state_before": None, "state_after": None, "source": {},
+}  # fmt: skip
+
+
 def _step_to_json(step: Step) -> dict[str, Any]:
-    table, after = step.table, progress_after(step)
-    return {
-        "id": table.id,
-        "action": action_of(step),
-        "reason": step.reason,
-        "hint": "",
-        "stopped_by": None,
-        "from": table.source,
-        "to": table.target,
-        "mode": table.mode,
-        "key": list(table.key),
-        "seq": after.seq if after else 0,
-        "interval": None,
-        "rows": {"value": None, "method": "unknown"},
-        "bytes": None,
-        "schema": [],
-        "statements": [],
-        "checks": [],
-        "notes": [],
-        "needs": list(table.needs),
-        "via": table.via,
-        "how": [],
-        "write_full": False,
-        "refresh": False,
-        "follows": None,
-        "check_deletes": False,
-        "record_only": False,
-        "target_exists": table.seen.exists,
-        "target_id": table.seen.id,
-        "target_version": table.seen.version,
-        "target_shape": table.seen.shape,
-        "target_commit": table.seen.commit,
-        "source_columns": [],
-        "target_columns": [],
-        "projection": [],
-        "definition": dict(table.definition),
-        "state_before": codec.to_json(table.progress),
-        "state_after": codec.to_json(after),
-        "source": codec.to_json(table.mark),
-        **_kind_to_json(step),
-    }
-
-
-def _kind_to_json(step: Step) -> dict[str, Any]:
-    """What steps of its kind have beside their table."""
+    after = progress_after(step)
+    document = {**_NOTHING, "seq": after.seq if after else 0, **codec.to_json(step)}
+    document |= {"action": action_of(step), "state_after": codec.to_json(after)}
     match step:
         case Load() | Recover():
-            return {
-                "interval": _interval_to_json(step.interval),
-                "rows": {"value": step.rows.value, "method": step.rows.method},
-                "bytes": step.rows.bytes,
-                **_columns_to_json(step.columns),
-                "checks": codec.to_json(step.checks),
-                "notes": list(step.notes),
-                "how": list(step.how),
-                "write_full": step.write_full,
-                "refresh": step.refresh,
-                "follows": step.follows if isinstance(step, Load) else None,
-                "check_deletes": step.check_deletes,
-            }
+            document["bytes"] = document["rows"].pop("bytes")
         case RecordOnly():
-            interval, columns = _interval_to_json(step.interval), _columns_to_json(step.columns)
-            return {"interval": interval, **columns, "refresh": step.refresh, "record_only": True}
+            document["record_only"] = True
         case UpToDate():
-            rows = {"value": None, "method": "none"}
-            return {"rows": rows, **_columns_to_json(step.columns), "notes": list(step.notes)}
-        case Stopped():
-            return {
-                "hint": step.hint,
-                "stopped_by": step.by,
-                "schema": codec.to_json(step.changes),
-                "checks": codec.to_json(step.checks),
-                "follows": step.follows,
-            }
-        case Removed():
-            return {"hint": step.hint}
-        case _:
-            assert_never(step)
+            document["rows"] = {"value": None, "method": "none"}
+    if isinstance(step, Runnable):
+        document["interval"] = _interval_to_json(step.interval)
+    if isinstance(step, Load | Recover | UpToDate) and isinstance(step.columns, RuntimeColumns):
+        document["schema"] = None
+    return document
 
 
 def _step_from_json(document: Mapping[str, Any]) -> Step:
-    table, reason, hint = _table_from_json(document), document["reason"], document["hint"]
-    columns, changes = _columns_from_json(document), _changes_from_json(document)
-    checks = codec.from_json(tuple[Check, ...], document["checks"])
-    follows = document.get("follows")
+    interval, rows = document["interval"], {**document["rows"], "bytes": document["bytes"]}
+    document = {"target_shape": None, "target_commit": None, **document, "rows": rows}  # older plans lack the two
+    document["interval"] = interval and interval["read"]
     match document["action"]:
-        case "stop":
-            by = document["stopped_by"]
-            return Stopped(
-                table=table, reason=reason, hint=hint, by=by, changes=changes, checks=checks, follows=follows
-            )
-        case "removed":
-            return Removed(table=table, reason=reason, hint=hint)
+        case "create" | "change":
+            return codec.from_json(Load, document)
+        case "recover" if document["record_only"]:
+            return codec.from_json(RecordOnly, document)
+        case "recover":
+            return codec.from_json(Recover, document)
         case "none":
-            return UpToDate(table=table, reason=reason, columns=columns, notes=tuple(document["notes"]))
-    interval = codec.from_json(Interval, document["interval"]["read"])
-    if document["record_only"]:
-        return RecordOnly(
-            table=table,
-            reason=reason,
-            seq=document["seq"],
-            interval=interval,
-            columns=Columns(columns.source, columns.target),
-            refresh=document.get("refresh", False),
-        )
-    transfer: dict[str, Any] = {
-        "table": table,
-        "reason": reason,
-        "seq": document["seq"],
-        "interval": interval,
-        "columns": columns,
-        "rows": RowEstimate(document["rows"]["value"], document["rows"]["method"], document["bytes"]),
-        "checks": checks,
-        "write_full": document["write_full"],
-        "refresh": document.get("refresh", False),  # plans of format 1 did not always have it
-        "check_deletes": document["check_deletes"],
-        "notes": tuple(document["notes"]),
-        "how": tuple(document.get("how", ())),
-    }
-    return Recover(**transfer) if document["action"] == "recover" else Load(**transfer, follows=follows)
-
-
-def _table_from_json(document: Mapping[str, Any]) -> PlannedTable:
-    before = document["state_before"]
-    return PlannedTable(
-        id=document["id"],
-        mark=codec.from_json(Mark, document["source"]),
-        source=document["from"],
-        target=document["to"],
-        mode=document["mode"],
-        key=tuple(document["key"]),
-        needs=tuple(document["needs"]),
-        via=document["via"],
-        definition=document["definition"],
-        progress=codec.from_json(Progress, before) if before else None,
-        seen=SeenTarget(
-            document["target_exists"],
-            document["target_id"],
-            document["target_version"],
-            document.get("target_shape"),
-            document.get("target_commit"),
-        ),
-    )
-
-
-def _columns_to_json(columns: Columns | RuntimeColumns) -> dict[str, Any]:
-    """``schema`` is null where the columns are known when run."""
-    known = {"source_columns": codec.to_json(columns.source), "target_columns": codec.to_json(columns.target)}
-    match columns:
-        case Columns():
-            return {
-                **known,
-                "schema": codec.to_json(columns.changes),
-                "statements": list(columns.statements),
-                "projection": codec.to_json(columns.projection),
-            }
-        case RuntimeColumns():
-            return {**known, "schema": None}
-        case _:
-            assert_never(columns)
-
-
-def _columns_from_json(document: Mapping[str, Any]) -> Columns | RuntimeColumns:
-    source = codec.from_json(tuple[Column, ...], document["source_columns"])
-    target = codec.from_json(tuple[Column, ...], document["target_columns"])
-    if document["schema"] is None:
-        return RuntimeColumns(source, target)
-    projection = codec.from_json(tuple[ProjectedColumn, ...], document["projection"])
-    return Columns(source, target, projection, _changes_from_json(document), tuple(document["statements"]))
-
-
-def _changes_from_json(document: Mapping[str, Any]) -> tuple[SchemaChange, ...]:
-    return codec.from_json(tuple[SchemaChange, ...], document["schema"] or ())
+            return codec.from_json(UpToDate, document)
+        case "stop":
+            return codec.from_json(Stopped, {**document, "schema": document["schema"] or []})
+        case "removed":
+            return codec.from_json(Removed, document)
+        case unknown:
+            raise ValueError(f"unknown action {unknown!r}")
 
 
 def _interval_to_json(interval: Interval) -> dict[str, Any]:

@@ -89,6 +89,15 @@ def test_a_class_without_a_form_is_refused_when_it_is_met() -> None:
         from_json(Odd, {"pairs": []})
 
 
+def test_the_keys_of_a_part_may_stand_among_those_of_its_owner() -> None:
+    @dataclass(frozen=True)
+    class Owner:
+        part: Part = field(metadata=in_json("inline"))
+        own: int = 1
+
+    assert from_json(Owner, to_json(Owner(PART, 2))) == Owner(PART, 2)
+
+
 def test_positions_have_the_form_that_targets_have_recorded() -> None:
     assert from_json(tuple[Column, ...], []) == ()
     assert to_json(NoPosition()) == {"kind": "none"}
