@@ -40,7 +40,7 @@ def command(spec_path: str, run_id: str | None, limit: int, variables: Mapping[s
         if run_id in begun:
             _show_begun(*begun[run_id])
         else:
-            _show(_found(blobs, run_id))
+            _show(_get_run(blobs, run_id))
         return ExitCode.OK
     records = {record.id: record for record in list_runs(blobs, limit)}
     newest = sorted({*records, *begun}, reverse=True)[:limit]
@@ -95,7 +95,7 @@ def _show_begun(run: BegunRun, state: str) -> None:
         output.write_lines(text.labelled("next step", "Run again: that finishes what it left", output.width()))
 
 
-def _found(blobs: BlobStore, run_id: str) -> RunRecord:
+def _get_run(blobs: BlobStore, run_id: str) -> RunRecord:
     from flowctl.state.runs import get_run
 
     record = get_run(blobs, run_id)

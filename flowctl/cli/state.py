@@ -58,19 +58,19 @@ def set_table(
     if append_again and position is None:
         raise UsageError("--append-again needs a position", hint="Give --position, the last row not to append again")
 
-    def changed(spec: Spec, document: StateDocument) -> StateDocument:
+    def change(spec: Spec, document: StateDocument) -> StateDocument:
         table, again = known_table(document, table_id), append_again
         if position is not None:
             given = changes.position_from_text(position, table)
             _require_kind(spec, table_id, table, given)
         if accept_definition:
-            document, is_told = _accepted(spec, document, table_id, has_position=position is not None)
-            again = again or is_told
+            document, appends_again = _accept(spec, document, table_id, has_position=position is not None)
+            again = again or appends_again
         if position is not None:
             document = documents.with_position(document, table_id, given, append_again=again)
         return document
 
-    return _change(spec_path, variables, "set", changed, yes=yes)
+    return _change(spec_path, variables, "set", change, yes=yes)
 
 
 @command.command("reset")
@@ -83,13 +83,13 @@ def reset(spec_path: str, table_ids: tuple[str, ...], yes: bool, variables: Mapp
     target."""
     from flowctl.state import document as documents
 
-    def changed(_: Spec, document: StateDocument) -> StateDocument:
+    def change(_: Spec, document: StateDocument) -> StateDocument:
         for table_id in table_ids:
             known_table(document, table_id)
             document = documents.reset(document, table_id)
         return document
 
-    return _change(spec_path, variables, "reset", changed, yes=yes)
+    return _change(spec_path, variables, "reset", change, yes=yes)
 
 
 @command.command("adopt")
@@ -108,8 +108,8 @@ def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variab
     from flowctl.state import changes
     from flowctl.state import document as documents
 
-    def changed(spec: Spec, document: StateDocument) -> StateDocument:
-        table, observed, ddl = _observed(spec, table_id)
+    def change(spec: Spec, document: StateDocument) -> StateDocument:
+        table, observed, ddl = _observe(spec, table_id)
         if observed.target is None:
             raise StoppedByPolicy(
                 f"{table.target} is not there", hint="Run `flowctl apply`: it creates the table", mark=table.mark
@@ -131,7 +131,7 @@ def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variab
             raise UsageError(f"{table.target} does not say how far it has come", hint=hint)
         return adopted
 
-    return _change(spec_path, variables, "adopt", changed, yes=yes)
+    return _change(spec_path, variables, "adopt", change, yes=yes)
 
 
 @command.command("rollback")
@@ -145,10 +145,10 @@ def rollback(spec_path: str, serial: int, yes: bool, variables: Mapping[str, str
     from flowctl.state.location import open_flow
     from flowctl.state.store import StateStore
 
-    def changed(spec: Spec, document: StateDocument) -> StateDocument:
+    def change(spec: Spec, document: StateDocument) -> StateDocument:
         return documents.rolled_back(document, StateStore(open_flow(spec)).read_serial(serial))
 
-    return _change(spec_path, variables, "rollback", changed, yes=yes)
+    return _change(spec_path, variables, "rollback", change, yes=yes)
 
 
 @command.command("unlock")
@@ -178,7 +178,7 @@ def _change(
     spec_path: str,
     variables: Mapping[str, str],
     verb: str,
-    changed: Callable[[Spec, StateDocument], StateDocument],
+    change: Callable[[Spec, StateDocument], StateDocument],
     *,
     yes: bool,
 ) -> int:
@@ -190,7 +190,7 @@ def _change(
     spec, store = open_store(spec_path, variables)
     with Lease.acquire(store.blobs, run_id=f"state {verb}") as lease:
         before = store.read()
-        after = changed(spec, before)
+        after = change(spec, before)
         found = differences(before, after)
         for line in render(found):
             output.write_line(line)
@@ -207,7 +207,7 @@ def _change(
     return ExitCode.OK
 
 
-def _accepted(spec: Spec, document: StateDocument, table_id: str, *, has_position: bool) -> tuple[StateDocument, bool]:
+def _accept(spec: Spec, document: StateDocument, table_id: str, *, has_position: bool) -> tuple[StateDocument, bool]:
     """The spec's current definition, and whether only the given position determines how far append has come;
     :class:`StoppedByPolicy` where only a full refresh is correct."""
     from flowctl.plan import acceptance
@@ -218,7 +218,7 @@ def _accepted(spec: Spec, document: StateDocument, table_id: str, *, has_positio
     recorded = state.definition or (state.intent.definition if state.intent else {})
     protects = any(table.columns.mask or table.columns.exclude for table in spec.tables)
     if recorded or (state.schema and protects):
-        table, observed, _ = _observed(spec, table_id)
+        table, observed, _ = _observe(spec, table_id)
         wanted = definition(table, observed.source)
         taken = acceptance.with_columns_accepted(state, wanted, table, observed.source)
         if taken != state and not has_position:  # the definition is unchanged
@@ -284,7 +284,7 @@ def _say_unlocked(spec: Spec, holder: str | None) -> None:
         output.write_result("Released." if holder else "No run holds the lease.")
 
 
-def _observed(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetRules | None]:
+def _observe(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetRules | None]:
     """The table (of a pattern, too), the present state of its source and target, and the target's capabilities."""
     from flowctl.plan.planning import resolve_and_observe
     from flowctl.resolve.resolve import PlanOptions

@@ -59,8 +59,8 @@ def show(spec_path: str, table_id: str, variables: Mapping[str, str]) -> int:
         output.write_json(state_json(spec, document, id=table_id, table=codec.table_to_json(table)))
         return ExitCode.OK
     output.write_result(f"{_header(spec, document)}\n{table_id}")
-    for label, said in changes.describe(table):
-        output.write_lines(text.labelled(label, said, output.width(), room=20))
+    for label, value in changes.describe(table):
+        output.write_lines(text.labelled(label, value, output.width(), room=20))
     return ExitCode.OK
 
 

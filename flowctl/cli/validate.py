@@ -38,7 +38,7 @@ def command(
     spec_paths: tuple[str, ...], connect: bool, resolved: bool, format: output.Format, variables: Mapping[str, str]
 ) -> int:
     """Check each SPEC on its own and report all errors at once."""
-    readings = {path: _resolved(read_spec([path], variables), connect=connect) for path in spec_paths}
+    readings = {path: _resolve(read_spec([path], variables), connect=connect) for path in spec_paths}
     diagnostics = in_order(diagnostic for reading in readings.values() for diagnostic in reading.diagnostics)
     match format:
         case "text":
@@ -60,7 +60,7 @@ def _exit_code(diagnostics: Sequence[Diagnostic], *, connect: bool) -> int:
     return ExitCode.first([EXIT_CODES.get(one.code, ExitCode.SPEC) for one in diagnostics])
 
 
-def _resolved(reading: Reading, *, connect: bool) -> Reading:
+def _resolve(reading: Reading, *, connect: bool) -> Reading:
     """Adds what no run of the spec could do; with ``connect`` also what its systems report."""
     if reading.spec is None:
         return reading
@@ -78,7 +78,7 @@ def _resolved(reading: Reading, *, connect: bool) -> Reading:
 def _print_text(readings: Mapping[str, Reading], diagnostics: Sequence[Diagnostic], *, resolved: bool) -> None:
     for reading in readings.values():
         if resolved and reading.spec and reading.resolved:
-            output.write_result("\n".join(_resolved_lines(reading.resolved)))
+            output.write_result("\n".join(_render_resolved(reading.resolved)))
     for diagnostic in diagnostics:
         output.write_line(diagnostic.render())
     if diagnostics:
@@ -90,12 +90,12 @@ def _print_text(readings: Mapping[str, Reading], diagnostics: Sequence[Diagnosti
                 output.write_result(f"{path}: valid, {tables} table{'' if tables == 1 else 's'}")
 
 
-def _resolved_lines(node: Node, indent: str = "") -> list[str]:
+def _render_resolved(node: Node, indent: str = "") -> list[str]:
     """YAML, with ``# file:line`` and the layer (``defaults``, a pattern's id) after each value."""
     lines: list[str] = []
     for key, child in node.entries.items():
         if child.entries:
-            lines += [f"{indent}{flow_text(key)}:", *_resolved_lines(child, indent + "  ")]
+            lines += [f"{indent}{flow_text(key)}:", *_render_resolved(child, indent + "  ")]
         else:
             lines.append(f"{indent}{flow_text(key)}: {flow_text(plain(child))}  # {_origin(child)}")
     return lines
@@ -138,12 +138,12 @@ def _annotation(diagnostic: Diagnostic) -> str:
     mark = diagnostic.mark
     place = f" file={_property(mark.file)},line={mark.line},col={mark.column}" if mark else ""
     text = diagnostic.message + (f". {diagnostic.hint}" if diagnostic.hint else "")
-    return f"::error{place}::{_escaped(text)}"
+    return f"::error{place}::{_escape(text)}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
+    return _escape(text).replace(":", "%3A").replace(",", "%2C")

@@ -55,7 +55,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         columns=_columns(get("columns", {})),
         where=get("where", None),
         read=ReadHints(**get("read", {})),
-        layout=Layout(**{key: _frozen(value) for key, value in get("layout", {}).items()}),
+        layout=Layout(**{key: _freeze(value) for key, value in get("layout", {}).items()}),
         expect=tuple(map(_expectation, expect.items)) if expect else (),
         guard=Guard(**guard),
         valid_from=valid_from,
@@ -122,7 +122,7 @@ def _cursor(written: Mapping[str, Any]) -> Cursor:
 
 
 def _deletes(written: Mapping[str, Any]) -> Deletes:
-    given: dict[str, Any] = {key: _frozen(value) for key, value in written.items() if key != "detect"}
+    given: dict[str, Any] = {key: _freeze(value) for key, value in written.items() if key != "detect"}
     if written["detect"] == "flag":
         return DetectFlag(**given)
     if "every" in given:
@@ -131,7 +131,7 @@ def _deletes(written: Mapping[str, Any]) -> Deletes:
 
 
 def _columns(written: Mapping[str, Any]) -> ColumnRules:
-    return ColumnRules(**{key: _frozen(value) for key, value in written.items()})
+    return ColumnRules(**{key: _freeze(value) for key, value in written.items()})
 
 
 def _expectation(entry: Node) -> Expectation:
@@ -155,7 +155,7 @@ def _with_statistics(table: TableSpec) -> Layout:
     return replace(layout, statistics=tuple(dict.fromkeys((*table.key, *cursor, *versions, *layout.cluster_by))))
 
 
-def _frozen(value: Any) -> Any:
+def _freeze(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -24,7 +24,7 @@ def check_details(table: Node, findings: Findings) -> None:
     for entry in expect.items if expect else ():
         _check_expectation(entry, findings)
     _check_types(table, findings)
-    for title, value in _titled(table, definition("table")):
+    for title, value in _values_with_title(table, definition("table")):
         match title:
             case "time zone":
                 _check_zone(value, findings)
@@ -35,14 +35,14 @@ def check_details(table: Node, findings: Findings) -> None:
     _check_placeholders(table, findings)
 
 
-def _titled(node: Node, schema: Mapping[str, Any]) -> Iterator[tuple[str, Node]]:
+def _values_with_title(node: Node, schema: Mapping[str, Any]) -> Iterator[tuple[str, Node]]:
     """The values below ``node`` whose kind has a title in the schema, with that."""
     properties = schema.get("properties") or schema.get("then", {}).get("properties", {})
     for key, child in node.entries.items():
         if isinstance(described := properties.get(key), Mapping):
-            yield from _titled(child, described)
+            yield from _values_with_title(child, described)
     for item in node.items:
-        yield from _titled(item, schema.get("items", {}))
+        yield from _values_with_title(item, schema.get("items", {}))
     if "title" in schema:
         yield schema["title"], node
 

@@ -22,7 +22,7 @@ def editor_schema() -> dict[str, Any]:
     definitions |= {f"connection_{type}": _fragment(type) for type in connector_types()}
     definitions |= {f"mode_{mode}": {"properties": definition["properties"]} for mode, definition in modes.items()}
     definitions["table"] = {
-        **_nullable(definitions["table"]),
+        **_allow_null(definitions["table"]),
         "allOf": [_when("mode", mode, f"mode_{mode}") for mode in modes],
     }
     connections = document["properties"]["connections"]
@@ -37,7 +37,7 @@ def editor_schema() -> dict[str, Any]:
         "connections": {**connections, "additionalProperties": entry},
         "tables": tables,
     }
-    whole = _templated({**document, "properties": properties, "$defs": definitions})
+    whole = _allow_templates({**document, "properties": properties, "$defs": definitions})
     return {**whole, "$defs": {**whole["$defs"], "template": _TEMPLATE}}
 
 
@@ -45,21 +45,21 @@ def _fragment(type: str) -> dict[str, Any]:
     return {key: value for key, value in connector_schema(type).items() if key not in ("$schema", "$id", "$defs")}
 
 
-def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _allow_null(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The same map, with null allowed for each key at every depth."""
     properties = {
-        key: {"anyOf": [_nullable(child) if "properties" in child else child, {"type": "null"}]}
+        key: {"anyOf": [_allow_null(child) if "properties" in child else child, {"type": "null"}]}
         for key, child in schema["properties"].items()
     }
     described = {key: {**_annotations(schema["properties"][key]), **child} for key, child in properties.items()}
     return {**schema, "properties": described}
 
 
-def _templated(schema: Any) -> Any:
+def _allow_templates(schema: Any) -> Any:
     """The same schema, with a template allowed where a value has to be of one kind."""
     if not isinstance(schema, Mapping):
         return schema
-    filled = {keyword: _templated_in(keyword, value) for keyword, value in schema.items()}
+    filled = {keyword: _allow_templates_in(keyword, value) for keyword, value in schema.items()}
     if not filled.keys() & {"pattern", "enum"} and filled.get("type") not in ("integer", "number", "boolean"):
         return filled
     shown = _annotations(filled)
@@ -67,14 +67,14 @@ def _templated(schema: Any) -> Any:
     return {**shown, "anyOf": [kind, {"$ref": "#/$defs/template"}]}
 
 
-def _templated_in(keyword: str, value: Any) -> Any:
+def _allow_templates_in(keyword: str, value: Any) -> Any:
     match keyword:
         case "properties" | "$defs":
-            return {name: _templated(child) for name, child in value.items()}
+            return {name: _allow_templates(child) for name, child in value.items()}
         case "additionalProperties" | "items" | "then":
-            return _templated(value)
+            return _allow_templates(value)
         case "anyOf" | "allOf":
-            return [_templated(child) for child in value]
+            return [_allow_templates(child) for child in value]
         case _:
             return value
 

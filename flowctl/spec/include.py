@@ -22,7 +22,7 @@ def gather(paths: Sequence[Path], findings: Findings) -> Node | None:
     if root is None:
         return None
     size = _size(paths[0])
-    for path in [*_included(root, paths[0], findings), *paths[1:]]:
+    for path in [*_list_files(root, paths[0], findings), *paths[1:]]:
         size += _size(path)
         if size > limits.FLOW_SIZE:
             what = f"the files of this flow have more than {limits.FLOW_SIZE:,} bytes"
@@ -30,7 +30,7 @@ def gather(paths: Sequence[Path], findings: Findings) -> Node | None:
             return root
         part = _read(path, findings)
         if part is not None:
-            root = _joined(root, part, findings)
+            root = _join(root, part, findings)
     return root
 
 
@@ -43,7 +43,7 @@ def _read(path: Path, findings: Findings) -> Node | None:
     return root
 
 
-def _included(root: Node, path: Path, findings: Findings) -> list[Path]:
+def _list_files(root: Node, path: Path, findings: Findings) -> list[Path]:
     """The files named by ``include``, each once; globs sorted by name."""
     found: dict[Path, None] = {}
     include = root.get("include")
@@ -77,7 +77,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _joined(root: Node, part: Node, findings: Findings) -> Node:
+def _join(root: Node, part: Node, findings: Findings) -> Node:
     entries = dict(root.entries)
     for key, node in part.entries.items():
         if key not in _SHARED:
@@ -86,11 +86,11 @@ def _joined(root: Node, part: Node, findings: Findings) -> Node:
         elif key not in entries:
             entries[key] = node
         else:
-            entries[key] = _united(entries[key], node, key, findings)
+            entries[key] = _unite(entries[key], node, key, findings)
     return replace(root, value=entries)
 
 
-def _united(first: Node, second: Node, section: str, findings: Findings) -> Node:
+def _unite(first: Node, second: Node, section: str, findings: Findings) -> Node:
     entries = dict(first.entries)
     for name, node in second.entries.items():
         if name in entries:

@@ -51,15 +51,15 @@ def _effective(id: str, node: Node, defaults: Node | None, patterns: Sequence[_P
     layers = [defaults] if defaults else []
     if not is_pattern(id):
         for pattern in patterns:
-            if inherited := _made_by(pattern, id, node):
+            if inherited := _inherit_from(pattern, id, node):
                 layers.append(with_origin(inherited, pattern.id))
     merged = Node({}, node.mark)
     for layer in [*layers, node]:
-        merged = _merged(merged, layer)
+        merged = _merge(merged, layer)
     return merged
 
 
-def _merged(under: Node, over: Node) -> Node:
+def _merge(under: Node, over: Node) -> Node:
     """``over`` on top of ``under``; both maps. The result has the place of ``over``."""
     entries = dict(under.entries)
     for key, node in over.entries.items():
@@ -67,21 +67,21 @@ def _merged(under: Node, over: Node) -> Node:
         if node.value is None:
             entries.pop(key, None)
         elif key not in _WHOLE and below is not None and isinstance(below.value, dict) and isinstance(node.value, dict):
-            entries[key] = _merged(below, node)
+            entries[key] = _merge(below, node)
         else:
-            entries[key] = _pruned(node)
+            entries[key] = _prune(node)
     return Node(entries, over.mark, over.key_mark, over.origin)
 
 
-def _pruned(node: Node) -> Node:
+def _prune(node: Node) -> Node:
     """A map without its remaining nulls, which removed nothing."""
     if not isinstance(node.value, dict):
         return node
-    entries = {key: _pruned(child) for key, child in node.value.items() if child.value is not None}
+    entries = {key: _prune(child) for key, child in node.value.items() if child.value is not None}
     return Node(entries, node.mark, node.key_mark, node.origin)
 
 
-def _made_by(pattern: _Pattern, id: str, exact: Node) -> Node | None:
+def _inherit_from(pattern: _Pattern, id: str, exact: Node) -> Node | None:
     """What ``exact`` inherits from a pattern that also creates its id: the pattern's keys, with ``from`` naming the one
     object. None if the pattern cannot create it: another object, or an excluded one."""
     entry, bound = pattern.entry, pattern.bind(id)

@@ -94,7 +94,7 @@ def _unknown_value(error: ValidationError, node: Node, schema: dict[str, Any], n
     if expected := schema.get("x-expected"):  # the value may be one of the intended map
         written = flow_text(error.instance) if isinstance(error.instance, str) and error.instance else "…"
         hint = expected.replace("{value}", written)
-    what = f"{name} cannot be {_shown(error.instance)}" + (f" {using}" if using else "")
+    what = f"{name} cannot be {_show(error.instance)}" + (f" {using}" if using else "")
     return Diagnostic(what, hint, node.mark, "unknown-value")
 
 
@@ -105,7 +105,7 @@ def _wrong_type(error: ValidationError, node: Node, schema: dict[str, Any], name
     hint = schema.get("x-expected") or _EXAMPLES.get(expected[0], "")
     if node.value is None:
         hint = f"Write a value, or remove the key. {hint}"
-    shown = "a plain value" if schema.get("writeOnly") else _shown(error.instance)
+    shown = "a plain value" if schema.get("writeOnly") else _show(error.instance)
     return Diagnostic(f"{name or 'the spec'} is {shown}, not {kinds}", hint, node.mark, "wrong-type")
 
 
@@ -114,7 +114,7 @@ def _wrong_form(error: ValidationError, node: Node, schema: dict[str, Any], name
     if written in schema.get("x-later", ()):
         return Diagnostic(f"{name}: {written} is not in this version", LATER_HINT, node.mark, "not-in-this-version")
     may_be_secret = schema.get("writeOnly") or any(sign in written for sign in ("@", "://"))
-    shown = "this" if may_be_secret else _shown(written)
+    shown = "this" if may_be_secret else _show(written)
     what = f"{name}: {shown} is no {schema.get('title', 'text of this form')}"
     return Diagnostic(what, schema.get("x-expected", ""), node.mark, "wrong-form")
 
@@ -151,7 +151,7 @@ def _text(value: Any) -> str:
     return scalar_text(value) if not isinstance(value, dict | list) else ""
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     match value:
         case dict():
             return "a map"

@@ -24,7 +24,7 @@ def split_reference(text: str) -> tuple[str, str]:
 
 def object_parts(text: str, syntax: ObjectSyntax) -> tuple[tuple[str, ...], bool]:
     """The parts of an object's name, and whether a plain part is a glob; ``ValueError`` describes what is wrong."""
-    return ((_path(text),), is_glob(text)) if syntax == "path" else _dotted(text)
+    return ((_path(text),), is_glob(text)) if syntax == "path" else _split_dotted(text)
 
 
 def is_glob(text: str) -> bool:
@@ -73,7 +73,7 @@ def names_of(source: ObjectSource) -> dict[str, str]:
     }
 
 
-def _dotted(text: str) -> tuple[tuple[str, ...], bool]:
+def _split_dotted(text: str) -> tuple[tuple[str, ...], bool]:
     parts: list[str] = []
     glob, quoted_glob = False, False
     position = 0

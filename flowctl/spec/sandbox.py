@@ -46,10 +46,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals.clear()
         self.filters = {name: FILTERS[name] for name in _SOME_FILTERS} | {
             "center": lambda text, width=80: _checked_method(str(text).center)(width),
-            "format": lambda text, *values, **named: _formatted(str(text), values or named),
+            "format": lambda text, *values, **named: _format(str(text), values or named),
             "join": lambda items, by="": _checked_method(str(by).join)([str(item) for item in _small(items)]),
             "replace": lambda text, old, new: _checked_method(str(text).replace)(str(old), str(new)),
-            "round": lambda number, digits=0: _rounded(number, digits),
+            "round": lambda number, digits=0: _round(number, digits),
         }
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
@@ -64,7 +64,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 if isinstance(left, int) and isinstance(right, int):
                     _require(right <= _BITS and left.bit_length() * right <= _BITS)
             case "%" if isinstance(left, str):
-                return _formatted(left, right)
+                return _format(left, right)
             case "+" if isinstance(left, str | list | tuple) and isinstance(right, str | list | tuple):
                 _require(len(left) + len(right) <= _LONGEST)
             case _:
@@ -120,7 +120,7 @@ def _small(items: Any) -> list[Any]:
     return found
 
 
-def _formatted(text: str, values: Any) -> str:
+def _format(text: str, values: Any) -> str:
     _require_short_format(text)
     formatted: str = text % values
     return formatted
@@ -130,7 +130,7 @@ def _require_short_format(text: str) -> None:
     _require(len(text) <= _LONGEST and not LONG_FORMAT.search(text))
 
 
-def _rounded(number: Any, digits: Any) -> Any:
+def _round(number: Any, digits: Any) -> Any:
     _require(isinstance(digits, int) and abs(digits) <= 300)
     return round(number, digits)
 

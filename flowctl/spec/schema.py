@@ -47,7 +47,7 @@ def envelope() -> Schema:
 def flow_schema() -> Schema:
     """The envelope with every ``$ref`` replaced by its target."""
     document = envelope()
-    inlined: Schema = _inlined(document, document["$defs"])
+    inlined: Schema = _inline(document, document["$defs"])
     return inlined
 
 
@@ -146,9 +146,9 @@ def _validator(name: str) -> Draft202012Validator:
         case "flow":
             return Draft202012Validator({key: value for key, value in flow_schema().items() if key != "$defs"})
         case "table keys":
-            return Draft202012Validator(_needing(["from", "to", "mode"]))
+            return Draft202012Validator(_require_only(["from", "to", "mode"]))
         case _ if name.endswith(" keys"):
-            return Draft202012Validator(_needing(_role_schema(name.removesuffix(" keys")).get("required", [])))
+            return Draft202012Validator(_require_only(_role_schema(name.removesuffix(" keys")).get("required", [])))
         case "table" | "sql_source":
             return Draft202012Validator(definition(name))
         case _ if ":" in name:
@@ -159,7 +159,7 @@ def _validator(name: str) -> Draft202012Validator:
             return Draft202012Validator(connector_schema(name))
 
 
-def _needing(keys: Sequence[str]) -> Schema:
+def _require_only(keys: Sequence[str]) -> Schema:
     """Only that these keys exist; the examples are for the message."""
     known = definition("table")["properties"]
     return {"required": keys, "properties": {key: {"examples": known[key]["examples"]} for key in keys}}
@@ -185,19 +185,19 @@ def _forbidden(schema: Any, path: str = "") -> Iterator[str]:
             yield from _forbidden(child, f"{path}.{key}" if path else key)
 
 
-def _inlined(schema: Any, definitions: Schema) -> Any:
+def _inline(schema: Any, definitions: Schema) -> Any:
     """Keys next to a ``$ref`` override its target; ``properties`` are merged. Resolving references while validating
     takes longer than everything else."""
     match schema:
         case {"$ref": str(reference), **siblings}:
-            target = _inlined(definitions[reference.removeprefix("#/$defs/")], definitions)
-            own = _inlined(siblings, definitions)
+            target = _inline(definitions[reference.removeprefix("#/$defs/")], definitions)
+            own = _inline(siblings, definitions)
             united = {**target.get("properties", {}), **own.get("properties", {})}
             return {**target, **own, **({"properties": united} if united else {})}
         case dict():
-            return {key: _inlined(value, definitions) for key, value in schema.items()}
+            return {key: _inline(value, definitions) for key, value in schema.items()}
         case list():
-            return [_inlined(value, definitions) for value in schema]
+            return [_inline(value, definitions) for value in schema]
         case _:
             return schema
 

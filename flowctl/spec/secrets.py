@@ -71,9 +71,7 @@ def reveal(value: Any) -> Any:
     match value:
         case SecretText(parts):
             in_url = isinstance(parts[0], str) and "://" in parts[0]
-            return Revealed(
-                "".join(part if isinstance(part, str) else _resolved(part, in_url=in_url) for part in parts)
-            )
+            return Revealed("".join(part if isinstance(part, str) else _resolve(part, in_url=in_url) for part in parts))
         case Mapping():
             return {key: reveal(item) for key, item in value.items()}
         case list() | tuple():
@@ -119,7 +117,7 @@ def _from_file(path: str) -> str:
 PROVIDERS: dict[str, Provider] = {"env": _from_environment, "file": _from_file}
 
 
-def _resolved(reference: SecretRef, *, in_url: bool) -> str:
+def _resolve(reference: SecretRef, *, in_url: bool) -> str:
     value = PROVIDERS[reference.provider](reference.name)
     REDACTOR.register(value)
     return quote(value, safe="") if in_url else value

@@ -68,16 +68,16 @@ class _Rendering:
             return text
         if (text, in_sql) not in self._filled:
             try:
-                self._filled[text, in_sql] = self._checked(self._evaluated(text, in_sql=in_sql))
+                self._filled[text, in_sql] = self._check(self._evaluate(text, in_sql=in_sql))
             except Exception as error:  # noqa: BLE001 - an expression may raise anything; all of it is an error in the spec
-                message, hint = self._explained(error)
+                message, hint = self._explain(error)
                 self.findings.error(node, message, hint, "template")
                 return text
         return self._filled[text, in_sql]
 
-    def _evaluated(self, text: str, *, in_sql: bool) -> YamlScalar:
+    def _evaluate(self, text: str, *, in_sql: bool) -> YamlScalar:
         if not "".join(_SIMPLE.split(text)[::3]).count("{{") and self._knows_all(text, in_sql=in_sql):
-            return self._substituted(text)
+            return self._substitute(text)
         if len(text) > _LONGEST_TEMPLATE:
             raise ValueError(f"the value has more than {_LONGEST_TEMPLATE:,} characters")
         environment = self._environment or self._start()
@@ -90,7 +90,7 @@ class _Rendering:
     def _knows_all(self, text: str, *, in_sql: bool) -> bool:
         return all(variable in self.variables if variable else in_sql for variable, _ in _SIMPLE.findall(text))
 
-    def _substituted(self, text: str) -> YamlScalar:
+    def _substitute(self, text: str) -> YamlScalar:
         if (lone := _SIMPLE.fullmatch(text.strip())) and lone[1]:
             return self.variables[lone[1]]
         named = [self.variables[name] for name, _ in _SIMPLE.findall(text) if name]
@@ -98,7 +98,7 @@ class _Rendering:
             raise ValueError("its result would be too large")
         return _SIMPLE.sub(lambda one: _text(self.variables[one[1]]) if one[1] else _reference(one[2]), text)
 
-    def _checked(self, value: YamlScalar) -> YamlScalar:
+    def _check(self, value: YamlScalar) -> YamlScalar:
         if isinstance(value, str):
             self._size += len(value)
             if len(value) > limits.VALUE_SIZE or self._size > limits.FLOW_SIZE:
@@ -112,7 +112,7 @@ class _Rendering:
         self._environment = Sandbox()
         return self._environment
 
-    def _explained(self, error: Exception) -> tuple[str, str]:
+    def _explain(self, error: Exception) -> tuple[str, str]:
         from jinja2 import TemplateSyntaxError, UndefinedError
 
         match error:
@@ -177,7 +177,7 @@ def fill_placeholders(text: str, values: Mapping[str, str], unknown: Callable[[s
     """``text`` with ``${name}`` replaced from ``values`` and ``$${`` turned into a literal ``${``. Other names stay as
     they are (including ``${secret:…}``) and are passed to ``unknown``."""
 
-    def filled(match: re.Match[str]) -> str:
+    def fill(match: re.Match[str]) -> str:
         if match[0] == "$${":
             return "${"
         if match[1] not in values:
@@ -186,7 +186,7 @@ def fill_placeholders(text: str, values: Mapping[str, str], unknown: Callable[[s
             return match[0]
         return values[match[1]]
 
-    return _PLACEHOLDER.sub(filled, text)
+    return _PLACEHOLDER.sub(fill, text)
 
 
 def placeholders(text: str) -> list[str]:

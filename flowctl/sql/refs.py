@@ -10,7 +10,7 @@ from flowctl.sql import dialects
 
 #: Reads columns without naming them, and is parsed as something else by sqlglot: ``TABLE t``, ``f(TABLE t)``,
 #: computed names, pipes.
-_UNTOLD = re.compile(r"\b(?:table|identifier)\b|\|>", re.IGNORECASE)
+_UNNAMED = re.compile(r"\b(?:table|identifier)\b|\|>", re.IGNORECASE)
 _MARKER = re.compile(r"\{\{ref:([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
 
 
@@ -27,7 +27,7 @@ def with_names(sql: str, names: Mapping[str, str]) -> str:
 def output_names(sql: str) -> tuple[str, ...] | None:
     """The names of the columns that ``sql`` returns, in order; None when only Spark knows them (``*``, unnamed
     expressions, SQL that sqlglot does not parse). Never its types: sqlglot infers decimals wrongly."""
-    names = tuple(getattr(_parsed(sql), "named_selects", ()))
+    names = tuple(getattr(_parse(sql), "named_selects", ()))
     return names if names and all(name and name != "*" for name in names) else None
 
 
@@ -35,8 +35,8 @@ def names_all_it_reads(sql: str) -> bool:
     """Whether ``sql`` names each column that it reads, so that a new column of its tables changes nothing."""
     from sqlglot import exp
 
-    tree = _parsed(sql)
-    if not isinstance(tree, exp.Query) or _UNTOLD.search(sql):
+    tree = _parse(sql)
+    if not isinstance(tree, exp.Query) or _UNNAMED.search(sql):
         return False
     counted = {id(count.this) for count in tree.find_all(exp.Count)}
     return all(id(star) in counted for star in tree.find_all(exp.Star)) and not any(
@@ -45,7 +45,7 @@ def names_all_it_reads(sql: str) -> bool:
     )
 
 
-def _parsed(sql: str) -> Any:
+def _parse(sql: str) -> Any:
     """sqlglot's tree, whose class differs between versions; None for SQL that it does not parse."""
     import sqlglot
     from sqlglot.errors import SqlglotError

@@ -18,7 +18,7 @@ from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
 def row_hash_sql(columns: Sequence[Column]) -> str:
     """A Spark SQL expression: hex sha256 (64 characters) of ``columns``, independent of their order."""
     parts = [
-        f"concat({_literal(_escaped_name(column.name) + '=')}, {_canonical(_quoted(column.name), column.type, 0)})"
+        f"concat({_literal(_escape_name(column.name) + '=')}, {_canonical(_quote(column.name), column.type, 0)})"
         for column in sorted(columns, key=lambda column: column.name)
     ]
     return f"sha2(concat_ws(';', {', '.join(parts)}), 256)" if parts else "sha2('', 256)"
@@ -45,7 +45,7 @@ def _canonical(value: str, kind: DataType, depth: int) -> str:
     """The text of one value, null for null, without a bare ``;``. ``depth`` names the lambda variables of arrays."""
     match kind:
         case types.STRING:
-            return _escaped(value)
+            return _escape(value)
         case types.BINARY:
             return f"hex({value})"
         case types.FLOAT | types.DOUBLE:  # + 0.0 turns -0.0 into 0.0: they compare as equal
@@ -59,14 +59,14 @@ def _canonical(value: str, kind: DataType, depth: int) -> str:
         case Decimal(_, 0):
             return f"CAST({value} AS STRING)"
         case Decimal():  # plain digits: in ANSI mode, which every session uses, the text has no exponent
-            return _trimmed(f"CAST({value} AS STRING)")
+            return _trim(f"CAST({value} AS STRING)")
         case Array(item):
             name = f"x{depth}"
-            inner = f"concat('=', {_nested(_canonical(name, item, depth + 1))})"
+            inner = f"concat('=', {_escape_nested(_canonical(name, item, depth + 1))})"
             return f"concat('[', array_join(transform({value}, {name} -> coalesce({inner}, 'null')), ','), ']')"
         case Struct(fields):
             inner = ", ".join(
-                f"coalesce(concat('=', {_nested(_canonical(f'{value}.{_quoted(name)}', of, depth))}), 'null')"
+                f"coalesce(concat('=', {_escape_nested(_canonical(f'{value}.{_quote(name)}', of, depth))}), 'null')"
                 for name, of in fields
             )
             return f"IF({value} IS NULL, NULL, concat('{{', concat_ws(',', {inner}), '}}'))"
@@ -74,21 +74,21 @@ def _canonical(value: str, kind: DataType, depth: int) -> str:
             assert_never(kind)
 
 
-def _trimmed(digits: str) -> str:
+def _trim(digits: str) -> str:
     """``1.50`` → ``1.5``, ``2.00`` → ``2``."""
     return f"regexp_replace({digits}, '[.]?0+$', '')"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return rf"replace(replace({text}, '\\', '\\\\'), ';', '\\:')"
 
 
-def _nested(text: str) -> str:
+def _escape_nested(text: str) -> str:
     """Escapes what separates the parts of arrays and structs."""
     return rf"replace(replace({text}, '\\', '\\\\'), ',', '\\.')"
 
 
-def _escaped_name(name: str) -> str:
+def _escape_name(name: str) -> str:
     return name.replace("\\", "\\\\").replace(";", "\\:").replace("=", "\\-")
 
 
@@ -96,5 +96,5 @@ def _literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"

@@ -189,11 +189,11 @@ def _first(change: Versioning) -> str:
             SELECT s.*, LEAD({quoted(VALID_FROM)}) OVER ({by_key}) AS {quoted(VALID_TO)}
             FROM _flowctl_steps AS s WHERE _flowctl_previous IS NULL OR _flowctl_previous <> _flowctl_state
         )
-        SELECT {", ".join(_told(name, change) for name in change.columns)}, 'put' AS {quoted(CHANGE_COLUMN)}
+        SELECT {", ".join(_known_value(name, change) for name in change.columns)}, 'put' AS {quoted(CHANGE_COLUMN)}
         FROM _flowctl_turns AS w WHERE w._flowctl_state <> ''"""
 
 
-def _told(name: str, change: Versioning) -> str:
+def _known_value(name: str, change: Versioning) -> str:
     derived = (*change.batch_columns, VALID_TO, IS_CURRENT)
     return _derived(name) if name in derived else f"NULL AS {quoted(name)}"
 

@@ -20,8 +20,8 @@ def difference(change: Upsert, dialect: Dialect) -> str:
     chosen = exp.or_(exp.and_(_is(change, "U"), exp.or_(_absent(change), _changed(change))), _deletes(change))
     return (
         exp.select(*values, _action(change).as_(ACTION, quoted=True))
-        .from_(_aliased(change.batch, "s"))
-        .join(_aliased(change.target, "t"), on=_keys_match(change, "t", "s"), join_type="left")
+        .from_(_alias(change.batch, "s"))
+        .join(_alias(change.target, "t"), on=_keys_match(change, "t", "s"), join_type="left")
         .where(chosen)
         .sql(dialect)
     )
@@ -39,7 +39,7 @@ def _deletion(change: Upsert, differences: tuple[str, ...]) -> list[Applied]:
     # IN and not EXISTS: without an index SQLite reads all of a correlated subquery for every row.
     gone = (
         exp.select(*(_column("d", name) for name in change.key))
-        .from_(_aliased(differences, "d"))
+        .from_(_alias(differences, "d"))
         .where(_column("d", ACTION).eq("delete"))
     )
     key = exp.Tuple(expressions=[_name(name) for name in change.key])
@@ -50,13 +50,13 @@ def _writing(change: Upsert, differences: tuple[str, ...]) -> list[Applied]:
     updated = ("update",) if change.deleted_at is None else ("update", "delete")
     values = [name for name in change.columns if name not in change.key]
     update = exp.Update(
-        this=_aliased(change.target, "t"),
+        this=_alias(change.target, "t"),
         expressions=[exp.EQ(this=_name(name), expression=_column("d", name)) for name in values],
         where=exp.Where(this=exp.and_(_keys_match(change, "d", "t"), _column("d", ACTION).isin(*updated))),
-    ).from_(_aliased(differences, "d"))
+    ).from_(_alias(differences, "d"))
     rows = (
         exp.select(*(_column("d", name) for name in change.columns))
-        .from_(_aliased(differences, "d"))
+        .from_(_alias(differences, "d"))
         .where(_column("d", ACTION).eq("insert"))
     )
     insert = exp.insert(rows, _table(change.target), columns=[_name(name) for name in change.columns])
@@ -66,8 +66,8 @@ def _writing(change: Upsert, differences: tuple[str, ...]) -> list[Applied]:
 def merge_statement(change: Upsert, bounds: KeyBounds) -> str:
     return exp.merge(
         *_when_clauses(change),
-        into=_aliased(change.target, "t"),
-        using=_aliased(change.batch, "s"),
+        into=_alias(change.target, "t"),
+        using=_alias(change.batch, "s"),
         on=exp.and_(_keys_match(change, "t", "s"), *_within(bounds)),
     ).sql("spark")
 
@@ -170,7 +170,7 @@ def _name(name: str) -> exp.Identifier:
     return exp.to_identifier(name, quoted=True)
 
 
-def _aliased(parts: tuple[str, ...], alias: str) -> exp.Expr:
+def _alias(parts: tuple[str, ...], alias: str) -> exp.Expr:
     return exp.alias_(_table(parts), alias, table=True)
 
 

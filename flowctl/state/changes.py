@@ -59,7 +59,7 @@ def describe(table: TableState) -> Iterator[tuple[str, str]]:
             case "definition":
                 yield field, json.dumps(table.definition, ensure_ascii=False)
             case _:
-                yield _label(field), _described(field, table)
+                yield _label(field), _describe(field, table)
 
 
 def render(found: list[Difference]) -> list[str]:
@@ -121,7 +121,7 @@ def _of_table(table_id: str, before: TableState, after: TableState) -> list[Diff
 
 
 def _text(field: str, before: TableState, after: TableState) -> str:
-    text = f"{_described(field, before)} → {_described(field, after)}"
+    text = f"{_describe(field, before)} → {_describe(field, after)}"
     if field == "schema" and before.schema:
         known = {column.name for column in before.schema}
         if new := ", ".join(column.name for column in after.schema if column.name not in known):
@@ -129,7 +129,7 @@ def _text(field: str, before: TableState, after: TableState) -> str:
     return text
 
 
-def _described(field: str, table: TableState) -> str:
+def _describe(field: str, table: TableState) -> str:
     match field:
         case "position":
             return positions.readable(table.position)

@@ -64,14 +64,14 @@ def retire(blobs: BlobStore, digests: Iterable[str], serial: int) -> None:
 
 def revive(blobs: BlobStore, digests: Collection[str]) -> None:
     """Undoes :func:`retire`, before a document leads to these entries again."""
-    for digest, _, name in _retired(blobs):
+    for digest, _, name in _list_retired(blobs):
         if digest in digests:
             blobs.delete(name)
 
 
 def revive_positions(blobs: BlobStore, positions: Iterable[Position | None]) -> None:
     """:func:`revive` for everything that ``positions`` lead to; the next plan refuses a log that cannot be read."""
-    revive(blobs, set().union(*(_reached(blobs, position) or () for position in positions)))
+    revive(blobs, set().union(*(_list_reachable(blobs, position) or () for position in positions)))
 
 
 def sweep(blobs: BlobStore, oldest_kept: int, positions: Iterable[Position | None]) -> None:
@@ -79,13 +79,13 @@ def sweep(blobs: BlobStore, oldest_kept: int, positions: Iterable[Position | Non
     document, lead to them. Deletes nothing if these cannot be read."""
     since: dict[str, int] = {}
     markers: dict[str, list[str]] = {}
-    for digest, serial, name in _retired(blobs):
+    for digest, serial, name in _list_retired(blobs):
         since[digest] = max(since.get(digest, 0), serial)
         markers.setdefault(digest, []).append(name)
     old = {digest for digest, serial in since.items() if serial <= oldest_kept}
     if not old:
         return
-    reached = [_reached(blobs, position) for position in positions]
+    reached = [_list_reachable(blobs, position) for position in positions]
     if any(found is None for found in reached):
         return
     for digest in old.difference(*(found or () for found in reached)):
@@ -94,7 +94,7 @@ def sweep(blobs: BlobStore, oldest_kept: int, positions: Iterable[Position | Non
             blobs.delete(name)
 
 
-def _reached(blobs: BlobStore, position: Position | None) -> set[str] | None:
+def _list_reachable(blobs: BlobStore, position: Position | None) -> set[str] | None:
     """The entries that ``position`` leads to; None if unknown."""
     if not isinstance(position, FileLogPosition):
         return set()
@@ -104,7 +104,7 @@ def _reached(blobs: BlobStore, position: Position | None) -> set[str] | None:
         return None
 
 
-def _retired(blobs: BlobStore) -> Iterator[tuple[str, int, str]]:
+def _list_retired(blobs: BlobStore) -> Iterator[tuple[str, int, str]]:
     for info in blobs.list(_RETIRED):
         digest, _, serial = info.name.removeprefix(_RETIRED).partition(".")
         if serial.isdecimal():

@@ -120,7 +120,7 @@ class Lease:
         for number in _chances(blobs, prefix, lock_timeout):
             started = _clock()
             record = replace(wanted, fence=number)
-            if _created(blobs, prefix, number, record) and _is_newest(blobs, prefix, number):
+            if _create(blobs, prefix, number, record) and _is_newest(blobs, prefix, number):
                 return cls(blobs, prefix, record, number, started + record.life_seconds)
         raise AssertionError("unreachable: _chances ends with LockedError")
 
@@ -155,7 +155,7 @@ class Lease:
         self._renewer.join(timeout=RELEASE_SECONDS)
         if self.remaining() > 0:
             # Refused: another holder acquired it just now, and there is nothing left to release.
-            _created(self._blobs, self._prefix, self._number + 1, replace(self._record, released=True))
+            _create(self._blobs, self._prefix, self._number + 1, replace(self._record, released=True))
         self._valid_until = -math.inf
 
     def __enter__(self) -> Lease:
@@ -184,7 +184,7 @@ class Lease:
             return
         # An attempt whose answer was lost may be the one that a taker has seen: the TTL counts from the first.
         self._first_try = self._first_try or _clock()
-        if not _created(self._blobs, self._prefix, self._number + 1, self._record):
+        if not _create(self._blobs, self._prefix, self._number + 1, self._record):
             self._lost = self._reason()
             return
         if _clock() < self._valid_until:
@@ -263,7 +263,7 @@ def _is_stale(blobs: BlobStore, prefix: str, newest: _Newest) -> bool:
     return (modified[probe] - created).total_seconds() > newest.record.life_seconds + margin
 
 
-def _created(blobs: BlobStore, prefix: str, number: int, record: LeaseRecord) -> bool:
+def _create(blobs: BlobStore, prefix: str, number: int, record: LeaseRecord) -> bool:
     """Whether this number belongs to this holder now. A refused create may have succeeded, its answer lost."""
     if blobs.create(_name(prefix, number), _encode(record)):
         return True

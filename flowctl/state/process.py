@@ -23,13 +23,13 @@ class Process:
     @classmethod
     def current(cls) -> Process:
         pid = os.getpid()
-        return cls(socket.gethostname(), _boot_id(), _namespace(), pid, _started(pid))
+        return cls(socket.gethostname(), _boot_id(), _namespace(), pid, _start_time(pid))
 
     def is_gone(self) -> bool:
         """True only if this process would see it if it existed, and does not."""
         if not self.boot_id or (self.boot_id, self.namespace) != (_boot_id(), _namespace()):
             return False
-        return self.host == socket.gethostname() and _started(self.pid) != self.started
+        return self.host == socket.gethostname() and _start_time(self.pid) != self.started
 
 
 def _boot_id() -> str:
@@ -43,7 +43,7 @@ def _namespace() -> str:
         return ""
 
 
-def _started(pid: int) -> str:
+def _start_time(pid: int) -> str:
     """Empty if there is no such process, or if it has ended and was not reaped."""
     # The name, in parentheses, may contain anything; source: proc(5), fields 3 (state) and 22 (starttime).
     fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()

@@ -62,7 +62,7 @@ class StateStore:
     def read(self) -> StateDocument:
         """The newest document; an empty one with a new lineage for a flow that never ran. :class:`AbortRun` if the
         newest is damaged or written by a newer flowctl."""
-        return self._from_hint() or self._newest_listed() or new_document()
+        return self._from_hint() or self._find_newest() or new_document()
 
     def read_serial(self, serial: int) -> StateDocument:
         """One kept number; :class:`UsageError` if it does not exist."""
@@ -75,7 +75,7 @@ class StateStore:
 
     def history(self) -> list[Version]:
         """The kept numbers, newest first."""
-        versions = [Version(serial, info.modified, info.size) for serial, info in self._listed()]
+        versions = [Version(serial, info.modified, info.size) for serial, info in self._list()]
         return sorted(versions, key=lambda version: version.serial, reverse=True)
 
     def write(self, document: StateDocument) -> StateDocument:
@@ -88,7 +88,7 @@ class StateStore:
             self.blobs.create(self._prefix + encoded.shapes_name, encoded.shapes)
             self._shapes = {encoded.shapes_name: encoded.shapes}
         name = self._name(wanted.serial)
-        if not self._created(name, encoded.document, wanted.write_id):
+        if not self._create(name, encoded.document, wanted.write_id):
             raise self._conflict(wanted.serial)
         self._point_at(wanted.serial)
         if wanted.serial % PRUNE_EVERY == 0:
@@ -98,7 +98,7 @@ class StateStore:
 
     def prune(self) -> None:
         """Deletes numbers that are no longer kept, and shapes that no kept number refers to."""
-        listed = sorted(self._listed())
+        listed = sorted(self._list())
         if not listed:
             return
         newest = listed[-1][1].modified
@@ -114,7 +114,7 @@ class StateStore:
     def _sweep_shapes(self) -> None:
         """References never fall: what lies below those of the oldest and the newest number has none any more. A
         document that was put back by hand may refer to less than those before it."""
-        kept = [serial for serial, _ in self._listed()]
+        kept = [serial for serial, _ in self._list()]
         ends = [self.blobs.get(self._name(serial)) for serial in (min(kept), max(kept))]
         needed = min(shapes.serial_of(codec.reference_of(data)[1]) if data else 0 for data in ends)
         for info in self.blobs.list(self._prefix + shapes.FOLDER):
@@ -122,34 +122,34 @@ class StateStore:
                 self.blobs.delete(info.name)
 
     def _sweep_file_logs(self, newest: StateDocument) -> None:
-        oldest = min((serial for serial, _ in self._listed()), default=0)
+        oldest = min((serial for serial, _ in self._list()), default=0)
         file_log.sweep(self.blobs, oldest, newest.positions())
 
-    def _created(self, name: str, data: bytes, write_id: str) -> bool:
+    def _create(self, name: str, data: bytes, write_id: str) -> bool:
         """Whether the blob belongs to this writer now. A refused or failed create may have succeeded, its answer
         lost."""
         try:
             if self.blobs.create(name, data):
                 return True
         except AbortRun:
-            if self._written_by(name) == write_id:
+            if self._writer_of(name) == write_id:
                 return True
             raise
-        return self._written_by(name) == write_id
+        return self._writer_of(name) == write_id
 
-    def _written_by(self, name: str) -> str:
+    def _writer_of(self, name: str) -> str:
         data = self.blobs.get(name)
         return codec.reference_of(data)[0] if data is not None else ""
 
     def _conflict(self, serial: int) -> StateConflict:
-        writer = self._written_by(self._name(serial)) or "another process, which has removed it since"
+        writer = self._writer_of(self._name(serial)) or "another process, which has removed it since"
         return StateConflict(
             f"state number {serial} was written by {_describe_writer(writer)} meanwhile",
             hint="Run again: what is committed already is found in the targets",
         )
 
     def _from_hint(self) -> StateDocument | None:
-        document = self._get(self._hinted())
+        document = self._get(self._read_hint())
         if document is None:
             return None
         for serial in itertools.count(document.serial + 1):
@@ -159,15 +159,15 @@ class StateStore:
             document = following
         return document
 
-    def _hinted(self) -> int:
+    def _read_hint(self) -> int:
         data = self.blobs.get(self._prefix + HINT)
         try:
             return int(json.loads(data)["serial"]) if data else 0
         except (ValueError, KeyError, TypeError):
             return 0
 
-    def _newest_listed(self) -> StateDocument | None:
-        serial = max((serial for serial, _ in self._listed()), default=0)
+    def _find_newest(self) -> StateDocument | None:
+        serial = max((serial for serial, _ in self._list()), default=0)
         return self._get(serial)
 
     def _point_at(self, serial: int) -> None:
@@ -187,7 +187,7 @@ class StateStore:
             self._shapes = {name: blob}
         return self._shapes.get(name)
 
-    def _listed(self) -> Iterator[tuple[int, BlobInfo]]:
+    def _list(self) -> Iterator[tuple[int, BlobInfo]]:
         for info in self.blobs.list(self._prefix + FOLDER):
             if match := _NAME.fullmatch(info.name.removeprefix(self._prefix)):
                 yield int(match[1]), info
