@@ -29,7 +29,7 @@ ON_SAIL = tuple(
     f"tests/connectors/{name}"
     for name in (
         "test_delta_adopted.py",
-        "test_delta_log_writer.py",
+        "test_delta_commit.py",
         "test_delta_readers.py",
         "test_history_of_others.py",
         "test_hostile.py::test_values_in_keys_of_a_merge[postgres-partitioned",

@@ -183,11 +183,11 @@ def test_statistics_tell_which_observations_never_land() -> None:
         ({**ours, "_seq": 8, "_lineage": "second"}, False),
         ({"_seq": 7}, True),
     ]:
-        assert conditions.may_be_met(lost, stats(**known)) == may, known
+        assert conditions.may_match(lost, stats(**known)) == may, known
     mixed = json.dumps({"minValues": ours, "maxValues": {**ours, "_seq": 8}})
-    assert conditions.may_be_met(lost, {"stats": mixed}) and conditions.may_be_met(lost, {})
+    assert conditions.may_match(lost, {"stats": mixed}) and conditions.may_match(lost, {})
     unnamed = lost_observations_of("first", log.DataCommit(7, ""))
-    assert not conditions.may_be_met(unnamed, stats(**{**ours, "_try": "any"}))
+    assert not conditions.may_match(unnamed, stats(**{**ours, "_try": "any"}))
 
 
 class Died(Exception):

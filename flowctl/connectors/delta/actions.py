@@ -70,8 +70,8 @@ def clustering(job: WriteJob) -> list[Action]:
     """What a new table is clustered by (Delta protocol, *Clustered Table*); nothing where it is not."""
     if not job.layout.cluster_by:
         return []
-    told = {"clusteringColumns": [[name] for name in job.layout.cluster_by], "domainName": "delta.clustering"}
-    domain = {"domain": "delta.clustering", "configuration": json.dumps(told), "removed": False}
+    columns = {"clusteringColumns": [[name] for name in job.layout.cluster_by], "domainName": "delta.clustering"}
+    domain = {"domain": "delta.clustering", "configuration": json.dumps(columns), "removed": False}
     return [{"domainMetadata": domain}]
 
 
@@ -102,9 +102,9 @@ def write_checksum_of_empty(location: TableLocation, protocol: Action, metadata:
     time of a first small batch (Delta protocol, *Version Checksum File*; optional)."""
     counts = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
     lists: Action = {"setTransactions": [], "domainMetadata": [], "allFiles": []}
-    told = json.dumps({**counts, **lists, "metadata": metadata["metaData"], **protocol})
+    state = json.dumps({**counts, **lists, "metadata": metadata["metaData"], **protocol})
     with contextlib.suppress(TransientError, OSError):  # it makes reading faster and nothing else
-        _created(location, f"{0:020}.crc", told)
+        _created(location, f"{0:020}.crc", state)
 
 
 def _created(location: TableLocation, name: str, text: str) -> bool:
@@ -141,7 +141,7 @@ def _create_on_disk(path: Path, content: bytes) -> bool:
     return True
 
 
-def counted_rows(file: Mapping[str, Any]) -> int:
+def row_count(file: Mapping[str, Any]) -> int:
     """Of the file of an ``add``, those that a deletion vector hides included."""
     return int(json.loads(file["stats"])["numRecords"])
 
@@ -151,7 +151,7 @@ def new_folder() -> str:
     return f"flowctl-{uuid.uuid4().hex}"
 
 
-def removed(file: Mapping[str, Any]) -> Action:
+def remove_action(file: Mapping[str, Any]) -> Action:
     """What takes the file of an ``add`` out of the table."""
     kept = {name: file[name] for name in ("path", "partitionValues", "size", "deletionVector", "stats") if name in file}
     return {"remove": {**kept, "deletionTimestamp": now(), "dataChange": True, "extendedFileMetadata": True}}

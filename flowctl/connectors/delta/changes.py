@@ -122,7 +122,7 @@ class ChangeBuilder:
     def candidates(self, rows: DataFrame) -> CandidateRows:
         """Exactly the rows with the key of one of ``rows``."""
         keys = self._keys(rows)
-        files = touched(self.snapshot.files, self._bounds(keys))
+        files = files_within(self.snapshot.files, self._bounds(keys))
         search = search_in(self.location, self.snapshot, files)
         folder, schema = self._folder("candidates"), row_schema(search.columns)
         with folder.sink(schema) as sink:
@@ -162,7 +162,7 @@ class ChangeBuilder:
 
     def replace_where(self, condition: Condition, frame: DataFrame) -> Change:
         """The rows that meet ``condition`` go, those of ``frame`` come."""
-        files = tuple(file for file in self.snapshot.files if conditions.may_be_met(condition, file))
+        files = tuple(file for file in self.snapshot.files if conditions.may_match(condition, file))
         removal = Removal()
         if condition == conditions.ALWAYS:
             removal = Removal(files)
@@ -233,7 +233,7 @@ class ChangeBuilder:
         return self.scratch.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
 
 
-def touched(files: Sequence[Action], bounds: Bounds) -> tuple[Action, ...]:
+def files_within(files: Sequence[Action], bounds: Bounds) -> tuple[Action, ...]:
     """The files that may hold a row with a key within ``bounds``, by their statistics."""
     return tuple(file for file in files if _may_hold(file, bounds))
 

@@ -68,9 +68,9 @@ def prepare(location: TableLocation, table: OpenTable | None, job: WriteJob) -> 
 
 def create(location: TableLocation, job: WriteJob) -> None:
     """The empty table that the job's CREATE TABLE says, unless somebody is faster."""
-    told = actions.commit_info(marker(job.record.intent_id), "CREATE TABLE", {}, {})
+    info = actions.commit_info(marker(job.record.intent_id), "CREATE TABLE", {}, {})
     protocol, metadata = actions.protocol(job), actions.metadata(job, str(uuid.uuid4()))
-    if actions.publish(location, 0, [told, protocol, metadata]):
+    if actions.publish(location, 0, [info, protocol, metadata]):
         actions.write_checksum_of_empty(location, protocol, metadata)
 
 
@@ -111,7 +111,7 @@ def commit(
     content = [info, actions.transaction(app, record["seq"])]
     content += [{"protocol": protocol}] if protocol != snapshot.protocol else []
     content += [{"metaData": metadata}] if metadata != snapshot.metadata else []
-    content += [actions.removed(file) for file in change.removal.removed]
+    content += [actions.remove_action(file) for file in change.removal.removed]
     content += [{"add": file} for file in (*change.removal.kept, *added)]
     return land(table, app, record, content, job.base, is_blind=change.is_blind)
 
@@ -140,7 +140,7 @@ def land(
     where the number is free, its base the same and neither schema nor protocol is another."""
     newest = table
     for _ in range(_TRIES if is_blind else 1):
-        if created(newest.location, newest.version + 1, app, record, content):
+        if publish_entry(newest.location, newest.version + 1, app, record, content):
             logged = read_back(newest.location, newest.version + 1, record)
             return replace(logged, warnings=_checkpoint(newest.location, logged.version))
         newest = open_existing(newest.location)
@@ -151,7 +151,7 @@ def land(
     raise TransientError(f"another writer committed to {table.location.url} at the same moment")
 
 
-def created(
+def publish_entry(
     location: TableLocation, version: int, app: str, record: Mapping[str, Any], content: Sequence[Action]
 ) -> bool:
     """:func:`actions.publish`, and the log asked after an error: what failed may have happened all the same."""
@@ -168,15 +168,15 @@ def read_back(location: TableLocation, version: int, record: Mapping[str, Any]) 
     """A commit counts only once the log says that it is ours: a store may have lost it, or let two create one file."""
     try:
         commits = replay.commit_actions(location, version)
-        told = next(action["commitInfo"] for action in commits if "commitInfo" in action)
+        info = next(action["commitInfo"] for action in commits if "commitInfo" in action)
     except OSError as error:
         raise TransientError(f"{location.url}: version {version} was committed and cannot be read: {error}") from error
-    if told.get("userMetadata") != json.dumps(record):
+    if info.get("userMetadata") != json.dumps(record):
         raise StateConflict(
             f"{location.url}: version {version}, just committed, is another writer's",
             hint="Use a store that does not let two writers create one file, or one writer",
         )
-    return LoggedCommit(version, record, told["operationMetrics"])
+    return LoggedCommit(version, record, info["operationMetrics"])
 
 
 def _is_same_table(now: LogSnapshot, before: LogSnapshot) -> bool:
@@ -193,7 +193,7 @@ def _metrics(change: Change, added: Sequence[Action]) -> dict[str, str]:
     """Named and written as Delta does."""
     counted = {
         "numFiles": len(added),
-        "numOutputRows": sum(actions.counted_rows(file) for file in added),
+        "numOutputRows": sum(actions.row_count(file) for file in added),
         "numOutputBytes": sum(int(file["size"]) for file in added),
         "numRemovedFiles": len(change.removal.removed),
         **(change.metrics or {}),

@@ -47,7 +47,7 @@ def expression(condition: Condition) -> pc.Expression:
 _PYTHON = {"=": "=="}
 
 
-def may_be_met(condition: Condition, file: Action) -> bool:
+def may_match(condition: Condition, file: Action) -> bool:
     """Whether a row of ``file`` may meet it, as far as its statistics tell."""
     stats = json.loads(file.get("stats") or "{}")
     low, high = stats.get("minValues", {}), stats.get("maxValues", {})

@@ -40,7 +40,7 @@ def created_by(location: TableLocation, table: DeltaTable) -> str:
 
 def _intent(info: Mapping[str, Any]) -> str:
     try:
-        told = json.loads(info.get("userMetadata") or "null")
+        written = json.loads(info.get("userMetadata") or "null")
     except ValueError:
         return ""
-    return str(told.get(_CREATED_FOR, "")) if isinstance(told, dict) else ""
+    return str(written.get(_CREATED_FOR, "")) if isinstance(written, dict) else ""

@@ -88,7 +88,7 @@ def raised(before: Mapping[str, Any], columns: Iterable[Column]) -> Action:
     return {**before, **versions, "readerFeatures": [*known, *missing], "writerFeatures": [*writers, *missing]}
 
 
-def turned_on(info: TableInfo, changes: Sequence[SchemaChange]) -> Iterator[SchemaChange]:
+def find_missing(info: TableInfo, changes: Sequence[SchemaChange]) -> Iterator[SchemaChange]:
     """What ``changes`` need of the table's protocol beside its columns, each with its price; without statements."""
     for name, change in _needed(changes).items():
         if name in info.extra.get("features", ()) and not _is_off(name, info):

@@ -6,8 +6,9 @@ its MERGE may outlive its client, and land while the next try is at work. So eac
 commit says which try it was, and only the observations of tries that landed count. The others are removed once their
 number is settled; a void settles it too.
 
-The sidecar has numbers of its own: Delta's version that the write will make. A zombie of an older try has an older
-one, which Delta then skips. That number is also the observations' arrival: it rises over lineages and restores too.
+The sidecar has sequence numbers of its own: Delta's version that the write will make. A stale writer of an older try
+has an older one, which Delta then skips. That number is also the observations' arrival: it rises over lineages and
+restores too.
 """
 
 from __future__ import annotations

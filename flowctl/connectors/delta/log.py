@@ -116,8 +116,8 @@ def _walk_back(location: TableLocation, version: int) -> Iterator[Mapping[str, A
     """The table's commits up to ``version``, newest first, as far back as the log goes. Not by ``history``: it begins
     with the newest commit of all, whatever version the table was opened at, and numbers it as that one."""
     for at, actions in replay.commits_before(location, version):
-        told: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
-        yield {**told, "version": at}
+        info: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        yield {**info, "version": at}
 
 
 def _record_of(app: str, commit: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -40,7 +40,7 @@ class LogSnapshot:
     protocol: Action
 
 
-def replayed(location: TableLocation, version: int) -> LogSnapshot:
+def replay_log(location: TableLocation, version: int) -> LogSnapshot:
     """The state of ``version``; :class:`TableError` when its log has a hole."""
     delays.pause()
     system = location.file_system()

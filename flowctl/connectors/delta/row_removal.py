@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.delta import deletion_vectors, memory_file
-from flowctl.connectors.delta.actions import Action, counted_rows
+from flowctl.connectors.delta.actions import Action, row_count
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.replay import LogSnapshot
 from flowctl.connectors.delta.row_search import FILE, ROW, DataFile, Search
@@ -73,7 +73,7 @@ def _has_deletion_vectors(snapshot: LogSnapshot) -> bool:
 
 
 def _is_all(rows: BitMap64, file: Action) -> bool:
-    return '"numRecords"' in (file.get("stats") or "") and len(rows) == counted_rows(file)
+    return '"numRecords"' in (file.get("stats") or "") and len(rows) == row_count(file)
 
 
 def _hidden_rows(location: TableLocation, file: Action) -> BitMap64:

@@ -129,7 +129,7 @@ class Search:
 
             rows, start = BitMap64(), 0
             with _errors_of(self.location, file), _opened(self.location, file) as reader:
-                reader.require_ours(self.columns)
+                reader.require_readable(self.columns)
                 if all(map(reader.has, columns)):  # else they came later, with no value in these rows
                     for batch in reader.batches(columns, _KEY_ROWS):
                         end = start + batch.num_rows
@@ -234,7 +234,7 @@ class _Reader:
     def has(self, column: Column) -> bool:
         return column.name in self.file.partition_values or column.name in self.parquet.schema_arrow.names
 
-    def require_ours(self, columns: Sequence[Column]) -> None:
+    def require_readable(self, columns: Sequence[Column]) -> None:
         if any(name in (self.parquet.metadata.metadata or {}) for name in _OTHER_CALENDAR):
             raise Unreadable("days and moments of another calendar")
         names = set(self.parquet.schema_arrow.names)

@@ -34,7 +34,7 @@ def write_files(location: TableLocation, metadata: Mapping[str, Any], frame: Dat
     frame.write.format("delta").mode("append").save(hidden.spark_path)
     added = [action["add"] for action in replay.commits_after(hidden, 0) if "add" in action]
     hidden.file_system().rm(f"{hidden.url}/_delta_log", recursive=True)  # what stays is a folder of files
-    return [{**add, "path": f"{name}/{add['path']}"} for add in added if actions.counted_rows(add)]
+    return [{**add, "path": f"{name}/{add['path']}"} for add in added if actions.row_count(add)]
 
 
 _PROTOCOL = {

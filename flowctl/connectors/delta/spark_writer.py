@@ -56,7 +56,7 @@ class SparkWriter:
         if table is None:
             self._run(statements.create_table(location.identifier, side.columns, side.layout))
             table = open_existing(location)
-        if changes := statements.completing(location.identifier, table.info(side.object), side):
+        if changes := statements.complete_table(location.identifier, table.info(side.object), side):
             for statement in changes:
                 self._run(statement)
             table = open_existing(location)

@@ -102,7 +102,7 @@ def turn_on(table: str, feature: str) -> str:
     return f"ALTER TABLE {table} SET TBLPROPERTIES ({_FEATURES[feature]})"
 
 
-def altered(table: str, change: SchemaChange) -> SchemaChange:
+def with_statement(table: str, change: SchemaChange) -> SchemaChange:
     """The change with the statement that makes it; unchanged when Delta needs none."""
     new = change.new
     match change.action:
@@ -123,19 +123,19 @@ def altered(table: str, change: SchemaChange) -> SchemaChange:
     return replace(change, statement=statement)
 
 
-def relaxed(info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
+def columns_to_relax(info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
     """Columns beside those of ``changes`` that may be null afterwards: a commit that replaces the schema with the
     content has no NOT NULL."""
     replacing = next((change for change in changes if change.action in ("retype", "drop")), None)
-    told = {change.column for change in changes if change.action in ("retype", "drop", "relax")}
+    listed = {change.column for change in changes if change.action in ("retype", "drop", "relax")}
     return [
         SchemaChange(column.name, "nullable", column.type, column.type, "relax", replacing.policy, note="may be null")
         for column in info.columns
-        if replacing is not None and not column.nullable and column.name not in told
+        if replacing is not None and not column.nullable and column.name not in listed
     ]
 
 
-def completing(table: str, info: TableInfo, side: WriteJob) -> list[str]:
+def complete_table(table: str, info: TableInfo, side: WriteJob) -> list[str]:
     """What makes a table beside a target have at least the columns of ``side``, with their types."""
     have = {column.name: column.type for column in info.columns}
     added = [
@@ -149,7 +149,7 @@ def completing(table: str, info: TableInfo, side: WriteJob) -> list[str]:
         if column.name in have and widens(have[column.name], column.type)
     ]
     changes = (*added, *widened)
-    return [altered(table, change).statement for change in (*features.turned_on(info, changes), *changes)]
+    return [with_statement(table, change).statement for change in (*features.find_missing(info, changes), *changes)]
 
 
 def insert(table: str, view: str, columns: Sequence[Column], present: Sequence[str]) -> str:

@@ -81,7 +81,7 @@ class OpenTable:
 
     @cached_property
     def snapshot(self) -> LogSnapshot:
-        return replay.replayed(self.location, self.version)
+        return replay.replay_log(self.location, self.version)
 
     @property
     def is_empty(self) -> bool:

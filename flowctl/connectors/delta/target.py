@@ -97,8 +97,8 @@ class DeltaTarget(Target):
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         table = self._location(info.object).shown_identifier
-        needed, relaxed = features.turned_on(info, changes), statements.relaxed(info, changes)
-        return [statements.altered(table, change) for change in (*needed, *changes, *relaxed)]
+        needed, relaxed = features.find_missing(info, changes), statements.columns_to_relax(info, changes)
+        return [statements.with_statement(table, change) for change in (*needed, *changes, *relaxed)]
 
     def gap(
         self,

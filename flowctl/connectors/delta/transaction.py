@@ -51,9 +51,9 @@ def commit(
         except Exception as error:  # noqa: BLE001 - judged below, once the log has been asked
             failure = error
     delays.pause()
-    ours = find_standing(location, app, record)
-    if ours is not None:
-        return ours
+    committed = find_standing(location, app, record)
+    if committed is not None:
+        return committed
     if failure is None:
         raise TransientError(
             f"{location.url} has no commit of number {record['seq']} although Spark reported none missing"

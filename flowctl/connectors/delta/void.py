@@ -46,10 +46,10 @@ def void(location: TableLocation, app: str, job: WriteJob) -> LoggedCommit:
         data = log.data_commit(before)
         given_up = replace(job.record, target_id=target_id)
         record = {**given_up.record(), "data_seq": data.number, log.ATTEMPT: data.attempt}
-        told = actions.commit_info(record, "WRITE", {"mode": "Append", "partitionBy": "[]"}, actions.EMPTY)
-        content = [told, *setup, actions.transaction(app, job.record.seq)]
+        info = actions.commit_info(record, "WRITE", {"mode": "Append", "partitionBy": "[]"}, actions.EMPTY)
+        content = [info, *setup, actions.transaction(app, job.record.seq)]
         job.before_commit()
-        if commit.created(location, version, app, record, content):
+        if commit.publish_entry(location, version, app, record, content):
             return commit.read_back(location, version, record)
     raise TransientError(f"{location.url} is written by others too fast to commit number {job.record.seq} as void")
 

@@ -18,7 +18,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from flowctl.connectors.delta import actions, log, replay
-from flowctl.connectors.delta.changes import touched
+from flowctl.connectors.delta.changes import files_within
 from flowctl.connectors.delta.file_writer import FileWriter
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.schemas import with_columns
@@ -114,7 +114,7 @@ def test_a_zombie_of_the_same_number_that_lands_first_is_the_only_one(hand: Hand
 
 def test_a_changed_schema_is_never_appended_to_blindly(hand: Hand) -> None:
     hand.write([row(1)], 1)
-    metadata = replay.replayed(hand.location, 1).metadata
+    metadata = replay.replay_log(hand.location, 1).metadata
     wider = with_columns(metadata, [*COLUMNS, Column("theirs", types.STRING)], replaces=False)
     with pytest.raises(TransientError, match="same moment"):
         hand.write([row(2)], 2, before_commit=lambda: hand.foreign_commit(metaData=wider))
@@ -125,7 +125,7 @@ def test_a_changed_schema_is_never_appended_to_blindly(hand: Hand) -> None:
 def test_a_merge_leaves_columns_of_others_and_files_without_a_change_alone(hand: Hand) -> None:
     for seq in (1, 2):
         hand.write(upserts(row(seq * 10), row(seq * 10 + 1)), seq, "merge")
-    metadata = replay.replayed(hand.location, 2).metadata
+    metadata = replay.replay_log(hand.location, 2).metadata
     hand.foreign_commit(metaData=with_columns(metadata, [*COLUMNS, Column("theirs", types.STRING)], replaces=False))
     theirs = (*COLUMNS, Column("theirs", types.STRING))
     hand.write(upserts({**row(10), "theirs": "kept"}), 3, "merge", columns=theirs)
@@ -164,7 +164,7 @@ def test_every_tenth_version_is_a_checkpoint_that_keeps_the_number(hand: Hand) -
         if int(commit.stem) < 10:
             commit.unlink()
     assert hand.writer.committed().seq == 11
-    assert len(replay.replayed(hand.location, 11).files) == len(DeltaTable(hand.location.url).file_uris())
+    assert len(replay.replay_log(hand.location, 11).files) == len(DeltaTable(hand.location.url).file_uris())
     hand.write([row(12)], 12)
     assert len(hand.rows()) == 12
 
@@ -211,7 +211,7 @@ def test_a_log_is_replayed_from_its_checkpoint(tmp_path: Path) -> None:
         if number == 11:
             DeltaTable(tmp_path / "t").create_checkpoint()
     table = DeltaTable(tmp_path / "t")
-    found = replay.replayed(TableLocation(str(tmp_path / "t"), {}), table.version())
+    found = replay.replay_log(TableLocation(str(tmp_path / "t"), {}), table.version())
     assert len(found.files) == len(table.file_uris()) == 11
     assert {file["partitionValues"]["part"] for file in found.files} == {"p 0", "p 1"}
     assert [column.name for column in columns_of(found.metadata["schemaString"])] == ["id", "part"]
@@ -222,7 +222,7 @@ def test_a_log_with_a_hole_is_refused(tmp_path: Path) -> None:
         write_deltalake(tmp_path / "t", pa.table({"id": [number]}), mode="append")
     (tmp_path / "t" / "_delta_log" / f"{1:020}.json").unlink()
     with pytest.raises(TableError, match="version 1 is missing"):
-        replay.replayed(TableLocation(str(tmp_path / "t"), {}), 2)
+        replay.replay_log(TableLocation(str(tmp_path / "t"), {}), 2)
 
 
 def test_which_files_a_batch_touches() -> None:
@@ -230,9 +230,9 @@ def test_which_files_a_batch_touches() -> None:
         return {"path": f"{low}", "stats": json.dumps({"minValues": {"id": low}, "maxValues": {"id": high}})}
 
     files = [file(1, 10), file(11, 20), {"path": "without statistics"}]
-    assert [found["path"] for found in touched(files, {"id": (5, 7)})] == ["1", "without statistics"]
-    assert [found["path"] for found in touched(files, {"id": (10, 11)})] == ["1", "11", "without statistics"]
-    assert len(touched(files, {})) == 3
+    assert [found["path"] for found in files_within(files, {"id": (5, 7)})] == ["1", "without statistics"]
+    assert [found["path"] for found in files_within(files, {"id": (10, 11)})] == ["1", "11", "without statistics"]
+    assert len(files_within(files, {})) == 3
 
 
 def test_columns_are_added_relaxed_and_retyped_only_with_the_content() -> None:
@@ -257,4 +257,4 @@ def _identity(file: replay.Action) -> str:
 
 
 def _files(location: TableLocation) -> tuple[replay.Action, ...]:
-    return replay.replayed(location, DeltaTable(location.url).version()).files
+    return replay.replay_log(location, DeltaTable(location.url).version()).files
