@@ -159,14 +159,18 @@ def _write_direct(work: _Work, rows: Rows, job: WriteJob) -> Commit:
     columns, table, snapshot, interval = work.columns, work.table, work.snapshot, work.attempt.intent.interval
     frame = batch.projected(rows.frame, columns.projection, columns.source)
     same_types(columns_of(frame.schema), [part.column for part in columns.projection])
-    if work.step.write_full and table.guard.allow_empty is False:
-        request = ReadRequest(columns.source, interval)
-        if not rows.count if rows.count is not None else snapshot.is_empty(request):
-            raise checks.empty_source(table)
+    if work.step.write_full and table.guard.allow_empty is False and _is_empty(work, rows):
+        raise checks.empty_source(table)
     frame = checks.enforced(frame, table.expect)
     snapshot.release()
     _begin_writing(work, job, None)
     return work.target.write(work.spark, frame, _confirming(replace(job, few=rows.are_few), snapshot, interval))
+
+
+def _is_empty(work: _Work, rows: Rows) -> bool:
+    if rows.count is not None:
+        return rows.count == 0
+    return work.snapshot.is_empty(ReadRequest(work.columns.source, work.attempt.intent.interval))
 
 
 def _write_staged(work: _Work, rows: Rows, job: WriteJob) -> tuple[Commit, tuple[str, ...]]:

@@ -95,6 +95,7 @@ def test_the_keys_of_a_part_may_stand_among_those_of_its_owner() -> None:
         part: Part = field(metadata=in_json("inline"))
         own: int = 1
 
+    assert to_json(Owner(PART)) == {"own": 1, "name": "id", "type": "decimal128(12, 2)"}
     assert from_json(Owner, to_json(Owner(PART, 2))) == Owner(PART, 2)
 
 
