@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flowctl.connectors.gaps import Gap
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.source import DirectSource, LandedSource, SourceCapabilities
 from flowctl.connectors.target import Target, TargetCapabilities
 from flowctl.spec.spec import Connection, TableSpec
+from flowctl.storage.scratch import Scratch
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A frame worked out once: written to the buffer and read back, it is the same rows however often it is used.
+"""Rows worked out once: written to the buffer and read back, they are the same however often they are used.
 
 Not by ``localCheckpoint``: pyspark 4.1's Connect client takes its result for one of the thread's first session,
 whatever the frame's own is; and not by ``persist``, which reads anew after a write.
@@ -6,13 +6,21 @@ whatever the frame's own is; and not by ``persist``, which reads anew after a wr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, assert_never
 
-from flowctl.connectors.landing import Scratch, ScratchFolder
+from flowctl.connectors.arrow import arrow_type
+from flowctl.engine.batch import Batch, InMemory, OnEngine
+from flowctl.engine.cost import IN_MEMORY_BYTES
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.storage.scratch import ScratchFolder, SegmentSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 #: Whether a finished write leaves a file ``_SUCCESS``. Nobody looks for it, and on a local disk Hadoop starts a process
@@ -20,22 +28,122 @@ if TYPE_CHECKING:
 NO_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
 
-def buffered(frame: DataFrame, name: str, scratch: Scratch) -> DataFrame:
-    """``name`` is the folder's, for people who look into a buffer."""
-    return buffered_in(scratch.folder(name), frame)
-
-
-def buffered_in(folder: ScratchFolder, frame: DataFrame, *, few: bool = False) -> DataFrame:
-    """For who reads ``folder`` without an engine as well. ``few`` rows go through this process: an engine's own write
-    of a file costs a job, and on a local disk some processes; in a JVM's first seconds it is also the slower way."""
-    if few:
-        put(folder, frame.toArrow())
-    else:
-        frame.write.mode("overwrite").option(NO_MARKER, "false").parquet(folder.url)
+def buffered(frame: DataFrame, folder: ScratchFolder) -> DataFrame:
+    """The rows of ``frame``, which the engine writes to ``folder``."""
+    frame.write.mode("overwrite").option(NO_MARKER, "false").parquet(folder.url)
     return frame.sparkSession.read.schema(frame.schema).parquet(folder.url)
+
+
+def computed(frame: DataFrame, like: Batch, folder: Callable[[], ScratchFolder]) -> Batch:
+    """The rows of ``frame``, worked out once. They come into this process where ``like`` is in it: an engine's own
+    write of a file costs a job, and on a local disk some processes; in a JVM's first seconds it is also slower."""
+    match like:
+        case InMemory():
+            return InMemory(frame.toArrow())
+        case OnEngine():
+            place = folder()
+            return OnEngine(buffered(frame, place), place)
+        case _:
+            assert_never(like)
+
+
+def frame_of(batch: Batch, spark: SparkSession, folder: Callable[[], ScratchFolder]) -> DataFrame:
+    """The batch as the engine sees it; rows in memory through a file in ``folder``."""
+    match batch:
+        case OnEngine(frame):
+            return frame
+        case InMemory(rows):
+            from pyspark.sql.pandas.types import from_arrow_schema
+
+            schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+            if not rows.num_rows:
+                return spark.createDataFrame([], schema)
+            place = folder()
+            put(place, rows)
+            return spark.read.schema(schema).parquet(place.url)
+        case _:
+            assert_never(batch)
+
+
+def read_columns(rows: Batch, names: Sequence[str]) -> pa.Table:
+    """Some columns of all rows, in this process."""
+    import pyarrow as pa
+
+    match rows:
+        case InMemory(held):
+            return held.select(list(names))
+        case OnEngine(frame, folder):
+            batches = list(folder.batches(names)) if folder is not None else []
+            if batches:
+                return pa.Table.from_batches(batches)
+            return frame.select(*("`" + name.replace("`", "``") + "`" for name in names)).toArrow()
+        case _:
+            assert_never(rows)
+
+
+def with_constants(rows: Batch, values: Mapping[Column, Any]) -> Batch:
+    """``rows`` with further columns of one value each."""
+    match rows:
+        case InMemory(held):
+            import pyarrow as pa
+
+            for column, value in values.items():
+                scalar = pa.scalar(value, arrow_type(column.type))
+                held = held.append_column(column.name, pa.repeat(scalar, held.num_rows))
+            return InMemory(held)
+        case OnEngine(frame):
+            from pyspark.sql import functions as f
+
+            made = {one.name: f.lit(value).cast(types.spark_ddl(one.type)) for one, value in values.items()}
+            return OnEngine(frame.withColumns(made))
+        case _:
+            assert_never(rows)
 
 
 def put(folder: ScratchFolder, rows: pa.Table) -> None:
     with folder.sink(rows.schema) as sink:
         for part in rows.to_batches():
             sink.write(part)
+
+
+class Overflowing:
+    """A sink that keeps what it gets as long as this process may hold it, and puts all of it into a folder once there
+    is more. A context manager: the rows of a folder are there when it ends."""
+
+    def __init__(self, schema: pa.Schema, make_folder: Callable[[], ScratchFolder]) -> None:
+        self._schema = schema
+        self._make_folder = make_folder
+        self._held: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._folder: ScratchFolder | None = None
+        self._sink: SegmentSink | None = None
+        self._stack = ExitStack()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if self._sink is not None:
+            self._sink.write(batch)
+            return
+        self._held.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes > IN_MEMORY_BYTES:
+            self._folder = self._make_folder()
+            self._sink = self._stack.enter_context(self._folder.sink(self._schema))
+            for held in self._held:
+                self._sink.write(held)
+            self._held = []
+
+    def batch(self, spark: SparkSession, schema: str) -> Batch:
+        """All that was written; ``schema`` is Spark's DDL of it."""
+        import pyarrow as pa
+
+        if self._folder is None:
+            return InMemory(pa.Table.from_batches(self._held, self._schema))
+        return OnEngine(spark.read.schema(schema).parquet(self._folder.url), self._folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)

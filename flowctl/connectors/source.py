@@ -17,13 +17,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from flowctl.connectors.landing import SegmentSink
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval
 from flowctl.model.position import FileStamp, Position
 from flowctl.model.table_info import Column, Estimate, ObjectName, RowEstimate, TableInfo
 from flowctl.model.value import TypedValue
 from flowctl.spec.spec import ReadHints, TableSpec
+from flowctl.storage.scratch import SegmentSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,7 +187,7 @@ class Snapshot(ABC):
     def is_empty(self, request: ReadRequest) -> bool:
         """Whether :meth:`frame` would have no rows, at the cost of one row where the system can."""
 
-    def few(self, request: ReadRequest) -> pa.Table | None:
+    def rows_in_memory(self, request: ReadRequest) -> pa.Table | None:
         """What :meth:`frame` would have, read by this process sooner than an engine would. None, maybe after having
         begun, when it is more than this process holds (``engine.cost.IN_MEMORY_BYTES``), or when the user has said how
         it is read."""

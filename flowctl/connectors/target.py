@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowctl.connectors.gaps import Gap
-from flowctl.connectors.landing import ScratchFolder
+from flowctl.engine.batch import Batch
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.commit import Commit
 from flowctl.model.schema_change import SchemaChange
@@ -119,13 +119,10 @@ class WriteJob:
     rows: int | None = None
     estimated_rows: int | None = None
     key_bounds: Mapping[str, tuple[str, str]] | None = None
-    staged: ScratchFolder | None = None
-    few: bool = False
     base: str | None = None
     before_commit: Callable[[], None] = lambda: None
 
-    @property
-    def shape(self) -> WriteShape:
+    def shape(self, *, in_memory: bool) -> WriteShape:
         is_counted = self.rows is not None or self.mode in ("merge", "scd2")
         rows = self.rows if is_counted else self.estimated_rows
         return WriteShape(
@@ -137,7 +134,7 @@ class WriteJob:
             alters=bool(self.alter),
             replaces=self.replace,
             rows=rows,
-            in_memory=self.few,
+            in_memory=in_memory,
         )
 
     @property
@@ -276,8 +273,8 @@ class Target(TargetRules):
         """The committed content, for SQL tables, key comparison and guards."""
 
     @abstractmethod
-    def stage(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> AbstractContextManager[Staged]:
-        """Makes ``frame`` ready to be committed as ``job`` says, as far as nobody else sees it. What that leaves behind
+    def stage(self, spark: SparkSession, batch: Batch, job: WriteJob) -> AbstractContextManager[Staged]:
+        """Makes ``batch`` ready to be committed as ``job`` says, as far as nobody else sees it. What that leaves behind
         is gone when the context ends; what a killed process leaves, the next one with a higher fence drops."""
 
     @abstractmethod
@@ -286,9 +283,9 @@ class Target(TargetRules):
         with counts. All or nothing where the target is ``atomic`` as a database; otherwise one after the other, and
         those before the one that fails stay committed."""
 
-    def write(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Commit:
+    def write(self, spark: SparkSession, batch: Batch, job: WriteJob) -> Commit:
         """Stages and commits one batch."""
-        with self.stage(spark, frame, job) as staged:
+        with self.stage(spark, batch, job) as staged:
             (commit,) = self.commit([staged])
         return commit
 

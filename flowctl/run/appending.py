@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.landing import Scratch
+from flowctl.connectors.buffered import frame_of
 from flowctl.connectors.source import ReadRequest, Snapshot
+from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval
@@ -21,9 +22,10 @@ from flowctl.model.table_info import Column
 from flowctl.observe.lower_bound import read_from
 from flowctl.plan.ties import rows_are_gone, starting_over
 from flowctl.run.masking import maskable
-from flowctl.run.reading import Rows, rows_of
+from flowctl.run.reading import rows_of
 from flowctl.spec.spec import TableSpec
 from flowctl.sql.row_hash import row_hash_sql
+from flowctl.storage.scratch import Scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +43,7 @@ _UNKNOWN = ""
 class IntervalRead:
     """``rows`` are the interval's, for append without those that are written; ``position`` is what to record."""
 
-    rows: Rows
+    rows: Batch
     position: Position
 
 
@@ -58,7 +60,7 @@ def read_interval(
     upper = interval.upper
     if table.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
         request = ReadRequest(columns, interval, masked=maskable(table, columns, interval))
-        return IntervalRead(rows_of(spark, snapshot, request, scratch), upper)
+        return IntervalRead(rows_of(snapshot, request), upper)
     return _Append(spark, snapshot, columns, table, interval, upper, scratch, spec_path).read()
 
 
@@ -88,7 +90,7 @@ class _Append:
         were written and have gone since stay written, and the hashes stay over the columns that they were over."""
         before = lower.ties if lower is not None and lower.at == self.upper.at else None
         columns = before.columns if before is not None and before.columns else self.columns
-        found = _counted(self._at(self.upper, columns).frame, columns)
+        found = _counted(self._frame(self._at(self.upper, columns)), columns)
         if len(found) > MOST_TIES:
             raise TableError(
                 f"more than {MOST_TIES:,} rows share the newest {self.interval.cursor_column} {self.upper.at.text()}",
@@ -99,12 +101,13 @@ class _Append:
         kept = tuple(Column(column.name, column.type, as_text=column.as_text) for column in columns)
         return replace(self.upper, ties=Ties(tuple(sorted(found.items())), kept))
 
-    def _with_late_rows(self, above: Rows, lower: CursorPosition, written: Ties) -> Rows:
+    def _with_late_rows(self, above: Batch, lower: CursorPosition, written: Ties) -> Batch:
         """``above`` with the rows at ``lower`` that are more than the written ones."""
         columns = written.columns or ()
         known = {row_hash: _ANY_NUMBER if number is None else number for row_hash, number in written.counts}
         there = self._at(lower, columns)
-        found = _counted(there.frame, columns, known)
+        frame = self._frame(there)
+        found = _counted(frame, columns, known)
         late = found.pop(_UNKNOWN, 0)
         if known and not found and not written.may_be_gone and (late or not self._is_purged(lower)):
             raise StoppedByPolicy(
@@ -114,9 +117,9 @@ class _Append:
         late += sum(max(0, number - known[row_hash]) for row_hash, number in found.items())
         if not late:
             return above
-        frame = _late(there.frame, columns, known, self.columns)
-        count = None if above.count is None or there.count is None else above.count + late
-        return Rows(above.frame.unionByName(frame), count)
+        rows = self._frame(above).unionByName(_late(frame, columns, known, self.columns))
+        is_small = isinstance(above, InMemory) and isinstance(there, InMemory)
+        return InMemory(rows.toArrow()) if is_small else OnEngine(rows)
 
     def _is_purged(self, lower: CursorPosition) -> bool:
         """Whether no row up to ``lower`` is left, in a source that deletes what is old."""
@@ -127,7 +130,7 @@ class _Append:
         older = replace(self.interval, read_from=first, read_to=lower.at, include_null=False)
         return self.snapshot.is_empty(self._request(older))
 
-    def _at(self, position: CursorPosition, columns: Sequence[Column]) -> Rows:
+    def _at(self, position: CursorPosition, columns: Sequence[Column]) -> Batch:
         """The rows whose cursor is ``position``, with ``columns`` beside those that are read."""
         taken = {column.name for column in self.columns}
         more = tuple(column for column in columns if column.name not in taken)
@@ -137,8 +140,11 @@ class _Append:
     def _request(self, interval: Interval) -> ReadRequest:
         return ReadRequest(self.columns, interval)
 
-    def _rows(self, request: ReadRequest) -> Rows:
-        return rows_of(self.spark, self.snapshot, request, self.scratch)
+    def _rows(self, request: ReadRequest) -> Batch:
+        return rows_of(self.snapshot, request)
+
+    def _frame(self, rows: Batch) -> DataFrame:
+        return frame_of(rows, self.spark, lambda: self.scratch.folder("read"))
 
 
 def _counted(rows: DataFrame, columns: Sequence[Column], known: dict[str, int] | None = None) -> dict[str, int]:

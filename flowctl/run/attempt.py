@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.landing import Scratch
 from flowctl.errors import EngineFailed, FlowctlError, TableError
 from flowctl.model.commit import Commit, Intent, RowCounts
 from flowctl.model.step import Runnable, Step
@@ -16,6 +15,7 @@ from flowctl.run import events
 from flowctl.spec.spec import Spec, TableSpec
 from flowctl.state.document import TableState
 from flowctl.state.lease import Lease
+from flowctl.storage.scratch import Scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.landing import ScratchFolder
 from flowctl.connectors.target import OP_COLUMN
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -22,7 +21,7 @@ _EPOCH = dt.date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = (dt.date.min - _EPOCH).days, (dt.date.max - _EPOCH).days
 
 
-def counted(folder: ScratchFolder, has_operations: bool, identity: Sequence[str], key: Sequence[Column]) -> BatchCounts:
+def count_rows(batches: Iterable[pa.RecordBatch], identity: Sequence[str], key: Sequence[Column]) -> BatchCounts:
     """As staging's own aggregate, with bounds of those columns of ``key`` that writers make use of. ``target_rows`` is
     nobody's yet."""
     import pyarrow.compute as pc
@@ -30,8 +29,8 @@ def counted(folder: ScratchFolder, has_operations: bool, identity: Sequence[str]
     rows = deletes = null_keys = 0
     bounded = [column for column in key if column.type in _BOUNDED or isinstance(column.type, Decimal)]
     ends: dict[str, tuple[Any, Any]] = {}
-    for batch in folder.batches([*identity, *([OP_COLUMN] if has_operations else [])]):
-        gone = pc.sum(pc.equal(batch[OP_COLUMN], "D")).as_py() or 0 if has_operations else 0
+    for batch in batches:
+        gone = pc.sum(pc.equal(batch[OP_COLUMN], "D")).as_py() or 0 if OP_COLUMN in batch.schema.names else 0
         rows, deletes = rows + batch.num_rows - gone, deletes + gone
         null_keys += _with_null(batch, identity)
         for column in bounded:

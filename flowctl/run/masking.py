@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.landing import SegmentSink
 from flowctl.connectors.source import ReadRequest
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import DetectFlag, TableSpec
+from flowctl.storage.scratch import SegmentSink
 
 if TYPE_CHECKING:
     import pyarrow as pa

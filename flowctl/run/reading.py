@@ -8,8 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from flowctl.connectors.buffered import put
-from flowctl.connectors.landing import Scratch, ScratchFolder, SegmentSink
+from flowctl.connectors.buffered import Overflowing, frame_of
 from flowctl.connectors.source import (
     Capture,
     DirectSource,
@@ -18,7 +17,7 @@ from flowctl.connectors.source import (
     Relation,
     Snapshot,
 )
-from flowctl.engine.cost import IN_MEMORY_BYTES
+from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import from_spark, named
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.run.conversion import converted
@@ -26,9 +25,9 @@ from flowctl.run.masking import MaskingSink, landed_columns, landed_table
 from flowctl.spec.spec import ReadHints, SqlSource
 from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.refs import with_names
+from flowctl.storage.scratch import Scratch, ScratchFolder
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType as SparkType
@@ -56,29 +55,12 @@ def open_snapshot(
             assert_never(source)
 
 
-@dataclass(frozen=True)
-class Rows:
-    """``frame`` is of the engine's reading where ``count`` is None; else this process has read so many rows, few enough
-    to hold them."""
-
-    frame: DataFrame
-    count: int | None = None
-
-    @property
-    def are_few(self) -> bool:
-        return self.count is not None
-
-
-def rows_of(spark: SparkSession, snapshot: Snapshot, request: ReadRequest, scratch: Scratch) -> Rows:
+def rows_of(snapshot: Snapshot, request: ReadRequest) -> Batch:
     """Of the snapshot, read by whoever has them sooner."""
     if isinstance(snapshot, LandedSnapshot):
         return snapshot.rows(request)
-    few = snapshot.few(request)
-    if few is None:
-        return Rows(snapshot.frame(request))
-    folder = scratch.folder("few")
-    put(folder, landed_table(few, request))
-    return Rows(_landed(spark, folder, request, few.num_rows), few.num_rows)
+    rows = snapshot.rows_in_memory(request)
+    return OnEngine(snapshot.frame(request)) if rows is None else InMemory(landed_table(rows, request))
 
 
 @dataclass
@@ -95,44 +77,24 @@ class LandedSnapshot(Snapshot):
         self._numbers = itertools.count(1)
 
     def frame(self, request: ReadRequest) -> DataFrame:
-        return self.rows(request).frame
+        return frame_of(self.rows(request), self.spark, self._folder)
 
-    def rows(self, request: ReadRequest) -> Rows:
+    def rows(self, request: ReadRequest) -> Batch:
         from flowctl.connectors.arrow import arrow_schema
 
-        folder = self.scratch.folder(f"landed-{next(self._numbers)}")
-        with folder.sink(arrow_schema(landed_columns(request))) as inner:
-            sink = _Measured(MaskingSink(inner, request))
-            count = self.capture.read(request, sink)
-        frame = _landed(self.spark, folder, request, count)
-        return Rows(frame, count if sink.bytes <= IN_MEMORY_BYTES else None)
+        columns = landed_columns(request)
+        with Overflowing(arrow_schema(columns), self._folder) as sink:
+            self.capture.read(request, MaskingSink(sink, request))
+        return sink.batch(self.spark, schema_ddl(columns))
+
+    def _folder(self) -> ScratchFolder:
+        return self.scratch.folder(f"landed-{next(self._numbers)}")
 
     def is_empty(self, request: ReadRequest) -> bool:
         return self.capture.is_empty(request)
 
     def release(self) -> None:
         self.close()
-
-
-@dataclass
-class _Measured:
-    """A sink that knows how much has gone into it."""
-
-    inner: SegmentSink
-    bytes: int = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.bytes += batch.nbytes
-        self.inner.write(batch)
-
-
-def _landed(spark: SparkSession, folder: ScratchFolder, request: ReadRequest, count: int) -> DataFrame:
-    """Read back from the buffer. Arrow tables in the session would do without it, but a JVM's first one takes longer
-    than a file."""
-    schema = schema_ddl(landed_columns(request))
-    if count == 0:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(folder.url)
 
 
 @dataclass(frozen=True)

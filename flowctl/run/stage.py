@@ -9,13 +9,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
-from flowctl.connectors.buffered import buffered_in
-from flowctl.connectors.landing import Scratch, ScratchFolder
+from flowctl.connectors.buffered import buffered, computed, frame_of
 from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.connectors.target import OP_COLUMN, Target
 from flowctl.engine import cost
+from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import columns_of, named
 from flowctl.errors import TableError
 from flowctl.expect.expectation import BatchColumns, BatchExpectation, Expectation, GroupExpectation
@@ -27,8 +27,8 @@ from flowctl.model.table_info import Column, ObjectName
 from flowctl.observe.lower_bound import read_from
 from flowctl.run import batch, checks, counting, deletes, masking
 from flowctl.run.checks import REASON_COLUMN, BatchCounts
-from flowctl.run.reading import Rows
 from flowctl.spec.spec import DetectFlag, DetectMissingKeys, TableSpec
+from flowctl.storage.scratch import Scratch, ScratchFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -42,16 +42,12 @@ _COUNTED, _GROUP_ROWS = "_flowctl_counted", "_flowctl_rows"
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """``frame`` is the batch as the target takes it; ``folder`` where its rows lie, with those for quarantine, if they
-    are all in one; ``are_few``: this process may hold them; ``rejected`` the rows for quarantine, None when
-    there are none."""
+    """``batch`` as the target takes it; ``rejected`` the rows for quarantine, None when there are none."""
 
-    frame: DataFrame
-    folder: ScratchFolder | None
+    batch: Batch
     rejected: DataFrame | None
     counts: BatchCounts
     warnings: tuple[str, ...]
-    are_few: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ class Staging:
 
     spark: SparkSession
     snapshot: Snapshot
-    read: Rows
+    read: Batch
     step: Load | Recover
     columns: Columns
     table: TableSpec
@@ -73,25 +69,72 @@ class Staging:
 
 def stage(work: Staging) -> StagedBatch:
     """Writes, counts and checks; raises :class:`TableError` when the table must stop before its commit."""
-    folder = _folder(work, "rows")
-    read = work.read
-    rows = staged = buffered_in(folder, _shaped(work, read.frame), few=read.are_few)
-    if work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys) and work.step.table.seen.exists:
+    staged = _staged(work)
+    counts = None if _needs_engine(work) else _counted(work, staged)
+    if counts is None or counts.null_keys:  # of which an error shows some
+        return _checked_on_engine(work, staged)
+    counts = replace(counts, target_rows=_target_rows(work, bool(counts.deletes)))
+    if isinstance(work.table.deletes, DetectFlag) and checks.deletes_too_many(work.table, counts):
+        return _checked_on_engine(work, staged)
+    return _decided(work, _without_reason(staged), None, counts)
+
+
+def _staged(work: Staging) -> Batch:
+    """The batch with :data:`REASON_COLUMN`, worked out once."""
+    rows = _shaped(work, frame_of(work.read, work.spark, lambda: _folder(work, "read")))
+    return computed(rows, work.read, lambda: _folder(work, "rows"))
+
+
+def _needs_engine(work: Staging) -> bool:
+    """Whether more is asked of the batch than its rows, deletes and keys."""
+    return bool(
+        work.table.expect
+        or not _is_keyed(work)
+        or _compares_keys(work)
+        or batch.refuses_duplicates(work.snapshot, work.table)
+    )
+
+
+def _compares_keys(work: Staging) -> bool:
+    """Whether keys that the source has no longer are looked for."""
+    is_wanted = work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys)
+    return is_wanted and work.step.table.seen.exists
+
+
+def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
+    rows = staged_rows = frame_of(staged, work.spark, lambda: _folder(work, "rows"))
+    if _compares_keys(work):
         _refuse_null_keys(work, rows, _null_keys(work, rows))
         rows = _with_missing_keys(work, rows)
     if _is_keyed(work) and batch.refuses_duplicates(work.snapshot, work.table):
         _refuse_duplicates(work, rows.where(named(REASON_COLUMN).isNull() & ~_null_key(work)))
-    counts = _counted(work, folder, rows) if rows is staged else None
-    counts = counts or _count(work, rows)
+    counts = _count(work, rows)
     _refuse_null_keys(work, rows, counts.null_keys)
     if isinstance(work.table.deletes, DetectFlag) and checks.deletes_too_many(work.table, counts):
         counts = replace(counts, deleted=_live_deletes(work, rows, counts))
-    warnings = checks.decide(work.table, counts, dt.datetime.now(dt.UTC), work.step.write_full)
     rejected = rows.where(named(REASON_COLUMN).isNotNull()) if counts.quarantined else None
-    good = rows.where(named(REASON_COLUMN).isNull()) if counts.quarantined else rows
-    is_whole, batch_rows = rows is staged, good.drop(REASON_COLUMN)
-    are_few = read.are_few and (is_whole or counts.rows + counts.deletes <= folder.rows() + cost.IN_MEMORY_EXTRA_ROWS)
-    return StagedBatch(batch_rows, folder if is_whole else None, rejected, counts, warnings, are_few)
+    if rows is staged_rows and rejected is None:
+        return _decided(work, _without_reason(staged), None, counts)
+    good = rows.where(named(REASON_COLUMN).isNull()).drop(REASON_COLUMN)
+    folder = staged.folder if isinstance(staged, OnEngine) and rows is staged_rows else None
+    more = counts.rows + counts.deletes - (staged.rows.num_rows if isinstance(staged, InMemory) else 0)
+    is_small = isinstance(staged, InMemory) and more <= cost.IN_MEMORY_EXTRA_ROWS
+    return _decided(work, InMemory(good.toArrow()) if is_small else OnEngine(good, folder), rejected, counts)
+
+
+def _decided(work: Staging, rows: Batch, rejected: DataFrame | None, counts: BatchCounts) -> StagedBatch:
+    warnings = checks.decide(work.table, counts, dt.datetime.now(dt.UTC), work.step.write_full)
+    return StagedBatch(rows, rejected, counts, warnings)
+
+
+def _without_reason(staged: Batch) -> Batch:
+    match staged:
+        case InMemory(rows):
+            return InMemory(rows.drop_columns([REASON_COLUMN]))
+        case OnEngine(frame, folder):
+            return OnEngine(frame.drop(REASON_COLUMN), folder)
+        case _:
+            assert_never(staged)
 
 
 def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
@@ -104,7 +147,7 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
 
 
 def _written(work: Staging, name: str, frame: DataFrame) -> DataFrame:
-    return buffered_in(_folder(work, name), frame)
+    return buffered(frame, _folder(work, name))
 
 
 def _folder(work: Staging, name: str) -> ScratchFolder:
@@ -314,13 +357,21 @@ def _batch_columns(work: Staging, rows: DataFrame) -> BatchColumns:
     return columns
 
 
-def _counted(work: Staging, folder: ScratchFolder, rows: DataFrame) -> BatchCounts | None:
-    """The same for a small batch that is asked nothing but its keys; None for any other."""
-    if work.table.expect or not _is_keyed(work) or folder.rows() > cost.COUNTED_ROWS:
-        return None
+def _counted(work: Staging, staged: Batch) -> BatchCounts | None:
+    """As :func:`_count`, of a batch that is asked nothing but its rows and keys, without an engine; None where an
+    engine is quicker."""
+    wanted = [name for name in (*_identity(work), OP_COLUMN) if name in staged.names]
     columns = [column for column in work.columns.target if column.name in work.table.key]
-    found = counting.counted(folder, OP_COLUMN in rows.columns, _identity(work), columns)
-    return replace(found, target_rows=_target_rows(work, bool(found.deletes)))
+    match staged:
+        case InMemory(rows):
+            batches = iter(rows.select(wanted).to_batches())
+        case OnEngine(_, folder):
+            if folder is None or folder.rows() > cost.COUNTED_ROWS:
+                return None
+            batches = folder.batches(wanted)
+        case _:
+            assert_never(staged)
+    return counting.count_rows(batches, _identity(work), columns)
 
 
 def _in_bad_groups(rows: DataFrame, check: GroupExpectation) -> int:

@@ -10,11 +10,13 @@ import importlib
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from flowctl import crashpoints
+from flowctl.connectors.buffered import frame_of
 from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.connectors.target import CommitLookup, Target, WriteJob
+from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import columns_of, same_types
 from flowctl.errors import StateConflict, TableError
 from flowctl.model.commit import Commit, Intent
@@ -30,7 +32,7 @@ from flowctl.run.attempt import Attempt, AttemptResult, RunContext
 from flowctl.run.late_schema import Known, completed
 from flowctl.run.opening import open_rows, open_target, take_table_lease
 from flowctl.run.quarantine import quarantine
-from flowctl.run.reading import Rows, SqlSnapshot
+from flowctl.run.reading import SqlSnapshot
 from flowctl.run.sizing import batch_rows
 from flowctl.run.stage import Staging, stage
 from flowctl.spec.spec import TableSpec
@@ -154,26 +156,32 @@ def _write(work: _Work) -> tuple[Commit, tuple[str, ...]]:
     return (_write_direct(work, read.rows, job), ()) if is_direct else _write_staged(work, read.rows, job)
 
 
-def _write_direct(work: _Work, rows: Rows, job: WriteJob) -> Commit:
+def _write_direct(work: _Work, rows: Batch, job: WriteJob) -> Commit:
     """Straight from the source: row checks fail the job before its commit, emptiness is asked first."""
     columns, table, snapshot, interval = work.columns, work.table, work.snapshot, work.attempt.intent.interval
-    frame = batch.projected(rows.frame, columns.projection, columns.source)
+    frame = frame_of(rows, work.spark, lambda: work.run.scratch(table.id).folder(f"{table.id}-read"))
+    frame = batch.projected(frame, columns.projection, columns.source)
     same_types(columns_of(frame.schema), [part.column for part in columns.projection])
     if work.step.write_full and table.guard.allow_empty is False and _is_empty(work, rows):
         raise checks.empty_source(table)
     frame = checks.enforced(frame, table.expect)
+    made = InMemory(frame.toArrow()) if isinstance(rows, InMemory) else OnEngine(frame)
     snapshot.release()
     _begin_writing(work, job, None)
-    return work.target.write(work.spark, frame, _confirming(replace(job, few=rows.are_few), snapshot, interval))
+    return work.target.write(work.spark, made, _confirming(job, snapshot, interval))
 
 
-def _is_empty(work: _Work, rows: Rows) -> bool:
-    if rows.count is not None:
-        return rows.count == 0
-    return work.snapshot.is_empty(ReadRequest(work.columns.source, work.attempt.intent.interval))
+def _is_empty(work: _Work, rows: Batch) -> bool:
+    match rows:
+        case InMemory(held):
+            return not len(held)
+        case OnEngine():
+            return work.snapshot.is_empty(ReadRequest(work.columns.source, work.attempt.intent.interval))
+        case _:
+            assert_never(rows)
 
 
-def _write_staged(work: _Work, rows: Rows, job: WriteJob) -> tuple[Commit, tuple[str, ...]]:
+def _write_staged(work: _Work, rows: Batch, job: WriteJob) -> tuple[Commit, tuple[str, ...]]:
     """From the buffer, once the batch has been counted and checked there."""
     run, intent, table, snapshot = work.run, work.attempt.intent, work.table, work.snapshot
     staging = Staging(
@@ -189,7 +197,7 @@ def _write_staged(work: _Work, rows: Rows, job: WriteJob) -> tuple[Commit, tuple
     seen = staged.counts
     run.listener(events.PhaseEntered(table.id, "committing", seen.rows))
     job = replace(job, rows=seen.rows + seen.deletes, key_bounds=seen.key_bounds)
-    commit = work.target.write(work.spark, staged.frame, replace(job, staged=staged.folder, few=staged.are_few))
+    commit = work.target.write(work.spark, staged.batch, job)
     counts = replace(commit.counts, read=seen.rows, quarantined=seen.quarantined)
     return replace(commit, counts=counts), staged.warnings
 

@@ -12,6 +12,7 @@ from flowctl.connectors.base import OpenContext
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.diagnostics import Mark
 from flowctl.engine import archive, jars, java
+from flowctl.engine.batch import OnEngine
 from flowctl.engine.start import open_engine
 from flowctl.errors import FlowctlError
 from flowctl.model import types
@@ -133,4 +134,4 @@ def _write(
         fence=seq,
         at="2026-01-01T00:00:00.000000Z",
     )
-    target.write(spark, rows, job)
+    target.write(spark, OnEngine(rows), job)

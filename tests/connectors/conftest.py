@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from flowctl.connectors.base import Connector
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres import source as postgres_source
 from flowctl.storage.buffer import Buffer
+from flowctl.storage.scratch import Scratch
 from tests.connectors.reading import opened
 from tests.connectors.sail_gaps import GAPS
 from tests.connectors.target_matrix import FACTORIES, Place
@@ -82,9 +82,16 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> I
         yield opened
 
 
-@pytest.fixture
-def writer(spark: SparkSession, place: Place) -> Writer:
-    return Writer(spark, place)
+@pytest.fixture(
+    params=[
+        False,
+        pytest.param(True, marks=() if os.environ.get("FLOWCTL_TEST_SPARK") == "sail" else pytest.mark.full),
+    ],
+    ids=["on engine", "in memory"],
+)
+def writer(spark: SparkSession, place: Place, request: pytest.FixtureRequest) -> Writer:
+    """Of batches that an engine computes, and of batches in memory: in the short suite these are written on Sail."""
+    return Writer(spark, place, in_memory=request.param)
 
 
 @pytest.fixture

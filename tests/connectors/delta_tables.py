@@ -16,9 +16,9 @@ from flowctl.connectors.delta import actions, spark_files
 from flowctl.connectors.delta.choice import Way, choose, traits_of
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.table import open_existing
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.session import has_jvm
+from flowctl.storage.scratch import Scratch
 from tests.connectors.target_matrix import delta
 from tests.connectors.writing import Writer
 
@@ -59,7 +59,7 @@ def foreign_rows(place: TableLocation, rows: pa.Table, **partition: str) -> None
 def way(writer: Writer, job: WriteJob) -> Way:
     """How the target would write ``job`` now."""
     there = writer.place.target.describe([job.object])[job.object]
-    return choose(location(writer).url, there, job.shape, traits_of(writer.spark)).way
+    return choose(location(writer).url, there, job.shape(in_memory=False), traits_of(writer.spark)).way
 
 
 def files(writer: Writer) -> list[dict[str, Any]]:

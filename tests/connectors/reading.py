@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors import registry
 from flowctl.connectors.base import Connector, OpenContext
+from flowctl.connectors.buffered import frame_of
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.diagnostics import Mark
+from flowctl.engine.batch import InMemory
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
@@ -70,8 +72,10 @@ def spark_rows(
             Buffer(folder, "run", {}) as buffer,
             source.snapshot(spark, relation, info, hints) as snapshot,
         ):
-            rows = rows_of(spark, snapshot, request, buffer)
-            return _collected(rows.frame) if rows.are_few else None
+            rows = rows_of(snapshot, request)
+            if not isinstance(rows, InMemory):
+                return None
+            return _collected(frame_of(rows, spark, lambda: buffer.folder("read")))
 
     try:
         with source.snapshot(spark, relation, info, hints) as snapshot:

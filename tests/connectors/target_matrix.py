@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from flowctl.connectors.base import Capabilities, OpenContext
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.registry import open as open_connection
 from flowctl.connectors.target import Target
 from flowctl.diagnostics import Mark
 from flowctl.engine.session import has_jvm
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
+from flowctl.storage.scratch import Scratch
 
 
 @dataclass(frozen=True)

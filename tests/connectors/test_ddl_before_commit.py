@@ -14,7 +14,6 @@ from typing import Any, Literal
 import pytest
 
 from flowctl.connectors.base import OpenContext
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.sqlite import CAPABILITIES
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.sqlite.target import SqliteTarget
@@ -24,6 +23,7 @@ from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.storage.scratch import Scratch
 from tests.connectors.target_matrix import Place, sqlite
 from tests.connectors.test_target_sql import *  # noqa: F403
 from tests.connectors.writing import COLUMNS, Writer, row, upserts
@@ -82,7 +82,7 @@ def test_a_table_that_a_try_has_left_is_taken_up_by_its_number(writer: Writer) -
     assert there is not None and there.created_by == "intent-1"
     job = writer.job(1, "merge")
     begun = replace(job, record=replace(job.record, target_id=""), create=())  # as a plan sees it that finds the table
-    assert writer.place.target.write(writer.spark, writer.frame(upserts(row(1)), COLUMNS), begun).target_id
+    assert writer.place.target.write(writer.spark, writer.batch(upserts(row(1)), COLUMNS), begun).target_id
     assert writer.place.read(["id"]) == [(1,)]
 
 
@@ -95,7 +95,7 @@ def test_a_table_that_another_has_made_is_refused(writer: Writer, by: str) -> No
         with pytest.raises(AbortRun):
             writer.write(upserts(row(1)), 1, "merge", intent="other", before_commit=dies)
     with pytest.raises(StoppedByPolicy):
-        writer.place.target.write(writer.spark, writer.frame(upserts(row(1)), COLUMNS), job)
+        writer.place.target.write(writer.spark, writer.batch(upserts(row(1)), COLUMNS), job)
     assert writer.committed() is None
 
 

@@ -89,11 +89,11 @@ def test_not_null_stays_unless_the_plan_says_otherwise(writer: Writer, mode: Mod
     assert info(writer).column("id").nullable
 
 
-@pytest.mark.parametrize("few", [False, True])
-def test_a_null_where_the_target_takes_none_commits_nothing(writer: Writer, few: bool) -> None:
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_null_where_the_target_takes_none_commits_nothing(writer: Writer, in_memory: bool) -> None:
     adopted(writer)
     with pytest.raises(Exception, match=r"column id is NOT NULL|NOT NULL constraint violated for column: id"):
-        writer.write([row(1), {**row(1), "id": None}], 1, columns=NOT_NULL, few=few)
+        writer.write([row(1), {**row(1), "id": None}], 1, columns=NOT_NULL, in_memory=in_memory)
     assert writer.committed() is None
     assert not info(writer).column("id").nullable
 

@@ -25,7 +25,6 @@ from flowctl.connectors.delta.schemas import with_columns
 from flowctl.connectors.delta.table import open_table
 from flowctl.connectors.delta.types import columns_of, schema_json
 from flowctl.connectors.delta.writer import Numbered
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.session import has_jvm
 from flowctl.errors import TableError, TransientError
@@ -33,6 +32,7 @@ from flowctl.model import types
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
+from flowctl.storage.scratch import Scratch
 from tests.connectors import delta_tables
 from tests.connectors.target_matrix import delta
 from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Writer, upserts
@@ -55,7 +55,7 @@ class Hand:
         own = FileWriter(self.writer.spark, self.scratch)
         table = own.prepare(self.location, open_table(self.location), job)
         job = replace(job, record=replace(job.record, target_id=table.identity))
-        return own.put(table, Numbered(APP, job.record.record()), self.writer.frame(rows, job.columns), job)
+        return own.put(table, Numbered(APP, job.record.record()), self.writer.batch(rows, job.columns), job)
 
     def rows(self) -> list[tuple]:
         return sorted(self.writer.place.read(["id", "name"]))
@@ -67,11 +67,12 @@ class Hand:
         assert actions.publish(self.location, version, [told, *([dict(action)] if action else [])])
 
 
-@pytest.fixture(params=[True, pytest.param(False, marks=pytest.mark.full)], ids=["counted", "uncounted"])
+@pytest.fixture(params=["counted", "in memory", pytest.param("uncounted", marks=pytest.mark.full)])
 def hand(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Hand]:
     """Nobody looks for rows by himself whose number he does not know: the engine does, or writes files anew."""
     with delta(request, tmp_path, scratch) as place:
-        yield Hand(Writer(spark, place), scratch, request.param)
+        writer = Writer(spark, place, in_memory=request.param == "in memory")
+        yield Hand(writer, scratch, is_counted=request.param != "uncounted")
 
 
 def row(id: int, name: str | None = "a") -> dict:

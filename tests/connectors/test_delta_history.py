@@ -16,10 +16,10 @@ from flowctl.connectors.delta import conditions, log, replay
 from flowctl.connectors.delta.history import lost_observations_of
 from flowctl.connectors.delta.location import location_of
 from flowctl.connectors.delta.table import open_existing
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.diagnostics import Mark
 from flowctl.engine.base import Engine
+from flowctl.engine.batch import InMemory, OnEngine
 from flowctl.engine.session import has_jvm
 from flowctl.model import types
 from flowctl.model.commit import Commit
@@ -27,6 +27,7 @@ from flowctl.model.position import NoPosition
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Connection, Layout
 from flowctl.sql import scd2
+from flowctl.storage.scratch import Scratch
 from tests.history import Batch, Observation, Version, moment_of, plain, random_histories, versions
 from tests.unit.sql.test_scd2 import CASES, missing, row
 
@@ -55,7 +56,7 @@ class History:
     object: ObjectName
     lineage: str = "first"
     seq: int = field(default=0)
-    few: bool = False
+    in_memory: bool = False
     root: str = ""
 
     def write(
@@ -66,8 +67,10 @@ class History:
         moment: int = 1001,
     ) -> Commit:
         job = replace(self.job(before_commit, intent), at=f"1970-01-01T00:{moment // 60:02}:{moment % 60:02}.000000Z")
-        counted = replace(job, rows=len(rows), few=True) if self.few else job
-        return self.target.write(self.spark, self.frame(rows), counted)
+        counted = replace(job, rows=len(rows)) if self.in_memory else job
+        frame = self.frame(rows)
+        batch = InMemory(frame.toArrow()) if self.in_memory else OnEngine(frame)
+        return self.target.write(self.spark, batch, counted)
 
     def frame(self, rows: Sequence[tuple[int, Observation]]):
         values = [
@@ -113,13 +116,17 @@ class History:
 @pytest.fixture(params=["in memory", pytest.param("engine", marks=pytest.mark.full)])
 def history(spark: SparkSession, scratch: Scratch, tmp_path: Path, request: pytest.FixtureRequest):
     """As small batches are written, which this process holds, and as all others are."""
-    few = request.param == "in memory"
+    in_memory = request.param == "in memory"
     connection = Connection("lake", "delta", {"path": "lake"}, Mark("spec.yaml", 1))
     with delta.connect(connection, OpenContext(base_dir=str(tmp_path), scratch=scratch)) as connector:
         assert connector.target is not None
         space = " " if has_jvm(spark) else "_"  # Sail reaches no path with one
         yield History(
-            spark, connector.target, ObjectName((f"people{space}history",)), few=few, root=str(tmp_path / "lake")
+            spark,
+            connector.target,
+            ObjectName((f"people{space}history",)),
+            in_memory=in_memory,
+            root=str(tmp_path / "lake"),
         )
 
 
@@ -154,7 +161,7 @@ def test_a_batch_written_again_touches_nothing(history: History) -> None:
 
 def test_small_batches_are_committed_by_flowctl(history: History) -> None:
     """Delta's own statements take some forty queries for two tables."""
-    if not history.few:
+    if not history.in_memory:
         return
     history.write([(1, row(1, "A"))])
     history.write([(1, row(5, "B")), (2, row(5, "B"))])
@@ -224,7 +231,11 @@ def test_a_merge_that_outlives_its_client_counts_with_its_own_observations(histo
 
     def second_try() -> None:
         second = History(
-            engine.session_for("second"), history.target, history.object, seq=history.seq - 1, few=history.few
+            engine.session_for("second"),
+            history.target,
+            history.object,
+            seq=history.seq - 1,
+            in_memory=history.in_memory,
         )
         with pytest.raises(Died):
             second.write([(1, row(4, "D")), (2, row(4, "E"))], before_the_merge(dies), intent="same")

@@ -21,12 +21,12 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from flowctl.connectors.delta import features
 from flowctl.connectors.delta.table import open_existing
-from flowctl.connectors.landing import Scratch
 from flowctl.engine.session import has_jvm
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Layout
+from flowctl.storage.scratch import Scratch
 from tests.connectors import delta_tables, test_target_history
 from tests.connectors.target_matrix import delta
 from tests.connectors.test_target_types import ALL

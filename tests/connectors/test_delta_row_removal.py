@@ -18,13 +18,13 @@ from pyroaring import BitMap64
 from flowctl.connectors.delta import deletion_vectors, target
 from flowctl.connectors.delta.choice import Choice, Way
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import OP_COLUMN
 from flowctl.engine.session import has_jvm
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
+from flowctl.storage.scratch import Scratch
 from tests.connectors import delta_tables
 from tests.connectors.delta_tables import writer_on_spark
 from tests.connectors.target_matrix import delta

@@ -21,10 +21,10 @@ from flowctl.connectors.delta.choice import Choice, Way
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.delta.types import schema_json
-from flowctl.connectors.landing import Scratch
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
+from flowctl.storage.scratch import Scratch
 from tests.connectors import delta_tables
 from tests.connectors.delta_tables import writer_on_spark
 from tests.connectors.writing import COLUMNS, Writer

@@ -177,7 +177,7 @@ def test_entries_of_the_log_survive_a_power_cut(writer: Writer, monkeypatch: pyt
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", recorded)
-    writer.write([row(2)], 2, few=True)
+    writer.write([row(2)], 2, in_memory=True)
     url = delta_tables.location(writer).url
     assert any(name.startswith(f"{url}/_delta_log/.{2:020}.json") for name in synced)
     assert f"{url}/_delta_log" in synced

@@ -75,8 +75,8 @@ class Group:
             staged = []
             for at, (table, writer) in enumerate(self.writers.items()):
                 job = self.job(table, seq, **fields.get(f"of_{at}", {}))
-                frame = writer.frame(upserts(row(seq)), job.columns)
-                staged.append(stack.enter_context(self.target.stage(writer.spark, frame, job)))
+                batch = writer.batch(upserts(row(seq)), job.columns)
+                staged.append(stack.enter_context(self.target.stage(writer.spark, batch, job)))
             return list(self.target.commit(staged))
 
     def job(self, table: str, seq: int, **fields: Any) -> WriteJob:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flowctl.connectors.landing import Scratch
+from flowctl.storage.scratch import Scratch
 from tests.connectors.target_matrix import FACTORIES
 from tests.connectors.test_target_history import COLUMNS, gone, seen, versions, write
 from tests.connectors.writing import Writer

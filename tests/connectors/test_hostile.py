@@ -68,6 +68,6 @@ def test_the_record_of_a_commit(writer: Writer) -> None:
     job = writer.job(1, "merge", create=made, layout=layout)
     job = replace(job, record=replace(job.record, position=position))
     rows = upserts({"id": 1, "name": "a", "amount": Decimal(1)})
-    assert writer.place.target.write(writer.spark, writer.frame(rows, job.columns), job).position == position
+    assert writer.place.target.write(writer.spark, writer.batch(rows, job.columns), job).position == position
     found = writer.committed()
     assert found is not None and found.position == position

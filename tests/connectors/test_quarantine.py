@@ -74,7 +74,7 @@ def test_a_sidecar_of_an_older_version_gets_its_lineage(writer: Writer) -> None:
     statements = target.create_statements(object, OLD, Layout())
     made = replace(writer.job(1, "append", columns=OLD, create=statements), object=object)
     target.write(
-        writer.spark, writer.frame([{"id": "1", "_seq": 1, "_run_id": "run-0", "_reason": "id: in"}], OLD), made
+        writer.spark, writer.batch([{"id": "1", "_seq": 1, "_run_id": "run-0", "_reason": "id: in"}], OLD), made
     )
     keep(writer, 1, ["2"], "append")
     keep(writer, 2, ["2"], "append")  # an equal row of an append is another row

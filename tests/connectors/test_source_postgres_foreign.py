@@ -11,11 +11,11 @@ import pytest
 
 from flowctl.connectors import registry
 from flowctl.connectors.base import Connector, OpenContext
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.source import HeadRequest, ReadRequest, Relation
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy
 from flowctl.spec.spec import Connection, ReadHints
+from flowctl.storage.scratch import Scratch
 from tests.connectors.reading import table
 
 if TYPE_CHECKING:

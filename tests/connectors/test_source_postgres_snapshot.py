@@ -333,8 +333,8 @@ def test_what_is_little_is_read_by_this_process(
         interval = Interval(CursorPosition(at), NoPosition(), "id", read_from=at)
     with postgres.source.snapshot(spark, relation, info, hints) as snapshot:
         database.execute("DELETE FROM little")
-        few = snapshot.few(ReadRequest(info.columns, interval))
-    assert (few.num_rows if few is not None else None) == rows
+        held = snapshot.rows_in_memory(ReadRequest(info.columns, interval))
+    assert (held.num_rows if held is not None else None) == rows
 
 
 @pytest.mark.parametrize(

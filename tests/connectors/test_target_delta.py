@@ -12,7 +12,6 @@ import pytest
 from flowctl.connectors.base import OpenContext
 from flowctl.connectors.delta.partitions import check_values
 from flowctl.connectors.delta.types import schema_json
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.registry import open as open_connection
 from flowctl.connectors.target import CommitLookup
 from flowctl.diagnostics import Mark
@@ -23,6 +22,7 @@ from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Connection, Layout
 from flowctl.storage.options import hadoop_conf
+from flowctl.storage.scratch import Scratch
 from tests.connectors.target_matrix import Place
 from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Writer, gone, row, upserts
 
@@ -260,7 +260,7 @@ def test_a_table_made_again_is_another_one(writer: Writer) -> None:
     job = writer.job(2, "append")
     stranger = replace(job, record=replace(job.record, target_id="the table that was here"))
     with pytest.raises(StateConflict, match="the plan was made for"):
-        writer.place.target.write(writer.spark, writer.frame([row(2)], COLUMNS), stranger)
+        writer.place.target.write(writer.spark, writer.batch([row(2)], COLUMNS), stranger)
     assert ids(writer) == [1]
 
 
@@ -269,7 +269,7 @@ def test_a_table_that_somebody_made_since_the_plan_is_left_alone(writer: Writer)
     writer.spark.sql(planned.statements[0]).collect()
     writer.place.execute("INSERT INTO {table} (id) VALUES (7)")
     with pytest.raises(StoppedByPolicy, match="was not made by this flow"):
-        writer.place.target.write(writer.spark, writer.frame([row(1)], COLUMNS), planned)
+        writer.place.target.write(writer.spark, writer.batch([row(1)], COLUMNS), planned)
     assert ids(writer) == [7]
 
 
@@ -277,7 +277,7 @@ def test_an_empty_table_that_somebody_made_since_the_plan_is_left_alone(writer: 
     planned = writer.job(1, "append")
     writer.spark.sql(planned.statements[0]).collect()
     with pytest.raises(StoppedByPolicy, match="was not made by this flow"):
-        writer.place.target.write(writer.spark, writer.frame([row(1)], COLUMNS), planned)
+        writer.place.target.write(writer.spark, writer.batch([row(1)], COLUMNS), planned)
     assert ids(writer) == []
 
 
@@ -290,11 +290,11 @@ def test_the_empty_table_of_an_interrupted_try_is_told_from_others(writer: Write
 
     planned = writer.job(1, "append", create=create(writer, COLUMNS, layout), layout=layout)
     with pytest.raises(TransientError, match="killed"):
-        writer.place.target.write(writer.spark, writer.frame([row(1)], COLUMNS), replace(planned, before_commit=killed))
+        writer.place.target.write(writer.spark, writer.batch([row(1)], COLUMNS), replace(planned, before_commit=killed))
     lookup = CommitLookup(LINEAGE, TABLE, writer.place.object)
     info, commit = writer.place.target.described_and_committed([lookup])[TABLE]
     assert (info.created_by, commit) == (planned.record.intent_id, None)
-    writer.place.target.write(writer.spark, writer.frame([row(1)], COLUMNS), planned)
+    writer.place.target.write(writer.spark, writer.batch([row(1)], COLUMNS), planned)
     assert ids(writer) == [1]
 
 

@@ -11,18 +11,19 @@ from typing import Any
 import psycopg
 import pytest
 
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres.copying import Accepted, copy_frame
 from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.postgres.staging import accept, stage_table
 from flowctl.connectors.sql import target as sql_target
 from flowctl.connectors.sql import timeouts
+from flowctl.engine.batch import OnEngine
 from flowctl.errors import AccessDenied, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.commit import RowCounts
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName
+from flowctl.storage.scratch import Scratch
 from tests.connectors.target_matrix import Place, postgres
 from tests.connectors.writing import COLUMNS, Writer, gone, upserts
 
@@ -46,8 +47,8 @@ def test_rows_of_a_task_that_was_tried_twice_count_once(writer: Writer) -> None:
     job = writer.job(1, "append")
     with stage_table(target.client, "public", job, COLUMNS, None) as stage, target.client.connect() as connection:
         frame = writer.frame([ROW, {**ROW, "id": 2}], COLUMNS).coalesce(1)
-        copy_frame(frame, COLUMNS, target.client.conninfo(), POSTGRES.table(stage))
-        accepted = copy_frame(frame, COLUMNS, target.client.conninfo(), POSTGRES.table(stage))
+        copy_frame(frame, COLUMNS, target.client.conninfo(), POSTGRES.table(stage), {})
+        accepted = copy_frame(frame, COLUMNS, target.client.conninfo(), POSTGRES.table(stage), {})
         with connection.transaction():
             assert accept(connection, stage, accepted) == 2
         assert connection.execute(f"SELECT id FROM {POSTGRES.table(stage)} ORDER BY id").fetchall() == [(1,), (2,)]
@@ -58,7 +59,7 @@ def test_a_part_with_other_rows_than_reported_is_not_committed(writer: Writer) -
     job = writer.job(1, "append")
     with stage_table(target.client, "public", job, COLUMNS, None) as stage, target.client.connect() as connection:
         (report,) = copy_frame(
-            writer.frame([ROW], COLUMNS).coalesce(1), COLUMNS, target.client.conninfo(), POSTGRES.table(stage)
+            writer.frame([ROW], COLUMNS).coalesce(1), COLUMNS, target.client.conninfo(), POSTGRES.table(stage), {}
         )
         with pytest.raises(TransientError, match="staged rows are gone"), connection.transaction():
             accept(connection, stage, [Accepted(report.transaction, 2)])
@@ -70,7 +71,7 @@ def test_an_attempt_that_still_copies_is_ended_and_not_among_the_rows(writer: Wr
     job = writer.job(1, "append")
     with stage_table(target.client, "public", job, COLUMNS, None) as stage, target.client.connect() as connection:
         table = POSTGRES.table(stage)
-        accepted = copy_frame(writer.frame([ROW], COLUMNS).coalesce(1), COLUMNS, target.client.conninfo(), table)
+        accepted = copy_frame(writer.frame([ROW], COLUMNS).coalesce(1), COLUMNS, target.client.conninfo(), table, {})
         with (
             pytest.raises(psycopg.OperationalError),
             psycopg.connect(target.client.conninfo()) as stale,
@@ -165,7 +166,7 @@ def test_a_table_that_another_makes_meanwhile_is_left_alone(writer: Writer) -> N
     job = writer.job(1, "append")
     frame = writer.frame([ROW], COLUMNS).coalesce(1)
     with pytest.raises(StoppedByPolicy, match="was not made by this flow"):
-        writer.place.target.write(writer.spark, frame.mapInArrow(making, frame.schema), job)
+        writer.place.target.write(writer.spark, OnEngine(frame.mapInArrow(making, frame.schema)), job)
     assert writer.committed() is None
     assert writer.place.read(["theirs"]) == []
     assert stages(writer.place) == []
@@ -252,7 +253,7 @@ def test_a_table_made_anew_under_its_name_is_another_target(writer: Writer) -> N
     writer.place.execute("DROP TABLE {table}")
     writer.place.execute("CREATE TABLE {table} (id bigint, name text, amount numeric(12,2))")
     with pytest.raises(StateConflict, match="intent was for"):
-        writer.place.target.write(writer.spark, writer.frame([ROW], COLUMNS), job)
+        writer.place.target.write(writer.spark, writer.batch([ROW], COLUMNS), job)
     assert writer.place.read(["id"]) == []
 
 
@@ -334,11 +335,11 @@ def test_rows_that_others_refer_to_are_replaced_under_a_deferred_constraint(writ
     assert sorted(writer.place.read(["id"])) == [(1,), (2,)]
 
 
-@pytest.mark.parametrize("few", [False, True])
-def test_a_value_that_the_targets_own_type_refuses_is_named(writer: Writer, few: bool) -> None:
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_value_that_the_targets_own_type_refuses_is_named(writer: Writer, in_memory: bool) -> None:
     writer.place.execute("CREATE TABLE {table} (id bigint, name varchar(3), amount numeric(12,2))")
     with pytest.raises(TableError, match='column "name"') as raised:
-        writer.write([{**ROW, "name": "secret value"}], 1, few=few)
+        writer.write([{**ROW, "name": "secret value"}], 1, in_memory=in_memory)
     assert "secret value" not in str(raised.value)
     assert writer.committed() is None
 

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres.copying import _copier
 from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.postgres.staging import stage_table
@@ -21,6 +20,7 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType
+from flowctl.storage.scratch import Scratch
 from tests.connectors.target_matrix import Place, postgres
 from tests.connectors.writing import Writer, upserts
 
@@ -94,22 +94,26 @@ def test_a_value_that_the_column_would_change_is_refused_by_name(limited: Writer
     assert told == [name for name in LIMITED if name not in ("domain", "domain of arrays", "numerics", "exact")]
 
 
-@pytest.mark.parametrize("few", [pytest.param(False, marks=pytest.mark.full), True], ids=["executors", "in process"])
-def test_a_write_of_such_a_value_commits_nothing(limited: Writer, few: bool) -> None:
+@pytest.mark.parametrize(
+    "in_memory", [pytest.param(False, marks=pytest.mark.full), True], ids=["executors", "in process"]
+)
+def test_a_write_of_such_a_value_commits_nothing(limited: Writer, in_memory: bool) -> None:
     columns = (Column("id", types.INT64), Column("time", TEXT), Column("name", TEXT))
     with pytest.raises(TableError, match=r'column "time".* not exactly time\(0\)'):
-        limited.write([{"id": 1, "time": "12:00:00.5", "name": "n"}], 1, columns=columns, few=few)
+        limited.write([{"id": 1, "time": "12:00:00.5", "name": "n"}], 1, columns=columns, in_memory=in_memory)
     assert limited.committed() is None
 
 
-@pytest.mark.parametrize("few", [pytest.param(False, marks=pytest.mark.full), True], ids=["executors", "in process"])
-def test_what_fits_is_stored_as_it_is_in_every_mode(limited: Writer, few: bool) -> None:
+@pytest.mark.parametrize(
+    "in_memory", [pytest.param(False, marks=pytest.mark.full), True], ids=["executors", "in process"]
+)
+def test_what_fits_is_stored_as_it_is_in_every_mode(limited: Writer, in_memory: bool) -> None:
     rows = [{"id": 1, **FITTING}, {"id": 2, **dict.fromkeys(FITTING)}]
     key = {"key": ("char", "timestamp", "id"), "compared": tuple(set(FITTING) - {"char", "timestamp"})}
-    merged = limited.write(upserts(rows[0]), 1, "merge", columns=COLUMNS, few=few, **key)
-    again = limited.write(upserts(rows[0]), 2, "merge", columns=COLUMNS, few=few, **key)
+    merged = limited.write(upserts(rows[0]), 1, "merge", columns=COLUMNS, in_memory=in_memory, **key)
+    again = limited.write(upserts(rows[0]), 2, "merge", columns=COLUMNS, in_memory=in_memory, **key)
     assert (merged.counts.inserted, again.counts.inserted, again.counts.updated) == (1, 0, 0)
-    limited.write(rows, 3, "truncate", columns=COLUMNS, few=few)
+    limited.write(rows, 3, "truncate", columns=COLUMNS, in_memory=in_memory)
     names = [*(name for name in FITTING if name not in ("moment", "grid", "interval", "months", "time", "zoned time"))]
     stored = dict(zip(names, min(limited.place.read(["id", *names]))[1:], strict=True))
     texts = {"times": [dt.time(12), None], "numerics": [Decimal("1.25"), None], "numeric": Decimal("1.25")}
@@ -119,8 +123,8 @@ def test_what_fits_is_stored_as_it_is_in_every_mode(limited: Writer, few: bool) 
 def test_the_check_of_a_domain_holds_too(limited: Writer) -> None:
     columns = (Column("id", types.INT64), Column("e", types.TIMESTAMP_NTZ))
     with pytest.raises(TableError, match="early"):
-        limited.write([{"id": 1, "e": NOON.replace(year=2031)}], 1, columns=columns, few=True)
-    assert limited.write([{"id": 1, "e": NOON}], 2, columns=columns, few=True).counts.inserted == 1
+        limited.write([{"id": 1, "e": NOON.replace(year=2031)}], 1, columns=columns, in_memory=True)
+    assert limited.write([{"id": 1, "e": NOON}], 2, columns=columns, in_memory=True).counts.inserted == 1
 
 
 @pytest.mark.parametrize("native", ["seconds[]", '"char"', "name[]"])
@@ -128,5 +132,5 @@ def test_a_column_whose_changes_cannot_be_seen_is_refused_by_name(limited: Write
     limited.place.execute(f"ALTER TABLE {{table}} ADD COLUMN odd {native}")
     columns = (Column("id", types.INT64), Column("odd", TEXTS if "[]" in native else TEXT))
     with pytest.raises(TableError, match='column "odd" is'):
-        limited.write([{"id": 1, "odd": None}], 1, columns=columns, few=True)
-    assert limited.write([{"id": 1}], 2, columns=columns[:1], few=True).counts.inserted == 1
+        limited.write([{"id": 1, "odd": None}], 1, columns=columns, in_memory=True)
+    assert limited.write([{"id": 1}], 2, columns=columns[:1], in_memory=True).counts.inserted == 1

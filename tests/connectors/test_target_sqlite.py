@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.sql import timeouts
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import Array
+from flowctl.storage.scratch import Scratch
 from tests.connectors.target_matrix import Place, sqlite
 from tests.connectors.test_target_history import COLUMNS as HISTORY
 from tests.connectors.test_target_history import seen
@@ -90,9 +90,9 @@ def test_a_locked_file_is_tried_again_later(
     monkeypatch.setattr(timeouts, "SQLITE_LOCK", 0.1)
     outsider.execute(lock)
     with pytest.raises(TransientError, match="locked"):
-        writer.place.target.write(writer.spark, writer.frame([ROW], COLUMNS), job)
+        writer.place.target.write(writer.spark, writer.batch([ROW], COLUMNS), job)
     outsider.execute("ROLLBACK")
-    assert writer.place.target.write(writer.spark, writer.frame([ROW], COLUMNS), job).seq == 2
+    assert writer.place.target.write(writer.spark, writer.batch([ROW], COLUMNS), job).seq == 2
 
 
 def test_a_reader_that_is_in_the_middle_keeps_its_moment(writer: Writer, outsider: sqlite3.Connection) -> None:
@@ -122,7 +122,7 @@ def test_another_file_in_its_place_is_another_target(writer: Writer) -> None:
     path = Path(writer.place.options["path"])
     path.rename(path.with_suffix(".old"))
     with pytest.raises(StateConflict, match="intent was for"):
-        writer.place.target.write(writer.spark, writer.frame([ROW], COLUMNS), job)
+        writer.place.target.write(writer.spark, writer.batch([ROW], COLUMNS), job)
 
 
 @pytest.mark.parametrize(

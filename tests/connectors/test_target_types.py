@@ -57,9 +57,9 @@ ALL: dict[str, tuple[DataType, list[Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("few", [False, True])
-def test_every_type_comes_back_exactly(writer: Writer, few: bool) -> None:
-    """``few``: handed over to this process, where a target makes use of that."""
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_every_type_comes_back_exactly(writer: Writer, in_memory: bool) -> None:
+    """``in_memory``: in this process, where a target makes use of that."""
     columns = (Column("id", types.INT64), *(Column(name, kind) for name, (kind, _) in ALL.items()))
     depth = max(len(values) for _, values in ALL.values())
     rows = [
@@ -67,7 +67,7 @@ def test_every_type_comes_back_exactly(writer: Writer, few: bool) -> None:
         for at in range(depth)
     ]
     rows.append({"id": depth, **dict.fromkeys(ALL)})
-    writer.write(rows, 1, columns=columns, few=few)
+    writer.write(rows, 1, columns=columns, in_memory=in_memory)
     info = writer.place.target.describe([writer.place.object])[writer.place.object]
     assert {column.name: column.type for column in info.columns} == {column.name: column.type for column in columns}
     written, found = writer.frame(rows, columns), writer.place.target.scan(writer.spark, writer.place.object, columns)
@@ -89,7 +89,7 @@ def differing(written: DataFrame, found: DataFrame, columns: Sequence[Column]) -
     return sorted((row["c"], row["id"]) for row in listed.collect())
 
 
-@pytest.mark.parametrize("few", [False, True])
+@pytest.mark.parametrize("in_memory", [False, True])
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
@@ -101,12 +101,12 @@ def differing(written: DataFrame, found: DataFrame, columns: Sequence[Column]) -
     ],
 )
 def test_what_a_target_cannot_hold_is_refused_by_name_and_anything_else_is_exact(
-    writer: Writer, kind: DataType, value: Any, few: bool
+    writer: Writer, kind: DataType, value: Any, in_memory: bool
 ) -> None:
     columns = (Column("id", types.INT64), Column("strange-name", kind))
     rows = [{"id": 1, "strange-name": value}]
     try:
-        writer.write(rows, 1, columns=columns, few=few)
+        writer.write(rows, 1, columns=columns, in_memory=in_memory)
     except TableError as error:
         assert "strange-name" in error.message
         assert error.hint

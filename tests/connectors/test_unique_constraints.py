@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.connectors.landing import Scratch
 from flowctl.errors import TableError
 from flowctl.model.step import Mode
+from flowctl.storage.scratch import Scratch
 from tests.connectors.target_matrix import Place, postgres, sqlite
 from tests.connectors.writing import Writer, row, upserts
 

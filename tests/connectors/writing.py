@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, CommitLookup, WriteJob
+from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.model import types
 from flowctl.model.commit import Commit
 from flowctl.model.position import VersionPosition
@@ -31,13 +32,24 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Writer:
+    """``in_memory``: batches are held by this process."""
+
     spark: SparkSession
     place: Place
+    in_memory: bool = False
 
-    def write(self, rows: Sequence[Row], seq: int, mode: Mode = "append", /, **job: Any) -> Commit:
+    def write(
+        self, rows: Sequence[Row], seq: int, mode: Mode = "append", /, *, in_memory: bool | None = None, **job: Any
+    ) -> Commit:
         """Commits ``rows`` as number ``seq``; a first number creates the table. ``job`` are fields of the WriteJob."""
         made = self.job(seq, mode, **job)
-        return self.place.target.write(self.spark, self.frame(rows, made.columns), made)
+        batch = self.batch(rows, made.columns, in_memory=self.in_memory if in_memory is None else in_memory)
+        return self.place.target.write(self.spark, batch, made)
+
+    def batch(self, rows: Sequence[Row], columns: Sequence[Column], *, in_memory: bool | None = None) -> Batch:
+        frame = self.frame(rows, columns)
+        is_here = self.in_memory if in_memory is None else in_memory
+        return InMemory(frame.toArrow()) if is_here else OnEngine(frame)
 
     def void(self, seq: int, **job: Any) -> Commit:
         return self.place.target.void(self.job(seq, "append", **job))

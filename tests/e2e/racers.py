@@ -37,7 +37,7 @@ from tests.connectors.target_matrix import Place
 from tests.connectors.writing import COLUMNS, Writer, upserts
 
 if TYPE_CHECKING:
-    from flowctl.connectors.landing import Scratch
+    from flowctl.storage.scratch import Scratch
 
 #: Before each line that a racer says; engines write to standard output too.
 _SAYS = "racer: "

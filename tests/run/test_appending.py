@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
+from flowctl.connectors.buffered import frame_of
 from flowctl.connectors.source import Head
 from flowctl.diagnostics import Mark
+from flowctl.engine.batch import InMemory, OnEngine
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.position import CursorPosition, Ties, from_json, to_json
 from flowctl.model.table_info import RowEstimate, TableInfo
@@ -82,8 +84,9 @@ class Log:
             read = read_columns(self.spec, info.columns)
             with open_snapshot(source, self.spark, RELATION, info, self.hints, self.buffer) as snapshot:
                 found = read_interval(self.spark, snapshot, read, self.spec, made.interval, self.buffer, "flow.yaml")
-                rows = [row.asDict() for row in found.rows.frame.collect()]
-        assert found.rows.count == (None if self.hints.splits else len(rows))
+                frame = frame_of(found.rows, self.spark, lambda: self.buffer.folder("found"))
+                rows = [row.asDict() for row in frame.collect()]
+        assert isinstance(found.rows, OnEngine if self.hints.splits else InMemory)
         self.position = from_json(to_json(found.position))
         return rows
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flowctl.connectors.buffered import buffered_in
+from flowctl.connectors.buffered import buffered
 from flowctl.connectors.target import OP_COLUMN
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import DataType
-from flowctl.run.counting import counted
+from flowctl.run.counting import count_rows
 from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def test_ends_are_those_that_spark_tells(name: str, spark: SparkSession, tmp_pat
     rows = spark.createDataFrame([(value,) for value in [*values, None]], f"k {types.spark_ddl(kind)}").repartition(3)
     with Buffer(str(tmp_path), "run", {}) as buffer:
         folder = buffer.folder("rows")
-        staged = buffered_in(folder, rows)
-        found = counted(folder, False, ["k"], [Column("k", kind)])
+        staged = buffered(rows, folder)
+        found = count_rows(folder.batches(), ["k"], [Column("k", kind)])
         told = staged.agg(f.min("k").cast("string"), f.max("k").cast("string")).first()
         assert folder.rows() == len(values) + 1
     assert (found.rows, found.deletes, found.null_keys) == (len(values) + 1, 0, 1)
@@ -52,10 +52,10 @@ def test_deletions_are_told_apart_and_an_empty_batch_has_no_ends(spark: SparkSes
     rows = spark.createDataFrame(values, f"id int, at string, {OP_COLUMN} string")
     with Buffer(str(tmp_path), "run", {}) as buffer:
         folder, nothing = buffer.folder("rows"), buffer.folder("nothing")
-        buffered_in(folder, rows)
-        found = counted(folder, True, ["id", "at"], [Column("id", types.INT32)])
-        buffered_in(nothing, rows.limit(0))
-        empty = counted(nothing, True, ["id"], [Column("id", types.INT32)])
+        buffered(rows, folder)
+        found = count_rows(folder.batches(), ["id", "at"], [Column("id", types.INT32)])
+        buffered(rows.limit(0), nothing)
+        empty = count_rows(nothing.batches(), ["id"], [Column("id", types.INT32)])
     assert (found.rows, found.deletes, found.null_keys, found.key_bounds) == (1, 2, 2, {"id": ("1", "2")})
     assert (empty.rows, empty.deletes, empty.null_keys, empty.key_bounds) == (0, 0, 0, {})
 
@@ -64,5 +64,5 @@ def test_days_that_are_not_told_as_text_bound_nothing(spark: SparkSession, tmp_p
     rows = spark.sql("SELECT make_date(10000, 1, 1) AS k UNION ALL SELECT DATE'2026-01-01'")
     with Buffer(str(tmp_path), "run", {}) as buffer:
         folder = buffer.folder("rows")
-        buffered_in(folder, rows)
-        assert counted(folder, False, ["k"], [Column("k", types.DATE)]).key_bounds == {}
+        buffered(rows, folder)
+        assert count_rows(folder.batches(), ["k"], [Column("k", types.DATE)]).key_bounds == {}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from flowctl.connectors.buffered import frame_of
 from flowctl.connectors.source import Capture, ReadRequest, Snapshot
 from flowctl.diagnostics import Mark
 from flowctl.model import types
@@ -63,7 +64,7 @@ class People(Snapshot, Capture):
             sink.write(batch)
         return ROWS.num_rows
 
-    def few(self, request: ReadRequest) -> pa.Table:
+    def rows_in_memory(self, request: ReadRequest) -> pa.Table:
         return ROWS
 
     def frame(self, request: ReadRequest):
@@ -82,8 +83,9 @@ def test_only_hashes_lie_in_the_buffer(spark: SparkSession, tmp_path: Path, land
     buffer = Buffer(str(tmp_path / "shop"), "run-1", {})
     snapshot = LandedSnapshot(spark, People(), buffer) if landed else People()
     request = ReadRequest(SOURCE, masked=maskable(TABLE, SOURCE, EVERYTHING))
-    rows = rows_of(spark, snapshot, request, buffer)
-    made = projected(rows.frame, projection(TABLE, SOURCE), SOURCE).toArrow().to_pydict()
+    rows = rows_of(snapshot, request)
+    frame = frame_of(rows, spark, lambda: buffer.folder("read"))
+    made = projected(frame, projection(TABLE, SOURCE), SOURCE).toArrow().to_pydict()
     assert made["address"] == [*map(sha256, ROWS["mail"].to_pylist())]
     assert made["ssn"] == [*map(sha256, ROWS["ssn"].to_pylist())]
     assert made["vip"] == [sha256("true"), None, sha256("false")]

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flowctl.connectors.buffered import frame_of
 from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.diagnostics import Mark
+from flowctl.engine.batch import InMemory, OnEngine
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.expect.between import Between
 from flowctl.expect.freshness import Freshness
@@ -30,7 +32,6 @@ from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.value import TypedValue
 from flowctl.plan.projection import projection
 from flowctl.resolve.names import own_columns
-from flowctl.run.reading import rows_of as rows_of_source
 from flowctl.run.stage import StagedBatch, Staging, stage
 from flowctl.spec.spec import (
     ColumnRules,
@@ -103,6 +104,7 @@ class FrameTarget:
 class Bench:
     spark: SparkSession
     buffer: Buffer
+    in_memory: bool
 
     def stage(
         self, table: TableSpec, rows: list[tuple[Any, ...]], target: DataFrame | None = None, **step: Any
@@ -126,10 +128,11 @@ class Bench:
         load = Load(table=planned, reason="", seq=1, interval=interval, columns=columns, write_full=full, **step)
         intent = Intent("intent", 1, interval, {}, "", "run", 1, "2026-02-01T00:00:00.000000Z")
         snapshot = FrameSnapshot(frame)
+        read = snapshot.frame(ReadRequest(SOURCE, interval))
         work = Staging(
             self.spark,
             snapshot,
-            rows_of_source(self.spark, snapshot, ReadRequest(SOURCE, interval), self.buffer),
+            InMemory(read.toArrow()) if self.in_memory else OnEngine(read),
             load,
             columns,
             table,
@@ -138,26 +141,27 @@ class Bench:
             ObjectName(("orders",)),
             self.buffer,
         )
-        return stage(work)
+        staged = stage(work)
+        return replace(staged, batch=OnEngine(frame_of(staged.batch, self.spark, lambda: self.buffer.folder("staged"))))
 
     def target(self, *keys: int) -> DataFrame:
         return self.spark.createDataFrame([(key,) for key in keys], "id int")
 
 
-@pytest.fixture
-def bench(spark: SparkSession, tmp_path: Path) -> Bench:
-    return Bench(spark, Buffer(str(tmp_path), "run", {}))
+@pytest.fixture(params=[False, True], ids=["on engine", "in memory"])
+def bench(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Bench:
+    return Bench(spark, Buffer(str(tmp_path), "run", {}), in_memory=request.param)
 
 
 def rows_of(staged: StagedBatch, *columns: str) -> list[tuple[Any, ...]]:
-    return sorted(tuple(row) for row in staged.frame.select(*columns).collect())
+    return sorted(tuple(row) for row in staged.batch.frame.select(*columns).collect())
 
 
 def test_the_latest_row_of_a_key_stays(bench: Bench) -> None:
     rows = [(1, "old", False, day(1)), (1, "new", False, day(2)), (2, "one", False, day(1)), (3, None, None, None)]
     staged = bench.stage(TABLE, rows)
     assert rows_of(staged, "id", "_flowctl_op") == [(1, "U"), (2, "U"), (3, "U")]
-    assert {row["note"] for row in staged.frame.where("id = 1").collect()} == {"new"}
+    assert {row["note"] for row in staged.batch.frame.where("id = 1").collect()} == {"new"}
     assert staged.counts.rows == 3
 
 
@@ -296,12 +300,12 @@ def test_scd2_keeps_every_event_of_a_key(bench: Bench) -> None:
     rows = [(1, "a", False, day(1)), (1, "b", False, day(2)), (1, "c", False, day(2))]
     staged = bench.stage(table, rows)
     assert len(rows_of(staged, "id", "valid_from")) == 2
-    assert {"row_hash", "_flowctl_detected", "valid_from"} <= set(staged.frame.columns)
+    assert {"row_hash", "_flowctl_detected", "valid_from"} <= set(staged.batch.frame.columns)
 
 
 def test_scd2_without_event_time_takes_the_moment_of_the_intent(bench: Bench) -> None:
     staged = bench.stage(replace(TABLE, mode="scd2", valid_from="now"), [(1, "a", False, None)])
-    assert [str(row["t"]) for row in staged.frame.selectExpr("cast(valid_from as string) t").collect()] == [
+    assert [str(row["t"]) for row in staged.batch.frame.selectExpr("cast(valid_from as string) t").collect()] == [
         "2026-02-01 00:00:00"
     ]
 

@@ -12,32 +12,35 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, assert_never
 
-from flowctl.connectors.buffered import buffered_in
-from flowctl.connectors.delta import batch, conditions
+from flowctl.connectors.buffered import Overflowing, computed, frame_of, read_columns
+from flowctl.connectors.delta import batch, conditions, memory_difference
 from flowctl.connectors.delta.conditions import Condition
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.memory_difference import can_compare
+from flowctl.connectors.delta.ordered import frame_in_order, live_rows, rows_in_order
 from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.row_removal import Removal, remove_rows, rows_by_file, search_in
 from flowctl.connectors.delta.row_search import FILE, ROW, Search, comparable, row_schema
 from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.delta.types import columns_of
-from flowctl.connectors.landing import Scratch, ScratchFolder
 from flowctl.connectors.target import OP_COLUMN, WriteJob
-from flowctl.engine.cost import IN_MEMORY_BYTES
+from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.difference import ACTION, Upsert, difference
 from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
+from flowctl.storage.scratch import Scratch, ScratchFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -47,27 +50,23 @@ Bounds = Mapping[str, tuple[Any, Any]]
 
 @dataclass(frozen=True)
 class Change:
-    """What one commit does to the files: the rows of ``frame`` (None: none) come, ``removal`` says what goes.
-    ``metrics`` are Delta's. ``in_memory``: this process may hold all of ``frame``. ``is_blind``: it is right whatever
-    else the table holds, so it may land on any later version."""
+    """What one commit does to the files: the rows of ``new`` (None: none) come, ``removal`` says what goes. ``metrics``
+    are Delta's. ``is_blind``: it is right whatever else the table holds, so it may land on any later version."""
 
     operation: str
-    frame: DataFrame | None
+    new: Batch | None
     removal: Removal = Removal()
     metrics: Mapping[str, int] | None = None
-    in_memory: bool = False
     is_blind: bool = False
 
 
 @dataclass(frozen=True)
 class CandidateRows:
-    """The table's rows with one of a batch's keys, each with its place in ``files``. They lie in ``folder``."""
+    """The table's rows with one of a batch's keys, each with its place in ``files``."""
 
     files: tuple[Action, ...]
     search: Search
-    rows: DataFrame
-    folder: ScratchFolder
-    in_memory: bool
+    rows: Batch
 
 
 @dataclass(frozen=True)
@@ -80,88 +79,98 @@ class ChangeBuilder:
     job: WriteJob
     snapshot: LogSnapshot
 
-    def append(self, frame: DataFrame) -> Change:
-        return Change("WRITE", self._live(frame), in_memory=self.job.few, is_blind=True)
+    def append(self, rows: Batch) -> Change:
+        return Change("WRITE", self._live(rows), is_blind=True)
 
-    def overwrite(self, frame: DataFrame) -> Change:
-        return Change("WRITE", self._live(frame), Removal(self.snapshot.files), in_memory=self.job.few)
+    def overwrite(self, rows: Batch) -> Change:
+        return Change("WRITE", self._live(rows), Removal(self.snapshot.files))
 
-    def merge(self, frame: DataFrame) -> Change:
+    def merge(self, rows: Batch) -> Change:
         """The same rows as :func:`flowctl.connectors.delta.statements.merge`."""
         if not self.snapshot.files:  # nothing to compare with: one row per key, none of them there
-            return Change("MERGE", self._live(frame), in_memory=self.job.few)
-        job, rows = self.job, batch.with_operations(frame)
+            return Change("MERGE", self._live(rows))
+        import pyarrow.compute as pc
+
         there = self.candidates(rows)
-        places = (FILE, ROW)
-        with batch.view_of(self._in_table_order(there.rows, also=places)) as target, batch.view_of(rows) as view:
-            change = Upsert(
-                target=(target,),
-                batch=(view,),
-                columns=tuple(column.name for column in job.columns),
-                batch_columns=tuple(rows.columns),
-                key=job.key,
-                compared=tuple(name for name in job.compared if name in rows.columns),
-                operation=OP_COLUMN,
-                deleted_at=job.at if job.soft_deletes else None,
-                carried=(*self._foreign_columns(), *places),
-            )
-            folder = self._folder("difference")
-            changed = buffered_in(folder, self.spark.sql(difference(change, "spark")), few=there.in_memory)
-        actions = read_columns(folder, (*places, ACTION))
-        counts = Counter[str](actions[ACTION].to_pylist() if actions is not None else ())
-        soft = job.soft_deletes
+        changed = self._difference(rows, there.rows)
+        actions = read_columns(changed, (FILE, ROW, ACTION))
+        counts = Counter[str](actions[ACTION].to_pylist())
+        soft = self.job.soft_deletes
         metrics = {
-            "numSourceRows": job.rows if job.rows is not None else rows.count(),
+            "numSourceRows": self.job.rows if self.job.rows is not None else _count(rows),
             "numTargetRowsInserted": counts["insert"],
             "numTargetRowsUpdated": counts["update"] + (counts["delete"] if soft else 0),
             "numTargetRowsDeleted": 0 if soft else counts["delete"],
         }
-        new = changed if soft else changed.where(f"{ACTION} <> 'delete'")
-        return self._change(new, _without_inserts(actions), there, metrics)
+        new = changed if soft else _without_deleted(changed)
+        return self._change(new, actions.filter(pc.not_equal(actions[ACTION], "insert")), there, metrics)
 
-    def candidates(self, rows: DataFrame) -> CandidateRows:
+    def _difference(self, rows: Batch, there: Batch) -> Batch:
+        """The rows that change, with :data:`FILE`, :data:`ROW` and :data:`ACTION`."""
+        places, job = (FILE, ROW), self.job
+        names = {*rows.names, OP_COLUMN}
+        change = Upsert(
+            target=(),
+            batch=(),
+            columns=tuple(column.name for column in job.columns),
+            batch_columns=tuple(names),
+            key=job.key,
+            compared=tuple(name for name in job.compared if name in names),
+            operation=OP_COLUMN,
+            deleted_at=job.at if job.soft_deletes else None,
+            carried=(*self._foreign_columns(), *places),
+        )
+        both = (rows, there)
+        if isinstance(rows, InMemory) and isinstance(there, InMemory) and can_compare(job.columns, change.compared):
+            return InMemory(memory_difference.difference(rows.rows, there.rows, change, job.columns))
+        frames = [frame_of(one, self.spark, partial(self._folder, "batch")) for one in both]
+        target = frame_in_order(frames[1], self._columns, also=places)
+        with batch.view_of(target) as target_view, batch.view_of(batch.with_operations(frames[0])) as view:
+            sql = difference(replace(change, target=(target_view,), batch=(view,)), "spark")
+            like = there if isinstance(rows, InMemory) else rows
+            return computed(self.spark.sql(sql), like, partial(self._folder, "difference"))
+
+    def candidates(self, rows: Batch) -> CandidateRows:
         """Exactly the rows with the key of one of ``rows``."""
-        keys = self._keys(rows)
+        keys = read_columns(rows, self.job.key)
         files = files_within(self.snapshot.files, self._bounds(keys))
         search = search_in(self.location, self.snapshot, files)
-        folder, schema = self._folder("candidates"), row_schema(search.columns)
-        with folder.sink(schema) as sink:
-            size = search.collect_rows(keys, sink)
+        with Overflowing(row_schema(search.columns), partial(self._folder, "candidates")) as sink:
+            search.collect_rows(keys, sink)
         ddl = f"{schema_ddl(search.columns)}, {FILE} INT, {ROW} BIGINT"
-        found = self.spark.read.schema(ddl).parquet(folder.url)
-        return CandidateRows(files, search, found, folder, self.job.few and size <= IN_MEMORY_BYTES)
+        return CandidateRows(files, search, sink.batch(self.spark, ddl))
 
-    def rows_with_keys(self, rows: DataFrame) -> tuple[DataFrame, ScratchFolder]:
+    def rows_with_keys(self, rows: Batch) -> Batch:
         """As :meth:`flowctl.connectors.delta.writer.Writer.rows_with_keys`."""
-        there = self.candidates(rows)
-        return self._in_table_order(there.rows), there.folder
+        return self.candidates(rows).rows
 
-    def apply_versions(self, changes: DataFrame, kept: ScratchFolder | None) -> Change:
-        """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`; ``changes`` is buffered in
-        ``kept``, unless the table has no files."""
-        new = changes.where(f"{CHANGE_COLUMN} = 'put'").drop(CHANGE_COLUMN)
-        if kept is None:
-            return Change("MERGE", self._in_table_order(new), in_memory=self.job.few)
+    def apply_versions(self, versions: Batch) -> Change:
+        """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`."""
+        if not self.snapshot.files:  # computed once: there is nothing to put in the place of
+            return Change("MERGE", self._in_order(_put(versions)))
         identity = (*self.job.key, VALID_FROM)
-        there = self.candidates(changes)
-        counts, replaced, places = Counter[str](), Counter[str](), None
-        if (all_changes := read_columns(kept, (*identity, CHANGE_COLUMN))) is not None:
-            counts.update(all_changes[CHANGE_COLUMN].to_pylist())
-            if (rows := read_columns(there.folder, (*identity, FILE, ROW))) is not None:
-                places = _with_change(rows, all_changes, identity)
-                replaced.update(places[CHANGE_COLUMN].to_pylist())
+        there = self.candidates(versions)
+        changes = read_columns(versions, (*identity, CHANGE_COLUMN))
+        places = _with_change(read_columns(there.rows, (*identity, FILE, ROW)), changes, identity)
+        counts, replaced = (Counter[str](rows[CHANGE_COLUMN].to_pylist()) for rows in (changes, places))
         metrics = {
             "numTargetRowsInserted": counts["put"] - replaced["put"],
             "numTargetRowsUpdated": replaced["put"],
             "numTargetRowsDeleted": replaced["delete"],
         }
+        new = _put(versions)
         if foreign := self._foreign_columns():
-            kept_values = there.rows.select(*map(quoted, (*identity, *foreign)))
-            new = new.join(kept_values, on=list(identity), how="left")
+            new = self._with_values(new, there.rows, identity, foreign)
         return self._change(new, places, there, metrics)
 
-    def replace_where(self, condition: Condition, frame: DataFrame) -> Change:
-        """The rows that meet ``condition`` go, those of ``frame`` come."""
+    def _with_values(self, new: Batch, there: Batch, identity: Sequence[str], foreign: Sequence[str]) -> Batch:
+        """``new`` with the values that the rows there have in columns of others."""
+        frame, before = (frame_of(rows, self.spark, partial(self._folder, "foreign")) for rows in (new, there))
+        kept = before.select(*map(quoted, (*identity, *foreign)))
+        return OnEngine(frame.join(kept, on=list(identity), how="left"))
+
+    def replace_where(self, condition: Condition, rows: Batch) -> Change:
+        """The rows that meet ``condition`` go, those of ``rows`` come."""
         files = tuple(file for file in self.snapshot.files if conditions.may_match(condition, file))
         removal = Removal()
         if condition == conditions.ALWAYS:
@@ -170,53 +179,36 @@ class ChangeBuilder:
             search = search_in(self.location, self.snapshot, files)
             gone = search.matching(conditions.columns_of(condition), conditions.expression(condition))
             removal = remove_rows(search, self.snapshot, files, gone)
-        return Change("WRITE", self._in_table_order(frame), removal, in_memory=self.job.few)
+        return Change("WRITE", self._in_order(rows), removal)
 
-    def _change(
-        self, new: DataFrame, places: pa.Table | None, there: CandidateRows, metrics: Mapping[str, int]
-    ) -> Change:
+    def _change(self, new: Batch, places: pa.Table, there: CandidateRows, metrics: Mapping[str, int]) -> Change:
         """The rows of ``new`` come, those of ``there`` at ``places`` go."""
         if not any(metrics[name] for name in metrics if name != "numSourceRows"):
             return Change("MERGE", None, metrics=metrics)
-        gone = rows_by_file(places) if places is not None else {}
-        removal = remove_rows(there.search, self.snapshot, there.files, gone)
-        return Change("MERGE", self._in_table_order(new), removal, metrics, in_memory=there.in_memory)
+        removal = remove_rows(there.search, self.snapshot, there.files, rows_by_file(places))
+        return Change("MERGE", self._in_order(new), removal, metrics)
 
-    def _live(self, frame: DataFrame) -> DataFrame:
-        """All rows of a batch that deletes nothing."""
-        columns = self.job.columns
-        return self._in_table_order(batch.alive(frame, columns), {column.name for column in columns})
+    def _live(self, rows: Batch) -> Batch:
+        return live_rows(rows, self.job.columns, self._columns)
 
-    def _in_table_order(
-        self, frame: DataFrame, present: Collection[str] | None = None, also: Sequence[str] = ()
-    ) -> DataFrame:
-        """``frame`` with exactly the table's columns, in its order and types, and ``also`` after them; columns that it
-        does not have are null. ``present`` says which it has: a server of Spark Connect would connect to the source
-        anew to answer that."""
-        from pyspark.sql import functions as f
+    def _in_order(self, rows: Batch) -> Batch:
+        match rows:
+            case InMemory(held):
+                return InMemory(rows_in_order(held, self._columns))
+            case OnEngine(frame):
+                return OnEngine(frame_in_order(frame, self._columns))
+            case _:
+                assert_never(rows)
 
-        if present is None:
-            present = set(frame.columns)
-        return frame.select(
-            *(
-                (f.col(quoted(column.name)) if column.name in present else f.lit(None))
-                .cast(types.spark_ddl(column.type))
-                .alias(column.name)
-                for column in columns_of(self.snapshot.metadata["schemaString"])
-            ),
-            *also,
-        )
+    @property
+    def _columns(self) -> tuple[Column, ...]:
+        """The table's, once this is committed."""
+        return columns_of(self.snapshot.metadata["schemaString"])
 
     def _foreign_columns(self) -> list[str]:
         """The table's columns that are not the job's."""
         ours = {column.name for column in self.job.columns}
-        columns = columns_of(self.snapshot.metadata["schemaString"])
-        return [column.name for column in columns if column.name not in ours]
-
-    def _keys(self, rows: DataFrame) -> pa.Table:
-        staged = self.job.staged
-        here = read_columns(staged, self.job.key) if staged is not None else None
-        return here if here is not None else rows.select(*map(quoted, self.job.key)).toArrow()
+        return [column.name for column in self._columns if column.name not in ours]
 
     def _bounds(self, keys: pa.Table) -> Bounds:
         """Of the key columns whose statistics can be compared exactly; empty for an empty batch."""
@@ -265,18 +257,33 @@ def _in_statistics(value: pa.Scalar) -> Any:
     return (value.cast(pa.string()) if pa.types.is_date(value.type) else value).as_py()
 
 
-def read_columns(folder: ScratchFolder, columns: Sequence[str]) -> pa.Table | None:
-    """Some columns of all rows, in this process; None for a folder without files."""
-    import pyarrow as pa
-
-    batches = list(folder.batches(columns))
-    return pa.Table.from_batches(batches) if batches else None
+def _count(rows: Batch) -> int:
+    return rows.rows.num_rows if isinstance(rows, InMemory) else int(rows.frame.count())
 
 
-def _without_inserts(actions: pa.Table | None) -> pa.Table | None:
+def _without_deleted(difference: Batch) -> Batch:
+    """The rows that stay or come."""
     import pyarrow.compute as pc
 
-    return actions.filter(pc.not_equal(actions[ACTION], "insert")) if actions is not None else None
+    match difference:
+        case InMemory(rows):
+            return InMemory(rows.filter(pc.not_equal(rows[ACTION], "delete")))
+        case OnEngine(frame):
+            return OnEngine(frame.where(f"{ACTION} <> 'delete'"))
+        case _:
+            assert_never(difference)
+
+
+def _put(versions: Batch) -> Batch:
+    import pyarrow.compute as pc
+
+    match versions:
+        case InMemory(rows):
+            return InMemory(rows.filter(pc.equal(rows[CHANGE_COLUMN], "put")))
+        case OnEngine(frame):
+            return OnEngine(frame.where(f"{CHANGE_COLUMN} = 'put'"))
+        case _:
+            assert_never(versions)
 
 
 def _with_change(rows: pa.Table, changes: pa.Table, identity: Sequence[str]) -> pa.Table:

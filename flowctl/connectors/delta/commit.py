@@ -23,24 +23,22 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from flowctl import crashpoints
-from flowctl.connectors.delta import actions, features, memory_file, partitions, replay
+from flowctl.connectors.delta import actions, features, partitions, replay
 from flowctl.connectors.delta.changes import Change
 from flowctl.connectors.delta.creation import marker
 from flowctl.connectors.delta.features import demanding_features
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.replay import Action, LogSnapshot
-from flowctl.connectors.delta.schemas import with_columns, without_nulls
+from flowctl.connectors.delta.schemas import with_columns
 from flowctl.connectors.delta.table import OpenTable, find_standing, open_existing, open_table
 from flowctl.connectors.delta.types import columns_of
 from flowctl.connectors.target import WriteJob
+from flowctl.engine.batch import Batch
 from flowctl.errors import StateConflict, TableError, TransientError
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _TRIES = 10
 HINT = "Run this flow with spark.url local[*]"
@@ -48,10 +46,10 @@ HINT = "Run this flow with spark.url local[*]"
 _CHECKPOINT_EVERY = 10
 
 
-class WriteFiles(Protocol):
-    def __call__(self, location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
-        """Writes the rows of ``frame``, whose columns are those of ``metadata``, as files below ``location`` that no
-        reader sees; returns the ``add`` actions that would show them."""
+class WriteRows(Protocol):
+    def __call__(self, location: TableLocation, metadata: Mapping[str, Any], rows: Batch) -> list[Action]:
+        """Writes ``rows``, whose columns are those of ``metadata``, as files below ``location`` that no reader sees;
+        returns the ``add`` actions that would show them."""
 
 
 def prepare(location: TableLocation, table: OpenTable | None, job: WriteJob) -> OpenTable:
@@ -89,7 +87,7 @@ def commit(
     job: WriteJob,
     record: Mapping[str, Any],
     build: Callable[[LogSnapshot], Change],
-    write_files: WriteFiles,
+    write_rows: WriteRows,
 ) -> LoggedCommit:
     """Commits what ``build`` makes of ``table`` as number ``record["seq"]`` of ``app``.
 
@@ -103,7 +101,7 @@ def commit(
     metadata = with_columns(snapshot.metadata, job.columns, replaces=job.replaces_content)
     protocol = features.raised(snapshot.protocol, columns_of(metadata["schemaString"]))
     change = build(replace(snapshot, metadata=metadata, protocol=protocol))
-    added = _write_rows(location, metadata, change, write_files)
+    added = write_rows(location, metadata, change.new) if change.new is not None else []
     partitions.check_values(metadata, added, location.url)
     job.before_commit()
     crashpoints.reached("in_commit", job.record.table)
@@ -114,17 +112,6 @@ def commit(
     content += [actions.remove_action(file) for file in change.removal.removed]
     content += [{"add": file} for file in (*change.removal.kept, *added)]
     return land(table, app, record, content, job.base, is_blind=change.is_blind)
-
-
-def _write_rows(
-    location: TableLocation, metadata: Mapping[str, Any], change: Change, write_files: WriteFiles
-) -> list[Action]:
-    if change.frame is None:
-        return []
-    rows = without_nulls(change.frame, metadata)
-    if change.in_memory and memory_file.can_write(metadata):
-        return memory_file.write_rows(location, metadata, rows)
-    return write_files(location, metadata, rows)
 
 
 def land(

@@ -18,23 +18,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.buffered import buffered_in
+from flowctl.connectors.buffered import computed, frame_of, read_columns, with_constants
 from flowctl.connectors.delta import batch, conditions, log, statements
 from flowctl.connectors.delta.choice import choose_for_sidecar, traits_of
 from flowctl.connectors.delta.conditions import Condition, Term
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.table import OpenTable, open_table
-from flowctl.connectors.delta.writer import Numbered, Versions, Writer, side_job
+from flowctl.connectors.delta.writer import Numbered, Writer, side_job
 from flowctl.connectors.delta.writers import writer_for
 from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
-from flowctl.connectors.landing import Scratch, ScratchFolder
-from flowctl.connectors.target import WriteJob
+from flowctl.connectors.target import OP_COLUMN, WriteJob
+from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.errors import StateConflict, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.sql import scd2
 from flowctl.sql.scd2 import Versioning
+from flowctl.storage.scratch import Scratch, ScratchFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,31 +49,29 @@ _LINEAGE, _NUMBER, _ATTEMPT = (
 
 
 def commit(
-    spark: SparkSession, writer: Writer, table: OpenTable, frame: DataFrame, job: WriteJob, scratch: Scratch
+    spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, scratch: Scratch
 ) -> LoggedCommit:
     """Writes one batch of history and returns the commit of the versions.
 
     What the derivation reads is small (the batch's keys) and its plan is large, so each input is worked out once and
     kept in the buffer: as one plan, planned twice over, it took longer than all of its rows.
     """
-    rows = batch.with_operations(frame)
     app = log.app_id(job.record.lineage, job.record.table)
     this = _begin_try(spark, writer, table, rows, job, scratch)
     number = Numbered(app, {**job.record.record(), log.ATTEMPT: this.attempt})
-    with batch.view_of(rows) as view:  # a client of Spark Connect sends names, which the server looks up at the end
+    frame = batch.with_operations(frame_of(rows, spark, lambda: this.folder("batch")))
+    with batch.view_of(frame) as view:  # a client of Spark Connect sends names, which the server looks up at the end
         if job.replace:  # no earlier observation counts, and none stays
             begun = this.first(view, conditions.ALWAYS).drop(scd2.CHANGE_COLUMN)
-            return writer.put(table, number, buffered_in(this.folder("versions"), begun), job)
+            return writer.put(table, number, this.computed(begun, "versions"), job)
         is_first = table.is_empty and this.sidecar.is_empty
-        return writer.apply_versions(
-            table, number, Versions(this.first(view, conditions.NEVER)) if is_first else this.later(rows, view), job
-        )
+        versions = OnEngine(this.first(view, conditions.NEVER)) if is_first else this.later(view)
+        return writer.apply_versions(table, number, versions, job)
 
 
 @dataclass(frozen=True)
 class _Try:
-    """One try of one number, after ``last``. ``attempt`` marks its observations; ``present`` are the columns of the
-    batch."""
+    """One try of one number, after ``last``. ``attempt`` marks its observations; ``rows`` are the batch's."""
 
     spark: SparkSession
     writer: Writer
@@ -84,7 +83,17 @@ class _Try:
     scratch: Scratch
     last: log.DataCommit
     attempt: str
-    present: tuple[str, ...]
+    rows: Batch
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.rows.names, OP_COLUMN)))
+
+    def computed(self, frame: DataFrame, name: str) -> Batch:
+        return computed(frame, self.rows, lambda: self.folder(name))
+
+    def frame(self, rows: Batch, name: str) -> DataFrame:
+        return frame_of(rows, self.spark, lambda: self.folder(name))
 
     def folder(self, name: str) -> ScratchFolder:
         return self.scratch.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
@@ -93,21 +102,20 @@ class _Try:
         """The difference where nothing was before, or nothing of it counts, and the observations added: all of the
         batch, which is read for each once. Observations that are ``going`` go."""
         change = self.versioning(rows, rows, rows, first=True)
-        self._add(self.spark.sql(scd2.observations(change, "spark")), going)
+        self._add(OnEngine(self.spark.sql(scd2.observations(change, "spark"))), going)
         return self.spark.sql(scd2.difference(change, "spark"))
 
-    def later(self, rows: DataFrame, view: str) -> Versions:
+    def later(self, view: str) -> Batch:
         """The difference, kept, and the observations added."""
-        there, _ = self.writer.rows_with_keys(self.table, self.job, rows)
+        there = self.frame(self.writer.rows_with_keys(self.table, self.job, self.rows), "with-keys")
         with (
             batch.view_of(_with_columns(there, self.job.columns)) as there_view,
-            batch.view_of(self._observe(rows, view, there_view)) as seen_view,
+            batch.view_of(self._observe(view, there_view)) as seen_view,
         ):
             change = self.versioning(view, there_view, seen_view)
-            folder, difference = self.folder("difference"), self.spark.sql(scd2.difference(change, "spark"))
-            versions = Versions(buffered_in(folder, difference, few=self.job.few), folder)
-            if "delete" in _different(folder, scd2.CHANGE_COLUMN):
-                self._refuse_lost(versions.frame, change)
+            versions = self.computed(self.spark.sql(scd2.difference(change, "spark")), "difference")
+            if "delete" in _different(versions, scd2.CHANGE_COLUMN):
+                self._refuse_lost(self.frame(versions, "difference"), change)
             return versions
 
     def _refuse_lost(self, difference: DataFrame, change: Versioning) -> None:
@@ -116,37 +124,28 @@ class _Try:
         if lost[0][0]:
             raise lost_observations(self.job)
 
-    def _observe(self, rows: DataFrame, view: str, versions: str) -> DataFrame:
+    def _observe(self, view: str, versions: str) -> DataFrame:
         """Adds the batch's observations as this try's. Returns all that counts of the batch's keys then."""
         never_counts = lost_observations_of(self.job.record.lineage, self.last)
-        known, folder = self.side_writer.rows_with_keys(self.sidecar, self.side, rows)
-        before = _with_columns(known, self.side.columns).where(f"NOT {conditions.sql(never_counts)}")
-        settled = before.select(*_quoted(self._columns))
+        known = self.side_writer.rows_with_keys(self.sidecar, self.side, self.rows)
+        before = _with_columns(self.frame(known, "observed"), self.side.columns)
+        settled = before.where(f"NOT {conditions.sql(never_counts)}").select(*_quoted(self._columns))
         with batch.view_of(settled) as settled_view:
             change = self.versioning(view, versions, settled_view)
-            change = scd2.after(change, _different(folder, scd2.HASHED) if scd2.HASHED in known.columns else ())
-            observations = self.spark.sql(scd2.observations(change, "spark"))
-            new = buffered_in(self.folder("observations"), observations, few=self.job.few)
+            change = scd2.after(change, _different(known, scd2.HASHED) if scd2.HASHED in known.names else ())
+            new = self.computed(self.spark.sql(scd2.observations(change, "spark")), "observations")
         self._add(new, lost_observations_of(self.job.record.lineage, self.last, before=self.job.record.seq))
-        return settled.unionByName(new)
+        return settled.unionByName(self.frame(new, "observations"))
 
     @property
     def _columns(self) -> tuple[Column, ...]:
         return _observed_columns(self.job, self.present)
 
-    def _add(self, new: DataFrame, going: Condition) -> None:
+    def _add(self, new: Batch, going: Condition) -> None:
         """Makes ``new`` this try's observations; those that are ``going`` go."""
-        from pyspark.sql import functions as f
-
         record = self.job.record
-        marked = new.withColumns(
-            {
-                _LINEAGE.name: f.lit(record.lineage),
-                _NUMBER.name: f.lit(record.seq).cast("bigint"),
-                _ATTEMPT.name: f.lit(self.attempt),
-            }
-        )
-        _replace(self.side_writer, self.sidecar, going, marked, self.side, "observed")
+        own = {_LINEAGE: record.lineage, _NUMBER: record.seq, _ATTEMPT: self.attempt}
+        _replace(self.side_writer, self.sidecar, going, with_constants(new, own), self.side, "observed")
 
     def versioning(self, rows: str, versions: str, observed: str, *, first: bool = False) -> Versioning:
         tables = Tables(target=(versions,), batch=(rows,), observed=(observed,))
@@ -155,19 +154,19 @@ class _Try:
 
 
 def _begin_try(
-    spark: SparkSession, writer: Writer, table: OpenTable, rows: DataFrame, job: WriteJob, scratch: Scratch
+    spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, scratch: Scratch
 ) -> _Try:
     """With its sidecar, which is there from now on."""
-    present = tuple(rows.columns)
+    present = (*rows.names, OP_COLUMN)
     side = side_job(job, (*_observed_columns(job, present), _LINEAGE, _NUMBER, _ATTEMPT))
     location = table.location.beside(scd2.OBSERVED_SUFFIX)
     sidecar, side_writer = open_table(location), writer
-    if job.few:
+    if isinstance(rows, InMemory):
         engine, there = traits_of(spark), sidecar.info(side.object) if sidecar is not None else None
         side_writer = writer_for(choose_for_sidecar(there, side.columns, side.key, engine), engine, spark, scratch)
     sidecar = side_writer.prepare_sidecar(location, sidecar, side)
     last = log.data_commit(table.newest(log.app_id(job.record.lineage, job.record.table)))
-    return _Try(spark, writer, side_writer, table, sidecar, job, side, scratch, last, uuid.uuid4().hex, present)
+    return _Try(spark, writer, side_writer, table, sidecar, job, side, scratch, last, uuid.uuid4().hex, rows)
 
 
 def _observed_columns(job: WriteJob, present: Sequence[str]) -> tuple[Column, ...]:
@@ -186,17 +185,15 @@ def lost_observations_of(lineage: str, last: log.DataCommit, before: int | None 
     return [later, [of_lineage, (_NUMBER.name, "=", last.number), (_ATTEMPT.name, "!=", last.attempt)]]
 
 
-def quarantine(writer: Writer, location: TableLocation, frame: DataFrame, job: WriteJob, since: int) -> None:
+def quarantine(writer: Writer, location: TableLocation, rows: Batch, job: WriteJob, since: int) -> None:
     """As :meth:`flowctl.connectors.target.Target.quarantine`."""
     side = side_job(job, job.columns)
     table = writer.prepare_sidecar(location, open_table(location), side)
     going: Condition = [[(_LINEAGE.name, "=", job.record.lineage), (_NUMBER.name, ">=", since)]]
-    _replace(writer, table, going, frame, side, "quarantine")
+    _replace(writer, table, going, rows, side, "quarantine")
 
 
-def _replace(
-    writer: Writer, table: OpenTable, going: Condition, frame: DataFrame, side: WriteJob, purpose: str
-) -> None:
+def _replace(writer: Writer, table: OpenTable, going: Condition, rows: Batch, side: WriteJob, purpose: str) -> None:
     """Replaces what an earlier try left in a side table.
 
     It must run again under the same intent, so its number is not the job's: it is the version the side table gets.
@@ -210,7 +207,7 @@ def _replace(
         "target_id": table.identity,
     }
     try:
-        writer.replace_where(table, Numbered(app, record), going, frame, side)
+        writer.replace_where(table, Numbered(app, record), going, rows, side)
     except StateConflict as conflict:
         raise TransientError(f"another try wrote {table.location.url} at the same moment") from conflict
 
@@ -230,9 +227,9 @@ def _with_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     )
 
 
-def _different(folder: ScratchFolder, column: str) -> set[str | None]:
-    """The values of ``column`` in a folder's rows."""
-    return {value for rows in folder.batches([column]) for value in rows[column].unique().to_pylist()}
+def _different(rows: Batch, column: str) -> set[str | None]:
+    """The values of ``column``."""
+    return set(read_columns(rows, [column])[column].unique().to_pylist())
 
 
 def _quoted(columns: Sequence[Column]) -> list[str]:

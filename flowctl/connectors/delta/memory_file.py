@@ -18,7 +18,6 @@ from flowctl.connectors.delta.spark_files import CODEC, add_action, indexed_colu
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
-    from pyspark.sql import DataFrame
 
 #: What Delta and pyarrow call the same.
 _CODECS = ("snappy", "zstd", "gzip", "brotli")
@@ -33,13 +32,6 @@ def can_write(metadata: Mapping[str, Any]) -> bool:
 
 def _codec(metadata: Mapping[str, Any]) -> str:
     return str(metadata["configuration"].get(CODEC, _CODECS[0])).lower()
-
-
-def write_rows(location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
-    """As :func:`flowctl.connectors.delta.spark_files.write_files`, for as many rows as this process may hold."""
-    rows = frame.toArrow()
-    add = write_groups(location, metadata, rows.schema, [rows])
-    return [add] if add is not None else []
 
 
 def write_groups(

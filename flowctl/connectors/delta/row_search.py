@@ -19,11 +19,11 @@ from urllib.parse import unquote
 
 from flowctl.connectors.arrow import arrow_schema, arrow_type
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.landing import SegmentSink
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Struct
+from flowctl.storage.scratch import SegmentSink
 from flowctl.storage.urls import local_path, scheme
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from flowctl.model import types
 from flowctl.model.table_info import Column
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 Action = dict[str, Any]
@@ -61,6 +62,14 @@ def without_nulls(frame: DataFrame, metadata: Mapping[str, Any]) -> DataFrame:
             failed = f.raise_error(f.lit(f"{PREFIX}{_null_in(column.name)}")).cast(types.spark_ddl(column.type))
             frame = frame.withColumn(column.name, f.when(value.isNull(), failed).otherwise(value))
     return frame
+
+
+def refuse_nulls(rows: pa.Table, metadata: Mapping[str, Any]) -> None:
+    """:class:`TableError` for a null in a column that ``metadata`` has as NOT NULL."""
+    for column in columns_of(metadata["schemaString"]):
+        if not column.nullable and rows[column.name].null_count:
+            what, _, hint = _null_in(column.name).partition(" | ")
+            raise TableError(what, hint=hint)
 
 
 def _null_in(name: str) -> str:

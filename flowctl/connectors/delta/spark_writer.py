@@ -6,21 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.buffered import buffered_in
+from flowctl.connectors.buffered import computed, frame_of
 from flowctl.connectors.delta import batch, choice, commit, conditions, statements, transaction
 from flowctl.connectors.delta.conditions import Condition
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.delta.table import OpenTable, open_existing, open_table
-from flowctl.connectors.delta.writer import Numbered, Versions, required_scratch
-from flowctl.connectors.landing import Scratch, ScratchFolder
+from flowctl.connectors.delta.writer import Numbered, required_scratch
 from flowctl.connectors.target import WriteJob
+from flowctl.engine.batch import Batch
 from flowctl.engine.session import compiles, interpreted
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.sql import dialects
+from flowctl.storage.scratch import Scratch, ScratchFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,30 +63,38 @@ class SparkWriter:
             table = open_existing(location)
         return table
 
-    def put(self, table: OpenTable, number: Numbered, frame: DataFrame, job: WriteJob) -> LoggedCommit:
+    def put(self, table: OpenTable, number: Numbered, rows: Batch, job: WriteJob) -> LoggedCommit:
+        frame = self._frame(rows, job)
         with batch.view_of(batch.with_operations(frame)) as view:
             return self._commit(table, number, self._statement(table, frame, view, job), job)
 
-    def rows_with_keys(self, table: OpenTable, job: WriteJob, rows: DataFrame) -> tuple[DataFrame, ScratchFolder]:
-        keys = rows.select(*map(quoted, job.key)).distinct()
+    def rows_with_keys(self, table: OpenTable, job: WriteJob, rows: Batch) -> Batch:
+        keys = self._frame(rows, job).select(*map(quoted, job.key)).distinct()
         content = self.spark.read.format("delta").load(table.location.spark_path)
-        folder = required_scratch(self.scratch).folder(f"{job.record.table}-{job.record.seq}-with-keys")
-        return buffered_in(folder, content.join(keys, on=list(job.key), how="left_semi")), folder
+        with_keys = content.join(keys, on=list(job.key), how="left_semi")
+        return computed(with_keys, rows, lambda: self._folder(job, "with-keys"))
 
-    def apply_versions(self, table: OpenTable, number: Numbered, versions: Versions, job: WriteJob) -> LoggedCommit:
-        identifier, bounds = table.location.identifier, batch.key_bounds(versions.frame, job)
-        with batch.view_of(versions.frame) as view:
+    def apply_versions(self, table: OpenTable, number: Numbered, versions: Batch, job: WriteJob) -> LoggedCommit:
+        frame = self._frame(versions, job)
+        identifier, bounds = table.location.identifier, batch.key_bounds(frame, job)
+        with batch.view_of(frame) as view:
             sql = statements.apply_difference(identifier, view, job, bounds)
             return self._commit(table, number, lambda: self._run(sql), job)
 
     def replace_where(
-        self, table: OpenTable, number: Numbered, going: Condition, frame: DataFrame, side: WriteJob
+        self, table: OpenTable, number: Numbered, going: Condition, rows: Batch, side: WriteJob
     ) -> LoggedCommit:
         # REPLACE WHERE takes no column list, so the SELECT is in the table's own order.
-        with batch.view_of(_in_own_order(table, frame)) as view:
+        with batch.view_of(_in_own_order(table, self._frame(rows, side))) as view:
             where = conditions.sql(going)
             sql = f"INSERT INTO {table.location.identifier} REPLACE WHERE {where} SELECT * FROM {view}"
             return self._commit(table, number, lambda: self._run(sql), side)
+
+    def _frame(self, rows: Batch, job: WriteJob) -> DataFrame:
+        return frame_of(rows, self.spark, lambda: self._folder(job, "batch"))
+
+    def _folder(self, job: WriteJob, name: str) -> ScratchFolder:
+        return required_scratch(self.scratch).folder(f"{job.record.table}-{job.record.seq}-{name}")
 
     def _commit(
         self, table: OpenTable, number: Numbered, statement: Callable[[], object], job: WriteJob

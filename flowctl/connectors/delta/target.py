@@ -25,14 +25,15 @@ from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.table import OpenTable, open_table
 from flowctl.connectors.gaps import Gap
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob, WriteShape
+from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.errors import TableError
 from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
 from flowctl.storage.options import Storage
+from flowctl.storage.scratch import Scratch
 from flowctl.storage.urls import local_path, path_place, scheme
 
 if TYPE_CHECKING:
@@ -122,15 +123,15 @@ class DeltaTarget(Target):
         return spark.read.format("delta").load(self._location(object).spark_path).select(*names)
 
     @contextmanager
-    def stage(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Iterator[Staged]:
+    def stage(self, spark: SparkSession, batch: Batch, job: WriteJob) -> Iterator[Staged]:
         """The commit itself writes the files: how depends on the table as it is then."""
-        yield Staged(job, (spark, frame))
+        yield Staged(job, (spark, batch))
 
     def commit(self, staged: Sequence[Staged]) -> list[Commit]:
         return [self._commit_one(one) for one in staged]
 
     def _commit_one(self, staged: Staged) -> Commit:
-        (spark, frame), job = staged.rows, staged.job
+        (spark, rows), job = staged.rows, staged.job
         location = self._location(job.object)
         job = replace(
             job,
@@ -144,8 +145,14 @@ class DeltaTarget(Target):
             partitioned = table.partition_by if table is not None else job.layout.partition_by
             if job.replaces_content:  # and maybe its schema: then as the spec says
                 partitioned = (*partitioned, *job.layout.partition_by)
-            frame = partitions.without_lost_texts(frame, partitioned, job.columns)
-            done = log.keep_copy(location, app, self._commit(spark, location, table, frame, job))
+            if partitioned:
+                from flowctl.connectors.buffered import frame_of
+                from flowctl.connectors.delta.writer import required_scratch
+
+                scratch = required_scratch(self._scratch)
+                frame = frame_of(rows, spark, lambda: scratch.folder(f"{job.record.table}-rows"))
+                rows = OnEngine(partitions.without_lost_texts(frame, partitioned, job.columns))
+            done = log.keep_copy(location, app, self._commit(spark, location, table, rows, job))
         return _as_commit(done, job)
 
     def void(self, job: WriteJob) -> Commit:
@@ -163,7 +170,7 @@ class DeltaTarget(Target):
 
         engine = traits_of(spark)
         writer = writer_for(way_of_all(engine), engine, spark, self._scratch)
-        history.quarantine(writer, self._location(job.object), frame, job, since)
+        history.quarantine(writer, self._location(job.object), OnEngine(frame), job, since)
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
         """On a disk. An object store says so at the first write only."""
@@ -184,7 +191,7 @@ class DeltaTarget(Target):
         return f"{folder}/_flowctl/lease/{name}"
 
     def _commit(
-        self, spark: SparkSession, location: TableLocation, table: OpenTable | None, frame: DataFrame, job: WriteJob
+        self, spark: SparkSession, location: TableLocation, table: OpenTable | None, rows: Batch, job: WriteJob
     ) -> LoggedCommit:
         from flowctl.connectors.delta.choice import traits_of
         from flowctl.connectors.delta.row_search import Unreadable
@@ -192,15 +199,16 @@ class DeltaTarget(Target):
 
         engine = traits_of(spark)
         there = table.info(job.object) if table is not None else None
-        way = choose(location.url, there, job.shape, engine).way
+        shape = job.shape(in_memory=isinstance(rows, InMemory))
+        way = choose(location.url, there, shape, engine).way
         try:
             writer = writer_for(way, engine, spark, self._scratch)
-            return self._commit_by(writer, spark, location, table, frame, job)
+            return self._commit_by(writer, spark, location, table, rows, job)
         except Unreadable:
             if not engine.has_jvm:
                 raise
         writer = writer_for(Way.STATEMENTS, engine, spark, self._scratch)
-        return self._commit_by(writer, spark, location, open_table(location), frame, job)
+        return self._commit_by(writer, spark, location, open_table(location), rows, job)
 
     def _commit_by(
         self,
@@ -208,7 +216,7 @@ class DeltaTarget(Target):
         spark: SparkSession,
         location: TableLocation,
         table: OpenTable | None,
-        frame: DataFrame,
+        rows: Batch,
         job: WriteJob,
     ) -> LoggedCommit:
         from flowctl.connectors.delta.writer import Numbered, required_scratch
@@ -218,9 +226,9 @@ class DeltaTarget(Target):
         if job.mode == "scd2":
             from flowctl.connectors.delta import history
 
-            return history.commit(spark, writer, table, frame, job, required_scratch(self._scratch))
+            return history.commit(spark, writer, table, rows, job, required_scratch(self._scratch))
         number = Numbered(log.app_id(job.record.lineage, job.record.table), job.record.record())
-        return writer.put(table, number, frame, job)
+        return writer.put(table, number, rows, job)
 
     def _location(self, object: ObjectName) -> TableLocation:
         return location_of(self._root, object, self._storage)

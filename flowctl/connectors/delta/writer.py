@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from flowctl.connectors.delta.conditions import Condition
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import LoggedCommit
 from flowctl.connectors.delta.table import OpenTable
-from flowctl.connectors.landing import Scratch, ScratchFolder
 from flowctl.connectors.target import WriteJob
+from flowctl.engine.batch import Batch
 from flowctl.errors import FlowctlError
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Layout
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from flowctl.storage.scratch import Scratch
 
 
 @dataclass(frozen=True)
@@ -30,15 +28,6 @@ class Numbered:
 
     app: str
     record: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Versions:
-    """What a history's versions become. ``frame`` is read several times, out of ``kept``; where ``kept`` is None, the
-    table has no files, and it is read once."""
-
-    frame: DataFrame
-    kept: ScratchFolder | None = None
 
 
 class Writer(Protocol):
@@ -51,19 +40,20 @@ class Writer(Protocol):
     def prepare_sidecar(self, location: TableLocation, table: OpenTable | None, side: WriteJob) -> OpenTable:
         """A side table is there, for :meth:`replace_where` to write ``side.columns`` to."""
 
-    def put(self, table: OpenTable, number: Numbered, frame: DataFrame, job: WriteJob) -> LoggedCommit:
+    def put(self, table: OpenTable, number: Numbered, rows: Batch, job: WriteJob) -> LoggedCommit:
         """append, truncate, merge and full refreshes."""
 
-    def rows_with_keys(self, table: OpenTable, job: WriteJob, rows: DataFrame) -> tuple[DataFrame, ScratchFolder]:
-        """The table's rows with one of the keys of ``rows``, and maybe more, worked out once; and where they lie."""
+    def rows_with_keys(self, table: OpenTable, job: WriteJob, rows: Batch) -> Batch:
+        """The table's rows with one of the keys of ``rows``, and maybe more, and maybe with further columns; worked out
+        once."""
 
-    def apply_versions(self, table: OpenTable, number: Numbered, versions: Versions, job: WriteJob) -> LoggedCommit:
-        """The rows of :func:`flowctl.sql.scd2.difference`."""
+    def apply_versions(self, table: OpenTable, number: Numbered, versions: Batch, job: WriteJob) -> LoggedCommit:
+        """The rows of :func:`flowctl.sql.scd2.difference`, worked out once where the table has files."""
 
     def replace_where(
-        self, table: OpenTable, number: Numbered, going: Condition, frame: DataFrame, side: WriteJob
+        self, table: OpenTable, number: Numbered, going: Condition, rows: Batch, side: WriteJob
     ) -> LoggedCommit:
-        """In a side table, the rows that meet the condition go and ``frame`` comes."""
+        """In a side table, the rows that meet the condition go and ``rows`` come."""
 
 
 def required_scratch(scratch: Scratch | None) -> Scratch:

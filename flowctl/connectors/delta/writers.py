@@ -8,7 +8,7 @@ from flowctl.connectors.delta.choice import EngineTraits, Way
 from flowctl.connectors.delta.file_writer import FileWriter
 from flowctl.connectors.delta.spark_writer import SparkWriter
 from flowctl.connectors.delta.writer import Writer, required_scratch
-from flowctl.connectors.landing import Scratch
+from flowctl.storage.scratch import Scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

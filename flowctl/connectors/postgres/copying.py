@@ -9,7 +9,7 @@ nothing else reaches the driver.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,28 +40,41 @@ class Accepted:
 
 
 def copy_frame(
-    frame: DataFrame,
-    columns: Sequence[Column],
-    conninfo: str,
-    stage: str,
-    *,
-    opened: psycopg.Connection[Any] | None = None,
-    natives: Mapping[str, str] | None = None,
+    frame: DataFrame, columns: Sequence[Column], conninfo: str, stage: str, natives: Mapping[str, str]
 ) -> list[Accepted]:
     """Copies ``frame`` into the table ``stage`` (SQL name); ``conninfo`` travels inside the function, so that no plan
-    and no log shows the credentials in it. With ``opened`` (in autocommit mode) this process copies them over that
-    connection: executors would first start Python. ``natives`` are types that the target has already, for errors."""
-    names = [(column.name, (natives or {}).get(column.name, "its type")) for column in columns]
-    copy = _copier(conninfo, stage, names, PREFIX, timeouts.EXECUTOR_SILENCE, opened)
-    text = _copyable(frame, columns)
-    if opened is not None:
-        reports = [report for batch in copy(iter(text.toArrow().to_batches())) for report in batch.to_pylist()]
-    else:
-        reports = [report.asDict() for report in text.mapInArrow(copy, _REPORT).collect()]
+    and no log shows the credentials in it. ``natives`` are types that the target has already, for errors."""
+    copy = _copier(conninfo, stage, _named(columns, natives), PREFIX)
+    return _accepted(report.asDict() for report in copyable(frame, columns).mapInArrow(copy, _REPORT).collect())
+
+
+def copy_rows(
+    rows: pa.Table,
+    columns: Sequence[Column],
+    connection: psycopg.Connection[Any],
+    stage: str,
+    natives: Mapping[str, str],
+) -> list[Accepted]:
+    """The same for rows of this process, as :func:`copyable` makes them, over ``connection`` (in autocommit mode):
+    executors would first start Python."""
+    copy = _copier("", stage, _named(columns, natives), PREFIX, opened=connection)
+    return _accepted(report for batch in copy(iter(rows.to_batches())) for report in batch.to_pylist())
+
+
+def _named(columns: Sequence[Column], natives: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(column.name, natives.get(column.name, "its type")) for column in columns]
+
+
+def _accepted(reports: Iterable[Mapping[str, Any]]) -> list[Accepted]:
     return [Accepted(report["transaction"], report["rows"]) for report in reports if report["rows"]]
 
 
-def _copyable(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+def is_copied_as_it_is(column: Column) -> bool:
+    """Whether Arrow writes its values into CSV as PostgreSQL reads them."""
+    return column.type != types.BINARY and not isinstance(column.type, Array | Struct)
+
+
+def copyable(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """Types that Arrow writes into CSV as PostgreSQL reads them; the others as the text of a literal. Columns are known
     by their place: mapInArrow takes a dot in a name for a field of a struct."""
     from pyspark.sql import functions as f

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres.arrow_reading import read_here
 from flowctl.connectors.postgres.parts import Parts
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
@@ -23,6 +22,7 @@ from flowctl.errors import FlowctlError, StoppedByPolicy
 from flowctl.model.table_info import TableInfo
 from flowctl.spec.spec import ReadHints
 from flowctl.sql.dialects import schema_ddl
+from flowctl.storage.scratch import Scratch
 
 if TYPE_CHECKING:
     import psycopg

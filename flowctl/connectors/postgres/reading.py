@@ -58,7 +58,7 @@ class PostgresSnapshot(Snapshot):
             case _:
                 assert_never(self.reader)
 
-    def few(self, request: ReadRequest) -> pa.Table | None:
+    def rows_in_memory(self, request: ReadRequest) -> pa.Table | None:
         """Read in one part, as far as the statistics are right."""
         condition = between(request, self.info)
         if self.foreign is not None or not request.columns or self.hints != ReadHints():

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.base import Capabilities
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.postgres import catalog, foreign
 from flowctl.connectors.postgres.client import Client, from_driver
 from flowctl.connectors.postgres.conditions import (
@@ -32,6 +31,7 @@ from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
 from flowctl.spec.suggest import nearest
+from flowctl.storage.scratch import Scratch
 
 if TYPE_CHECKING:
     import psycopg

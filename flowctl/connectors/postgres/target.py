@@ -8,15 +8,16 @@ it; until then the intent has none.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Capabilities, OpenContext
-from flowctl.connectors.buffered import NO_MARKER, buffered, put
+from flowctl.connectors.buffered import NO_MARKER, buffered, frame_of, put
 from flowctl.connectors.postgres import catalog, commits, ddl, dependants, restrictions
 from flowctl.connectors.postgres.client import Client
-from flowctl.connectors.postgres.copying import Accepted, copy_frame
+from flowctl.connectors.postgres.copying import Accepted, copy_frame, copy_rows, copyable, is_copied_as_it_is
 from flowctl.connectors.postgres.duplicates import explain_duplicates
 from flowctl.connectors.postgres.modifiers import is_limited
 from flowctl.connectors.postgres.session import POSTGRES, PostgresSession
@@ -26,6 +27,7 @@ from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.commits import COMMITS
 from flowctl.connectors.sql.target import SqlTarget, name_refusals, verify_total
 from flowctl.connectors.target import OP_COLUMN, CommitLookup, Staged, WriteJob
+from flowctl.engine.batch import Batch, OnEngine
 from flowctl.engine.session import has_jvm
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.commit import Commit, RowCounts
@@ -121,25 +123,26 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         folder = self.scratch().folder(f"scan-{object}")
         request = ReadRequest(tuple(columns))
         with source.snapshot(spark, relation, info, ReadHints()) as snapshot:
-            few = snapshot.few(request)
-            if few is not None:
-                put(folder, few)
+            rows = snapshot.rows_in_memory(request)
+            if rows is not None:
+                put(folder, rows)
             else:
                 snapshot.frame(request).write.mode("overwrite").option(NO_MARKER, "false").parquet(folder.url)
         return spark.read.schema(schema_ddl(columns)).parquet(folder.url)
 
     @contextmanager
-    def stage(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Iterator[Staged]:
-        if not has_jvm(spark) and job.rows is None and not job.few:
+    def stage(self, spark: SparkSession, batch: Batch, job: WriteJob) -> Iterator[Staged]:
+        if isinstance(batch, OnEngine) and job.rows is None and not has_jvm(spark):
             # Straight from a source that Python reads: Sail 0.7.2 may end the process when one of two Python steps in a
             # row fails (a thread then waits for itself).
-            frame = buffered(frame, f"{job.record.table}-{job.record.seq}-direct", self.scratch())
-        with super().stage(spark, frame, job) as staged:
+            folder = self.scratch().folder(f"{job.record.table}-{job.record.seq}-direct")
+            batch = OnEngine(buffered(batch.frame, folder), folder)
+        with super().stage(spark, batch, job) as staged:
             yield staged
 
     @contextmanager
     def hand_over(
-        self, spark: SparkSession, frame: DataFrame, columns: Sequence[Column], job: WriteJob
+        self, spark: SparkSession, batch: Batch, columns: Sequence[Column], job: WriteJob
     ) -> Iterator[_Copied]:
         with self.client.connect() as connection:
             there = catalog.describe(connection, [job.object])[job.object]
@@ -149,13 +152,24 @@ class PostgresTarget(SqlTarget[PostgresSession]):
             future_table(self.client, schema, job) if becomes else stage_table(self.client, schema, job, columns, there)
         )
         with made as stage:
-            with name_refusals(), ExitStack() as stack:
-                opened = stack.enter_context(self.client.connect()) if job.few else None
-                natives = {column.name: column.native for column in there.columns} if there else {}
-                conninfo = self.client.conninfo()
-                accepted = copy_frame(frame, columns, conninfo, POSTGRES.table(stage), opened=opened, natives=natives)
+            natives = {column.name: column.native for column in there.columns} if there else {}
+            with name_refusals():
+                accepted = self._copy(spark, batch, columns, POSTGRES.table(stage), natives)
             verify_total(job, sum(report.rows for report in accepted))
             yield _Copied(stage, tuple(column.name for column in columns), tuple(accepted), becomes)
+
+    def _copy(
+        self, spark: SparkSession, batch: Batch, columns: Sequence[Column], stage: str, natives: Mapping[str, str]
+    ) -> list[Accepted]:
+        if isinstance(batch, OnEngine):
+            return copy_frame(batch.frame, columns, self.client.conninfo(), stage, natives)
+        if all(is_copied_as_it_is(column) for column in columns):
+            rows = batch.rows.select([column.name for column in columns]).cast(arrow_schema(columns))
+        else:
+            frame = frame_of(batch, spark, lambda: self.scratch().folder("copied"))
+            rows = copyable(frame, columns).toArrow()
+        with self.client.connect() as connection:
+            return copy_rows(rows, columns, connection, stage, natives)
 
     def accept(self, session: PostgresSession, rows: _Copied) -> StagedRows:
         lock = "ACCESS EXCLUSIVE" if rows.becomes else "SHARE"

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from flowctl import crashpoints, delays
 from flowctl.connectors import refusal
 from flowctl.connectors.base import OpenContext
-from flowctl.connectors.landing import Scratch
 from flowctl.connectors.preconditions import check_base, foreign_target
 from flowctl.connectors.sql import commits, ddl
 from flowctl.connectors.sql.change import (
@@ -38,11 +37,13 @@ from flowctl.connectors.sql.change import (
 )
 from flowctl.connectors.sql.session import Session, SqlDialect
 from flowctl.connectors.target import CommitLookup, Fill, Staged, Target, WriteJob
+from flowctl.engine.batch import Batch, OnEngine
 from flowctl.errors import FlowctlError, StateConflict, TableError, TransientError
 from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
+from flowctl.storage.scratch import Scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,9 +76,9 @@ class SqlTarget(Target, Generic[S]):
 
     @abstractmethod
     def hand_over(
-        self, spark: SparkSession, frame: DataFrame, columns: Sequence[Column], job: WriteJob
+        self, spark: SparkSession, batch: Batch, columns: Sequence[Column], job: WriteJob
     ) -> AbstractContextManager[Any]:
-        """The rows of ``frame``, where :meth:`load` or :meth:`accept` finds them, until the context ends. Repeats by
+        """The rows of ``batch``, where :meth:`load` or :meth:`accept` finds them, until the context ends. Repeats by
         executors and leftovers of tries with a lower fence are not among them."""
 
     def load(self, session: S, rows: Any) -> Any:
@@ -137,9 +138,9 @@ class SqlTarget(Target, Generic[S]):
     # What writes
 
     @contextmanager
-    def stage(self, spark: SparkSession, frame: DataFrame, job: WriteJob) -> Iterator[Staged]:
-        with self.hand_over(spark, frame, staged_columns(frame.columns, job), job) as rows:
-            yield Staged(job, rows, tuple(frame.columns))
+    def stage(self, spark: SparkSession, batch: Batch, job: WriteJob) -> Iterator[Staged]:
+        with self.hand_over(spark, batch, staged_columns(batch.names, job), job) as rows:
+            yield Staged(job, rows, batch.names)
 
     def commit(self, staged: Sequence[Staged]) -> list[Commit]:
         """After an error the commit may have happened all the same, so the target is asked before anybody retries.
@@ -161,7 +162,7 @@ class SqlTarget(Target, Generic[S]):
 
     def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
         side = replace(job, record=replace(job.record, table=f"{job.record.table}/quarantine"), create=(), alter=())
-        with self.hand_over(spark, frame, job.columns, side) as rows, self.writing_session() as session:
+        with self.hand_over(spark, OnEngine(frame), job.columns, side) as rows, self.writing_session() as session:
             loaded = self.load(session, rows)
             there = session.describe([job.object])[job.object]
             if not self.dialect.transactional_ddl:

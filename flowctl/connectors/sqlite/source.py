@@ -19,7 +19,6 @@ from typing import Any
 
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Capabilities
-from flowctl.connectors.landing import SegmentSink
 from flowctl.connectors.source import Capture, Head, HeadRequest, LandedSource, Missing, ReadRequest, Relation
 from flowctl.connectors.sql.conditions import Condition, counts_in_zone, estimated_rows
 from flowctl.connectors.sqlite import catalog
@@ -32,6 +31,7 @@ from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.value import TypedValue
 from flowctl.spec.suggest import nearest
+from flowctl.storage.scratch import SegmentSink
 
 #: Rows per Arrow batch: 20 columns of Python values at a time is what bounds the memory.
 _BATCH_ROWS = 50_000

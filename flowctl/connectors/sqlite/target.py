@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from flowctl.connectors.base import Capabilities, OpenContext
-from flowctl.connectors.landing import ScratchFolder
+from flowctl.connectors.buffered import frame_of, put
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql import commits
 from flowctl.connectors.sql.change import StagedRows
@@ -28,12 +28,14 @@ from flowctl.connectors.sqlite.database import open_database, translated
 from flowctl.connectors.sqlite.duplicates import explain_duplicates
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.target import CommitLookup, WriteJob
+from flowctl.engine.batch import Batch, InMemory
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.commit import Commit
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.sql.dialects import schema_ddl
+from flowctl.storage.scratch import ScratchFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -111,13 +113,17 @@ class SqliteTarget(SqlTarget[SqliteSession]):
 
     @contextmanager
     def hand_over(
-        self, spark: SparkSession, frame: DataFrame, columns: Sequence[Column], job: WriteJob
+        self, spark: SparkSession, batch: Batch, columns: Sequence[Column], job: WriteJob
     ) -> Iterator[_Mirrored]:
         from flowctl.connectors.sqlite.storable import storable
 
         folder = self.scratch().folder(f"mirror-{job.object}-{job.record.seq}")
+        frame = storable(frame_of(batch, spark, lambda: self.scratch().folder(f"rows-{job.object}")), columns)
         with name_refusals():
-            storable(frame, columns).write.mode("overwrite").parquet(folder.url)
+            if isinstance(batch, InMemory):
+                put(folder, frame.toArrow())
+            else:
+                frame.write.mode("overwrite").parquet(folder.url)
         yield _Mirrored(folder, tuple(columns), job)
 
     def load(self, session: SqliteSession, rows: _Mirrored) -> StagedRows:

@@ -1,4 +1,4 @@
-"""Where a connector lands what only the driver can read, and the mirror."""
+"""The contract of the buffer, for those who use it: folders of Parquet segments, gone when the run ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ScratchFolder(Protocol):
 
 
 class Scratch(Protocol):
-    """Where a connector lands what only the driver can read, and the mirror; implemented by ``storage.buffer``."""
+    """The buffer of one run; :mod:`flowctl.storage.buffer` implements it."""
 
     def folder(self, name: str) -> ScratchFolder:
         """A new, empty folder; ``name`` says what for. Removed when the run ends."""
