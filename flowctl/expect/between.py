@@ -1,4 +1,4 @@
-"""The column's values lie between two bounds, both allowed."""
+"""The check `between`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from flowctl.expect.expectation import RowExpectation, literal, quoted
 
 @dataclass(frozen=True, kw_only=True)
 class Between(RowExpectation):
+    """The column's values lie between two bounds, both allowed."""
+
     key = "between"
     schema = {
         "type": "array",

@@ -1,4 +1,4 @@
-"""The newest row of a batch is not older than a duration."""
+"""The check `freshness`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from flowctl.model.units import seconds
 
 @dataclass(frozen=True, kw_only=True)
 class Freshness(BatchExpectation):
-    """A column without a time zone is as old as ``zone`` says, or else the spec's: read as UTC, yesterday's rows in New
-    York would be of today. ``within`` is in seconds."""
+    """The newest row of a batch is not older than ``within``, in seconds. A column without a time zone is as old as
+    ``zone`` says, or else the spec's: read as UTC, yesterday's rows in New York would be of today."""
 
     key = "freshness"
     schema = {

@@ -1,4 +1,4 @@
-"""The column's values match a regular expression."""
+"""The check `matches`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from flowctl.expect.expectation import RowExpectation, literal, quoted
 
 @dataclass(frozen=True, kw_only=True)
 class Matches(RowExpectation):
+    """The column's values match a regular expression."""
+
     key = "matches"
     schema = {"type": "string", "minLength": 1, "description": "Java regular expression for the whole value."}
     takes_column = True

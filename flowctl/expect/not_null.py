@@ -1,4 +1,4 @@
-"""The column is never null."""
+"""The check `not_null`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from flowctl.expect.expectation import RowExpectation, quoted
 
 @dataclass(frozen=True, kw_only=True)
 class NotNull(RowExpectation):
+    """The column is never null."""
+
     key = "not_null"
     schema = {"const": True, "description": "The column is never null."}
     takes_column = True

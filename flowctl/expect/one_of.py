@@ -1,4 +1,4 @@
-"""The column's values are among those listed."""
+"""The check `in`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from flowctl.expect.expectation import RowExpectation, literal, quoted
 
 @dataclass(frozen=True, kw_only=True)
 class OneOf(RowExpectation):
+    """The column's values are among those listed."""
+
     key = "in"
     schema = {
         "type": "array",

@@ -1,4 +1,4 @@
-"""A batch has at least, or at most, so many rows."""
+"""The check `rows`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from flowctl.expect.expectation import BatchColumns, BatchExpectation
 
 @dataclass(frozen=True, kw_only=True)
 class Rows(BatchExpectation):
+    """A batch has at least, or at most, so many rows."""
+
     key = "rows"
     schema = {
         "type": "object",

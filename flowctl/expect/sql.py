@@ -1,4 +1,4 @@
-"""A condition in Spark SQL holds for every row."""
+"""The check `sql`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from flowctl.expect.expectation import RowExpectation
 
 @dataclass(frozen=True, kw_only=True)
 class Sql(RowExpectation):
+    """A condition in Spark SQL holds for every row."""
+
     key = "sql"
     schema = {"type": "string", "minLength": 1, "description": "Spark SQL condition that holds for every row."}
     gaps = {"sail": "integer overflow is not detected there"}

@@ -1,4 +1,4 @@
-"""No value of the column occurs twice in a batch."""
+"""The check `unique`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from flowctl.expect.expectation import GroupExpectation
 
 @dataclass(frozen=True, kw_only=True)
 class Unique(GroupExpectation):
+    """No value of the column occurs twice in a batch."""
+
     key = "unique"
     schema = {"const": True, "description": "No value occurs twice in the batch."}
     takes_column = True
