@@ -4,7 +4,7 @@ VENV   := $(CURDIR)/.venv
 BIN    := $(VENV)/bin
 export PYTHON
 
-.PHONY: venv demo lint test-unit test test-spark test-sail test-others test-full bench clean
+.PHONY: venv demo lint test-unit test-unit-package test-unit-others test test-spark test-sail test-others test-full bench clean
 
 venv: $(VENV)/.ready
 
@@ -26,9 +26,15 @@ lint: venv
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_lines.py flowctl tests scripts bench
 
-# Everything that starts no database, object store, engine or JVM.
+# Everything that starts no database, object store, engine or JVM. Two parts side by side: much of it is waiting.
 test-unit: venv
-	$(BIN)/python -m pytest -m "not full and not server"
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-unit-package test-unit-others
+
+test-unit-package: venv
+	$(BIN)/python -m pytest -m "not full and not server" tests/unit
+
+test-unit-others: venv
+	$(BIN)/python -m pytest -m "not full and not server" --ignore=tests/unit
 
 # Three parts side by side, each with servers of its own: small tests wait for processes, servers and disks most of the
 # time. The longest is the first to start.
