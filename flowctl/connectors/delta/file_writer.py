@@ -59,7 +59,7 @@ class FileWriter:
         return self._commit(table, number, job, lambda changes: changes.apply_versions(versions))
 
     def replace_where(
-        self, table: OpenTable, number: Numbered, going: Condition, rows: Batch, side: WriteJob
+        self, table: OpenTable, number: Numbered, going: Condition, coming: Condition, rows: Batch, side: WriteJob
     ) -> LoggedCommit:
         return self._commit(table, number, side, lambda changes: changes.replace_where(going, rows))
 

@@ -144,8 +144,13 @@ class _Try:
     def _add(self, new: Batch, going: Condition) -> None:
         """Makes ``new`` this try's observations; those that are ``going`` go."""
         record = self.job.record
-        own = {_LINEAGE: record.lineage, _NUMBER: record.seq, _ATTEMPT: self.attempt}
-        _replace(self.side_writer, self.sidecar, going, with_constants(new, own), self.side, "observed")
+        own: dict[Column, int | str] = {
+            _LINEAGE: record.lineage,
+            _NUMBER: record.seq,
+            _ATTEMPT: self.attempt,
+        }
+        coming: Condition = [[(column.name, "=", value) for column, value in own.items()]]
+        _replace(self.side_writer, self.sidecar, going, coming, with_constants(new, own), self.side, "observed")
 
     def versioning(self, rows: str, versions: str, observed: str, *, first: bool = False) -> Versioning:
         tables = Tables(target=(versions,), batch=(rows,), observed=(observed,))
@@ -190,10 +195,18 @@ def quarantine(writer: Writer, location: TableLocation, rows: Batch, job: WriteJ
     side = side_job(job, job.columns)
     table = writer.prepare_sidecar(location, open_table(location), side)
     going: Condition = [[(_LINEAGE.name, "=", job.record.lineage), (_NUMBER.name, ">=", since)]]
-    _replace(writer, table, going, rows, side, "quarantine")
+    _replace(writer, table, going, going, rows, side, "quarantine")
 
 
-def _replace(writer: Writer, table: OpenTable, going: Condition, rows: Batch, side: WriteJob, purpose: str) -> None:
+def _replace(
+    writer: Writer,
+    table: OpenTable,
+    going: Condition,
+    coming: Condition,
+    rows: Batch,
+    side: WriteJob,
+    purpose: str,
+) -> None:
     """Replaces what an earlier try left in a side table.
 
     It must run again under the same intent, so its number is not the job's: it is the version the side table gets.
@@ -207,7 +220,7 @@ def _replace(writer: Writer, table: OpenTable, going: Condition, rows: Batch, si
         "target_id": table.identity,
     }
     try:
-        writer.replace_where(table, Numbered(app, record), going, rows, side)
+        writer.replace_where(table, Numbered(app, record), going, coming, rows, side)
     except StateConflict as conflict:
         raise TransientError(f"another try wrote {table.location.url} at the same moment") from conflict
 

@@ -82,11 +82,12 @@ class SparkWriter:
             return self._commit(table, number, lambda: self._run(sql), job)
 
     def replace_where(
-        self, table: OpenTable, number: Numbered, going: Condition, rows: Batch, side: WriteJob
+        self, table: OpenTable, number: Numbered, going: Condition, coming: Condition, rows: Batch, side: WriteJob
     ) -> LoggedCommit:
-        # REPLACE WHERE takes no column list, so the SELECT is in the table's own order.
+        # REPLACE WHERE takes no column list, so the SELECT is in the table's own order; and it refuses rows that do not
+        # meet its condition.
         with batch.view_of(_in_own_order(table, self._frame(rows, side))) as view:
-            where = conditions.sql(going)
+            where = conditions.sql([*going, *coming])
             sql = f"INSERT INTO {table.location.identifier} REPLACE WHERE {where} SELECT * FROM {view}"
             return self._commit(table, number, lambda: self._run(sql), side)
 

@@ -51,9 +51,10 @@ class Writer(Protocol):
         """The rows of :func:`flowctl.sql.scd2.difference`, worked out once where the table has files."""
 
     def replace_where(
-        self, table: OpenTable, number: Numbered, going: Condition, rows: Batch, side: WriteJob
+        self, table: OpenTable, number: Numbered, going: Condition, coming: Condition, rows: Batch, side: WriteJob
     ) -> LoggedCommit:
-        """In a side table, the rows that meet the condition go and ``rows`` come."""
+        """In a side table, the rows that meet ``going`` go and ``rows`` come. ``coming`` is met by all of these, and by
+        none of the table's that is to stay."""
 
 
 def required_scratch(scratch: Scratch | None) -> Scratch:
