@@ -198,14 +198,13 @@ class _Hand:
         rows = [{"id": 2 * seq + at, "name": self.name, "amount": None} for at in range(2)]
         there = writer.place.target.describe([writer.place.object])[writer.place.object] is not None
         create = writer.place.target.create_statements(writer.place.object, list(COLUMNS), layout)
-        in_memory = random.random() < 0.8
+        batch = upserts(*rows) if mode == "merge" else rows
+        fields: dict[str, Any] = {"in_memory": random.random() < 0.8}
         if part == "disturbed":
             fields["before_commit"] = self._disturb
-        batch = upserts(*rows) if mode == "merge" else rows
-        known = {"rows": len(rows)} if mode == "merge" else {}
-        return writer.write(
-            batch, seq, mode, layout=layout, create=() if there else create, in_memory=in_memory, **known
-        ).void
+        if mode == "merge":
+            fields["rows"] = len(rows)
+        return writer.write(batch, seq, mode, layout=layout, create=() if there else create, **fields).void
 
     def _disturb(self) -> None:
         """Somebody else's commit without data, as the next version; a number of its own where there is no log."""
