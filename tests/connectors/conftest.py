@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+#: Suites about what becomes of a batch: they run with batches in memory too, in the short form on Sail.
+OF_BATCHES = ("test_target_sql", "test_target_history", "test_quarantine")
 #: What is flowctl's own for engines without a JVM or asks little of one, and what takes long on a JVM though
 #: `test_delta_history.py` and the rest of these files ask it there too.
 ON_SAIL = tuple(
@@ -82,16 +84,16 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> I
         yield opened
 
 
-@pytest.fixture(
-    params=[
-        False,
-        pytest.param(True, marks=() if os.environ.get("FLOWCTL_TEST_SPARK") == "sail" else pytest.mark.full),
-    ],
-    ids=["on engine", "in memory"],
-)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "writer" in metafunc.fixturenames and metafunc.module.__name__.rpartition(".")[2] in OF_BATCHES:
+        on_sail = os.environ.get("FLOWCTL_TEST_SPARK") == "sail"
+        in_memory = pytest.param(True, marks=() if on_sail else pytest.mark.full)
+        metafunc.parametrize("writer", [False, in_memory], indirect=True, ids=["on engine", "in memory"])
+
+
+@pytest.fixture
 def writer(spark: SparkSession, place: Place, request: pytest.FixtureRequest) -> Writer:
-    """Of batches that an engine computes, and of batches in memory: in the short suite these are written on Sail."""
-    return Writer(spark, place, in_memory=request.param)
+    return Writer(spark, place, in_memory=getattr(request, "param", False))
 
 
 @pytest.fixture
