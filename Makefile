@@ -4,7 +4,7 @@ VENV   := $(CURDIR)/.venv
 BIN    := $(VENV)/bin
 export PYTHON
 
-.PHONY: venv demo lint test-unit test-unit-package test-unit-others test test-spark test-sail test-others test-full bench clean
+.PHONY: venv demo lint test-unit test-unit-package test-unit-others test test-spark test-sail test-e2e test-others test-full bench clean
 
 venv: $(VENV)/.ready
 
@@ -36,10 +36,10 @@ test-unit-package: venv
 test-unit-others: venv
 	$(BIN)/python -m pytest -m "not full and not server" --ignore=tests/unit
 
-# Three parts side by side, each with servers of its own: small tests wait for processes, servers and disks most of the
-# time. The longest is the first to start.
+# Parts side by side, each with servers of its own: small tests wait for processes, servers and disks most of the time.
+# The longest are the first to start; the last one takes the place of whichever ends first.
 test: lint
-	$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-spark test-others test-sail
+	$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-spark test-e2e test-sail test-others
 
 test-spark: venv
 	$(BIN)/python -m pytest -m "not full" tests/connectors
@@ -47,8 +47,11 @@ test-spark: venv
 test-sail: venv
 	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "not full" tests/connectors
 
+test-e2e: venv
+	$(BIN)/python -m pytest -m "not full" tests/e2e
+
 test-others: venv
-	$(BIN)/python -m pytest -m "not full" --ignore=tests/connectors
+	$(BIN)/python -m pytest -m "not full" --ignore=tests/connectors --ignore=tests/e2e
 
 # The long matrices, a real S3 protocol (needs Go), and the connectors' suite once more over Spark Connect and on Sail.
 test-full: lint
