@@ -44,6 +44,14 @@ def arrow_type(kind: DataType) -> pa.DataType:
             assert_never(kind)
 
 
+def moment(text: str) -> pa.Scalar:
+    """An instant in UTC, written as RFC 3339 or without a zone."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.assume_timezone(pa.scalar(text.removesuffix("Z")).cast(pa.timestamp("us")), "UTC")
+
+
 def data_type(kind: pa.DataType) -> DataType | None:
     """The exact counterpart of an Arrow type, or None. Seconds and milliseconds widen to microseconds, unsigned
     integers to the next wider signed one (64 bits to ``decimal(20, 0)``); nanoseconds have none."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, assert_never
 from flowctl.connectors.arrow import arrow_type
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.cost import IN_MEMORY_BYTES
+from flowctl.engine.spark_types import named
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.storage.scratch import ScratchFolder, SegmentSink
@@ -34,17 +35,18 @@ def buffered(frame: DataFrame, folder: ScratchFolder) -> DataFrame:
     return frame.sparkSession.read.schema(frame.schema).parquet(folder.url)
 
 
+def batch_like(like: Batch, frame: DataFrame) -> Batch:
+    """The rows of ``frame``, for one use. They come into this process where ``like`` is in it: an engine's own write of
+    a file costs a job, and on a local disk some processes; in a JVM's first seconds it is also slower."""
+    return InMemory(frame.toArrow()) if isinstance(like, InMemory) else OnEngine(frame)
+
+
 def computed(frame: DataFrame, like: Batch, folder: Callable[[], ScratchFolder]) -> Batch:
-    """The rows of ``frame``, worked out once. They come into this process where ``like`` is in it: an engine's own
-    write of a file costs a job, and on a local disk some processes; in a JVM's first seconds it is also slower."""
-    match like:
-        case InMemory():
-            return InMemory(frame.toArrow())
-        case OnEngine():
-            place = folder()
-            return OnEngine(buffered(frame, place), place)
-        case _:
-            assert_never(like)
+    """As :func:`batch_like`, worked out once: for several uses."""
+    if isinstance(like, InMemory):
+        return batch_like(like, frame)
+    place = folder()
+    return OnEngine(buffered(frame, place), place)
 
 
 def frame_of(batch: Batch, spark: SparkSession, folder: Callable[[], ScratchFolder]) -> DataFrame:
@@ -76,7 +78,20 @@ def read_columns(rows: Batch, names: Sequence[str]) -> pa.Table:
             batches = list(folder.batches(names)) if folder is not None else []
             if batches:
                 return pa.Table.from_batches(batches)
-            return frame.select(*("`" + name.replace("`", "``") + "`" for name in names)).toArrow()
+            return frame.select(*map(named, names)).toArrow()
+        case _:
+            assert_never(rows)
+
+
+def where_equal(rows: Batch, column: str, value: str) -> Batch:
+    """The rows whose ``column`` is ``value``."""
+    match rows:
+        case InMemory(held):
+            import pyarrow.compute as pc
+
+            return InMemory(held.filter(pc.equal(held[column], value)))
+        case OnEngine(frame):
+            return OnEngine(frame.where(named(column) == value))
         case _:
             assert_never(rows)
 

@@ -34,9 +34,12 @@ def file_hint(column: str) -> str:
 def refused(text: str) -> TableError | None:
     """The error that such a text stands for, wherever it stands in ``text``."""
     found = _OWN.search(text)
-    if found is None:
-        return None
-    message, _, hint = found[1].partition(" | ")
+    return error_of(found[1]) if found else None
+
+
+def error_of(text: str) -> TableError:
+    """Of message and hint as they stand behind :data:`PREFIX`, where no engine is in between."""
+    message, _, hint = text.partition(" | ")
     return TableError(message, hint=hint)
 
 

@@ -14,6 +14,7 @@ from flowctl.observe.world import World
 from flowctl.plan.build import build
 from flowctl.redaction import REDACTOR
 from flowctl.resolve.resolve import PlanOptions, Resolved, resolve
+from flowctl.spec.names import is_pattern
 from flowctl.spec.spec import Spec, TableSpec
 
 
@@ -37,11 +38,12 @@ def make_plan(spec: Spec, options: PlanOptions) -> Planned:
 
 def resolve_and_observe(spec: Spec, options: PlanOptions) -> tuple[Resolved, World]:
     """The tables of the flow and the world that a plan is made from; errors as :func:`make_plan`."""
-    resolve(spec, discovered={})  # what `validate` refuses, before any system is asked
+    has_patterns = any(is_pattern(table.id) for table in spec.tables)  # whose tables a term may mean
+    resolved = resolve(spec, {}, None if has_patterns else options)  # what `validate` refuses, before a system is asked
     with Connections(spec) as connections:
         discovery = discover(spec, connections)
         try:
-            resolved = resolve(spec, discovery.objects, options)
+            resolved = resolve(spec, discovery.objects, options) if has_patterns else resolved
         except UsageError as error:  # the term may well mean a table that could not be listed
             raise next(iter(discovery.failures.values()), error) from error
         return resolved, observe(spec, resolved, discovery, connections, options.estimate)

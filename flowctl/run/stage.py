@@ -1,7 +1,7 @@
-"""The staged way: the batch is written once to the buffer, looked at, and only then committed from there.
+"""The staged way: the batch is worked out once, into the buffer or into memory, looked at, and only then committed.
 
-One pass over the source writes the segments; everything that decides (null and duplicate keys, expectations, guards)
-is counted on the segments, so the source is never read twice.
+One pass over the source does that; everything that decides (null and duplicate keys, expectations, guards) is counted
+on what came out, so the source is never read twice.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
-from flowctl.connectors.buffered import buffered, computed, frame_of
+from flowctl.connectors.buffered import batch_like, buffered, computed, frame_of
 from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.connectors.target import OP_COLUMN, Target
 from flowctl.engine import cost
@@ -119,7 +119,7 @@ def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
     folder = staged.folder if isinstance(staged, OnEngine) and rows is staged_rows else None
     more = counts.rows + counts.deletes - (staged.rows.num_rows if isinstance(staged, InMemory) else 0)
     is_small = isinstance(staged, InMemory) and more <= cost.IN_MEMORY_EXTRA_ROWS
-    return _decided(work, InMemory(good.toArrow()) if is_small else OnEngine(good, folder), rejected, counts)
+    return _decided(work, batch_like(staged, good) if is_small else OnEngine(good, folder), rejected, counts)
 
 
 def _decided(work: Staging, rows: Batch, rejected: DataFrame | None, counts: BatchCounts) -> StagedBatch:

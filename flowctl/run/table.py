@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
 from flowctl import crashpoints
-from flowctl.connectors.buffered import frame_of
+from flowctl.connectors.buffered import batch_like, frame_of
 from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.connectors.target import CommitLookup, Target, WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
@@ -165,7 +165,7 @@ def _write_direct(work: _Work, rows: Batch, job: WriteJob) -> Commit:
     if work.step.write_full and table.guard.allow_empty is False and _is_empty(work, rows):
         raise checks.empty_source(table)
     frame = checks.enforced(frame, table.expect)
-    made = InMemory(frame.toArrow()) if isinstance(rows, InMemory) else OnEngine(frame)
+    made = batch_like(rows, frame)
     snapshot.release()
     _begin_writing(work, job, None)
     return work.target.write(work.spark, made, _confirming(job, snapshot, interval))

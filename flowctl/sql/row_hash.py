@@ -13,6 +13,7 @@ from typing import assert_never
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
+from flowctl.sql.dialects import quoted
 
 
 def row_hash_sql(columns: Sequence[Column]) -> str:
@@ -97,4 +98,4 @@ def _literal(text: str) -> str:
 
 
 def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return quoted(name, "spark")

@@ -175,6 +175,18 @@ def test_small_batches_are_committed_by_flowctl(history: History) -> None:
     assert open_existing(place.beside(scd2.OBSERVED_SUFFIX)).version == 3
 
 
+def test_all_files_of_small_batches_are_written_by_flowctl(history: History) -> None:
+    """An engine's files lie in a folder of their own."""
+    if not history.in_memory:
+        return
+    for at, state in enumerate(["A", "B"]):
+        history.write([(1, row(at + 1, state))])
+    place = location_of(history.root, history.object, {})
+    for table in (place, place.beside(scd2.OBSERVED_SUFFIX)):
+        paths = [file["path"] for file in open_existing(table).snapshot.files]
+        assert paths and not any("/" in path for path in paths)
+
+
 def stats(**values: object) -> dict[str, str]:
     return {"stats": json.dumps({"minValues": values, "maxValues": values})}
 

@@ -18,12 +18,12 @@ from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
-from flowctl.connectors.buffered import Overflowing, computed, frame_of, read_columns
+from flowctl.connectors.buffered import Overflowing, batch_like, computed, frame_of, read_columns, where_equal
 from flowctl.connectors.delta import batch, conditions, memory_difference
 from flowctl.connectors.delta.conditions import Condition
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.memory_difference import can_compare
-from flowctl.connectors.delta.ordered import frame_in_order, live_rows, rows_in_order
+from flowctl.connectors.delta.ordered import frame_in_order, in_order, live_rows
 from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.row_removal import Removal, remove_rows, rows_by_file, search_in
 from flowctl.connectors.delta.row_search import FILE, ROW, Search, comparable, row_schema
@@ -147,7 +147,7 @@ class ChangeBuilder:
     def apply_versions(self, versions: Batch) -> Change:
         """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`."""
         if not self.snapshot.files:  # computed once: there is nothing to put in the place of
-            return Change("MERGE", self._in_order(_put(versions)))
+            return Change("MERGE", self._in_order(where_equal(versions, CHANGE_COLUMN, "put")))
         identity = (*self.job.key, VALID_FROM)
         there = self.candidates(versions)
         changes = read_columns(versions, (*identity, CHANGE_COLUMN))
@@ -158,7 +158,7 @@ class ChangeBuilder:
             "numTargetRowsUpdated": replaced["put"],
             "numTargetRowsDeleted": replaced["delete"],
         }
-        new = _put(versions)
+        new = where_equal(versions, CHANGE_COLUMN, "put")
         if foreign := self._foreign_columns():
             new = self._with_values(new, there.rows, identity, foreign)
         return self._change(new, places, there, metrics)
@@ -167,7 +167,7 @@ class ChangeBuilder:
         """``new`` with the values that the rows there have in columns of others."""
         frame, before = (frame_of(rows, self.spark, partial(self._folder, "foreign")) for rows in (new, there))
         kept = before.select(*map(quoted, (*identity, *foreign)))
-        return OnEngine(frame.join(kept, on=list(identity), how="left"))
+        return batch_like(new, frame.join(kept, on=list(identity), how="left"))
 
     def replace_where(self, condition: Condition, rows: Batch) -> Change:
         """The rows that meet ``condition`` go, those of ``rows`` come."""
@@ -192,13 +192,7 @@ class ChangeBuilder:
         return live_rows(rows, self.job.columns, self._columns)
 
     def _in_order(self, rows: Batch) -> Batch:
-        match rows:
-            case InMemory(held):
-                return InMemory(rows_in_order(held, self._columns))
-            case OnEngine(frame):
-                return OnEngine(frame_in_order(frame, self._columns))
-            case _:
-                assert_never(rows)
+        return in_order(rows, self._columns)
 
     @property
     def _columns(self) -> tuple[Column, ...]:
@@ -272,18 +266,6 @@ def _without_deleted(difference: Batch) -> Batch:
             return OnEngine(frame.where(f"{ACTION} <> 'delete'"))
         case _:
             assert_never(difference)
-
-
-def _put(versions: Batch) -> Batch:
-    import pyarrow.compute as pc
-
-    match versions:
-        case InMemory(rows):
-            return InMemory(rows.filter(pc.equal(rows[CHANGE_COLUMN], "put")))
-        case OnEngine(frame):
-            return OnEngine(frame.where(f"{CHANGE_COLUMN} = 'put'"))
-        case _:
-            assert_never(versions)
 
 
 def _with_change(rows: pa.Table, changes: pa.Table, identity: Sequence[str]) -> pa.Table:

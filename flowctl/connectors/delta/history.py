@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.buffered import computed, frame_of, read_columns, with_constants
+from flowctl.connectors.buffered import batch_like, computed, frame_of, read_columns, with_constants
 from flowctl.connectors.delta import batch, conditions, log, statements
 from flowctl.connectors.delta.choice import choose_for_sidecar, traits_of
 from flowctl.connectors.delta.conditions import Condition, Term
@@ -29,7 +29,7 @@ from flowctl.connectors.delta.writer import Numbered, Writer, side_job
 from flowctl.connectors.delta.writers import writer_for
 from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
 from flowctl.connectors.target import OP_COLUMN, WriteJob
-from flowctl.engine.batch import Batch, InMemory, OnEngine
+from flowctl.engine.batch import Batch, InMemory
 from flowctl.errors import StateConflict, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -65,7 +65,7 @@ def commit(
             begun = this.first(view, conditions.ALWAYS).drop(scd2.CHANGE_COLUMN)
             return writer.put(table, number, this.computed(begun, "versions"), job)
         is_first = table.is_empty and this.sidecar.is_empty
-        versions = OnEngine(this.first(view, conditions.NEVER)) if is_first else this.later(view)
+        versions = batch_like(rows, this.first(view, conditions.NEVER)) if is_first else this.later(view)
         return writer.apply_versions(table, number, versions, job)
 
 
@@ -102,7 +102,7 @@ class _Try:
         """The difference where nothing was before, or nothing of it counts, and the observations added: all of the
         batch, which is read for each once. Observations that are ``going`` go."""
         change = self.versioning(rows, rows, rows, first=True)
-        self._add(OnEngine(self.spark.sql(scd2.observations(change, "spark"))), going)
+        self._add(batch_like(self.rows, self.spark.sql(scd2.observations(change, "spark"))), going)
         return self.spark.sql(scd2.difference(change, "spark"))
 
     def later(self, view: str) -> Batch:

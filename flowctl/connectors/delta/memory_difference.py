@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.arrow import arrow_schema, moment
+from flowctl.connectors.delta.ordered import rows_in_order
 from flowctl.connectors.delta.row_search import comparable
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, Struct
@@ -33,8 +34,7 @@ def difference(batch: pa.Table, there: pa.Table, change: Upsert, columns: Sequen
     import pyarrow.compute as pc
 
     schema = arrow_schema(columns)
-    fields = [field for field in schema if field.name in batch.column_names]
-    rows = pa.table([batch[field.name].cast(field.type) for field in fields], schema=pa.schema(fields))
+    rows = rows_in_order(batch, columns)
     pairs = _matched(rows, there, change.key)
     rows = rows.take(pairs[_BATCH_ROW])
     before = there.take(pairs[_TABLE_ROW])
@@ -55,8 +55,7 @@ def difference(batch: pa.Table, there: pa.Table, change: Upsert, columns: Sequen
         if field.name == SOFT_DELETED and change.marks_deletes:
             new = pa.nulls(len(pairs), field.type)
             if change.deleted_at is not None:
-                moment = pa.scalar(change.deleted_at.removesuffix("Z")).cast(pa.timestamp("us"))
-                deleted = pc.assume_timezone(moment, "UTC").cast(field.type)
+                deleted = moment(change.deleted_at)
         if field.name in change.batch_columns:
             new = rows[field.name]
         values.append(pc.if_else(is_delete, deleted, new))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.buffered import where_equal
 from flowctl.connectors.delta import batch
 from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.target import OP_COLUMN
@@ -23,12 +24,17 @@ def live_rows(rows: Batch, columns: Sequence[Column], table: Sequence[Column]) -
     if isinstance(rows, OnEngine):
         present = {column.name for column in columns}
         return OnEngine(frame_in_order(batch.alive(rows.frame, columns), table, present))
-    held = rows.rows
-    if OP_COLUMN in held.column_names:
-        import pyarrow.compute as pc
+    return in_order(where_equal(rows, OP_COLUMN, "U") if OP_COLUMN in rows.names else rows, table)
 
-        held = held.filter(pc.equal(held[OP_COLUMN], "U"))
-    return InMemory(rows_in_order(held, table))
+
+def in_order(rows: Batch, table: Sequence[Column]) -> Batch:
+    match rows:
+        case InMemory(held):
+            return InMemory(rows_in_order(held, table))
+        case OnEngine(frame):
+            return OnEngine(frame_in_order(frame, table))
+        case _:
+            assert_never(rows)
 
 
 def rows_in_order(rows: pa.Table, table: Sequence[Column]) -> pa.Table:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from flowctl.connectors.delta.replay import Action
 from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.delta.types import columns_of
-from flowctl.connectors.refusal import PREFIX
+from flowctl.connectors.refusal import PREFIX, error_of
+from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo
@@ -51,20 +52,37 @@ def refused(column: Column) -> tuple[str, str] | None:
     return f"a Delta table cannot be partitioned by {column.name}, which is {types.short(column.type)}: {why}", _HINT
 
 
-def without_lost_texts(frame: DataFrame, partitioned: Collection[str], columns: Sequence[Column]) -> DataFrame:
-    """``frame``, which raises an error at the first text that would be null as a partition's value. ``TableError`` for
-    a column that :func:`refused` does not take: of what is known only when it runs, the plan has not seen it."""
-    from pyspark.sql import functions as f
-
-    for column in columns:
-        if column.name not in partitioned:
-            continue
+def without_lost_texts(rows: Batch, partitioned: Collection[str], columns: Sequence[Column]) -> Batch:
+    """``rows``; an error at the first text that would be null as a partition's value, at once for rows in memory.
+    ``TableError`` for a column that :func:`refused` does not take: of what is known only when it runs, the plan has not
+    seen it."""
+    by = [column for column in columns if column.name in partitioned]
+    for column in by:
         if stop := refused(column):
             raise TableError(stop[0], hint=stop[1])
-        if column.type == types.STRING and column.name in frame.columns:
-            value = f.col(quoted(column.name))
-            failed = f.raise_error(f.lit(f"{PREFIX}{_lost_in(column.name)}")).cast("string")
-            frame = frame.withColumn(column.name, f.when(value.isin(*_NULLS), failed).otherwise(value))
+    texts = [column.name for column in by if column.type == types.STRING and column.name in rows.names]
+    match rows:
+        case InMemory(held):
+            import pyarrow as pa
+            import pyarrow.compute as pc
+
+            for name in texts:
+                if pc.any(pc.is_in(held[name], pa.array(_NULLS))).as_py():
+                    raise error_of(_lost_in(name))
+            return rows
+        case OnEngine(frame):
+            return OnEngine(_without_lost_texts(frame, texts)) if texts else rows
+        case _:
+            assert_never(rows)
+
+
+def _without_lost_texts(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    for name in names:
+        value = f.col(quoted(name))
+        failed = f.raise_error(f.lit(f"{PREFIX}{_lost_in(name)}")).cast("string")
+        frame = frame.withColumn(name, f.when(value.isin(*_NULLS), failed).otherwise(value))
     return frame
 
 

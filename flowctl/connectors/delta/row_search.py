@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from flowctl.connectors.arrow import arrow_schema, arrow_type
+from flowctl.connectors.arrow import arrow_schema, arrow_type, moment
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
@@ -280,12 +280,11 @@ class _Reader:
 def partition_value(text: str | None, kind: DataType) -> pa.Scalar:
     """Source: Delta protocol, *Partition Value Serialization*."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     if not text:
         return pa.scalar(None, arrow_type(kind))
     if kind == types.TIMESTAMP:
-        return pc.assume_timezone(pa.scalar(text.removesuffix("Z")).cast(pa.timestamp("us")), "UTC")
+        return moment(text)
     return pa.scalar(text).cast(arrow_type(kind))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.delta.statements import quoted, statistics_without
 from flowctl.connectors.delta.types import columns_of, schema_json
-from flowctl.connectors.refusal import PREFIX
+from flowctl.connectors.refusal import PREFIX, error_of
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -68,8 +68,7 @@ def refuse_nulls(rows: pa.Table, metadata: Mapping[str, Any]) -> None:
     """:class:`TableError` for a null in a column that ``metadata`` has as NOT NULL."""
     for column in columns_of(metadata["schemaString"]):
         if not column.nullable and rows[column.name].null_count:
-            what, _, hint = _null_in(column.name).partition(" | ")
-            raise TableError(what, hint=hint)
+            raise error_of(_null_in(column.name))
 
 
 def _null_in(name: str) -> str:

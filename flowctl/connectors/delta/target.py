@@ -145,13 +145,7 @@ class DeltaTarget(Target):
             partitioned = table.partition_by if table is not None else job.layout.partition_by
             if job.replaces_content:  # and maybe its schema: then as the spec says
                 partitioned = (*partitioned, *job.layout.partition_by)
-            if partitioned:
-                from flowctl.connectors.buffered import frame_of
-                from flowctl.connectors.delta.writer import required_scratch
-
-                scratch = required_scratch(self._scratch)
-                frame = frame_of(rows, spark, lambda: scratch.folder(f"{job.record.table}-rows"))
-                rows = OnEngine(partitions.without_lost_texts(frame, partitioned, job.columns))
+            rows = partitions.without_lost_texts(rows, partitioned, job.columns)
             done = log.keep_copy(location, app, self._commit(spark, location, table, rows, job))
         return _as_commit(done, job)
 

@@ -17,6 +17,7 @@ from flowctl.connectors.postgres.modifiers import CONSTRAINT
 from flowctl.connectors.postgres.silence import guard_of, unguarded
 from flowctl.connectors.refusal import PREFIX
 from flowctl.connectors.sql import timeouts
+from flowctl.engine.spark_types import named
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Struct
@@ -77,10 +78,9 @@ def is_copied_as_it_is(column: Column) -> bool:
 def copyable(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """Types that Arrow writes into CSV as PostgreSQL reads them; the others as the text of a literal. Columns are known
     by their place: mapInArrow takes a dot in a name for a field of a struct."""
-    from pyspark.sql import functions as f
 
     def numbered(at: int, column: Column) -> SparkColumn:
-        value = f.col("`" + column.name.replace("`", "``") + "`").cast(types.spark_ddl(column.type))
+        value = named(column.name).cast(types.spark_ddl(column.type))
         return _text(value, column.type).alias(f"c{at}")
 
     return frame.select(*[numbered(at, column) for at, column in enumerate(columns)])

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.refusal import PREFIX
+from flowctl.engine.spark_types import named
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -23,13 +24,10 @@ if TYPE_CHECKING:
 
 def storable(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """``frame`` with exactly ``columns``, each as text, integer, float, boolean or bytes."""
-    from pyspark.sql import functions as f
 
     return frame.select(
         *[
-            _stored(f.col(_exactly(column.name)).cast(types.spark_ddl(column.type)), column, column.type).alias(
-                column.name
-            )
+            _stored(named(column.name).cast(types.spark_ddl(column.type)), column, column.type).alias(column.name)
             for column in columns
         ]
     )
@@ -89,7 +87,3 @@ def _unless(refused: SparkColumn, column: Column, why: str, value: SparkColumn) 
 
     message = f'{PREFIX}column "{column.name}" ({types.short(column.type)}): {why} | leave such rows out with `where`'
     return f.when(refused, f.raise_error(f.lit(message))).otherwise(value)
-
-
-def _exactly(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
