@@ -119,8 +119,8 @@ def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variab
         adopted = documents.adopt(document, table_id, observed.target, observed.commit, columns)
         if position is not None:
             column = observed.source.column(table.cursor.column) if observed.source and table.cursor else None
-            if position == "now" and observed.positions == "files" and observed.head is not None:
-                given = observed.head.position
+            if position == "now" and observed.positions == "files" and observed.watermark is not None:
+                given = observed.watermark.position
             else:
                 given = changes.position_from_text(position, before, column.type if column else None)
             _require_kind(spec, table_id, before, given, table)

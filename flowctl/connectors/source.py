@@ -57,7 +57,7 @@ class Relation:
 
 
 @dataclass(frozen=True)
-class HeadRequest:
+class WatermarkRequest:
     """How far does ``relation`` go? ``cursor`` None asks for files or nothing. ``lower`` is where the read starts (for
     a row count, when ``estimate`` is ``count``); ``delay`` bounds the answer by the source's clock, in ``zone`` where
     the cursor has none (None: the source's own). ``appends``: the read stops at the answer, and of the rows at
@@ -80,7 +80,7 @@ class HeadRequest:
 
 
 @dataclass(frozen=True)
-class Head:
+class HighWatermark:
     """``position`` is None when there is nothing (an empty table, a null maximum). ``clock`` is the source's now,
     aware UTC. ``has_null_cursor`` is whether any row of the relation has a null cursor. For files the position lists
     every file there now. ``failure`` says why this one cannot be told (an infinite cursor, a missing privilege) while
@@ -134,16 +134,18 @@ class Source(ABC):
         """Columns, keys, identity and statistics of all; one query for all objects. None: not there."""
 
     @abstractmethod
-    def heads(self, requests: Mapping[str, HeadRequest]) -> Mapping[str, Head]:
+    def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
         """How far each goes, by the caller's names; one round trip where the system can."""
 
     @abstractmethod
     def why_missing(self, relation: Relation) -> Missing:
         """Of an object that :meth:`describe` found none for."""
 
-    def describe_files(self, relation: Relation, read: Mapping[str, FileStamp]) -> tuple[TableInfo | None, Head]:
-        """:meth:`describe` and :meth:`heads` in one look; required of a source whose position is ``files``. The columns
-        are those of every file that is not in ``read`` (by path) as it is now, and of some that are."""
+    def describe_files(
+        self, relation: Relation, read: Mapping[str, FileStamp]
+    ) -> tuple[TableInfo | None, HighWatermark]:
+        """:meth:`describe` and :meth:`high_watermarks` in one look; required of a source whose position is ``files``.
+        The columns are those of every file that is not in ``read`` (by path) as it is now, and of some that are."""
         raise NotImplementedError(f"{type(self).__name__} is no source of files")
 
     def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
@@ -151,7 +153,7 @@ class Source(ABC):
         of one moment. Pure."""
         return None
 
-    def explain_read(self, request: HeadRequest, hints: ReadHints) -> str:
+    def explain_read(self, request: WatermarkRequest, hints: ReadHints) -> str:
         """How it will be read, in a few words for the plan; empty when there is nothing to tell. Pure: ``request.info``
         is what was described, ``request.lower`` where an increment starts."""
         return ""

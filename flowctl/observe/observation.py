@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from flowctl.connectors.source import Head, HeadRequest, Missing, Relation, Source
+from flowctl.connectors.source import HighWatermark, Missing, Relation, Source, WatermarkRequest
 from flowctl.connectors.target import CommitLookup, Target, TargetRules
 from flowctl.errors import FlowctlError, StoppedByPolicy
 from flowctl.model.commit import Commit
@@ -121,7 +121,7 @@ class _Seen:
 
     sources: dict[str, TableInfo | FlowctlError | None] = field(default_factory=dict)
     missing: dict[str, Missing | FlowctlError] = field(default_factory=dict)
-    heads: dict[str, Head | FlowctlError] = field(default_factory=dict)
+    watermarks: dict[str, HighWatermark | FlowctlError] = field(default_factory=dict)
     readings: dict[str, str] = field(default_factory=dict)
     files: dict[str, _Files | FlowctlError] = field(default_factory=dict)
     targets: dict[str, TableInfo | FlowctlError | None] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class _Files:
     once the begun interval is."""
 
     info: TableInfo | None
-    head: Head
+    watermark: HighWatermark
     log: FileLog
     pending: FileLog | None
 
@@ -185,15 +185,17 @@ class _Look:
         infos = self._each(source.describe, list(dict.fromkeys(relations.values())))
         seen.sources.update({id: infos[one] for id, one in relations.items()})
         requests = {
-            table.id: self._head_request(table, relations[table.id], info)
+            table.id: self._watermark_request(table, relations[table.id], info)
             for table in tables
             if isinstance(info := seen.sources[table.id], TableInfo)
         }
-        seen.heads.update(self._each(lambda ids: source.heads({id: requests[id] for id in ids}), list(requests)))
+        seen.watermarks.update(
+            self._each(lambda ids: source.high_watermarks({id: requests[id] for id in ids}), list(requests))
+        )
         for table in tables:
             if request := requests.get(table.id):
                 if error := _refused(source, table, request.info):
-                    seen.heads[table.id] = error
+                    seen.watermarks[table.id] = error
                 seen.readings[table.id] = source.explain_read(request, table.read)
 
     def _files(self, source: Source, tables: Sequence[TableSpec], seen: _Seen) -> None:
@@ -202,21 +204,21 @@ class _Look:
         for id, found in seen.files.items():
             seen.sources[id] = found if isinstance(found, FlowctlError) else found.info
             if isinstance(found, _Files) and found.info is not None:
-                seen.heads[id] = found.head
+                seen.watermarks[id] = found.watermark
 
     def _files_of(self, source: Source, table: TableSpec) -> _Files:
         state = self.state.table(table.id)
         anew = table.id in self.full_refresh
         log = files_read(self.blobs, table.id, state.position, read_anew=anew or _begun_refresh(state))
         known = {} if anew or table.mode == "truncate" or _begun_refresh(state) else log.files
-        info, head = source.describe_files(relation(table), known)
-        return _Files(info, head, log, None if anew else pending_log(self.blobs, table.id, state))
+        info, watermark = source.describe_files(relation(table), known)
+        return _Files(info, watermark, log, None if anew else pending_log(self.blobs, table.id, state))
 
-    def _head_request(self, table: TableSpec, read: Relation, info: TableInfo) -> HeadRequest:
+    def _watermark_request(self, table: TableSpec, read: Relation, info: TableInfo) -> WatermarkRequest:
         cursor = table.cursor
         column = info.column(cursor.column) if cursor else None
         if cursor is None or column is None:
-            return HeadRequest(read, info, column, delay=cursor.delay if cursor else None, estimate=self.estimate)
+            return WatermarkRequest(read, info, column, delay=cursor.delay if cursor else None, estimate=self.estimate)
         recorded = None if table.id in self.full_refresh else _continues_from(self.state.table(table.id))
         lower = position = first = None
         appends = table.mode == "append"
@@ -226,7 +228,7 @@ class _Look:
                 position = retyped(recorded.at, column.type)
         except (ValueError, ArithmeticError):
             lower = None  # the plan stops the table and says why
-        return HeadRequest(
+        return WatermarkRequest(
             relation=read,
             info=info,
             cursor=column,
@@ -320,8 +322,8 @@ def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
         written.error,
         source := read.sources.get(table.id),
         missing := read.missing.get(table.id),
-        head := read.heads.get(table.id),
-        head.failure if isinstance(head, Head) else None,
+        watermark := read.watermarks.get(table.id),
+        watermark.failure if isinstance(watermark, HighWatermark) else None,
         target := written.targets.get(table.id),
         commit := written.commits.get(table.id),
         *(sidecars := written.sidecars.get(table.id, {})).values(),
@@ -333,7 +335,7 @@ def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
     return Observed(
         source=source if isinstance(source, TableInfo) else None,
         missing=missing if isinstance(missing, Missing) else None,
-        head=head if isinstance(head, Head) else None,
+        watermark=watermark if isinstance(watermark, HighWatermark) else None,
         target=target if isinstance(target, TableInfo) else None,
         commit=commit if isinstance(commit, Commit) else None,
         positions=read.positions,

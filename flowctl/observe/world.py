@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from flowctl.connectors.source import Head, Missing
+from flowctl.connectors.source import HighWatermark, Missing
 from flowctl.connectors.target import TargetRules
 from flowctl.errors import FlowctlError
 from flowctl.model.commit import Commit
@@ -21,8 +21,8 @@ PositionKind = Literal["cursor", "files", "none"]
 @dataclass(frozen=True)
 class Observed:
     """One table. ``source`` and ``target`` are None where there is no such object, ``missing`` says why there is no
-    source; SQL tables have none, and no ``head``. ``positions`` is what the source's type offers. ``error`` is why the
-    rest is missing. ``reading`` is what the source says of how it will be read, for people. Of a source of files:
+    source; SQL tables have none, and no ``watermark``. ``positions`` is what the source's type offers. ``error`` is why
+    the rest is missing. ``reading`` is what the source says of how it will be read, for people. Of a source of files:
     ``file_log`` holds those that were read, ``pending_log`` those once the begun interval is read too, ``written_log``
     those that the target's own record names, where that is another position than state's. ``sidecars`` are the tables
     where this one keeps or will keep something of its own, by the suffix of their names, as far as they were looked
@@ -30,7 +30,7 @@ class Observed:
 
     source: TableInfo | None = None
     target: TableInfo | None = None
-    head: Head | None = None
+    watermark: HighWatermark | None = None
     commit: Commit | None = None
     positions: PositionKind = "none"
     error: FlowctlError | None = None

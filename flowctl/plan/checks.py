@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from flowctl.connectors.source import Head
+from flowctl.connectors.source import HighWatermark
 from flowctl.expect.expectation import RowExpectation
 from flowctl.model.position import NoPosition
 from flowctl.model.step import Check, Via
@@ -20,7 +20,7 @@ DELETES_ALL = "Look at the source; if all rows are to be deleted, write guard: {
 
 def checks(case: Case, *, check_deletes: bool) -> tuple[Check, ...]:
     """In the order in which people write them; failed ones stop the table (:func:`failed`)."""
-    guard, empty = case.table.guard, is_empty(case.observed.head)
+    guard, empty = case.table.guard, is_empty(case.observed.watermark)
     found: list[Check] = []
     if case.replaces and guard.allow_empty is False:
         found.append(_decided("allow_empty", empty, "the source has no rows"))
@@ -52,14 +52,14 @@ def is_default(check: Check) -> bool:
     return check.name == f"max_deleted {_percent(DEFAULT_MAX_DELETED)}"
 
 
-def is_empty(head: Head | None) -> bool:
+def is_empty(watermark: HighWatermark | None) -> bool:
     """Whether the source is known to have no rows at all. Statistics do not decide."""
-    match head:
+    match watermark:
         case None:
             return False
-        case Head(None, _, _, has_null_cursor):
-            return not has_null_cursor and not head.has_younger
-        case Head(NoPosition(), RowEstimate(0, "count")):
+        case HighWatermark(None, _, _, has_null_cursor):
+            return not has_null_cursor and not watermark.has_younger
+        case HighWatermark(NoPosition(), RowEstimate(0, "count")):
             return True
         case _:
             return False

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import assert_never
 
-from flowctl.connectors.source import Head
+from flowctl.connectors.source import HighWatermark
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, Position, Ties
 from flowctl.model.step import Mode
@@ -34,7 +34,12 @@ _FURTHEST_ZONE = dt.timedelta(hours=14)
 
 
 def cursor_interval(
-    table: TableSpec, cursor: Cursor, info: TableInfo, head: Head, recorded: Position | None, spec_path: str
+    table: TableSpec,
+    cursor: Cursor,
+    info: TableInfo,
+    watermark: HighWatermark,
+    recorded: Position | None,
+    spec_path: str,
 ) -> Finding:
     column = info.column(cursor.column)
     if column is None:
@@ -43,7 +48,7 @@ def cursor_interval(
             "Name a column that is there",
             "cursor.column",
         )
-    if head.has_null_cursor and cursor.nulls == "fail":
+    if watermark.has_null_cursor and cursor.nulls == "fail":
         return Stop(
             f'nulls: fail — rows with a null "{cursor.column}" would never be read',
             "Fill them, or set cursor.nulls to always or skip",
@@ -59,12 +64,12 @@ def cursor_interval(
         path = "cursor.lag" if cursor.lag and recorded else "cursor.start"
         return Stop(f'"{cursor.column}" is {short(column.type)}: {error}', f"Correct {path} or the column", path)
     since = CursorPosition(lower, recorded.ties) if isinstance(recorded, CursorPosition) and lower is not None else None
-    found = _found(_Bounds(table, cursor, head, since, start, first, spec_path))
+    found = _found(_Bounds(table, cursor, watermark, since, start, first, spec_path))
     if isinstance(found, Work):
         interval = with_written_rows(found.interval, table, info, spec_path)
         if isinstance(interval, Stop):
             return interval
-        return replace(found, interval=interval, notes=(*found.notes, *_warnings(table.mode, head)))
+        return replace(found, interval=interval, notes=(*found.notes, *_warnings(table.mode, watermark)))
     return found
 
 
@@ -81,12 +86,12 @@ def _other_order(table: TableSpec, cursor: Cursor, at: TypedValue, now: DataType
     )
 
 
-def _warnings(mode: Mode, head: Head) -> Iterator[str]:
+def _warnings(mode: Mode, watermark: HighWatermark) -> Iterator[str]:
     """What the source has shown that may cost rows, and the key against it."""
-    if head.zone:
-        yield f"cursor.delay is counted in {head.zone}, the source's own time zone; cursor.zone names another one"
-    if head.writers:
-        who = "1 open transaction has" if head.writers == 1 else f"{head.writers:,} open transactions have"
+    if watermark.zone:
+        yield f"cursor.delay is counted in {watermark.zone}, the source's own time zone; cursor.zone names another one"
+    if watermark.writers:
+        who = "1 open transaction has" if watermark.writers == 1 else f"{watermark.writers:,} open transactions have"
         key = "cursor.delay leaves rows" if mode == "append" else "cursor.lag reads rows"
         until = "until no more can come before them" if mode == "append" else "again that may have come late"
         yield f"{who} written to it: rows committed later with a lower cursor are not read; {key} {until}"
@@ -124,7 +129,7 @@ class _Bounds:
 
     table: TableSpec
     cursor: Cursor
-    head: Head
+    watermark: HighWatermark
     since: CursorPosition | None
     start: TypedValue | None
     first: TypedValue | None
@@ -146,12 +151,12 @@ class _Bounds:
 
     @property
     def newest(self) -> TypedValue | None:
-        return self.head.position.at if isinstance(self.head.position, CursorPosition) else None
+        return self.watermark.position.at if isinstance(self.watermark.position, CursorPosition) else None
 
     @property
     def has_null_rows(self) -> bool:
         """Whether rows without a cursor are read too and are there."""
-        return self.head.has_null_cursor and self.cursor.nulls == "always"
+        return self.watermark.has_null_cursor and self.cursor.nulls == "always"
 
 
 def _last_read(mode: Mode, upper: TypedValue) -> TypedValue | None:
@@ -166,7 +171,7 @@ def _last_read(mode: Mode, upper: TypedValue) -> TypedValue | None:
 
 def _found(bounds: _Bounds) -> Finding:
     newest, since = bounds.newest, bounds.since
-    if newest is not None and (refused := _unusable(bounds.cursor, newest, bounds.head.clock)):
+    if newest is not None and (refused := _unusable(bounds.cursor, newest, bounds.watermark.clock)):
         return refused
     if since is None:
         return _no_newest(bounds) if newest is None else _first_run(bounds, newest)
@@ -183,7 +188,7 @@ def _first_run(bounds: _Bounds, newest: TypedValue) -> Finding:
 
 def _no_newest(bounds: _Bounds) -> Finding:
     """Nothing has a cursor value, or nothing that `cursor.delay` lets through."""
-    since, name, has_younger = bounds.since, bounds.cursor.column, bounds.head.has_younger
+    since, name, has_younger = bounds.since, bounds.cursor.column, bounds.watermark.has_younger
     if bounds.has_null_rows and since is None and not has_younger:
         return Stop(f'every "{name}" is null: there is no position to record', "Leave the cursor out", "cursor")
     if since is None:
@@ -220,7 +225,7 @@ def _reason_to_look_again(bounds: _Bounds, since: CursorPosition) -> str | None:
         return "no newer rows; looks again for late ones (lag)"
     if since.at.type == DATE:
         return "no newer day; looks again for rows of the same day"
-    there, written = bounds.head.rows_at_position, since.ties.rows if since.ties is not None else None
+    there, written = bounds.watermark.rows_at_position, since.ties.rows if since.ties is not None else None
     if bounds.table.mode == "append" and there is not None and written is not None and there > written:
         return f'no newer rows, but more than were written at "{bounds.cursor.column}" {since.at.text()}'
     return None
@@ -230,14 +235,14 @@ def _written_rows_are_gone(bounds: _Bounds, since: CursorPosition) -> Stop | Non
     """Whether the source holds none of the rows at append's position. The rows below it are unlikely to be the written
     ones then, and new ones may lie among them."""
     newest, name, at = bounds.newest, bounds.cursor.column, since.at
-    if bounds.head.rows_at_position or _is_purged(bounds, since):
+    if bounds.watermark.rows_at_position or _is_purged(bounds, since):
         return None
     steps = ties.starting_over(bounds.table, at, newest, bounds.spec_path)
     if newest is not None and newest < at:
         reason = f'the newest "{name}" is {newest.text()}, below the recorded {at.text()}, where no row is any more'
         return Stop(f"{reason}: {ties.CAUSES}", steps, "cursor")
     expected = since.ties is not None and since.ties.counts and not since.ties.may_be_gone
-    if expected and bounds.head.rows_at_position == 0:
+    if expected and bounds.watermark.rows_at_position == 0:
         return Stop(ties.rows_are_gone(name, at), steps, "cursor")
     return None
 
@@ -246,21 +251,21 @@ def _is_purged(bounds: _Bounds, since: CursorPosition) -> bool:
     """Whether all that is left lies above the position, in a source that deletes what is old: nothing that is there can
     have been written or left out."""
     is_above = bounds.newest is None or since.at < bounds.newest
-    return bounds.table.guard.allow_purged and not bounds.head.has_older and is_above
+    return bounds.table.guard.allow_purged and not bounds.watermark.has_older and is_above
 
 
-def _moved_back(cursor: Cursor, recorded: TypedValue, head: TypedValue) -> Stop | None:
-    if not cursor.lag or not head < before(recorded, cursor.lag):
+def _moved_back(cursor: Cursor, recorded: TypedValue, watermark: TypedValue) -> Stop | None:
+    if not cursor.lag or not watermark < before(recorded, cursor.lag):
         return None
     return Stop(
-        f'the newest "{cursor.column}" is {head.text()}, more than lag before the recorded {recorded.text()}',
+        f'the newest "{cursor.column}" is {watermark.text()}, more than lag before the recorded {recorded.text()}',
         "Read all again with --full-refresh if the source was restored, or `flowctl state set` to the right position",
         "cursor",
     )
 
 
-def _unusable(cursor: Cursor, head: TypedValue, clock: dt.datetime | None) -> Stop | None:
-    match head.value:
+def _unusable(cursor: Cursor, watermark: TypedValue, clock: dt.datetime | None) -> Stop | None:
+    match watermark.value:
         case float() as number if not math.isfinite(number):
             problem = "is infinite or no number"
         case Decimal() as number if not number.is_finite():
@@ -272,7 +277,7 @@ def _unusable(cursor: Cursor, head: TypedValue, clock: dt.datetime | None) -> St
         case _:
             return None
     return Stop(
-        f'the newest "{cursor.column}", {head.text()}, {problem}: no later row would be seen',
+        f'the newest "{cursor.column}", {watermark.text()}, {problem}: no later row would be seen',
         "Correct that row in the source, or leave it out with `where`",
         "cursor",
     )

@@ -1,11 +1,11 @@
-"""What a step reads: the interval from the recorded position to the source's head, or why there is none."""
+"""What a step reads: the interval from the recorded position to the source's watermark, or why there is none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flowctl.connectors.source import Head
+from flowctl.connectors.source import HighWatermark
 from flowctl.model.file_log import FileLog, log_of
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoPosition, Position, UpstreamPosition
@@ -32,7 +32,7 @@ __all__ = [
 def find(
     table: TableSpec,
     info: TableInfo,
-    head: Head,
+    watermark: HighWatermark,
     recorded: Position | None,
     positions: PositionKind,
     spec_path: str = "SPEC",
@@ -42,9 +42,9 @@ def find(
     the beginning. ``spec_path`` is for the commands in hints, ``log`` holds the files up to ``recorded``, where that
     does not list them."""
     if table.cursor is not None:
-        return cursor_interval(table, table.cursor, info, head, recorded, spec_path)
-    if positions == "files" and isinstance(head.position, FilesPosition | None):
-        return _files(table, head.position or FilesPosition(()), recorded, log or log_of(table.id, recorded))
+        return cursor_interval(table, table.cursor, info, watermark, recorded, spec_path)
+    if positions == "files" and isinstance(watermark.position, FilesPosition | None):
+        return _files(table, watermark.position or FilesPosition(()), recorded, log or log_of(table.id, recorded))
     return Work(Interval(None, NoPosition()), "always reads in full")
 
 
@@ -61,15 +61,15 @@ def find_upstream(sequences: Mapping[str, int], recorded: Position | None) -> Fi
     return Work(Interval(recorded, upper), reason)
 
 
-def can_be_read_again(interval: Interval, head: Head | None, source: TableInfo | None) -> bool:
+def can_be_read_again(interval: Interval, watermark: HighWatermark | None, source: TableInfo | None) -> bool:
     """Whether a begun interval is still there: every file in it must be, unchanged; and a cursor must have the order
     that its bounds were taken in."""
     cursor = source.column(interval.cursor_column) if source and interval.cursor_column else None
     if cursor and isinstance(interval.upper, CursorPosition) and not keeps_order(cursor.type, interval.upper.at.type):
         return False
-    if interval.files_read is None or head is None:
+    if interval.files_read is None or watermark is None:
         return True
-    there = set(head.position.files) if isinstance(head.position, FilesPosition) else set()
+    there = set(watermark.position.files) if isinstance(watermark.position, FilesPosition) else set()
     return set(interval.files_read) <= there
 
 

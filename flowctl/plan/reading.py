@@ -139,11 +139,11 @@ def find(case: Case) -> Finding:
         if waiting:
             return Idle(f"{', '.join(waiting)} has no rows yet")
         return intervals.find_upstream(case.sequences, recorded)
-    source, head = case.observed.source, case.observed.head
-    assert source is not None and head is not None, "stops has dealt with what was not observed"
+    source, watermark = case.observed.source, case.observed.watermark
+    assert source is not None and watermark is not None, "stops has dealt with what was not observed"
     recorded = with_columns(recorded, case.state.schema, case.table, source)
     log = None if case.full_refresh else case.observed.file_log
-    return intervals.find(case.table, source, head, recorded, case.observed.positions, case.spec_path, log)
+    return intervals.find(case.table, source, watermark, recorded, case.observed.positions, case.spec_path, log)
 
 
 def compares_keys(case: Case) -> bool:
@@ -167,15 +167,17 @@ def _only_deletes(case: Case, upper: Position) -> Interval:
 def _rows(case: Case, work: Work, estimate: Estimate) -> RowEstimate:
     if estimate == "none":
         return RowEstimate(method="none")
-    head, source = case.observed.head, case.observed.source
-    if head is None:
+    watermark, source = case.observed.watermark, case.observed.source
+    if watermark is None:
         return RowEstimate()
     if case.table.mode == "append":
-        return intervals.new_rows(head.rows, work.interval, head.rows_at_position)
-    is_again = case.state.position is not None and not case.full_refresh and isinstance(head.position, CursorPosition)
+        return intervals.new_rows(watermark.rows, work.interval, watermark.rows_at_position)
+    is_again = (
+        case.state.position is not None and not case.full_refresh and isinstance(watermark.position, CursorPosition)
+    )
     if is_again and work.interval.lower is None and source is not None:
         return source.rows  # everything; what was counted lies above the position
-    return head.rows
+    return watermark.rows
 
 
 def _maintenance(case: Case) -> Iterator[str]:

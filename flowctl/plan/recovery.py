@@ -40,7 +40,7 @@ from flowctl.state.document import Recorded, StateDocument
 
 def can_be_finished(case: Case, begun: Intent) -> bool:
     seen = case.observed
-    return case.has_landed or intervals.can_be_read_again(_interval(case, begun), seen.head, seen.source)
+    return case.has_landed or intervals.can_be_read_again(_interval(case, begun), seen.watermark, seen.source)
 
 
 def giving_up(case: Case) -> Case:

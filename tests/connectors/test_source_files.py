@@ -16,7 +16,7 @@ import pytest
 from pyarrow import orc
 from pyspark.sql import SparkSession as ClassicSession
 
-from flowctl.connectors.source import HeadRequest, Relation
+from flowctl.connectors.source import Relation, WatermarkRequest
 from flowctl.engine.session import has_jvm, has_own_workers
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def position(source: Any, relation: Relation) -> FilesPosition:
     info = source.describe([relation])[relation]
-    found = source.heads({"t": HeadRequest(relation, info)})["t"].position
+    found = source.high_watermarks({"t": WatermarkRequest(relation, info)})["t"].position
     assert isinstance(found, FilesPosition)
     return found
 

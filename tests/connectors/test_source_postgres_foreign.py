@@ -11,7 +11,7 @@ import pytest
 
 from flowctl.connectors import registry
 from flowctl.connectors.base import Connector, OpenContext
-from flowctl.connectors.source import HeadRequest, ReadRequest, Relation
+from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy
 from flowctl.spec.spec import Connection, ReadHints
@@ -76,7 +76,7 @@ def test_explicit_parts_are_refused_by_name(postgres: Connector, relation: Relat
         assert isinstance(error, StoppedByPolicy)
         assert "cannot be read in parts" in error.message and "another server" in error.message
     assert postgres.source.refuse_read(info, ReadHints(splits=1), reads_twice=True) is None
-    assert "lies on another server" in postgres.source.explain_read(HeadRequest(relation, info), ReadHints())
+    assert "lies on another server" in postgres.source.explain_read(WatermarkRequest(relation, info), ReadHints())
 
 
 @each_relation

@@ -1,4 +1,4 @@
-"""What PostgreSQL says of its tables before anything is read: names, columns, identity, heads, and clear errors."""
+"""What PostgreSQL says of its tables before anything is read: names, columns, identity, watermarks, clear errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres.client import client
-from flowctl.connectors.source import HeadRequest, Relation
+from flowctl.connectors.source import Relation, WatermarkRequest
 from flowctl.errors import FlowctlError, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.interval import Interval
@@ -45,10 +45,10 @@ def test_what_is_new_is_estimated_from_statistics(database: psycopg.Connection[A
 
     def told(relation: Relation, low: int) -> int | None:
         info = described(postgres, relation)
-        request = HeadRequest(relation, info, info.column("id"), TypedValue(types.INT64, low))
-        head = postgres.source.heads({"aged": request})["aged"]
-        assert head.failure is None
-        return head.rows.value
+        request = WatermarkRequest(relation, info, info.column("id"), TypedValue(types.INT64, low))
+        watermark = postgres.source.high_watermarks({"aged": request})["aged"]
+        assert watermark.failure is None
+        return watermark.rows.value
 
     aged = table("public", "aged")
     assert 900 <= (told(aged, 9_001) or 0) <= 1_100
@@ -74,10 +74,10 @@ def test_the_plan_is_told_into_how_many_parts_a_table_is_read(
     assert postgres.source is not None
     assert long.rows.bytes is not None and long.rows.bytes > 16 << 20
     assert (
-        postgres.source.explain_read(HeadRequest(table("wide"), wide), ReadHints())
+        postgres.source.explain_read(WatermarkRequest(table("wide"), wide), ReadHints())
         == "read in ≈ 2 parts of one snapshot (23 MB)"
     )
-    assert postgres.source.explain_read(HeadRequest(table("public", "long"), long), ReadHints()) == ""
+    assert postgres.source.explain_read(WatermarkRequest(table("public", "long"), long), ReadHints()) == ""
 
 
 @pytest.mark.parametrize(
@@ -182,9 +182,11 @@ def test_cursors_are_compared_in_their_type(
     assert cursor is not None and cursor.type == kind
     middle = from_text(kind, stored[1])
 
-    head = postgres.source.heads({"t": HeadRequest(table("public", "t"), info, cursor, middle, estimate="count")})["t"]
-    assert head.position == CursorPosition(TypedValue(kind, greatest))
-    assert head.has_null_cursor and head.rows.value == 2
+    watermark = postgres.source.high_watermarks(
+        {"t": WatermarkRequest(table("public", "t"), info, cursor, middle, estimate="count")}
+    )["t"]
+    assert watermark.position == CursorPosition(TypedValue(kind, greatest))
+    assert watermark.has_null_cursor and watermark.rows.value == 2
 
     def ids(lower: TypedValue | None, upper: TypedValue | None, *, nulls: bool = False) -> list[int]:
         interval = Interval(None, NoPosition(), "at", lower, upper, include_null=nulls)
@@ -215,10 +217,12 @@ def test_an_infinite_cursor_stops_its_own_table_only(
     requests = {}
     for name in ("t", "fine"):
         info = described(postgres, table("public", name))
-        requests[name] = HeadRequest(table("public", name), info, info.columns[0])
-    heads = postgres.source.heads(requests)
-    assert isinstance(heads["t"].failure, StoppedByPolicy) and "would freeze" in str(heads["t"].failure)
-    assert heads["fine"].failure is None and heads["fine"].position == CursorPosition(TypedValue(types.INT32, 1))
+        requests[name] = WatermarkRequest(table("public", name), info, info.columns[0])
+    watermarks = postgres.source.high_watermarks(requests)
+    assert isinstance(watermarks["t"].failure, StoppedByPolicy) and "would freeze" in str(watermarks["t"].failure)
+    assert watermarks["fine"].failure is None and watermarks["fine"].position == CursorPosition(
+        TypedValue(types.INT32, 1)
+    )
 
 
 def test_a_missing_privilege_stops_its_own_table_only(
@@ -231,11 +235,13 @@ def test_a_missing_privilege_stops_its_own_table_only(
             requests = {}
             for name in ("secret", "open"):
                 info = described(reader, table("public", name))
-                requests[name] = HeadRequest(table("public", name), info, info.columns[0])
-            heads = reader.source.heads(requests)
-        assert isinstance(heads["secret"].failure, TableError) and "permission denied" in str(heads["secret"].failure)
-        assert heads["secret"].failure.hint == "GRANT what is missing to reader"
-        assert heads["open"].position == CursorPosition(TypedValue(types.INT32, 1))
+                requests[name] = WatermarkRequest(table("public", name), info, info.columns[0])
+            watermarks = reader.source.high_watermarks(requests)
+        assert isinstance(watermarks["secret"].failure, TableError) and "permission denied" in str(
+            watermarks["secret"].failure
+        )
+        assert watermarks["secret"].failure.hint == "GRANT what is missing to reader"
+        assert watermarks["open"].position == CursorPosition(TypedValue(types.INT32, 1))
     finally:
         database.execute("DROP OWNED BY reader; DROP ROLE reader")
 
@@ -245,29 +251,31 @@ def test_a_cursor_without_an_order_of_its_own_is_refused(
 ) -> None:
     database.execute("CREATE TABLE t (n numeric); INSERT INTO t VALUES (9), (10)")
     info = described(postgres, table("public", "t"))
-    heads = postgres.source.heads({"t": HeadRequest(table("public", "t"), info, info.columns[0])})
-    assert "10 comes before 9" in str(heads["t"].failure)
+    watermarks = postgres.source.high_watermarks({"t": WatermarkRequest(table("public", "t"), info, info.columns[0])})
+    assert "10 comes before 9" in str(watermarks["t"].failure)
 
 
 def test_delay_is_by_the_servers_clock(database: psycopg.Connection[Any], postgres: Connector) -> None:
     database.execute("CREATE TABLE t AS SELECT now() - i * interval '1 hour' AS at FROM generate_series(0, 3) i")
     info = described(postgres, table("public", "t"))
-    head = postgres.source.heads({"t": HeadRequest(table("public", "t"), info, info.columns[0], delay=5400)})["t"]
-    assert isinstance(head.position, CursorPosition) and head.clock is not None
-    age = head.clock - head.position.at.value  # type: ignore[operator]
+    watermark = postgres.source.high_watermarks(
+        {"t": WatermarkRequest(table("public", "t"), info, info.columns[0], delay=5400)}
+    )["t"]
+    assert isinstance(watermark.position, CursorPosition) and watermark.clock is not None
+    age = watermark.clock - watermark.position.at.value  # type: ignore[operator]
     assert dt.timedelta(hours=2) <= age < dt.timedelta(hours=3)
 
 
 def test_an_empty_table_has_no_position(database: psycopg.Connection[Any], postgres: Connector) -> None:
     database.execute("CREATE TABLE t (id int)")
     info = described(postgres, table("public", "t"))
-    heads = postgres.source.heads(
+    watermarks = postgres.source.high_watermarks(
         {
-            "cursor": HeadRequest(table("public", "t"), info, info.columns[0]),
-            "none": HeadRequest(table("public", "t"), info),
+            "cursor": WatermarkRequest(table("public", "t"), info, info.columns[0]),
+            "none": WatermarkRequest(table("public", "t"), info),
         }
     )
-    assert heads["cursor"].position is None and heads["none"].position == NoPosition()
+    assert watermarks["cursor"].position is None and watermarks["none"].position == NoPosition()
 
 
 def test_connection_errors_say_what_to_do(postgres_server: str) -> None:
@@ -313,7 +321,7 @@ def test_object_names_are_taken_as_they_are(database: psycopg.Connection[Any], p
 
 
 @pytest.mark.parametrize("kind", ["int", "numeric(9,2)", "timestamp", "timestamptz", "date", "text"])
-def test_a_head_counts_what_append_has_still_to_write(
+def test_a_watermark_counts_what_append_has_still_to_write(
     database: psycopg.Connection[Any], postgres: Connector, kind: str
 ) -> None:
     first = {"int": "1", "numeric(9,2)": "1.5", "text": "a"}.get(kind, "2026-01-01")
@@ -324,21 +332,21 @@ def test_a_head_counts_what_append_has_still_to_write(
     relation = table("public", "t")
     info = described(postgres, relation)
     position = from_text(info.columns[0].type, first)
-    asked = HeadRequest(relation, info, info.columns[0], position, position=position, estimate="count")
+    asked = WatermarkRequest(relation, info, info.columns[0], position, position=position, estimate="count")
     above = from_text(info.columns[0].type, second)
-    heads = postgres.source.heads(
+    watermarks = postgres.source.high_watermarks(
         {
             "asked": asked,
             "older": replace(asked, minds_older=True),
             "none": replace(asked, minds_older=True, first=above),
-            "whole": HeadRequest(relation, info, info.columns[0], estimate="count"),
-            "nulls": HeadRequest(relation, info, info.columns[0], position, null_rows=True, estimate="count"),
+            "whole": WatermarkRequest(relation, info, info.columns[0], estimate="count"),
+            "nulls": WatermarkRequest(relation, info, info.columns[0], position, null_rows=True, estimate="count"),
         }
     )
-    assert (heads["asked"].rows.value, heads["asked"].rows_at_position) == (3, 2)
-    assert (heads["whole"].rows.value, heads["whole"].rows_at_position) == (3, None)
-    assert heads["nulls"].rows.value == 4
-    assert (heads["older"].has_older, heads["none"].has_older) == (True, False)
+    assert (watermarks["asked"].rows.value, watermarks["asked"].rows_at_position) == (3, 2)
+    assert (watermarks["whole"].rows.value, watermarks["whole"].rows_at_position) == (3, None)
+    assert watermarks["nulls"].rows.value == 4
+    assert (watermarks["older"].has_older, watermarks["none"].has_older) == (True, False)
 
 
 def test_what_delay_keeps_out_is_not_counted_for_append_and_is_no_empty_table(
@@ -347,11 +355,11 @@ def test_what_delay_keeps_out_is_not_counted_for_append_and_is_no_empty_table(
     database.execute("CREATE TABLE t AS SELECT now() - i * interval '89 minutes' AS at FROM generate_series(0, 1) i")
     relation = table("public", "t")
     info = described(postgres, relation)
-    heads = postgres.source.heads(
+    watermarks = postgres.source.high_watermarks(
         {
-            name: HeadRequest(relation, info, info.columns[0], delay=delay, appends=appends, estimate="count")
+            name: WatermarkRequest(relation, info, info.columns[0], delay=delay, appends=appends, estimate="count")
             for name, delay, appends in (("append", 3600, True), ("merge", 3600, False), ("young", 36000, True))
         }
     )
-    assert [heads[name].rows.value for name in ("append", "merge", "young")] == [1, 2, 0]
-    assert (heads["append"].has_younger, heads["young"].has_younger) == (False, True)
+    assert [watermarks[name].rows.value for name in ("append", "merge", "young")] == [1, 2, 0]
+    assert (watermarks["append"].has_younger, watermarks["young"].has_younger) == (False, True)

@@ -12,7 +12,7 @@ import pytest
 from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres.jdbc_reading import jdbc_text
 from flowctl.connectors.postgres.splits import number_ranges, page_ranges
-from flowctl.connectors.source import HeadRequest, ReadRequest, Relation
+from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
 from flowctl.engine.cost import range_count
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
@@ -286,7 +286,7 @@ def test_an_increment_is_cut_by_pages_only_where_they_are_read(
     relation = table("public", "long")
     info, at = postgres.source.describe([relation])[relation], TypedValue(types.INT64, low)
     interval = Interval(CursorPosition(at), NoPosition(), "id", read_from=at)
-    assert "parts" in postgres.source.explain_read(HeadRequest(relation, info), ReadHints())
+    assert "parts" in postgres.source.explain_read(WatermarkRequest(relation, info), ReadHints())
     with postgres.source.snapshot(spark, relation, info, ReadHints()) as snapshot:
         frame = snapshot.frame(ReadRequest(info.columns, interval))
         found = frame.selectExpr("count(*)", "count(DISTINCT id)", "min(id)").first()

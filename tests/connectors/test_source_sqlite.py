@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from flowctl.connectors.source import HeadRequest, ReadRequest, Relation
+from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
 from flowctl.connectors.sqlite.source import SqliteSource
 from flowctl.connectors.sqlite.types import data_type, declared
 from flowctl.errors import TableError
@@ -281,10 +281,10 @@ def test_cursors_are_compared_in_the_declared_type(
     assert cursor is not None
     values = [TypedValue(cursor.type, row["at"]) for row in rows_of(source, table("t"))[:3]]
 
-    request = HeadRequest(table("t"), info, cursor, lower=values[1], estimate="count")
-    head = source.heads({"t": request})["t"]
-    assert head.position == CursorPosition(values[2])
-    assert head.has_null_cursor and head.rows.value == 2
+    request = WatermarkRequest(table("t"), info, cursor, lower=values[1], estimate="count")
+    watermark = source.high_watermarks({"t": request})["t"]
+    assert watermark.position == CursorPosition(values[2])
+    assert watermark.has_null_cursor and watermark.rows.value == 2
 
     def ids(lower: TypedValue | None, upper: TypedValue | None, *, nulls: bool = False) -> list[int]:
         interval = Interval(None, CursorPosition(values[2]), "at", lower, upper, include_null=nulls)
@@ -309,7 +309,7 @@ def test_a_misfit_in_the_cursor_is_never_passed_over(
     info = source.describe([table("t")])[table("t")]
     assert info is not None
     with pytest.raises(TableError, match=r"column at .* first in rowid 2"):
-        source.heads({"t": HeadRequest(table("t"), info, info.columns[0])})
+        source.high_watermarks({"t": WatermarkRequest(table("t"), info, info.columns[0])})
 
 
 def test_delay_keeps_off_what_is_too_new(database: sqlite3.Connection, source: SqliteSource) -> None:
@@ -319,22 +319,22 @@ def test_delay_keeps_off_what_is_too_new(database: sqlite3.Connection, source: S
     database.executemany("INSERT INTO t VALUES (?)", [(moment.isoformat(),) for moment in moments])
     info = source.describe([table("t")])[table("t")]
     assert info is not None
-    head = source.heads({"t": HeadRequest(table("t"), info, info.columns[0], delay=3600)})["t"]
-    assert head.position == CursorPosition(TypedValue(types.TIMESTAMP, moments[1]))
+    watermark = source.high_watermarks({"t": WatermarkRequest(table("t"), info, info.columns[0], delay=3600)})["t"]
+    assert watermark.position == CursorPosition(TypedValue(types.TIMESTAMP, moments[1]))
 
 
-def test_heads_without_a_cursor_and_of_nothing(database: sqlite3.Connection, source: SqliteSource) -> None:
+def test_watermarks_without_a_cursor_and_of_nothing(database: sqlite3.Connection, source: SqliteSource) -> None:
     database.execute("CREATE TABLE t (id INTEGER)")
     info = source.describe([table("t")])[table("t")]
     assert info is not None
-    heads = source.heads(
+    watermarks = source.high_watermarks(
         {
-            "all": HeadRequest(table("t"), info),
-            "none": HeadRequest(table("t"), info, info.columns[0], from_text(types.INT64, "1")),
+            "all": WatermarkRequest(table("t"), info),
+            "none": WatermarkRequest(table("t"), info, info.columns[0], from_text(types.INT64, "1")),
         }
     )
-    assert heads["all"].position == NoPosition()
-    assert heads["none"].position is None
+    assert watermarks["all"].position == NoPosition()
+    assert watermarks["none"].position is None
 
 
 def test_a_new_copy_of_the_file_is_the_same_source(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.connectors.source import HeadRequest, ReadRequest, Relation
+from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
 from flowctl.connectors.sqlite.source import SqliteSource
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval
@@ -84,13 +84,13 @@ def test_a_column_that_is_not_read_may_change(database: sqlite3.Connection, sour
     assert sink.rows == [{"id": 1}]
 
 
-def test_a_cursor_that_is_gone_has_no_head(database: sqlite3.Connection, source: SqliteSource) -> None:
+def test_a_cursor_that_is_gone_has_no_watermark(database: sqlite3.Connection, source: SqliteSource) -> None:
     database.executescript("CREATE TABLE t (id INTEGER, at TEXT); INSERT INTO t VALUES (1, 'x')")
     info = source.describe([table("t")])[table("t")]
     assert info is not None
     database.execute("ALTER TABLE t RENAME COLUMN at TO since")
     with pytest.raises(TableError, match="no such column: at"):
-        source.heads({"t": HeadRequest(table("t"), info, info.columns[1])})
+        source.high_watermarks({"t": WatermarkRequest(table("t"), info, info.columns[1])})
 
 
 def test_a_file_at_another_path_is_another_system_and_a_link_is_a_path(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from flowctl.connectors.buffered import frame_of
-from flowctl.connectors.source import Head
+from flowctl.connectors.source import HighWatermark
 from flowctl.diagnostics import Mark
 from flowctl.engine.batch import InMemory, OnEngine
 from flowctl.errors import StoppedByPolicy
@@ -60,8 +60,10 @@ class Log:
 
     def plan(self, info: TableInfo) -> Finding:
         ((newest,),) = self.execute("SELECT max(at) FROM log")
-        head = Head(CursorPosition(TypedValue(info.columns[0].type, newest)), RowEstimate(), has_older=self.has_older)
-        return find(self.spec, info, head, self.position, "cursor", "flow.yaml")
+        watermark = HighWatermark(
+            CursorPosition(TypedValue(info.columns[0].type, newest)), RowEstimate(), has_older=self.has_older
+        )
+        return find(self.spec, info, watermark, self.position, "cursor", "flow.yaml")
 
     @contextmanager
     def source(self) -> Iterator[tuple[Any, TableInfo]]:

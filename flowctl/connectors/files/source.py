@@ -12,7 +12,7 @@ from flowctl.connectors.files.formats import format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of, why_nothing
 from flowctl.connectors.files.reading import FilesSnapshot, named
 from flowctl.connectors.files.schema import columns_of, merged, only_without
-from flowctl.connectors.source import DirectSource, Head, HeadRequest, Missing, Relation, Snapshot
+from flowctl.connectors.source import DirectSource, HighWatermark, Missing, Relation, Snapshot, WatermarkRequest
 from flowctl.model.position import FilesPosition, FileStamp
 from flowctl.model.table_info import ObjectName, RowEstimate, TableInfo
 from flowctl.spec.spec import ReadHints
@@ -39,31 +39,35 @@ class FilesSource(DirectSource):
         """None when no file is there; the identity is the root."""
         return {relation: self.describe_files(relation, {})[0] for relation in relations}
 
-    def heads(self, requests: Mapping[str, HeadRequest]) -> Mapping[str, Head]:
+    def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
         """Every file there now; what is new among them is decided by the plan."""
-        return {name: _head(matching(self.root, pattern_of(request.relation))) for name, request in requests.items()}
+        return {
+            name: _watermark(matching(self.root, pattern_of(request.relation))) for name, request in requests.items()
+        }
 
     def why_missing(self, relation: Relation) -> Missing:
         return why_nothing(self.root, pattern_of(relation))
 
-    def describe_files(self, relation: Relation, read: Mapping[str, FileStamp]) -> tuple[TableInfo | None, Head]:
+    def describe_files(
+        self, relation: Relation, read: Mapping[str, FileStamp]
+    ) -> tuple[TableInfo | None, HighWatermark]:
         """One listing, and a look into each file that is not read."""
         pattern = pattern_of(relation)
         stamps = matching(self.root, pattern)
         if not stamps:
-            return None, _head(stamps)
+            return None, _watermark(stamps)
         format = format_of(pattern, relation.format)
         looked_into = [stamp for stamp in stamps[:-_READ_FILES] if read.get(stamp.path) != stamp]
         found = columns_of(self.root, format, (*looked_into, *stamps[-_READ_FILES:]))
-        head = _head(stamps)
+        watermark = _watermark(stamps)
         info = TableInfo(
             object=ObjectName((pattern,)),
             columns=merged(found),
             identity=self.root.identity,
-            rows=head.rows,
+            rows=watermark.rows,
             only_without=only_without(found),
         )
-        return info, head
+        return info, watermark
 
     @contextmanager
     def snapshot(
@@ -73,6 +77,6 @@ class FilesSource(DirectSource):
             yield FilesSnapshot(spark, self.root, relation, info)
 
 
-def _head(stamps: Sequence[FileStamp]) -> Head:
+def _watermark(stamps: Sequence[FileStamp]) -> HighWatermark:
     rows = RowEstimate(bytes=sum(stamp.size for stamp in stamps))
-    return Head(FilesPosition(tuple(stamps)) if stamps else None, rows)
+    return HighWatermark(FilesPosition(tuple(stamps)) if stamps else None, rows)

@@ -1,4 +1,5 @@
-"""Cursor bounds and heads in PostgreSQL's SQL. Bounds are literals with type and offset: JDBC has no parameters."""
+"""Cursor bounds and high watermarks in PostgreSQL's SQL. Bounds are literals with type and offset, as JDBC has no
+parameters."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 from flowctl.connectors.postgres.columns import quoted, text_literal
 from flowctl.connectors.postgres.types import ddl
-from flowctl.connectors.source import Head, HeadRequest, ReadRequest, Relation
+from flowctl.connectors.source import HighWatermark, ReadRequest, Relation, WatermarkRequest
 from flowctl.connectors.sql import conditions as conditions_sql
 from flowctl.connectors.sql.conditions import Comparisons, Condition, Operator, estimated_rows
 from flowctl.errors import StoppedByPolicy, TableError
@@ -46,7 +47,7 @@ def between(request: ReadRequest, info: TableInfo) -> str:
     return COMPARISONS.between(request, _found(info, name) if name is not None else None).sql
 
 
-def head_values(request: HeadRequest) -> str:
+def watermark_values(request: WatermarkRequest) -> str:
     """What one row selects, without a FROM: the greatest cursor as exact text, whether any is null, the row count, the
     clock, how many rows are at the position, whether the delay keeps any out, whether there are any up to the position;
     nulls where the request does not ask. ``TableError`` for a cursor that has no order of its own."""
@@ -77,13 +78,13 @@ def _count(relation: Relation, condition: Condition) -> str:
     return f"(SELECT count(*) FROM {from_clause(relation, condition.sql)})"
 
 
-def head(request: HeadRequest, row: Sequence[Any]) -> Head:
-    """What a row of :func:`head_values` says."""
+def read_watermark(request: WatermarkRequest, row: Sequence[Any]) -> HighWatermark:
+    """What a row of :func:`watermark_values` says."""
     newest, has_null, counted, clock, there, any_row, older = row
     rows = estimated_rows(request, lambda: counted)
     if request.cursor is None:
-        return Head(NoPosition(), rows, clock)
-    found = Head(None, rows, clock, has_null, rows_at_position=there, has_older=older)
+        return HighWatermark(NoPosition(), rows, clock)
+    found = HighWatermark(None, rows, clock, has_null, rows_at_position=there, has_older=older)
     if newest is None:
         return replace(found, has_younger=any_row)
     try:
@@ -95,24 +96,24 @@ def head(request: HeadRequest, row: Sequence[Any]) -> Head:
     return replace(found, position=CursorPosition(at))
 
 
-def has_part(request: HeadRequest, head: Head) -> bool:
+def has_part(request: WatermarkRequest, watermark: HighWatermark) -> bool:
     """Whether the relation goes on above the request's ``lower``, in a table whose statistics can tell how far."""
-    newest = head.position.at if isinstance(head.position, CursorPosition) else None
+    newest = watermark.position.at if isinstance(watermark.position, CursorPosition) else None
     is_told = request.info.rows.value is not None and request.info.extra.get("changes") is not None
     return request.estimate == "stats" and request.lower is not None and newest != request.lower and is_told
 
 
-def part_query(request: HeadRequest) -> str:
+def part_query(request: WatermarkRequest) -> str:
     """What is read from ``lower`` on, for the planner to look at."""
     assert request.cursor is not None and request.lower is not None
     lower = COMPARISONS.bound(_found(request.info, request.cursor.name), ">=", request.lower)
     return f"SELECT FROM {from_clause(request.relation, lower.sql)}"
 
 
-def with_part(request: HeadRequest, head: Head, planned: int) -> Head:
+def with_part(request: WatermarkRequest, watermark: HighWatermark, planned: int) -> HighWatermark:
     """``planned`` rows are expected, and those that came or changed since the last ANALYZE, of which the planner knows
     nothing: after an UPDATE of all rows, all of them are new."""
-    return replace(head, rows=RowEstimate(planned + int(request.info.extra["changes"]), "stats"))
+    return replace(watermark, rows=RowEstimate(planned + int(request.info.extra["changes"]), "stats"))
 
 
 def _unusable(cursor: Column, newest: str) -> StoppedByPolicy:

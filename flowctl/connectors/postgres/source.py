@@ -12,9 +12,9 @@ from flowctl.connectors.postgres import catalog, foreign
 from flowctl.connectors.postgres.client import Client, from_driver
 from flowctl.connectors.postgres.conditions import (
     has_part,
-    head,
-    head_values,
     part_query,
+    read_watermark,
+    watermark_values,
     with_part,
 )
 from flowctl.connectors.postgres.failures import named
@@ -24,7 +24,7 @@ from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader
 from flowctl.connectors.postgres.snapshot import HeldSnapshot, hold_snapshot
 from flowctl.connectors.postgres.splits import explained
 from flowctl.connectors.postgres.writing_transactions import writers
-from flowctl.connectors.source import DirectSource, Head, HeadRequest, Missing, Relation
+from flowctl.connectors.source import DirectSource, HighWatermark, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import bare_query, counts_in_zone
 from flowctl.engine.session import has_jvm
 from flowctl.errors import StoppedByPolicy, TableError
@@ -71,19 +71,19 @@ class PostgresSource(DirectSource):
         place = f"the database {self.client.database} at {self.client.host}:{self.client.port}"
         return Missing(f"{place} has no table {wanted}", nearest(str(wanted), map(str, there), _OTHERWISE))
 
-    def heads(self, requests: Mapping[str, HeadRequest]) -> Mapping[str, Head]:
+    def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
         """One statement for all; when it fails, one for each, so that only the culprits do. What is new in a table is
         estimated by the planner."""
         import psycopg
 
         requests, own_zone = self._in_zones(requests)
         wanted: dict[str, str] = {}
-        failed: dict[str, Head] = {}
+        failed: dict[str, HighWatermark] = {}
         for name, request in requests.items():
             try:
-                wanted[name] = head_values(request)
+                wanted[name] = watermark_values(request)
             except TableError as error:
-                failed[name] = Head(None, RowEstimate(), failure=error)
+                failed[name] = HighWatermark(None, RowEstimate(), failure=error)
         if not wanted:
             return failed
         with self.client.connect() as connection:
@@ -91,17 +91,17 @@ class PostgresSource(DirectSource):
             try:
                 busy = writers(connection, requests)
                 rows = {row[0]: row[1:] for row in connection.execute(together).fetchall()}
-                heads = {
+                watermarks = {
                     name: replace(
-                        head(requests[name], rows[at]), writers=busy.get(name, 0), zone=own_zone.get(name, "")
+                        read_watermark(requests[name], rows[at]), writers=busy.get(name, 0), zone=own_zone.get(name, "")
                     )
                     for at, name in enumerate(wanted)
                 }
-                return failed | heads | _estimated(connection, requests, heads)
+                return failed | watermarks | _estimated(connection, requests, watermarks)
             except psycopg.Error:
-                return failed | {name: self._head_alone(connection, requests[name]) for name in wanted}
+                return failed | {name: self._watermark_alone(connection, requests[name]) for name in wanted}
 
-    def _in_zones(self, requests: Mapping[str, HeadRequest]) -> tuple[dict[str, HeadRequest], dict[str, str]]:
+    def _in_zones(self, requests: Mapping[str, WatermarkRequest]) -> tuple[dict[str, WatermarkRequest], dict[str, str]]:
         """The requests, those that need a time zone and name none with the database's own, which is the second by their
         names."""
         names = [name for name, request in requests.items() if counts_in_zone(request) and request.zone is None]
@@ -111,20 +111,20 @@ class PostgresSource(DirectSource):
         zoned = {name: replace(requests[name], zone=own) for name in names}
         return {**requests, **zoned}, dict.fromkeys(names, own)
 
-    def _head_alone(self, connection: psycopg.Connection[Any], request: HeadRequest) -> Head:
+    def _watermark_alone(self, connection: psycopg.Connection[Any], request: WatermarkRequest) -> HighWatermark:
         import psycopg
 
         try:
-            row = connection.execute(f"SELECT {head_values(request)}").fetchone()
+            row = connection.execute(f"SELECT {watermark_values(request)}").fetchone()
         except psycopg.Error as error:
             told = from_driver(error, self.client)
             if not isinstance(told, TableError):
                 raise
-            return Head(None, RowEstimate(), failure=told)
+            return HighWatermark(None, RowEstimate(), failure=told)
         assert row is not None
-        return head(request, row)
+        return read_watermark(request, row)
 
-    def explain_read(self, request: HeadRequest, hints: ReadHints) -> str:
+    def explain_read(self, request: WatermarkRequest, hints: ReadHints) -> str:
         told = foreign.explained(request.info)
         return told or explained(request.info, hints, is_increment=request.lower is not None)
 
@@ -172,14 +172,20 @@ def _native_types(held: HeldSnapshot, relation: Relation) -> Mapping[str, str]:
 
 
 def _estimated(
-    connection: psycopg.Connection[Any], requests: Mapping[str, HeadRequest], heads: Mapping[str, Head]
-) -> dict[str, Head]:
-    """The heads of tables with something new, with about how many rows that is."""
+    connection: psycopg.Connection[Any],
+    requests: Mapping[str, WatermarkRequest],
+    watermarks: Mapping[str, HighWatermark],
+) -> dict[str, HighWatermark]:
+    """The watermarks of tables with something new, with about how many rows that is."""
     import psycopg
 
-    queries = {name: part_query(requests[name]) for name, head in heads.items() if has_part(requests[name], head)}
+    queries = {
+        name: part_query(requests[name])
+        for name, watermark in watermarks.items()
+        if has_part(requests[name], watermark)
+    }
     try:
         found = planned(connection, queries) if queries else {}
     except psycopg.Error:  # an estimate is not worth a plan
         found = {}
-    return {name: with_part(requests[name], heads[name], one.rows) for name, one in found.items()}
+    return {name: with_part(requests[name], watermarks[name], one.rows) for name, one in found.items()}

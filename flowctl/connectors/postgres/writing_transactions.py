@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.source import HeadRequest
+from flowctl.connectors.source import WatermarkRequest
 
 if TYPE_CHECKING:
     import psycopg
 
 
-def writers(connection: psycopg.Connection[Any], requests: Mapping[str, HeadRequest]) -> dict[str, int]:
+def writers(connection: psycopg.Connection[Any], requests: Mapping[str, WatermarkRequest]) -> dict[str, int]:
     """How many have, by the caller's names: to the table or one of its partitions; for views and queries to any table
     of the database. Every INSERT, UPDATE, DELETE and COPY keeps its lock on the table until its transaction ends."""
     asked = {name: request for name, request in requests.items() if request.minds_writers and request.cursor}
@@ -22,7 +22,7 @@ def writers(connection: psycopg.Connection[Any], requests: Mapping[str, HeadRequ
     return {name: found.get(_oid(request), 0) for name, request in asked.items()}
 
 
-def _oid(request: HeadRequest) -> str:
+def _oid(request: WatermarkRequest) -> str:
     """Empty for what is no table, and so for all."""
     is_table = request.relation.object is not None and request.info.extra.get("kind") in ("r", "p")
     return request.info.identity.rpartition("/")[2] if is_table else ""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
-from flowctl.connectors.source import HeadRequest, ReadRequest, Relation
+from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, RowEstimate
@@ -77,7 +77,7 @@ class Comparisons(ABC):
         lower = self.bound(column, ">=", first) if first is not None else EVERY_ROW
         return all_of(self.bound(column, "<=", value), lower)
 
-    def until(self, request: HeadRequest, column: Column) -> Condition:
+    def until(self, request: WatermarkRequest, column: Column) -> Condition:
         """What `cursor.delay` leaves; everything without one."""
         cursor = request.cursor
         if cursor is None or request.delay is None:
@@ -89,7 +89,7 @@ class Comparisons(ABC):
             )
         return self.delayed(column, cursor.type, request.delay, request.zone)
 
-    def wanted(self, request: HeadRequest, column: Column | None) -> Condition:
+    def wanted(self, request: WatermarkRequest, column: Column | None) -> Condition:
         """What will be read, as far as it is known before the high watermark is."""
         if column is None:
             return EVERY_ROW
@@ -111,7 +111,7 @@ def bare_query(relation: Relation) -> str:
     return (relation.query or "").strip().rstrip(";")
 
 
-def estimated_rows(request: HeadRequest, count: Callable[[], int | None]) -> RowEstimate:
+def estimated_rows(request: WatermarkRequest, count: Callable[[], int | None]) -> RowEstimate:
     """Statistics are of whole tables: of a part of one only ``count`` tells."""
     match request.estimate:
         case "none":
@@ -125,7 +125,7 @@ def estimated_rows(request: HeadRequest, count: Callable[[], int | None]) -> Row
             assert_never(request.estimate)
 
 
-def counts_in_zone(request: HeadRequest) -> bool:
+def counts_in_zone(request: WatermarkRequest) -> bool:
     """Whether `delay` needs a time zone to be counted in."""
     kind = request.cursor.type if request.cursor else None
     return request.delay is not None and kind in (types.TIMESTAMP_NTZ, types.DATE)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from flowctl.connectors.source import HeadRequest, Relation
+from flowctl.connectors.source import Relation, WatermarkRequest
 from flowctl.connectors.sql import conditions as conditions_sql
 from flowctl.connectors.sql.conditions import EVERY_ROW, Comparisons, Condition, Operator, all_of
 from flowctl.connectors.sql.zones import earliest_local
@@ -70,7 +70,7 @@ class SqliteComparisons(Comparisons):
         return self.bound(column, "<=", TypedValue(kind, at))
 
 
-def newest(comparisons: Comparisons, column: Column, request: HeadRequest) -> tuple[str, tuple[Any, ...]]:
+def newest(comparisons: Comparisons, column: Column, request: WatermarkRequest) -> tuple[str, tuple[Any, ...]]:
     """One row: the stored value of the greatest cursor (at most ``now - delay``), and whether any is null.
     A value of a storage class that the type does not have comes first, so that it is seen and refused."""
     name, source = quoted(column.name), request.relation

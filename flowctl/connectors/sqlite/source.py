@@ -1,8 +1,8 @@
 """SQLite as a landed source: one read transaction, streamed as Arrow batches by the driver.
 
-Every frame and head is compared in the cursor's declared type, not in SQLite's storage order. A file has no identity
-but its path: the usual way to get one is to put a new copy in its place every night, and that is the same source; at
-another path it is another one.
+Frames and high watermarks are compared in the cursor's declared type, not in SQLite's storage order. A file has no
+identity but its path: the usual way to get one is to put a new copy in its place every night, and that is the same
+source; at another path it is another one.
 Views and queries have no rowid, so their misfits are named by column alone.
 """
 
@@ -19,7 +19,15 @@ from typing import Any
 
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Capabilities
-from flowctl.connectors.source import Capture, Head, HeadRequest, LandedSource, Missing, ReadRequest, Relation
+from flowctl.connectors.source import (
+    Capture,
+    HighWatermark,
+    LandedSource,
+    Missing,
+    ReadRequest,
+    Relation,
+    WatermarkRequest,
+)
 from flowctl.connectors.sql.conditions import Condition, counts_in_zone, estimated_rows
 from flowctl.connectors.sqlite import catalog
 from flowctl.connectors.sqlite.conditions import OWN_ZONE, SqliteComparisons, from_clause, newest, prepare
@@ -59,10 +67,10 @@ class SqliteSource(LandedSource):
         with self._reading() as connection:
             return {relation: self._describe(connection, relation) for relation in relations}
 
-    def heads(self, requests: Mapping[str, HeadRequest]) -> Mapping[str, Head]:
+    def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
         with self._reading() as connection:
             connection.execute("BEGIN")
-            return {name: self._head(connection, request) for name, request in requests.items()}
+            return {name: self._watermark(connection, request) for name, request in requests.items()}
 
     def why_missing(self, relation: Relation) -> Missing:
         name = str(relation.object.parts[-1]) if relation.object else ""
@@ -93,7 +101,7 @@ class SqliteSource(LandedSource):
             return TableInfo(name, catalog.query_columns(connection, relation), IDENTITY, system=self.system)
         return catalog.describe(connection, relation.object, IDENTITY, dt.datetime.now(dt.UTC), self.system)
 
-    def _head(self, connection: sqlite3.Connection, request: HeadRequest) -> Head:
+    def _watermark(self, connection: sqlite3.Connection, request: WatermarkRequest) -> HighWatermark:
         now, cursor, relation = dt.datetime.now(dt.UTC), request.cursor, request.relation
         comparisons = SqliteComparisons(now)
 
@@ -101,7 +109,7 @@ class SqliteSource(LandedSource):
             return _count(connection, relation, comparisons.wanted(request, cursor))
 
         if cursor is None:
-            return Head(NoPosition(), estimated_rows(request, counted), now)
+            return HighWatermark(NoPosition(), estimated_rows(request, counted), now)
         prepare(connection, cursor)
         there, has_older = None, True
         try:
@@ -119,12 +127,14 @@ class SqliteSource(LandedSource):
             at = at.astimezone(dt.UTC)
         if at is None:
             has_younger = request.delay is not None and _has_rows(connection, relation, comparisons.not_null(cursor))
-            return Head(
+            return HighWatermark(
                 None, rows, now, bool(has_null), rows_at_position=there, has_younger=has_younger, has_older=has_older
             )
         position = CursorPosition(TypedValue(cursor.type, at))
         zone = OWN_ZONE if counts_in_zone(request) and request.zone is None else ""
-        return Head(position, rows, now, bool(has_null), rows_at_position=there, zone=zone, has_older=has_older)
+        return HighWatermark(
+            position, rows, now, bool(has_null), rows_at_position=there, zone=zone, has_older=has_older
+        )
 
 
 @dataclass(frozen=True)

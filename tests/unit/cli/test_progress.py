@@ -22,7 +22,7 @@ from flowctl.run.events import (
     TableSkipped,
     TableStarted,
 )
-from tests.unit.plan.worlds import cursor, head, observed, source, step, table
+from tests.unit.plan.worlds import cursor, high, observed, source, step, table
 
 
 class Terminal(io.TextIOWrapper):
@@ -40,7 +40,7 @@ def test_a_line_goes_above_the_bars_and_not_into_them(monkeypatch: pytest.Monkey
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    planned = step(table(), observed(head(cursor("2026-11-20T06:15:33Z")), source(), None))
+    planned = step(table(), observed(high(cursor("2026-11-20T06:15:33Z")), source(), None))
     with progress.bars(Console(stderr=True, force_terminal=True, width=80), output.write_line) as listener:
         listener(TableStarted(planned.table))
         output.write_line("above the bars")
@@ -63,7 +63,7 @@ def shown_by(monkeypatch: pytest.MonkeyPatch, *happened: Event) -> str:
 
 def test_bars_tell_the_run_tables_done_rows_and_of_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = (
-        replace(step(table(), observed(head(cursor("2026-11-20T06:15:33Z")), source(), None)).table, id=id)
+        replace(step(table(), observed(high(cursor("2026-11-20T06:15:33Z")), source(), None)).table, id=id)
         for id in ("orders", "[red]odd[/red]")
     )
     error = TableError("no such [file]", hint="Check it")
@@ -108,7 +108,7 @@ def test_plain_lines_count_the_tables_that_have_ended() -> None:
 
 
 def test_bars_leave_what_is_committed_to_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    planned = step(table(), observed(head(cursor("2026-11-20T06:15:33Z")), source(), None))
+    planned = step(table(), observed(high(cursor("2026-11-20T06:15:33Z")), source(), None))
     shown = shown_by(
         monkeypatch,
         RunStarted("20261120T061533Z-1f0c9a", 2),

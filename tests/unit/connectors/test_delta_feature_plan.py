@@ -21,7 +21,7 @@ from tests.unit.plan.worlds import (
     ORDERS,
     UPDATED_AT,
     committed,
-    head,
+    high,
     observed,
     plan,
     recorded,
@@ -46,7 +46,7 @@ NEWEST = {
 def shown(now: tuple[Column, ...], extra: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> tuple[str, list[str]]:
     """The plan as people read it, and its statements."""
     spec = table()
-    seen = observed(head(NEW), source(now), replace(target(), extra={**AS_USUAL, **extra}), committed(position=OLD))
+    seen = observed(high(NEW), source(now), replace(target(), extra={**AS_USUAL, **extra}), committed(position=OLD))
     made = world({"orders": seen}, {"orders": recorded(spec, OLD)})
     monkeypatch.setitem(made.ddl, "lake", DeltaTarget("/lake", {}, None, CAPABILITIES))
     planned = plan(made, spec)

@@ -19,7 +19,7 @@ from tests.unit.plan.worlds import (
     OLD,
     REFRESH,
     LakeDdl,
-    head,
+    high,
     observed,
     plan,
     recorded,
@@ -77,7 +77,7 @@ class Untidy(LakeDdl):
 
 def test_the_plan_has_it_with_a_change_that_keeps_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = table()
-    seen = world({"orders": observed(head(NEW), **unchanged_target())}, {"orders": recorded(spec, OLD)})
+    seen = world({"orders": observed(high(NEW), **unchanged_target())}, {"orders": recorded(spec, OLD)})
     assert "due for maintenance" not in plan(seen, spec).steps[0].notes
     monkeypatch.setitem(seen.ddl, "lake", Untidy())
     assert "due for maintenance" in plan(seen, spec).steps[0].notes

@@ -10,7 +10,7 @@ from flowctl.connectors.base import OpenContext
 from flowctl.connectors.delta import connect as delta
 from flowctl.connectors.postgres import connect as postgres
 from flowctl.connectors.postgres.splits import explained, splitting
-from flowctl.connectors.source import HeadRequest, Relation
+from flowctl.connectors.source import Relation, WatermarkRequest
 from flowctl.connectors.sqlite import connect as sqlite
 from flowctl.diagnostics import Mark
 from flowctl.model import types
@@ -70,7 +70,7 @@ def test_who_has_nothing_to_say() -> None:
         assert connector.target is not None and connector.target.explain_create((ID,), Layout()) == ""
     with sqlite(Connection("db", "sqlite", {"path": "shop.db"}, MARK), OpenContext()) as connector:
         assert connector.source is not None
-        assert connector.source.explain_read(HeadRequest(Relation(None), info()), ReadHints()) == ""
+        assert connector.source.explain_read(WatermarkRequest(Relation(None), info()), ReadHints()) == ""
 
 
 def test_delta_says_which_columns_have_statistics() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flowctl.connectors.source import HeadRequest
+from flowctl.connectors.source import WatermarkRequest
 from flowctl.model.step import Step
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.plan.document import action_of
@@ -77,9 +77,11 @@ def test_files_that_were_read_are_not_all_looked_into(inbox: Path) -> None:
         (inbox / f"{number:03}.csv").write_text("id\n1\n" if number else "")  # nothing names the first one's columns
     with opened("files", str(inbox.parent), path="inbox") as connector:
         source: Any = connector.source
-        head = source.heads({"t": HeadRequest(files("*.csv"), TableInfo(ObjectName(("*.csv",)), (), ""))})["t"]
+        watermark = source.high_watermarks(
+            {"t": WatermarkRequest(files("*.csv"), TableInfo(ObjectName(("*.csv",)), (), ""))}
+        )["t"]
         (inbox / "001.csv").write_text("id,late\n1,x\n")
-        info, _ = source.describe_files(files("*.csv"), {stamp.path: stamp for stamp in head.position.files})
+        info, _ = source.describe_files(files("*.csv"), {stamp.path: stamp for stamp in watermark.position.files})
     assert sorted(column.name for column in info.columns) == ["id", "late"]
 
 

@@ -13,7 +13,7 @@ from tests.unit.plan.worlds import (
     ORDERS,
     changes,
     committed,
-    head,
+    high,
     observed,
     recorded,
     source,
@@ -36,7 +36,7 @@ def differing(
                      target_columns=target(left or before).columns)  # fmt: skip
     if accepted:
         state = replace(state, definition={})
-    seen = observed(head(NEW), source(now), there, committed(position=OLD))
+    seen = observed(high(NEW), source(now), there, committed(position=OLD))
     return step(spec, seen, state, request or PlanOptions())
 
 

@@ -18,7 +18,7 @@ from tests.unit.plan.worlds import (
     OLD,
     ORDERS,
     committed,
-    head,
+    high,
     intent,
     observed,
     recorded,
@@ -66,7 +66,7 @@ def test_only_what_the_plan_stops_for_is_taken_as_no_new_name():
     state = recorded(spec, OLD, schema=(*ORDERS, *new[:2]))
 
     def stopped(state):
-        made = step(spec, observed(head(FilesPosition(())), files, target(), committed(), positions="files"), state)
+        made = step(spec, observed(high(FilesPosition(())), files, target(), committed(), positions="files"), state)
         return made.hint if isinstance(made, Stopped) and "some files" in made.reason else None
 
     def accepted(state, spec=spec):

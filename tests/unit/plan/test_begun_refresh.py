@@ -15,7 +15,7 @@ from tests.unit.plan.worlds import (
     OLD,
     REFRESH,
     committed,
-    head,
+    high,
     intent,
     observed,
     recorded,
@@ -29,7 +29,7 @@ from tests.unit.plan.worlds import (
 
 def test_a_begun_full_refresh_replaces_when_it_is_finished():
     begun = intent(table(), Interval(None, NEW, "updated_at"), replaces=True, refresh=True)
-    made = step(table(), observed(head(NEW), **unchanged_target()), recorded(table(), OLD, intent=begun, highest=4))
+    made = step(table(), observed(high(NEW), **unchanged_target()), recorded(table(), OLD, intent=begun, highest=4))
     assert (action_of(made), made.write_full, made.refresh) == ("recover", True, True)
     assert made.reason == "finishes sequence number 4 of the interrupted run 20261119T221004-1, a full refresh"
     assert made.notes[0] == "destructive: replaces everything in lake:orders (1,000 rows)"
@@ -39,7 +39,7 @@ def test_a_begun_full_refresh_replaces_when_it_is_finished():
 def test_a_begun_full_refresh_keeps_its_guards():
     spec = table(guard=Guard(allow_empty=False, max_shrink=0.5))
     begun = intent(spec, Interval(None, NEW, "updated_at"), replaces=True, refresh=True)
-    made = step(spec, observed(head(NEW), **unchanged_target()), recorded(spec, OLD, intent=begun, highest=4))
+    made = step(spec, observed(high(NEW), **unchanged_target()), recorded(spec, OLD, intent=begun, highest=4))
     assert [check.name for check in made.checks] == ["allow_empty", "max_shrink 50%"]
 
 
@@ -62,15 +62,15 @@ REMEDIES = {
 def test_what_a_full_refresh_was_the_next_step_for_does_not_stop_its_recovery(remedy: str) -> None:
     there, keys = REMEDIES[remedy]
     state = recorded(table(), OLD, **keys)
-    stopped = step(table(), observed(head(NEW), **there), state)
+    stopped = step(table(), observed(high(NEW), **there), state)
     assert action_of(stopped) == "stop", stopped
-    asked = step(table(), observed(head(NEW), **there), state, REFRESH)
+    asked = step(table(), observed(high(NEW), **there), state, REFRESH)
     begun = intent(table(), asked.interval, seq=asked.seq, target_id=asked.table.seen.id, replaces=True, refresh=True)
     pending = replace(state, intent=begun, highest=asked.seq)
-    made = step(table(), observed(head(NEW), **there), pending)
+    made = step(table(), observed(high(NEW), **there), pending)
     assert (action_of(made), made.seq, made.write_full, made.refresh) == ("recover", asked.seq, True, True)
     assert (made.columns.target, statements(made)) == (asked.columns.target, statements(asked))
-    landed = observed(head(NEW), target=target(identity="new"), commit=committed(asked.seq, "i4", NEW, target_id="new"))
+    landed = observed(high(NEW), target=target(identity="new"), commit=committed(asked.seq, "i4", NEW, target_id="new"))
     assert isinstance(step(table(), landed, pending), RecordOnly)
 
 
@@ -78,9 +78,9 @@ def test_what_a_full_refresh_was_the_next_step_for_does_not_stop_its_recovery(re
 def test_a_begun_full_refresh_never_replaces_another_table_than_it_was_asked_for(begun_on: str) -> None:
     begun = intent(table(), Interval(None, NEW, "updated_at"), target_id=begun_on, replaces=True, refresh=True)
     state = recorded(table(), OLD, intent=begun, highest=4)
-    foreign = observed(head(NEW), target=target(identity="other"))
+    foreign = observed(high(NEW), target=target(identity="other"))
     assert "another table" in step(table(), foreign, state).reason
-    ahead = observed(head(NEW), target=target(identity=begun_on or "other"), commit=committed(6, "other"))
+    ahead = observed(high(NEW), target=target(identity=begun_on or "other"), commit=committed(6, "other"))
     assert action_of(step(table(), ahead, state)) == "stop"
-    gone = step(table(), observed(head(NEW)), state)
+    gone = step(table(), observed(high(NEW)), state)
     assert action_of(gone) == ("stop" if begun_on else "recover")

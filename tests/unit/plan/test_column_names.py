@@ -22,7 +22,7 @@ from tests.unit.plan.worlds import (
     OLD,
     ORDERS,
     changes,
-    head,
+    high,
     observed,
     recorded,
     source,
@@ -49,11 +49,11 @@ OF_SOURCE = [
 
 
 def first(spec: TableSpec) -> Step:
-    return step(spec, observed(head(NEW)))
+    return step(spec, observed(high(NEW)))
 
 
 def later(spec: TableSpec) -> Step:
-    return step(spec, observed(head(NEW), **unchanged()), recorded(spec, OLD))
+    return step(spec, observed(high(NEW), **unchanged()), recorded(spec, OLD))
 
 
 @pytest.mark.parametrize("run", [first, later])
@@ -91,7 +91,7 @@ def test_a_column_that_only_steers_may_be_left_out() -> None:
         "cursor": Cursor("updated_at"),
         "layout": Layout(statistics=("id", "updated_at")),
     }
-    assert action_of(step(table(**keys), observed(head(NEW), flagged))) == "create"
+    assert action_of(step(table(**keys), observed(high(NEW), flagged))) == "create"
 
 
 @pytest.mark.parametrize(
@@ -128,13 +128,13 @@ def test_what_shall_not_be_seen_is_there_in_every_run(rule: str) -> None:
     spec = table(columns=rules)
     state = recorded(spec, OLD, definition={})
     there = replace(source(), columns=(*ORDERS, EMAIL))
-    assert action_of(step(spec, observed(head(NEW), there, **unchanged()), state)) == "change"
-    made = step(spec, observed(head(NEW), **unchanged()), state)
+    assert action_of(step(spec, observed(high(NEW), there, **unchanged()), state)) == "change"
+    made = step(spec, observed(high(NEW), **unchanged()), state)
     assert (action_of(made), made.reason) == ("stop", GONE.format(rule))
     assert made.hint == 'Correct it, or take "email" out if it is gone for good'
     renamed = replace(source(), columns=(*ORDERS, Column("e_mail", types.STRING)))
     for before in (state, recorded(spec, OLD)):
-        made = step(spec, observed(head(NEW), renamed, **unchanged()), before)
+        made = step(spec, observed(high(NEW), renamed, **unchanged()), before)
         assert made.reason == f'{GONE.format(rule)}, and "e_mail" is new there'
         assert made.hint == 'Write its new name instead of "email", if that is one; else take "email" out'
 
@@ -142,13 +142,13 @@ def test_what_shall_not_be_seen_is_there_in_every_run(rule: str) -> None:
 def test_an_excluded_column_may_go_as_long_as_none_comes() -> None:
     """Nothing is there that it could be under another name. A mask is of a column that is written, which has gone."""
     spec = table(columns=ColumnRules(exclude=("email",)))
-    made = step(spec, observed(head(NEW), **unchanged()), recorded(spec, OLD))
+    made = step(spec, observed(high(NEW), **unchanged()), recorded(spec, OLD))
     note = 'columns.exclude names "email", which pg:public.orders no longer has'
     assert (action_of(made), made.notes) == ("change", (note,))
-    there = observed(head(NEW), replace(source(), columns=(*ORDERS, EMAIL)), **unchanged())
+    there = observed(high(NEW), replace(source(), columns=(*ORDERS, EMAIL)), **unchanged())
     assert step(spec, there, recorded(spec, OLD)).notes == ()
     masked = table(columns=ColumnRules(mask={"email": "sha256"}))
-    made = step(masked, observed(head(NEW), **unchanged()), recorded(masked, OLD, schema=(*ORDERS, EMAIL)))
+    made = step(masked, observed(high(NEW), **unchanged()), recorded(masked, OLD, schema=(*ORDERS, EMAIL)))
     assert made.reason == GONE.format("mask")
 
 
@@ -162,22 +162,22 @@ def test_an_excluded_column_may_go_as_long_as_none_comes() -> None:
 )
 def test_where_nothing_tells_that_an_excluded_column_has_gone_it_stops(state: dict[str, Any]) -> None:
     spec = table(columns=ColumnRules(exclude=("email",)))
-    made = step(spec, observed(head(NEW), **unchanged()), recorded(spec, OLD, **state))
+    made = step(spec, observed(high(NEW), **unchanged()), recorded(spec, OLD, **state))
     assert made.reason.startswith(GONE.format("exclude"))
     refresh = PlanOptions(full_refresh=("orders",))
     other = recorded(table(columns=ColumnRules(exclude=("e_mail",))), OLD)
-    assert step(spec, observed(head(NEW), **unchanged()), other, refresh).reason == GONE.format("exclude")
+    assert step(spec, observed(high(NEW), **unchanged()), other, refresh).reason == GONE.format("exclude")
 
 
 def test_an_excluded_cursor_may_not_go() -> None:
     spec = table(columns=ColumnRules(exclude=("updated_at",)))
-    made = step(spec, observed(head(NEW), source(ORDERS[:2]), **unchanged()), recorded(spec, OLD))
+    made = step(spec, observed(high(NEW), source(ORDERS[:2]), **unchanged()), recorded(spec, OLD))
     assert action_of(made) == "stop"
 
 
 def test_files_may_lack_what_shall_not_be_seen_as_long_as_nothing_else_is_new() -> None:
     spec = table(columns=ColumnRules(exclude=("email",)))
-    seen = observed(head(FilesPosition(())), positions="files", **unchanged())
+    seen = observed(high(FilesPosition(())), positions="files", **unchanged())
     assert action_of(step(spec, seen, recorded(spec, None))) != "stop"
     assert step(spec, seen, recorded(spec, None, definition={})).reason == GONE.format("exclude")
     added = replace(seen, source=replace(source(), columns=(*ORDERS, Column("e_mail", types.STRING))))
@@ -193,8 +193,8 @@ def test_files_that_have_another_column_instead_of_what_shall_not_be_seen(rule: 
         spec = table(columns=ColumnRules(mask=masked) if rule == "mask" else ColumnRules(exclude=protected))
         here = replace(source((*ORDERS, *columns)), only_without={"email": ("e_mail",), "e_mail": ("email",)})
         if not state:
-            return step(spec, observed(head(FilesPosition(())), here, positions="files"))
-        seen = observed(head(FilesPosition(())), here, positions="files", **unchanged())
+            return step(spec, observed(high(FilesPosition(())), here, positions="files"))
+        seen = observed(high(FilesPosition(())), here, positions="files", **unchanged())
         return step(spec, seen, recorded(spec, None, **state))
 
     email, e_mail = (Column(name, types.STRING) for name in ("email", "e_mail"))

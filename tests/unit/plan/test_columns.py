@@ -21,7 +21,7 @@ from tests.unit.plan.worlds import (
     ORDERS,
     UPDATED_AT,
     committed,
-    head,
+    high,
     observed,
     recorded,
     source,
@@ -33,7 +33,7 @@ from tests.unit.plan.worlds import (
 
 def of_columns(count: int, **keys: object) -> Step:
     columns = (ID, UPDATED_AT, *(Column(f"c{at}", types.INT32) for at in range(count - 2)))[:count]
-    return step(table(**keys), observed(head(NEW), source=source(columns)))
+    return step(table(**keys), observed(high(NEW), source=source(columns)))
 
 
 @pytest.mark.parametrize("mode", ["append", "truncate", "merge", "scd2"])
@@ -77,7 +77,7 @@ def test_a_name_that_the_target_would_cut(monkeypatch: pytest.MonkeyPatch) -> No
 
     def made(name: str, mode: Mode) -> Step:
         keys = {"key": ("id",)} if mode == "scd2" else {}
-        return step(table(mode=mode, target=TargetRef("lake", (name,)), **keys), observed(head(NEW)))
+        return step(table(mode=mode, target=TargetRef("lake", (name,)), **keys), observed(high(NEW)))
 
     assert action_of(made("n" * 16, "truncate")) == "create"
     assert made("n" * 17, "truncate").reason.endswith(f'"{"n" * 17}" is no name there: names are cut after 16 bytes')
@@ -94,17 +94,17 @@ def test_a_column_whose_values_a_partition_cannot_keep_stops(kind: DataType, sto
     """Of a table to be made, and of one that is there."""
     columns = (*ORDERS, Column("part", kind))
     new = table(layout=Layout(partition_by=("part",)))
-    made = step(new, observed(head(NEW), source(columns)))
+    made = step(new, observed(high(NEW), source(columns)))
     assert (action_of(made) == "stop", "partitioned by part" in made.reason) == (stops, stops)
     there = replace(target(columns), extra={"properties": {}, "partition_by": ["part"]})
     state = recorded(table(), OLD, schema=columns, target_columns=there.columns)
-    made = step(table(), observed(head(NEW), source(columns), there, committed(position=OLD)), state)
+    made = step(table(), observed(high(NEW), source(columns), there, committed(position=OLD)), state)
     assert (action_of(made) == "stop", "partitioned by part" in made.reason) == (stops, stops), made.reason
 
 
 def test_a_table_with_nothing_but_partitions_stops() -> None:
     names = tuple(column.name for column in ORDERS)
-    made = step(table(layout=Layout(partition_by=names)), observed(head(NEW), source(ORDERS)))
+    made = step(table(layout=Layout(partition_by=names)), observed(high(NEW), source(ORDERS)))
     assert (action_of(made), "names every column of the table" in made.reason) == ("stop", True), made.reason
-    made = step(table(layout=Layout(partition_by=names[1:])), observed(head(NEW), source(ORDERS)))
+    made = step(table(layout=Layout(partition_by=names[1:])), observed(high(NEW), source(ORDERS)))
     assert action_of(made) == "create"

@@ -15,7 +15,7 @@ from flowctl.plan.intervals import Idle, Work, find
 from flowctl.spec.spec import Cursor
 from flowctl.state.changes import position_from_text
 from flowctl.state.document import TableState
-from tests.unit.plan.worlds import at, head, source, table
+from tests.unit.plan.worlds import at, high, source, table
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from tests.unit.plan.worlds import at, head, source, table
 )
 def test_a_cursor_may_become_a_type_of_the_same_order(then, now, value):
     info, since = source((Column("updated_at", now),)), CursorPosition(at(value, then))
-    made = find(table(), info, head(CursorPosition(at(value, now))), since, "cursor")
+    made = find(table(), info, high(CursorPosition(at(value, now))), since, "cursor")
     assert isinstance(made, Idle) and made.upper == CursorPosition(at(value, now))
 
 
@@ -51,13 +51,13 @@ def test_a_cursor_may_become_a_type_of_the_same_order(then, now, value):
 def test_a_cursor_whose_type_changes_its_order_stops(mode, then, now, value):
     info, since = source((Column("updated_at", now),)), CursorPosition(at(value, then))
     spec = table(mode=mode, cursor=Cursor("updated_at"))
-    made = find(spec, info, head(), since, "cursor", "flow.yaml")
+    made = find(spec, info, high(), since, "cursor", "flow.yaml")
     assert isinstance(made, Stop) and made.path == "cursor.column"
     assert "--full-refresh orders" in made.hint
     assert ("--append-again" in made.hint) == (mode == "append")
     command = shlex.split(made.hint.split("`")[1])
     given = position_from_text(command[command.index("--position") + 1].replace("VALUE", value), TableState())
-    assert isinstance(find(spec, info, head(given, rows_at_position=1), given, "cursor"), Idle | Work)
+    assert isinstance(find(spec, info, high(given, rows_at_position=1), given, "cursor"), Idle | Work)
 
 
 @pytest.mark.parametrize(

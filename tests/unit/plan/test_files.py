@@ -12,7 +12,7 @@ from flowctl.model.position import FilesPosition, FileStamp, NoPosition
 from flowctl.model.step import RecordOnly
 from flowctl.observe.file_logs import files_written
 from flowctl.plan.document import action_of
-from tests.unit.plan.worlds import committed, cursor, head, intent, observed, recorded, step, table, target
+from tests.unit.plan.worlds import committed, cursor, high, intent, observed, recorded, step, table, target
 
 FILE_A, FILE_B, FIXED_B = (FileStamp(name, 1, tag) for name, tag in (("a.csv", "1"), ("b.csv", "1"), ("b.csv", "2")))
 
@@ -26,7 +26,7 @@ def _files_changed(*, mode="append", replaces=False, landed=False):
     spec = table(mode=mode)
     begun = intent(spec, Interval(READ.position, BEGUN_TO.position), replaces=replaces)
     commit = committed(4, "i4", BEGUN_TO.position) if landed else committed(position=READ.position)
-    there = head(FilesPosition((FILE_A, FIXED_B)))
+    there = high(FilesPosition((FILE_A, FIXED_B)))
     seen = observed(there, target=target(), commit=commit, positions="files")
     return step(
         spec,
@@ -48,7 +48,7 @@ def test_a_begun_interval_of_an_older_flowctl_lists_its_files():
     begun = intent(table(mode="append"), Interval(read, begun_to))
     made = step(
         table(mode="append"),
-        observed(head(begun_to), target=target(), commit=committed(position=read), positions="files"),
+        observed(high(begun_to), target=target(), commit=committed(position=read), positions="files"),
         recorded(table(mode="append"), read, intent=begun, highest=4),
     )
     assert (action_of(made), made.interval.files_read, made.interval.upper) == ("recover", (FILE_B,), begun_to)
@@ -59,7 +59,10 @@ def test_append_stops_where_the_target_has_read_files_that_state_does_not_name(w
     spec = table(mode="append")
     there = FileLog().with_read("orders", written)
     seen = observed(
-        head(FilesPosition((FILE_A,))), target=target(), commit=committed(position=there.position), positions="files"
+        high(FilesPosition((FILE_A,))),
+        target=target(),
+        commit=committed(position=there.position),
+        positions="files",
     )
     seen = replace(seen, file_log=READ, written_log=there if there != READ else None)
     made = step(spec, seen, recorded(spec, READ.position))
@@ -75,7 +78,10 @@ def test_append_stops_where_the_target_has_read_files_that_state_does_not_name(w
 def test_append_stops_where_state_names_no_files_at_all(position):
     spec = table(mode="append")
     seen = observed(
-        head(FilesPosition((FILE_A,))), target=target(), commit=committed(position=READ.position), positions="files"
+        high(FilesPosition((FILE_A,))),
+        target=target(),
+        commit=committed(position=READ.position),
+        positions="files",
     )
     made = step(spec, replace(seen, file_log=FileLog(), written_log=READ), recorded(spec, position))
     assert action_of(made) == "stop" and "that state does not count as read (a.csv)" in made.reason

@@ -32,7 +32,7 @@ from tests.unit.plan.worlds import (
     UPDATED_AT,
     changes,
     committed,
-    head,
+    high,
     intent,
     observed,
     recorded,
@@ -62,7 +62,7 @@ def planned(mode, info, left=ORDERS, request=EVERYTHING, **keys):
     spec = spec_of(mode, **keys)
     state = recorded(spec, NoPosition() if mode == "truncate" else OLD, target_columns=left)
     position = NoPosition() if mode == "truncate" else NEW
-    seen = observed(head(position), source(), info, committed(position=state.position))
+    seen = observed(high(position), source(), info, committed(position=state.position))
     return step(spec, seen, state, request)
 
 
@@ -146,7 +146,7 @@ def test_a_default_keeps_a_dropped_column_as_it_is(policy, mode, told):
 def test_after_a_reset_what_the_database_fills_is_still_left_alone():
     state = replace(recorded(table(), None), schema=(), target_columns=(), definition={})
     made = step(
-        table(), observed(head(NEW), target=there(*ORDERS, SERIAL, serial="default"), commit=committed()), state
+        table(), observed(high(NEW), target=there(*ORDERS, SERIAL, serial="default"), commit=committed()), state
     )
     assert action_of(made) == "change" and shown(made) == [("serial", "show", "safe")]
 
@@ -184,7 +184,7 @@ def test_a_new_column_may_not_differ_from_one_of_others_in_case_only():
 
 
 def adopted(spec, info, state=None, from_=ORDERS):
-    seen = observed(head(NEW), source(from_) if from_ else None, info)
+    seen = observed(high(NEW), source(from_) if from_ else None, info)
     state = state or recorded(spec, None, schema=(), target_columns=())
     return [column.name for column in columns_to_record(Case(spec, seen, state, LAKE))]
 
@@ -212,7 +212,7 @@ def test_adopt_records_all_but_what_the_database_fills_where_only_spark_can_tell
 def test_a_number_that_has_landed_is_recorded_without_columns_of_others():
     interval = Interval(OLD, NEW, "updated_at", read_from=OLD.at, read_to=NEW.at)
     begun = recorded(table(), OLD, intent=intent(table(), interval), highest=4)
-    seen = observed(head(NEW), target=there(*ORDERS, REMARK, SERIAL, serial="default"), commit=committed(4, "i4", NEW))
+    seen = observed(high(NEW), target=there(*ORDERS, REMARK, SERIAL, serial="default"), commit=committed(4, "i4", NEW))
     made = step(table(), seen, begun)
     assert isinstance(made, RecordOnly) and made.columns.target == ORDERS
 
@@ -226,7 +226,7 @@ def taking(mode, request=EVERYTHING, accepted=False, begun=False, **keys):
     state = replace(state, definition={}) if accepted else state
     if begun:
         state = replace(state, intent=intent(spec, Interval(OLD, NEW, "updated_at", read_from=OLD.at, read_to=NEW.at)))
-    seen = observed(head(NoPosition() if mode == "truncate" else NEW), target=there(*ORDERS, *own),
+    seen = observed(high(NoPosition() if mode == "truncate" else NEW), target=there(*ORDERS, *own),
                     commit=committed(position=position))  # fmt: skip
     return step(spec, seen, state, request)
 

@@ -11,12 +11,12 @@ from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.plan.document import action_of
 from flowctl.spec.spec import Cursor, SqlSource
-from tests.unit.plan.worlds import MARK, NEW, ORDERS, head, observed, source, step, table
+from tests.unit.plan.worlds import MARK, NEW, ORDERS, high, observed, source, step, table
 
 
 @pytest.mark.parametrize("kind", [types.TIMESTAMP_NTZ, types.DATE, types.TIMESTAMP])
 def test_a_local_time_without_a_zone_stops_the_table(kind: types.DataType) -> None:
-    seen = observed(head(NEW), source=source((*ORDERS, Column("made", kind))))
+    seen = observed(high(NEW), source=source((*ORDERS, Column("made", kind))))
     check = Freshness(column="made", within=60.0, mark=MARK)
     spec = table(expect=(check,))
     made = step(spec, seen)

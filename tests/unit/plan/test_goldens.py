@@ -44,7 +44,7 @@ from tests.unit.plan.worlds import (
     ORDERS,
     committed,
     cursor,
-    head,
+    high,
     intent,
     observed,
     plan,
@@ -73,9 +73,9 @@ def first_run() -> Plan:
     ))  # fmt: skip
     invoices = table("invoices", mode="append", source=ObjectSource("files", ("invoices/*.csv",), is_glob=True))
     seen = {
-        "orders": replace(observed(head(NEW)), reading="read in ≈ 4 parts of one snapshot (34 MB)"),
-        "customers": observed(replace(head(NoPosition()), rows=RowEstimate(150_000, "stats"))),
-        "invoices": observed(head(files, rows=None), positions="files"),
+        "orders": replace(observed(high(NEW)), reading="read in ≈ 4 parts of one snapshot (34 MB)"),
+        "customers": observed(replace(high(NoPosition()), rows=RowEstimate(150_000, "stats"))),
+        "invoices": observed(high(files, rows=None), positions="files"),
         "daily": observed(source=None),
     }
     return plan(world(seen), orders, customers, invoices, sql_table("daily", "orders"))
@@ -106,12 +106,15 @@ def second_run() -> Plan:
         "former": recorded(table("former"), OLD),
     }
     seen = {
-        "orders": observed(head(NEW), source((*ORDERS, DISCOUNT)), target(), committed(position=OLD)),
+        "orders": observed(high(NEW), source((*ORDERS, DISCOUNT)), target(), committed(position=OLD)),
         "invoices": observed(
-            head(NoPosition()), source(), target((*ORDERS, VAT)), committed(table="invoices", position=NoPosition())
+            high(NoPosition()),
+            source(),
+            target((*ORDERS, VAT)),
+            committed(table="invoices", position=NoPosition()),
         ),
         "daily": observed(None, None, target((VAT,)), committed(table="daily")),
-        "quiet": observed(head(OLD), target=target(), commit=committed(table="quiet", position=OLD)),
+        "quiet": observed(high(OLD), target=target(), commit=committed(table="quiet", position=OLD)),
         "lost": observed(error=TransientError("pg: connection refused (db:5432)", hint="Is the server up?")),
     }
     tables = (orders, replace(invoices, marks={"on_schema_change": Mark("spec.yaml", 61, 5)}), daily, quiet, lost)
@@ -119,7 +122,7 @@ def second_run() -> Plan:
 
 
 def nothing_to_do() -> Plan:
-    seen = {"orders": observed(head(OLD), target=target(), commit=committed(position=OLD))}
+    seen = {"orders": observed(high(OLD), target=target(), commit=committed(position=OLD))}
     return plan(world(seen, {"orders": recorded(table(), OLD)}), table())
 
 
@@ -135,11 +138,11 @@ def interrupted_and_refreshed() -> Plan:
         "since": recorded(since, OLD, intent=intent(since, until), highest=4),
     }
     seen = {
-        "landed": observed(head(NEW), target=target(version=8), commit=committed(4, "i4", NEW, table="landed")),
-        "pending": observed(head(NEW), target=drifted, commit=committed(table="pending", position=OLD)),
-        "anew": observed(head(NEW), target=target(), commit=committed(table="anew", position=OLD)),
-        "adopted": observed(head(NEW), target=target()),
-        "since": observed(head(NEW), target=target(), commit=committed(table="since", position=OLD)),
+        "landed": observed(high(NEW), target=target(version=8), commit=committed(4, "i4", NEW, table="landed")),
+        "pending": observed(high(NEW), target=drifted, commit=committed(table="pending", position=OLD)),
+        "anew": observed(high(NEW), target=target(), commit=committed(table="anew", position=OLD)),
+        "adopted": observed(high(NEW), target=target()),
+        "since": observed(high(NEW), target=target(), commit=committed(table="since", position=OLD)),
     }
     return plan(world(seen, states), landed, pending, anew, adopted, since, request=PlanOptions(full_refresh=("anew",)))
 

@@ -22,7 +22,7 @@ from tests.unit.plan.worlds import (
     OLD,
     UPDATED_AT,
     committed,
-    head,
+    high,
     intent,
     observed,
     recorded,
@@ -35,7 +35,7 @@ PARTS = "read in ≈ 4 parts of one snapshot (34 MB)"
 
 
 def planned(reading: str = "", there: TableInfo | None = None, **keys: Any) -> Step:
-    at = head(NoPosition()) if keys.get("mode") == "truncate" else head(NEW)
+    at = high(NoPosition()) if keys.get("mode") == "truncate" else high(NEW)
     commit = committed(position=OLD) if there else None
     seen = replace(observed(at, target=there, commit=commit), reading=reading)
     spec = table(**keys)
@@ -91,10 +91,10 @@ def test_columns_of_the_target_that_may_round_are_named() -> None:
 
 def test_steps_that_move_no_rows_say_nothing() -> None:
     spec = table()
-    idle = observed(head(OLD), target=target(), commit=committed(position=OLD))
+    idle = observed(high(OLD), target=target(), commit=committed(position=OLD))
     assert isinstance(step(spec, replace(idle, reading=PARTS), recorded(spec, OLD)), UpToDate)
     begun = recorded(spec, OLD, intent=intent(spec, Interval(OLD, NEW, "updated_at")), highest=4)
-    landed = replace(observed(head(NEW), target=target(), commit=committed(4, "i4", NEW)), reading=PARTS)
+    landed = replace(observed(high(NEW), target=target(), commit=committed(4, "i4", NEW)), reading=PARTS)
     assert isinstance(step(spec, landed, begun), RecordOnly)
     pending = replace(landed, commit=committed(position=OLD))
     assert step(spec, pending, begun).how == ("staged, keys are checked first",)  # the source tells of newer rows only

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowctl.connectors.source import Head
+from flowctl.connectors.source import HighWatermark
 from flowctl.model import types
 from flowctl.model.file_log import FileLog
 from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoPosition, Ties, UpstreamPosition
@@ -22,7 +22,7 @@ from flowctl.plan.intervals import Idle, Work, find, find_upstream, new_rows
 from flowctl.plan.ties import with_columns
 from flowctl.spec.spec import ColumnRules, Cursor
 from flowctl.sql.row_hash import hashes_alike
-from tests.unit.plan.worlds import AMOUNT, ID, NOW, ORDERS, UPDATED_AT, at, cursor, head, source, table
+from tests.unit.plan.worlds import AMOUNT, ID, NOW, ORDERS, UPDATED_AT, at, cursor, high, source, table
 
 OLD, NEW = "2026-11-19T22:10:04Z", "2026-11-20T06:15:33Z"
 HOUR = 3600.0
@@ -32,7 +32,7 @@ def found(*, newest=NEW, recorded=OLD, mode="merge", nulls=False, **keys):
     spec = table(mode=mode, cursor=Cursor("updated_at", **keys))
     position = cursor(newest) if newest else None
     since = cursor(recorded) if recorded else None
-    return find(spec, source(), head(position, has_null_cursor=nulls), since, "cursor")
+    return find(spec, source(), high(position, has_null_cursor=nulls), since, "cursor")
 
 
 @pytest.mark.parametrize(("mode", "read_to"), [("append", at(NEW)), ("merge", None), ("scd2", None)])
@@ -51,7 +51,7 @@ WRITTEN = (("aa", 1), ("bb", 2))
 
 
 def appended(ties, columns=ORDERS, spec=APPEND):
-    return find(spec, source(columns), head(cursor(NEW)), CursorPosition(at(OLD), ties), "cursor", "flow.yaml")
+    return find(spec, source(columns), high(cursor(NEW)), CursorPosition(at(OLD), ties), "cursor", "flow.yaml")
 
 
 def test_append_leaves_out_the_rows_at_the_bound_that_it_has_written():
@@ -102,7 +102,7 @@ def test_a_column_read_as_text_since_is_another():
 )
 def test_hashes_without_columns_are_over_those_recorded_with_them_while_these_are_all_the_same(schema, kind):
     old = CursorPosition(at(OLD), Ties((("aa", None), ("bb", None))))
-    made = find(APPEND, source(), head(cursor(NEW)), with_columns(old, schema, APPEND, source()), "cursor")
+    made = find(APPEND, source(), high(cursor(NEW)), with_columns(old, schema, APPEND, source()), "cursor")
     assert isinstance(made, kind)
     if isinstance(made, Work):
         assert made.interval.lower.ties == Ties(old.ties.counts, tuple(Column(c.name, c.type) for c in ORDERS))
@@ -183,7 +183,7 @@ TWO_WRITTEN = Ties((("aa", 2),), (ID,))
 def test_append_stops_where_the_source_has_none_of_the_rows_it_has_written_last(newest, ties, there, stops):
     """A position that somebody has set, or a definition that somebody has accepted, claims nothing of these rows. The
     last two: they are there, and younger than a `cursor.delay` that was not set then."""
-    seen = head(cursor(newest) if newest else None, rows_at_position=there)
+    seen = high(cursor(newest) if newest else None, rows_at_position=there)
     made = find(APPEND, source(), seen, CursorPosition(at(OLD), ties), "cursor", "flow.yaml")
     if stops is None:
         assert not isinstance(made, Stop)
@@ -198,7 +198,7 @@ def test_append_stops_where_the_source_has_none_of_the_rows_it_has_written_last(
 @pytest.mark.parametrize(("there", "kind"), [(2, Idle), (3, Work), (1, Idle)])
 def test_append_reads_late_rows_at_its_position_though_nothing_is_newer(there, kind):
     since = CursorPosition(at(OLD), TWO_WRITTEN)
-    made = find(APPEND, source(), head(cursor(OLD), rows_at_position=there), since, "cursor")
+    made = find(APPEND, source(), high(cursor(OLD), rows_at_position=there), since, "cursor")
     assert isinstance(made, kind)
     if isinstance(made, Work):
         assert made.interval.read_from == made.interval.read_to == made.interval.upper.at == at(OLD)
@@ -215,7 +215,7 @@ def test_append_reads_late_rows_at_its_position_though_nothing_is_newer(there, k
     ],
 )
 def test_a_count_leaves_out_the_rows_that_append_has_written(ties, there, counted, new):
-    interval = find(APPEND, source(), head(cursor(NEW)), CursorPosition(at(OLD), ties), "cursor").interval
+    interval = find(APPEND, source(), high(cursor(NEW)), CursorPosition(at(OLD), ties), "cursor").interval
     assert new_rows(RowEstimate(counted, "count"), interval, there).value == new
     assert new_rows(RowEstimate(counted, "stats"), interval, there).value == counted
 
@@ -231,12 +231,12 @@ def test_a_count_leaves_out_the_rows_that_append_has_written(ties, there, counte
 )
 def test_the_plan_names_the_key_against_rows_that_are_committed_late(mode, seen, key):
     spec = table(mode=mode, cursor=Cursor("updated_at"))
-    (note,) = find(spec, source(), head(cursor(NEW), **seen), cursor(OLD), "cursor").notes
+    (note,) = find(spec, source(), high(cursor(NEW), **seen), cursor(OLD), "cursor").notes
     assert key in note
 
 
 def test_rows_younger_than_delay_are_no_empty_source():
-    seen = Head(None, RowEstimate(), NOW, has_younger=True)
+    seen = HighWatermark(None, RowEstimate(), NOW, has_younger=True)
     delayed = table(cursor=Cursor("updated_at", delay=HOUR))
     assert find(delayed, source(), seen, None, "cursor") == Idle("all rows are younger than cursor.delay")
     (note,) = find(delayed, source(), seen, cursor(OLD), "cursor").notes
@@ -245,7 +245,7 @@ def test_rows_younger_than_delay_are_no_empty_source():
 
 @pytest.mark.parametrize(("nulls", "kind"), [("fail", Stop), ("skip", Idle), ("always", Work)])
 def test_rows_without_a_cursor(nulls, kind):
-    made = find(table(cursor=Cursor("updated_at", nulls=nulls)), source(), head(cursor(OLD), has_null_cursor=True),
+    made = find(table(cursor=Cursor("updated_at", nulls=nulls)), source(), high(cursor(OLD), has_null_cursor=True),
                 cursor(OLD), "cursor")  # fmt: skip
     assert isinstance(made, kind)
     if isinstance(made, Work):
@@ -270,14 +270,14 @@ def test_rows_without_a_cursor(nulls, kind):
 )
 def test_a_cursor_that_would_freeze_the_table_stops_it(kind, newest, refused):
     info = source((Column("updated_at", kind),))
-    newest_head = Head(CursorPosition(TypedValue(kind, newest)), RowEstimate(), NOW)
-    assert isinstance(find(table(), info, newest_head, None, "cursor"), Stop if refused else Work)
+    newest_watermark = HighWatermark(CursorPosition(TypedValue(kind, newest)), RowEstimate(), NOW)
+    assert isinstance(find(table(), info, newest_watermark, None, "cursor"), Stop if refused else Work)
 
 
 def test_a_recorded_value_is_read_in_the_type_the_column_has_now():
     info = source((Column("updated_at", types.INT64),))
     since, newest = CursorPosition(at("7", types.INT32)), CursorPosition(at("9", types.INT64))
-    made = find(table(), info, head(newest), since, "cursor")
+    made = find(table(), info, high(newest), since, "cursor")
     assert made.interval.read_from == at("7", types.INT64)
 
 
@@ -289,7 +289,7 @@ def test_bounds_that_mean_nothing_for_the_column_stop(keys, kind, path):
     info = source((Column("updated_at", kind),))
     since = CursorPosition(at("7", types.INT64)) if kind == types.INT64 else None
     newest = CursorPosition(at("9", types.INT64)) if kind == types.INT64 else cursor(NEW)
-    made = find(table(cursor=Cursor("updated_at", **keys)), info, head(newest), since, "cursor")
+    made = find(table(cursor=Cursor("updated_at", **keys)), info, high(newest), since, "cursor")
     assert isinstance(made, Stop) and made.path == path
 
 
@@ -323,7 +323,7 @@ def test_each_file_once_and_truncate_all_that_are_there(form, mode, recorded, no
     """From a position in the log as from one that an older flowctl recorded, which lists the files."""
     listed = files(*recorded.files.values()) if recorded.files else None
     since, known = (recorded.position, recorded) if form == "log" else (listed, None)
-    made = find(table(mode=mode, cursor=None), source(), head(now), since, "files", log=known).interval
+    made = find(table(mode=mode, cursor=None), source(), high(now), since, "files", log=known).interval
     assert (made.lower, made.upper, made.files) == (lower.position if lower else None, upper.position, read)
 
 
@@ -331,24 +331,24 @@ def test_each_file_once_and_truncate_all_that_are_there(form, mode, recorded, no
 @pytest.mark.parametrize("form", ["log", "list"])
 def test_no_new_files_are_no_work(form, mode, now):
     since, known = (log([A]).position, log([A])) if form == "log" else (files(A), None)
-    made = find(table(mode=mode, cursor=None), source(), head(now), since, "files", log=known)
+    made = find(table(mode=mode, cursor=None), source(), high(now), since, "files", log=known)
     assert made == Idle(made.reason, since, made.notes)
 
 
 def test_a_read_file_that_vanished_is_reported():
-    made = find(table(mode="append", cursor=None), source(), head(files(B)), log([A]).position, "files", log=log([A]))
+    made = find(table(mode="append", cursor=None), source(), high(files(B)), log([A]).position, "files", log=log([A]))
     assert made.notes == ("a.csv is gone since; the rows read from there stay",)
 
 
 def test_a_file_that_changed_after_append_has_read_it_stops():
     made = find(
-        table(mode="append", cursor=None), source(), head(files(CHANGED)), log([A]).position, "files", log=log([A])
+        table(mode="append", cursor=None), source(), high(files(CHANGED)), log([A]).position, "files", log=log([A])
     )
     assert isinstance(made, Stop) and "changed after being read" in made.reason
 
 
 def test_without_a_position_everything_is_read_every_time():
-    made = find(table(cursor=None), source(), head(NoPosition()), NoPosition(), "none")
+    made = find(table(cursor=None), source(), high(NoPosition()), NoPosition(), "none")
     assert made == Work(made.interval, "always reads in full") and made.interval.lower is None
 
 
@@ -374,7 +374,7 @@ def test_however_rows_arrive_in_order_every_one_is_in_some_interval_and_position
         arrived += later
         newest = max([newest, *later])
         position = CursorPosition(TypedValue(types.TIMESTAMP, newest)) if arrived else None
-        made = find(spec, source(), head(position), recorded, "cursor")
+        made = find(spec, source(), high(position), recorded, "cursor")
         if isinstance(made, Work):
             start = made.interval.read_from
             read |= {time for time in arrived if start is None or time >= start.value}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flowctl.plan.document import action_of
 from flowctl.plan.places import shared
-from tests.unit.plan.worlds import NEW, head, observed, plan, source, step, table, target, world
+from tests.unit.plan.worlds import NEW, high, observed, plan, source, step, table, target, world
 
 
 def test_both_tables_of_one_place_are_refused():
@@ -22,7 +22,7 @@ def test_a_sidecar_s_place_is_taken():
 
 def test_the_plan_stops_both():
     tables = (table("a"), table("b"))
-    seen = world({"a": observed(head(NEW)), "b": observed(head(NEW))}, places={"a": "x/t", "b": "x/t"})
+    seen = world({"a": observed(high(NEW)), "b": observed(high(NEW))}, places={"a": "x/t", "b": "x/t"})
     steps = plan(seen, *tables).steps
     assert [(action_of(made), made.reason) for made in steps] == [
         ("stop", "a writes the same table as b"),
@@ -31,5 +31,5 @@ def test_the_plan_stops_both():
 
 
 def test_a_table_that_is_its_own_source_is_refused():
-    made = step(table(), observed(head(NEW), source=source(identity="pg:7/1/2"), target=target(identity="pg:7/1/2")))
+    made = step(table(), observed(high(NEW), source=source(identity="pg:7/1/2"), target=target(identity="pg:7/1/2")))
     assert (action_of(made), "are the same table" in made.reason) == ("stop", True)

@@ -18,7 +18,7 @@ from tests.unit.plan.worlds import (
     ORDERS,
     committed,
     flow,
-    head,
+    high,
     observed,
     plan,
     recorded,
@@ -34,12 +34,12 @@ TABLES = {"orders": table(), "new": table("new")}
 
 
 def seen(there=THERE, commit=COMMIT):
-    return observed(head(NEW), target=there, commit=commit)
+    return observed(high(NEW), target=there, commit=commit)
 
 
 def first_and_later():
     states = {"orders": recorded(table(), OLD)}
-    return world({"orders": seen(), "new": observed(head(NEW))}, states)
+    return world({"orders": seen(), "new": observed(high(NEW))}, states)
 
 
 @pytest.fixture

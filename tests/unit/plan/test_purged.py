@@ -11,7 +11,7 @@ from flowctl.plan.finding import Stop
 from flowctl.plan.intervals import Idle, Work, find
 from flowctl.spec.spec import Guard
 from tests.unit.plan.test_intervals import APPEND, NEW, OLD, TWO_WRITTEN
-from tests.unit.plan.worlds import at, cursor, head, source
+from tests.unit.plan.worlds import at, cursor, high, source
 
 PURGED = replace(APPEND, guard=Guard(allow_purged=True))
 
@@ -27,7 +27,7 @@ PURGED = replace(APPEND, guard=Guard(allow_purged=True))
     ],
 )
 def test_append_goes_on_above_its_position_in_a_source_that_deletes_old_rows(spec, newest, has_older, kind):
-    seen = head(cursor(newest) if newest else None, rows_at_position=0, has_older=has_older)
+    seen = high(cursor(newest) if newest else None, rows_at_position=0, has_older=has_older)
     made = find(spec, source(), seen, CursorPosition(at(OLD), TWO_WRITTEN), "cursor", "flow.yaml")
     assert isinstance(made, kind)
     if isinstance(made, Stop):

@@ -23,7 +23,7 @@ from tests.unit.plan.worlds import (
     REFRESH,
     changes,
     committed,
-    head,
+    high,
     intent,
     observed,
     plan,
@@ -63,7 +63,7 @@ def test_recorded_types_of_sql_tables_hold_while_what_they_read_keeps_its_column
     read = UpstreamPosition((("orders", 3),))
     states = {"orders": recorded(orders, OLD), "daily": recorded(daily, read, upstream_shape=shape_of(sql))}
     seen = {
-        "orders": observed(head(NEW), source=source(columns), **unchanged_target()),
+        "orders": observed(high(NEW), source=source(columns), **unchanged_target()),
         "daily": observed(None, None, target(), committed(3, "i3", table="daily")),
     }
     made = plan(world(seen, states), orders, daily).steps[1]
@@ -97,7 +97,7 @@ def test_columns_that_have_changed_in_an_earlier_run_count_like_those_that_chang
         "daily": recorded(daily, before, upstream_shape=shape_of(sql)),
     }
     seen = {
-        "orders": observed(head(OLD), source(columns), target(columns), committed(4, "i4", OLD)),
+        "orders": observed(high(OLD), source(columns), target(columns), committed(4, "i4", OLD)),
         "daily": observed(None, None, target(), committed(3, "i3", table="daily")),
     }
     request = PlanOptions() if is_selected else PlanOptions(select=("daily",))
@@ -134,8 +134,8 @@ def test_columns_of_others_count_like_those_that_flowctl_writes(before, now, sql
         "daily": recorded(daily, read, upstream_shape=shape_read(daily.source, there)),
     }
     seen = {
-        "orders": observed(head(NEW if has_rows else OLD), source(), target((*ORDERS, *now)), committed(3, "i3", OLD)),
-        "lines": observed(head(OLD), source(), target(), committed(3, "i3", OLD, table="lines")),
+        "orders": observed(high(NEW if has_rows else OLD), source(), target((*ORDERS, *now)), committed(3, "i3", OLD)),
+        "lines": observed(high(OLD), source(), target(), committed(3, "i3", OLD, table="lines")),
         "daily": observed(None, None, target(), committed(3, "i3", table="daily")),
     }
     steps = {step.id: step for step in plan(world(seen, states), orders, lines, daily).steps}
@@ -155,7 +155,7 @@ def test_a_number_that_is_only_recorded_leaves_the_columns_that_are_there():
         "daily": recorded(daily, UpstreamPosition((("orders", 3),)), upstream_shape=shape_of(ALL, (*ORDERS, REM))),
     }
     seen = {
-        "orders": observed(head(NEW), source(), target((*ORDERS, REM)), committed(4, "i4", NEW)),
+        "orders": observed(high(NEW), source(), target((*ORDERS, REM)), committed(4, "i4", NEW)),
         "daily": observed(None, None, target(), committed(3, "i3", table="daily")),
     }
     above, made = plan(world(seen, states), orders, daily).steps
@@ -167,6 +167,6 @@ def test_a_full_refresh_keeps_no_recorded_types():
     spec = table(columns=ColumnRules(add={"half": "amount / 2"}))
     half = Column("half", types.Decimal(12, 2))
     state = recorded(spec, OLD, target_columns=(*target().columns, half))
-    seen = observed(head(NEW), target=target((*ORDERS, half)), commit=committed(position=OLD))
+    seen = observed(high(NEW), target=target((*ORDERS, half)), commit=committed(position=OLD))
     assert changes(step(spec, seen, state)) == ()
     assert changes(step(spec, seen, state, REFRESH)) is None

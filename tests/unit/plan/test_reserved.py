@@ -28,7 +28,7 @@ from tests.unit.plan.worlds import (
     REFRESH,
     committed,
     flow,
-    head,
+    high,
     observed,
     recorded,
     source,
@@ -65,7 +65,7 @@ def test_the_names_are_those_that_are_used() -> None:
 )
 def test_a_column_with_a_name_of_ours_stops_the_table(name: str, keys: dict[str, Any]) -> None:
     spec = table(**keys)
-    seen = observed(head(NEW), source=source((*ORDERS, Column(name, types.STRING))))
+    seen = observed(high(NEW), source=source((*ORDERS, Column(name, types.STRING))))
     made = step(spec, seen)
     assert (action_of(made), name in made.reason, f"rename: {{{name}: " in made.hint) == ("stop", True, True)
     renamed = ColumnRules(rename={name: "theirs"})
@@ -76,7 +76,7 @@ def test_a_column_with_a_name_of_ours_stops_the_table(name: str, keys: dict[str,
 
 def test_the_names_are_free_where_nothing_has_them() -> None:
     taken = tuple(Column(name, types.STRING) for name in ("_seq", "_reason", "valid_to", "row_hash", "_deleted_at"))
-    assert action_of(step(table(), observed(head(NEW), source=source((*ORDERS, *taken))))) == "create"
+    assert action_of(step(table(), observed(high(NEW), source=source((*ORDERS, *taken))))) == "create"
 
 
 def test_added_columns_and_those_of_sql_are_looked_at_too() -> None:
@@ -104,7 +104,7 @@ def beside(suffix: str, *names: str) -> dict[str, TableInfo]:
 def test_a_table_in_the_place_of_a_sidecar_is_not_taken_over(
     sidecars: dict[str, TableInfo], keys: dict[str, Any], action: str
 ) -> None:
-    made = step(table(**keys), replace(observed(head(NEW)), sidecars=sidecars))
+    made = step(table(**keys), replace(observed(high(NEW)), sidecars=sidecars))
     assert action_of(made) == action
     if action == "stop":
         assert "was not made by this flow" in made.reason and "another `to`" in made.hint
@@ -113,7 +113,7 @@ def test_a_table_in_the_place_of_a_sidecar_is_not_taken_over(
 def test_a_sidecar_of_an_earlier_history_is_kept() -> None:
     spec = table(**HISTORY)
     columns = (*ORDERS, *own_columns(spec).values())
-    seen = observed(head(NEW), target=target(columns))
+    seen = observed(high(NEW), target=target(columns))
     state = recorded(spec, OLD, definition={}, target_columns=columns)
     sidecars = beside("__observed", "id", *sorted(reserved.FIRST_OBSERVED))
     reason = step(spec, replace(seen, sidecars=sidecars), state).reason
@@ -137,7 +137,7 @@ def test_a_history_without_its_observations_stops(
     spec = table(**HISTORY)
     columns = (*ORDERS, *own_columns(spec).values())
     there = replace(target(columns), rows=RowEstimate(rows, "stats"))
-    seen = replace(observed(head(NEW), target=there, commit=committed(position=OLD)), sidecars=sidecars)
+    seen = replace(observed(high(NEW), target=there, commit=committed(position=OLD)), sidecars=sidecars)
     for state in (recorded(spec, OLD, target_columns=columns), recorded(spec, None, definition={})):
         made = step(spec, seen, state, request_)
         assert ("lake:orders__observed" in made.reason, action_of(made) == "stop") == (stops, stops), made.reason
@@ -163,7 +163,7 @@ def test_a_history_of_other_keys_is_not_continued_whatever_state_has_forgotten(
     """After reset or adopt only the sidecar tells the key."""
     spec = table(**{**HISTORY, "key": key})
     columns = (*ORDERS, *own_columns(spec).values())
-    seen = observed(head(NEW), target=target(columns), commit=committed(position=OLD))
+    seen = observed(high(NEW), target=target(columns), commit=committed(position=OLD))
     seen = replace(seen, sidecars=beside("__observed", *first, "_event_at", *sorted(reserved.OBSERVED), *added))
     for state in (recorded(spec, None, definition={}), recorded(spec, OLD, target_columns=columns)):
         made = step(spec, seen, state)
@@ -174,5 +174,5 @@ def test_a_history_of_other_keys_is_not_continued_whatever_state_has_forgotten(
 
 def test_a_table_that_becomes_a_history_has_no_observations_yet() -> None:
     spec = table(**HISTORY)
-    seen = replace(observed(head(NEW), **unchanged_target()), sidecars={"__observed": None})
+    seen = replace(observed(high(NEW), **unchanged_target()), sidecars={"__observed": None})
     assert action_of(step(spec, seen, recorded(table(), OLD), REFRESH)) != "stop"

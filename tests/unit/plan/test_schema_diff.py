@@ -31,7 +31,7 @@ from tests.unit.plan.worlds import (
     LakeDdl,
     changes,
     committed,
-    head,
+    high,
     observed,
     recorded,
     source,
@@ -134,7 +134,7 @@ def test_a_key_stays_not_null_in_the_target_as_a_null_in_it_stops_the_table(mode
     strict = (replace(ID, nullable=False), AMOUNT, UPDATED_AT, *own_columns(spec).values())
     now = source((replace(ID, nullable=True), AMOUNT, UPDATED_AT))
     there = replace(target(), columns=strict)
-    seen = observed(head(NEW), now, there, committed(position=OLD))
+    seen = observed(high(NEW), now, there, committed(position=OLD))
     made = step(spec, seen, recorded(spec, OLD, schema=now.columns, target_columns=strict), PlanOptions())
     if spec.key:
         assert told(made) == [] and not made.columns.target[0].nullable
@@ -225,7 +225,7 @@ def test_source_may_send_nulls_that_the_target_refuses(policy, action):
     spec = table(on_schema_change=SchemaPolicies(nullable=policy))
     strict = replace(target(), columns=(ID, replace(AMOUNT, nullable=False), UPDATED_AT))
     state = recorded(spec, OLD, target_columns=strict.columns)
-    made = step(spec, observed(head(NEW), source(), strict, committed(position=OLD)), state)
+    made = step(spec, observed(high(NEW), source(), strict, committed(position=OLD)), state)
     assert (action_of(made), told(made)) == (action, [("amount", "nullable", policy)])
 
 
@@ -282,7 +282,7 @@ def test_soft_deletes_add_their_column_whatever_the_policies():
 
 def test_scd2_adds_its_own_columns_and_compares_neither_key_nor_event_time():
     spec = table(mode="scd2", key=("id",), valid_from="updated_at")
-    made = step(spec, observed(head(NEW)))
+    made = step(spec, observed(high(NEW)))
     assert list(columns(made)) == ["id", "amount", "updated_at", "valid_from", "valid_to", "is_current", "row_hash"]
     assert [part.column.name for part in made.columns.projection if part.compared] == ["amount"]
 
@@ -303,7 +303,7 @@ def test_column_rules_shape_what_is_read_and_written():
         ("email", "string", "sha2(CAST(`email` AS STRING), 256)"),
         ("month", "date", "(date_trunc('month', updated_at))"),
     ]
-    made = step(spec, observed(head(NEW), source((*ORDERS, Column("email", types.STRING)))))
+    made = step(spec, observed(high(NEW), source((*ORDERS, Column("email", types.STRING)))))
     assert changes(made) is None, "`later` has a type only when Spark has looked"
 
 

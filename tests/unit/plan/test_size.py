@@ -5,13 +5,13 @@ from __future__ import annotations
 from flowctl.plan.document import count_actions, to_json
 from flowctl.plan.render import View, render
 from flowctl.text import plain
-from tests.unit.plan.worlds import cursor, head, observed, plan, sql_table, table, world
+from tests.unit.plan.worlds import cursor, high, observed, plan, sql_table, table, world
 
 
 def test_five_hundred_tables():
     tables = [table(f"t{number:03}") for number in range(499)]
     every = sql_table("a_sum", *(one.id for one in tables))
-    seen = {one.id: observed(head(cursor("2026-11-20T06:15:33Z"))) for one in tables}
+    seen = {one.id: observed(high(cursor("2026-11-20T06:15:33Z"))) for one in tables}
     made = plan(world({**seen, "a_sum": observed(source=None)}), every, *tables)
     assert count_actions(made)["create"] == 500
     assert made.steps[-1].id == "a_sum"
@@ -26,7 +26,7 @@ def test_two_hundred_tables_are_five_screens():
     """Of 50 lines and 100 columns each; tables that say something of their own stay apart."""
     tables = [table(f"raw_{number:03}") for number in range(199)]
     odd = table("odd", mode="truncate")
-    seen = {one.id: observed(head(cursor("2026-11-20T06:15:33Z"))) for one in (*tables, odd)}
+    seen = {one.id: observed(high(cursor("2026-11-20T06:15:33Z"))) for one in (*tables, odd)}
     shown = plain(render(plan(world(seen), odd, *tables), View(width=100))).splitlines()
     assert len(shown) <= 250 and max(map(len, shown)) <= 100
     assert [line for line in shown if line.startswith("+ ")] == [

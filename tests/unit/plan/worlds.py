@@ -14,7 +14,7 @@ from typing import Any
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.delta import CAPABILITIES, gaps, partitions
 from flowctl.connectors.gaps import Gap
-from flowctl.connectors.source import Head
+from flowctl.connectors.source import HighWatermark
 from flowctl.connectors.target import Fill, TargetRules
 from flowctl.diagnostics import Mark
 from flowctl.errors import FlowctlError
@@ -167,9 +167,9 @@ def target(columns: Sequence[Column] = ORDERS, identity: str = "delta-1", versio
 SOURCE = source()
 
 
-def head(position: Position | None = None, rows: int | None = 15204, **keys: Any) -> Head:
+def high(position: Position | None = None, rows: int | None = 15204, **keys: Any) -> HighWatermark:
     estimate = RowEstimate(rows, "count", 1_900_000) if rows is not None else RowEstimate()
-    return Head(position, estimate, NOW, **keys)
+    return HighWatermark(position, estimate, NOW, **keys)
 
 
 def committed(seq: int = 3, intent_id: str = "i3", position: Position | None = None, **keys: Any) -> Commit:
@@ -214,14 +214,14 @@ def intent(spec: TableSpec, interval: Interval, **keys: Any) -> Intent:
 
 
 def observed(
-    head: Head | None = None,
+    watermark: HighWatermark | None = None,
     source: TableInfo | None = SOURCE,
     target: TableInfo | None = None,
     commit: Commit | None = None,
     positions: PositionKind = "cursor",
     error: FlowctlError | None = None,
 ) -> Observed:
-    return Observed(source, target, head or Head(NoPosition(), RowEstimate()), commit, positions, error)
+    return Observed(source, target, watermark or HighWatermark(NoPosition(), RowEstimate()), commit, positions, error)
 
 
 def flow(*tables: TableSpec) -> Spec:

@@ -37,7 +37,7 @@ from tests.unit.plan.worlds import (
     LakeDdl,
     changes,
     flow,
-    head,
+    high,
     observed,
     recorded,
     source,
@@ -112,7 +112,7 @@ def sail_step(spec: TableSpec, seen, state=None):
     ids=["scd2", "append"],
 )
 def test_row_hashes_of_floats_stop_the_table(spec: TableSpec) -> None:
-    seen = observed(head(), source((*source().columns, WEIGHT)))
+    seen = observed(high(), source((*source().columns, WEIGHT)))
     found = sail_step(spec, seen)
     assert (action_of(found), GAPS["float"] in found.reason) == ("stop", True)
     assert found.reason.startswith("weight")
@@ -121,16 +121,16 @@ def test_row_hashes_of_floats_stop_the_table(spec: TableSpec) -> None:
 
 def test_partitions_by_decimals_stop_the_table() -> None:
     spec = table(layout=Layout(partition_by=("amount",)))
-    found = sail_step(spec, observed(head()))
+    found = sail_step(spec, observed(high()))
     assert (action_of(found), GAPS["partition"] in found.reason) == ("stop", True)
-    assert action_of(step(spec, observed(head()))) != "stop"
+    assert action_of(step(spec, observed(high()))) != "stop"
 
 
 def test_widening_stops_the_table() -> None:
     spec = table()
     wider = source((ID, replace(AMOUNT, type=types.Decimal(14, 2)), source().columns[2]))
     info = replace(target(), extra={**target().extra, "features": ["typeWidening"]})
-    seen = observed(head(), wider, info, commit=None)
+    seen = observed(high(), wider, info, commit=None)
     state = recorded(spec, None, seq=0, intent_id="", highest=0)
     assert "widen" in str(changes(step(spec, seen, state)))
     found = sail_step(spec, seen, state)
@@ -144,7 +144,7 @@ def test_features_that_ask_more_of_a_commit() -> None:
     assert demanding_features(["clustering"], {"delta.appendOnly": "true"}) == ["clustering", "delta.appendOnly"]
     spec = table()
     info = replace(target(), extra={"properties": {}, "features": ["icebergCompatV2"]})
-    found = sail_step(spec, observed(head(), source(), info), recorded(spec, None, seq=0, intent_id="", highest=0))
+    found = sail_step(spec, observed(high(), source(), info), recorded(spec, None, seq=0, intent_id="", highest=0))
     assert (action_of(found), "icebergCompatV2" in found.reason, GAPS["features"] in found.reason) == (
         "stop",
         True,
@@ -162,7 +162,7 @@ def test_a_feature_that_is_turned_on_in_a_table_of_an_old_protocol(writer_versio
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LakeDdl, "alter_statements", lambda self, info, changes: [feature, *changes])
         info = replace(target(), extra=extra)
-        found = sail_step(spec, observed(head(), new, info), recorded(spec, None, seq=0, intent_id="", highest=0))
+        found = sail_step(spec, observed(high(), new, info), recorded(spec, None, seq=0, intent_id="", highest=0))
     assert (action_of(found) == "stop", GAPS["protocol"] in found.reason) == (stops, stops)
 
 

@@ -8,14 +8,14 @@ from flowctl.model.interval import Interval
 from flowctl.model.step import RecordOnly
 from flowctl.run.engine import engine_line
 from flowctl.spec.spec import SparkSettings
-from tests.unit.plan.worlds import committed, cursor, head, intent, observed, plan, recorded, table, target, world
+from tests.unit.plan.worlds import committed, cursor, high, intent, observed, plan, recorded, table, target, world
 
 OLD, NEW = cursor("2026-11-19T22:10:04Z"), cursor("2026-11-20T06:15:33Z")
 SMALL, MEDIUM, LARGE = 1_200, 370_000, 6_001_215
 
 
 def line(*rows: int | None, url: str = SparkSettings().url) -> str:
-    tables = {f"t{at}": observed(head(NEW, count)) for at, count in enumerate(rows)}
+    tables = {f"t{at}": observed(high(NEW, count)) for at, count in enumerate(rows)}
     seen = world(tables)
     return engine_line(SparkSettings(url), plan(seen, *map(table, tables)), seen)
 
@@ -53,7 +53,7 @@ def test_other_engines(url: str, told: str) -> None:
 
 def test_nothing_starts_when_nothing_runs() -> None:
     spec = table()
-    idle = world({"orders": observed(head(OLD), target=target(), commit=committed(position=OLD))}, {
+    idle = world({"orders": observed(high(OLD), target=target(), commit=committed(position=OLD))}, {
         "orders": recorded(spec, OLD)
     })  # fmt: skip
     assert engine_line(SparkSettings(), plan(idle, spec), idle) == ""
@@ -62,7 +62,7 @@ def test_nothing_starts_when_nothing_runs() -> None:
 def test_nothing_starts_when_only_state_is_mended() -> None:
     spec = table()
     begun = recorded(spec, OLD, intent=intent(spec, Interval(OLD, NEW, "updated_at")), highest=4)
-    seen = world({"orders": observed(head(NEW), target=target(), commit=committed(4, "i4", NEW))}, {"orders": begun})
+    seen = world({"orders": observed(high(NEW), target=target(), commit=committed(4, "i4", NEW))}, {"orders": begun})
     made = plan(seen, spec)
     assert isinstance(made.steps[0], RecordOnly)
     assert engine_line(SparkSettings(), made, seen) == ""

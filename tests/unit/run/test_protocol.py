@@ -20,13 +20,13 @@ from flowctl.run.attempt import Attempt, TableResult
 from flowctl.run.schedule import ASKED_TO_STOP
 from flowctl.spec.spec import TableSpec
 from flowctl.state.document import StateDocument
-from tests.unit.plan.worlds import LINEAGE, committed, head, intent, observed, recorded, step, table, target
+from tests.unit.plan.worlds import LINEAGE, committed, high, intent, observed, recorded, step, table, target
 
-WORK = Interval(None, head().position)
+WORK = Interval(None, high().position)
 
 
 def load(spec: TableSpec, seen: SeenTarget | None = None, **keys: Any) -> Load:
-    planned = step(spec, observed(head(), target=target(), commit=committed()), recorded(spec, None)).table
+    planned = step(spec, observed(high(), target=target(), commit=committed()), recorded(spec, None)).table
     planned = replace(planned, seen=seen or planned.seen)
     return Load(table=planned, reason="new rows", seq=5, interval=WORK, columns=Columns(), **keys)
 

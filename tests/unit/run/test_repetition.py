@@ -15,7 +15,18 @@ from flowctl.plan.document import action_of
 from flowctl.run import protocol, tries
 from flowctl.run.attempt import Attempt
 from flowctl.state.document import StateDocument
-from tests.unit.plan.worlds import LINEAGE, NEW, OLD, head, intent, observed, recorded, step, table, unchanged_target
+from tests.unit.plan.worlds import (
+    LINEAGE,
+    NEW,
+    OLD,
+    high,
+    intent,
+    observed,
+    recorded,
+    step,
+    table,
+    unchanged_target,
+)
 
 WORK = Interval(OLD, NEW, "updated_at")
 TOLD = (
@@ -28,7 +39,7 @@ def test_each_run_that_tries_a_begun_number_is_counted() -> None:
     spec = table()
     begun = intent(spec, WORK)
     assert "runs" not in to_json(begun) and from_json(Intent, to_json(begun)).runs == 1
-    planned = step(spec, observed(head(NEW), **unchanged_target()), recorded(spec, OLD, intent=begun, highest=4))
+    planned = step(spec, observed(high(NEW), **unchanged_target()), recorded(spec, OLD, intent=begun, highest=4))
     assert (action_of(planned), planned.notes) == ("recover", ())
     run: Any = SimpleNamespace(run_id="r", lease=SimpleNamespace(fence=1))
     document = StateDocument(LINEAGE, 1, tables={"orders": recorded(spec, OLD, intent=begun, highest=4)})
@@ -39,7 +50,7 @@ def test_each_run_that_tries_a_begun_number_is_counted() -> None:
 def test_the_plan_says_that_a_number_was_tried_before() -> None:
     spec = table()
     state = recorded(spec, OLD, intent=intent(spec, WORK, runs=3), highest=4)
-    (note,) = step(spec, observed(head(NEW), **unchanged_target()), state).notes
+    (note,) = step(spec, observed(high(NEW), **unchanged_target()), state).notes
     assert note.startswith(TOLD)
 
 
@@ -49,7 +60,7 @@ def test_the_plan_says_that_a_number_was_tried_before() -> None:
 )
 def test_an_error_says_that_it_repeats(error: FlowctlError, runs: int, is_told: bool) -> None:
     spec = table()
-    planned = step(spec, observed(head(NEW), **unchanged_target()), recorded(spec, OLD))
+    planned = step(spec, observed(high(NEW), **unchanged_target()), recorded(spec, OLD))
     hint = error.hint
     tries.tell_repetition(error, Attempt(planned, intent(spec, WORK, runs=runs)), "spec.yaml")
     assert error.hint == hint if not is_told else TOLD in error.hint

@@ -12,11 +12,11 @@ from flowctl.engine.cost import INTERPRETED_LOAD, Size, is_interpreted, size_of_
 from flowctl.model import types
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.run.sizing import load_of_run, rows_in_play
-from tests.unit.plan.worlds import cursor, head, observed, source, step, table, target
+from tests.unit.plan.worlds import cursor, high, observed, source, step, table, target
 
 
 def in_play(mode: str, batch: int | None, of_source: int | None, of_target: int | None) -> int | None:
-    seen = observed(head(cursor("2026-11-20T06:15:33Z")), source(), None)
+    seen = observed(high(cursor("2026-11-20T06:15:33Z")), source(), None)
     keys: dict[str, Any] = {"mode": mode}
     planned = replace(step(table(**keys), seen), rows=RowEstimate(batch))
     assert seen.source is not None
@@ -53,7 +53,7 @@ def test_rows_in_play(
     ],
 )
 def test_the_load_of_a_table(mode: str, rows: int | None, bytes: int | None, columns: int, load: int | None) -> None:
-    seen = observed(head(cursor("2026-11-20T06:15:33Z")), source(), None)
+    seen = observed(high(cursor("2026-11-20T06:15:33Z")), source(), None)
     planned = replace(step(table(mode=mode), seen), rows=RowEstimate(rows, bytes=bytes))
     assert seen.source is not None
     wide = replace(seen.source, columns=tuple(Column(f"c{at}", types.INT64) for at in range(columns)))

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from flowctl.connectors.source import HeadRequest
+from flowctl.connectors.source import WatermarkRequest
 from flowctl.connectors.sql.zones import earliest_local
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition
@@ -31,26 +31,26 @@ __all__ = ["database", "file", "source"]
         ("DATE", ["2026-01-01", "2026-01-02", "2026-01-02", "2026-01-03", None]),
     ],
 )
-def test_a_head_counts_what_append_has_still_to_write(
+def test_a_watermark_counts_what_append_has_still_to_write(
     database: sqlite3.Connection, source: Any, kind: str, values: list[Any]
 ) -> None:
     database.execute(f"CREATE TABLE t (at {kind})")
     database.executemany("INSERT INTO t VALUES (?)", [(value,) for value in values])
     info = source.describe([table("t")])[table("t")]
     position = from_text(info.columns[0].type, str(values[1]))
-    asked = HeadRequest(table("t"), info, info.columns[0], position, position=position, estimate="count")
-    whole = HeadRequest(table("t"), info, info.columns[0], estimate="count")
-    nulls = HeadRequest(table("t"), info, info.columns[0], position, null_rows=True, estimate="count")
-    heads = source.heads({"asked": asked, "whole": whole, "nulls": nulls})
-    assert (heads["asked"].rows.value, heads["asked"].rows_at_position) == (3, 2)
-    assert (heads["whole"].rows.value, heads["whole"].rows_at_position) == (4, None)
-    assert heads["nulls"].rows.value == 4
+    asked = WatermarkRequest(table("t"), info, info.columns[0], position, position=position, estimate="count")
+    whole = WatermarkRequest(table("t"), info, info.columns[0], estimate="count")
+    nulls = WatermarkRequest(table("t"), info, info.columns[0], position, null_rows=True, estimate="count")
+    watermarks = source.high_watermarks({"asked": asked, "whole": whole, "nulls": nulls})
+    assert (watermarks["asked"].rows.value, watermarks["asked"].rows_at_position) == (3, 2)
+    assert (watermarks["whole"].rows.value, watermarks["whole"].rows_at_position) == (4, None)
+    assert watermarks["nulls"].rows.value == 4
     first = from_text(info.columns[0].type, str(values[0]))
     older = {
         "all": replace(asked, position=first, minds_older=True),
         "from its start": replace(asked, position=first, first=position, minds_older=True),
     }
-    found = source.heads(older)
+    found = source.high_watermarks(older)
     assert (found["all"].has_older, found["from its start"].has_older) == (True, False)
     interval = Interval(CursorPosition(position), CursorPosition(position), "at", position)
     above = rows_of(source, table("t"), interval=interval, above=True)
@@ -67,15 +67,15 @@ def test_what_delay_keeps_out_is_not_counted_for_append_and_is_no_empty_table(
     )
     info = source.describe([table("t")])[table("t")]
     given = {"relation": table("t"), "info": info, "cursor": info.columns[0], "estimate": "count"}
-    heads = source.heads(
+    watermarks = source.high_watermarks(
         {
-            "append": HeadRequest(**given, delay=3600, appends=True),
-            "merge": HeadRequest(**given, delay=3600),
-            "young": HeadRequest(**given, delay=36000, appends=True),
+            "append": WatermarkRequest(**given, delay=3600, appends=True),
+            "merge": WatermarkRequest(**given, delay=3600),
+            "young": WatermarkRequest(**given, delay=36000, appends=True),
         }
     )
-    assert [heads[name].rows.value for name in ("append", "merge", "young")] == [1, 2, 0]
-    assert (heads["append"].has_younger, heads["young"].has_younger) == (False, True)
+    assert [watermarks[name].rows.value for name in ("append", "merge", "young")] == [1, 2, 0]
+    assert (watermarks["append"].has_younger, watermarks["young"].has_younger) == (False, True)
 
 
 def test_delay_counts_in_the_zone_of_a_local_time(database: sqlite3.Connection, source: Any) -> None:
@@ -88,17 +88,17 @@ def test_delay_counts_in_the_zone_of_a_local_time(database: sqlite3.Connection, 
             database.execute("INSERT INTO t VALUES (?, ?)", (zone, local.isoformat(" ")[:19]))
     info = source.describe([table("t")])[table("t")]
     requests = {
-        zone: HeadRequest(table("t", where=f"zone = '{zone}'"), info, info.columns[1], delay=3600, zone=zone)
+        zone: WatermarkRequest(table("t", where=f"zone = '{zone}'"), info, info.columns[1], delay=3600, zone=zone)
         for zone in zones
     }
     requests["own"] = replace(requests["UTC"], zone=None)
-    heads = source.heads(requests)
+    watermarks = source.high_watermarks(requests)
     for zone in zones:
         now = dt.datetime.now(ZoneInfo(zone)).replace(tzinfo=None)
-        age = now - heads[zone].position.at.value
+        age = now - watermarks[zone].position.at.value
         assert dt.timedelta(hours=1.4) < age < dt.timedelta(hours=1.6), zone
-    assert heads["own"].position == heads["UTC"].position
-    assert (heads["own"].zone, heads["UTC"].zone) == ("UTC", "")
+    assert watermarks["own"].position == watermarks["UTC"].position
+    assert (watermarks["own"].zone, watermarks["UTC"].zone) == ("UTC", "")
 
 
 @pytest.mark.parametrize(

@@ -12,23 +12,23 @@ import pytest
 
 from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres.conditions import _local
-from flowctl.connectors.source import Head, HeadRequest, Relation
+from flowctl.connectors.source import HighWatermark, Relation, WatermarkRequest
 from flowctl.connectors.sql.zones import earliest_local
 from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import ObjectName
 from tests.connectors.reading import table
 
 
-def heads(postgres: Connector, relation: Relation, *requests: HeadRequest) -> list[Head]:
+def watermarks(postgres: Connector, relation: Relation, *requests: WatermarkRequest) -> list[HighWatermark]:
     info = postgres.source.describe([relation])[relation]
     assert info is not None
     asked = {str(n): replace(one, info=info, cursor=info.columns[0]) for n, one in enumerate(requests)}
-    found = postgres.source.heads(asked)
+    found = postgres.source.high_watermarks(asked)
     return [found[name] for name in asked]
 
 
-def request(relation: Relation, **more: Any) -> HeadRequest:
-    return HeadRequest(relation, None, **more)  # type: ignore[arg-type]
+def request(relation: Relation, **more: Any) -> WatermarkRequest:
+    return WatermarkRequest(relation, None, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo", "UTC"])
@@ -40,12 +40,12 @@ def test_delay_counts_in_the_databases_own_zone_unless_the_spec_names_one(
         local.execute("CREATE TABLE t (at timestamp DEFAULT now(), day date DEFAULT now())")
         local.execute("INSERT INTO t SELECT now() - i * interval '30 minutes' FROM generate_series(1, 5, 2) i")
     relation = table("public", "t")
-    own, named = heads(postgres, relation, request(relation, delay=3600), request(relation, delay=3600, zone=zone))
+    own, named = watermarks(postgres, relation, request(relation, delay=3600), request(relation, delay=3600, zone=zone))
     assert isinstance(own.position, CursorPosition) and own.position == named.position
     age = dt.datetime.now(ZoneInfo(zone)).replace(tzinfo=None) - own.position.at.value  # type: ignore[operator]
     assert dt.timedelta(hours=1.4) < age < dt.timedelta(hours=1.6)
     assert (own.zone, named.zone) == (zone, "")
-    (unknown,) = heads(postgres, relation, request(relation, delay=3600, zone="Europe/Nowhere"))
+    (unknown,) = watermarks(postgres, relation, request(relation, delay=3600, zone="Europe/Nowhere"))
     assert "Nowhere" in str(unknown.failure)
 
 
@@ -71,11 +71,11 @@ def test_open_transactions_that_have_written_are_counted(
         counted = {}
         for name in ("t", "p", "v", "other"):
             relation = table("public", name)
-            minds, does_not = heads(postgres, relation, request(relation, minds_writers=True), request(relation))
+            minds, does_not = watermarks(postgres, relation, request(relation, minds_writers=True), request(relation))
             counted[name] = (minds.writers, does_not.writers)
         query = Relation(None, query="SELECT id FROM t")
-        (asked,) = heads(postgres, query, request(query, minds_writers=True))
+        (asked,) = watermarks(postgres, query, request(query, minds_writers=True))
     assert counted == {"t": (1, 0), "p": (1, 0), "v": (2, 0), "other": (1, 0)} and asked.writers == 2
     relation = Relation(ObjectName(("t",)))
-    (after,) = heads(postgres, relation, request(relation, minds_writers=True))
+    (after,) = watermarks(postgres, relation, request(relation, minds_writers=True))
     assert after.writers == 0
