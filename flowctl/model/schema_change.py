@@ -16,10 +16,10 @@ ChangeClass = Literal["safe", "destructive"]
 @dataclass(frozen=True)
 class SchemaChange:
     """``policy`` names the deciding key and value (``on_schema_change.new_column: add``); ``statement`` is the DDL
-    that apply runs, empty when none is needed. ``old`` or ``new`` is None where the column is not there. ``next_step``
-    is the target's own hint for a change that it does not make, shown where the table stops. ``overwrites``: values
-    that somebody else has put into the column are replaced. ``is_known``: the source lacks a column that an earlier
-    run has reported, that the definition leaves out, or that others have made."""
+    that apply runs, empty when none is needed. ``old`` or ``new`` is None where the column is not there. ``is_known``:
+    the source lacks a column that an earlier run has reported, that the definition leaves out, or that others have
+    made. Where the change stops the table, ``next_step`` is the target's own hint, for a change that it does not make,
+    and ``if_refused`` what else to do."""
 
     column: str
     change: Change
@@ -30,8 +30,8 @@ class SchemaChange:
     change_class: ChangeClass = field(default="safe", metadata=in_json(name="class"))
     statement: str = ""
     note: str = ""
-    next_step: str = field(default="", metadata=in_json("never"))
-    overwrites: bool = field(default=False, metadata=in_json("never"))
+    next_step: str = field(default="", compare=False, metadata=in_json("never"))
+    if_refused: str = field(default="", compare=False, metadata=in_json("never"))
     is_known: bool = field(default=False, metadata=in_json("never"))
 
     @property

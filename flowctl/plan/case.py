@@ -45,6 +45,11 @@ class Case:
     refused_name: tuple[str, str] | None = None
 
     @property
+    def rules(self) -> TargetRules:
+        assert self.ddl is not None, "stops has dealt with targets that were not observed"
+        return self.ddl
+
+    @property
     def is_sql(self) -> bool:
         return isinstance(self.table.source, SqlSource)
 

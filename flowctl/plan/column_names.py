@@ -151,7 +151,9 @@ def unwritten_column(case: Case, columns: Columns | RuntimeColumns) -> Stop | No
     are compared then."""
     if isinstance(columns, RuntimeColumns) or not columns.target:
         return None
-    return missing_target_column(case.table, {column.name for column in columns.target})
+    table, there = case.table, {column.name for column in columns.target}
+    missing = (named for named in _target_names(table) if named[1] not in there)
+    return next((unknown_column(path, name, str(table.target), there, mark) for path, name, mark in missing), None)
 
 
 def missing_source_column(table: TableSpec, there: Collection[str], *, with_rules: bool) -> Stop | None:
@@ -159,14 +161,6 @@ def missing_source_column(table: TableSpec, there: Collection[str], *, with_rule
     named = chain(_steering_names(table), rule_names(table) if with_rules else ())
     return next(
         (unknown_column(path, name, str(table.source), there) for path, name in named if name not in there), None
-    )
-
-
-def missing_target_column(table: TableSpec, there: Collection[str]) -> Stop | None:
-    named = _target_names(table)
-    return next(
-        (unknown_column(path, name, str(table.target), there, mark) for path, name, mark in named if name not in there),
-        None,
     )
 
 

@@ -28,7 +28,8 @@ class Comparison:
     ``replaces``: its whole content is about to be replaced; ``rebuilds``: because of a full refresh, so that columns
     may change to any type; ``redefined``: and under another definition, so that columns which it leaves out go.
     ``may_take``: columns of others that the source has now may be overwritten. ``filled`` are the columns that the
-    database fills, None where it takes the columns of what replaces its content."""
+    database fills, None where it takes the columns of what replaces its content. ``spec_path`` is for commands in
+    hints."""
 
     table: TableSpec
     wanted: Sequence[ProjectedColumn]
@@ -40,6 +41,7 @@ class Comparison:
     redefined: bool = False
     may_take: bool = False
     filled: Mapping[str, Fill] | None = None
+    spec_path: str = ""
 
     @cached_property
     def there(self) -> Mapping[str, Column]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
+from flowctl.plan.commands import state_command
 from flowctl.plan.comparison import Comparison
 
 
@@ -20,11 +21,12 @@ def drift(compared: Comparison) -> Iterator[SchemaChange]:
         if now is None:
             fails = name in compared.needed and not compared.replaces
             note = "dropped in the target by someone else" + ("; its values are lost" if fails else "")
-            yield _shown(name, before, None, note, fails=fails)
+            shown = _shown(name, before, None, note, fails=fails)
+            yield replace(shown, if_refused="Undo it in the target, or take it over with `flowctl state adopt`")
         elif now.type not in (before.type, compared.can.stores(before.type)):
-            yield _shown(name, before, now, "type changed in the target by someone else", fails=False)
+            yield _shown(name, before, now, "type changed in the target by someone else")
         elif before.nullable and not now.nullable:
-            yield _shown(name, before, now, "made not null in the target by someone else", fails=False)
+            yield _shown(name, before, now, "made not null in the target by someone else")
     for name in there:
         if name not in recorded and name in compared.needed:
             yield _taken(compared, there[name])
@@ -34,11 +36,14 @@ def _taken(compared: Comparison, now: Column) -> SchemaChange:
     """A column of others that is written from now on. An append and a history touch no values that are there."""
     table, note = compared.table, f"{_ADDED}; written from now on"
     if not compared.replaces and table.mode != "merge":
-        return _shown(now.name, None, now, note, fails=False)
+        return _shown(now.name, None, now, note)
     is_lost = compared.replaces and table.on_schema_change.dropped_column == "null"
     is_allowed = compared.may_take or now.name in compared.own or is_lost
     shown = _shown(now.name, None, now, f"{note}: its values are replaced", fails=not is_allowed)
-    return replace(shown, change_class="destructive", overwrites=True)
+    accept = state_command("set", compared.spec_path, table.id, "--accept-definition")
+    alone = "on_schema_change.new_column: ignore leaves them alone"
+    hint = f"{accept} lets them be replaced; {alone}, or rename the column under `columns`"
+    return replace(shown, change_class="destructive", if_refused=hint)
 
 
 _ADDED = "added in the target by someone else"
@@ -78,17 +83,23 @@ def left_alone(compared: Comparison, now: Column) -> SchemaChange:
     fill = compared.fills.get(now.name)
     note = "filled by the database" if fill else _ADDED
     if not now.nullable and not fill:
-        return _shown(now.name, None, now, f"{note}; not null, so the next write would fail", fails=True)
+        shown = _shown(now.name, None, now, f"{note}; not null, so the next write would fail", fails=True)
+        return replace(shown, if_refused="Give it a default in the target, or drop its NOT NULL")
     if not compared.replaces or fill == "computed":
-        return _shown(now.name, None, now, f"{note}; left alone", fails=False)
+        return _shown(now.name, None, now, f"{note}; left alone")
     policy = compared.table.on_schema_change.dropped_column
     may_go = policy == "null"
     then = "its values are lost" if may_go else "replacing the content would lose its values"
     shown = _shown(now.name, None, now, f"{note}; {then}", fails=not may_go)
-    return replace(shown, policy=f"on_schema_change.dropped_column: {policy}", change_class="destructive")
+    return replace(
+        shown,
+        policy=f"on_schema_change.dropped_column: {policy}",
+        change_class="destructive",
+        if_refused='Set on_schema_change.dropped_column: "null" if they may go, or drop the column in the target',
+    )
 
 
-def _shown(name: str, before: Column | None, now: Column | None, note: str, *, fails: bool) -> SchemaChange:
+def _shown(name: str, before: Column | None, now: Column | None, note: str, *, fails: bool = False) -> SchemaChange:
     old, new = before.type if before else None, now.type if now else None
     return SchemaChange(
         name, "drift", old, new, "fail" if fails else "show", "drift", "destructive" if fails else "safe", note=note

@@ -36,15 +36,13 @@ def _last_row(case: Case) -> str:
 
 
 def _making(step: Load | Recover, case: Case) -> str:
-    if step.table.seen.exists or case.ddl is None:
-        return ""
-    return case.ddl.explain_create(step.columns.target, case.table.layout)
+    return "" if step.table.seen.exists else case.rules.explain_create(step.columns.target, case.table.layout)
 
 
 def _writing(step: Load | Recover, case: Case) -> str:
     """By about how many rows there are; one that is not known changes nothing."""
     columns, rows = step.columns, step.rows
-    if case.ddl is None or not isinstance(columns, Columns):
+    if not isinstance(columns, Columns):
         return ""
     write = WriteShape(
         case.table.mode,
@@ -58,19 +56,19 @@ def _writing(step: Load | Recover, case: Case) -> str:
         in_memory=(rows.bytes or 0) <= IN_MEMORY_BYTES,
     )
     object = ObjectName(case.table.target.parts)
-    return case.ddl.explain_write(object, case.observed.target, write, case.spark_url, case.spark_conf)
+    return case.rules.explain_write(object, case.observed.target, write, case.spark_url, case.spark_conf)
 
 
 def _limits(step: Load | Recover, case: Case) -> str:
     """Columns of a table that somebody else has made, which may round or cut; what comes from a column of the same type
     fits."""
     there, source = case.observed.target, case.observed.source
-    if there is None or case.ddl is None:
+    if there is None:
         return ""
     renamed = case.table.columns.rename
     alike = {(renamed.get(one.name, one.name), one.native) for one in source.columns} if source else set()
     written = {column.name for column in step.columns.target}
-    limited = [one for one in case.ddl.limited_columns(there, written) if (one.name, one.native) not in alike]
+    limited = [one for one in case.rules.limited_columns(there, written) if (one.name, one.native) not in alike]
     listed = ", ".join(f"{one.name} {one.native}" for one in limited[:3])
     more = f" and {len(limited) - 3} more" if len(limited) > 3 else ""
     return f"values must fit {listed}{more}" if limited else ""

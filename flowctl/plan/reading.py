@@ -13,13 +13,14 @@ from flowctl.model.position import CursorPosition, Position
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.step import Load, PlannedTable, Progress, SeenTarget, Stopped, UpToDate
 from flowctl.model.table_info import Estimate, RowEstimate
-from flowctl.plan import checks, engine, fills, intervals, partitions
+from flowctl.plan import checks, intervals
 from flowctl.plan.case import Case
-from flowctl.plan.column_names import dropped_exclusions, unwritten_column
+from flowctl.plan.column_names import dropped_exclusions
 from flowctl.plan.commands import BLANK
 from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.plan.projection import read_columns
-from flowctl.plan.shape import known_columns, refusal, shape
+from flowctl.plan.refusals import refuse_columns
+from flowctl.plan.shape import known_columns, shape
 from flowctl.plan.ties import with_columns
 
 
@@ -70,19 +71,12 @@ def columns_of(case: Case) -> Columns | RuntimeColumns:
     )
 
 
-def refused(case: Case, columns: Columns | RuntimeColumns) -> Stop | None:
-    """Why the columns stop the table: a policy, a name that none of them has, or what its engine cannot do."""
-    known = columns if isinstance(columns, Columns) else Columns()
-    named = fills.refusal(case, known.projection) or refusal(known.changes, case) or unwritten_column(case, columns)
-    return named or partitions.refusal(case, columns.target) or engine.refusal(case, columns)
-
-
 def read(case: Case, now: str, estimate: Estimate) -> Load | UpToDate | Stopped:
     """What the table reads and changes, or why it does nothing."""
     columns = columns_of(case)
     finding = find(case)
     # The interval first: no policy for columns helps where a cursor has lost its order.
-    if stop := finding if isinstance(finding, Stop) else refused(case, columns):
+    if stop := finding if isinstance(finding, Stop) else refuse_columns(case, columns):
         return stopped(case, stop, columns)
     due = compares_keys(case) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
     match finding:
@@ -182,9 +176,8 @@ def _rows(case: Case, work: Work, estimate: Estimate) -> RowEstimate:
 
 def _maintenance(case: Case) -> Iterator[str]:
     """Of a table whose rows stay."""
-    if case.observed.target is None or case.replaces or case.ddl is None:
-        return
-    if due := case.ddl.maintenance_due(case.observed.target):
+    target = case.observed.target
+    if target is not None and not case.replaces and (due := case.rules.maintenance_due(target)):
         yield due
 
 

@@ -26,11 +26,11 @@ from flowctl.plan.reading import (
     find,
     planned_table,
     read,
-    refused,
     stopped,
     taking_over,
     working,
 )
+from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.repetition import repetition
 from flowctl.plan.shape import known_columns
 from flowctl.plan.ties import with_columns
@@ -70,7 +70,7 @@ def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stoppe
     if isinstance(readable, Stop):
         return stopped(case, readable)
     columns = columns_of(case)
-    if stop := refused(case, columns):
+    if stop := refuse_columns(case, columns):
         return stopped(case, stop, columns)
     due = compares_keys(case) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
     return Recover(

@@ -18,7 +18,6 @@ from flowctl.model.types import is_wider, short
 from flowctl.plan.comparison import Comparison, RecordedColumns
 from flowctl.plan.drift import drift, left_alone, of_others, without_ignored
 from flowctl.plan.projection import TEXT_SUFFIX
-from flowctl.plan.refused_names import refused_names
 from flowctl.resolve.names import OWN_NAMES, own_columns
 from flowctl.spec.spec import TableSpec
 
@@ -37,7 +36,7 @@ def for_new_table(table: TableSpec, wanted: Sequence[ProjectedColumn], can: Targ
     source's NOT NULL may be dropped at any time, and ``expect`` checks what matters."""
     projection = tuple(replace(made, column=replace(made.column, nullable=True)) for made in wanted)
     columns = (*(made.column for made in projection), *own_columns(table).values())
-    return SchemaPlan(tuple(refused_names(columns, can)), projection, columns)
+    return SchemaPlan(tuple(_refused_names(columns, can)), projection, columns)
 
 
 def compare(compared: Comparison) -> SchemaPlan:
@@ -62,7 +61,7 @@ def compare(compared: Comparison) -> SchemaPlan:
     standing = {column.name.lower() for column in columns if column.name in compared.there}
     left_out = [column.name for column in others if column.name.lower() not in standing]
     return SchemaPlan(
-        (*changes, *refused_names(columns, compared.can, left_out)), _ordered(projection, columns), columns
+        (*changes, *_refused_names(columns, compared.can, left_out)), _ordered(projection, columns), columns
     )
 
 
@@ -93,7 +92,7 @@ def _decide(compared: Comparison, made: ProjectedColumn) -> _Outcome:
     if is_wider(made.column.type, now.type) and can.widens(now.type, made.column.type):
         is_anew = compared.replaces and can.replaces_types
         return _anew(compared, made, now) if is_anew else _wider(table, made, now)
-    return _retyped(made, now) if compared.rebuilds else _other(table, made, now)
+    return _retyped(table, made, now) if compared.rebuilds else _other(table, made, now)
 
 
 def _new(table: TableSpec, made: ProjectedColumn, recorded: RecordedColumns) -> _Outcome:
@@ -126,9 +125,12 @@ def _anew(compared: Comparison, made: ProjectedColumn, now: Column) -> _Outcome:
     return replace(outcome, changes=(replace(change, action="retype", policy=policy), *relaxed))
 
 
-def _retyped(made: ProjectedColumn, now: Column) -> _Outcome:
+def _retyped(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
     column = replace(made.column, nullable=True)
-    change = SchemaChange(now.name, "other_type", now.type, column.type, "retype", "--full-refresh", "destructive")
+    change = SchemaChange(
+        now.name, "other_type", now.type, column.type, "retype", "--full-refresh", "destructive",
+        if_refused=f"Drop the table in the target, then run with --full-refresh {table.id}",
+    )  # fmt: skip
     return _Outcome(replace(made, column=column), (change,))
 
 
@@ -156,8 +158,12 @@ def _nullable(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
     if now.nullable or not made.column.nullable or is_key:
         return _Outcome(replace(made, column=replace(made.column, nullable=now.nullable)))
     policy = table.on_schema_change.nullable
-    rule = f"on_schema_change.nullable: {policy}"
-    return _Outcome(made, (SchemaChange(now.name, "nullable", now.type, now.type, policy, rule, note="may be null"),))
+    change = SchemaChange(
+        now.name, "nullable", now.type, now.type, policy, f"on_schema_change.nullable: {policy}", note="may be null",
+        if_refused="Set on_schema_change.nullable: relax, or make the column nullable in the target"
+        if policy == "fail" else "Copy the table there without that NOT NULL, and put the copy in its place",
+    )  # fmt: skip
+    return _Outcome(made, (change,))
 
 
 def _kept(compared: Comparison, taken: Collection[str], leaving: Collection[str]) -> list[_Outcome]:
@@ -212,16 +218,23 @@ def _dropped(compared: Comparison, column: Column) -> _Outcome:
     outcome = _Outcome(_null(column), written=not (left_alone or is_filled), left_alone=left_alone)
     is_known = bool(recorded.wanted) and column.name not in recorded.wanted
     rule = f"on_schema_change.dropped_column: {policy}"
-    relaxed = SchemaChange(column.name, "nullable", column.type, column.type, "relax", rule, note="may be null")
+    ways = "Put it back, drop the column in the target, or copy the table there without that NOT NULL"
+    if stays and compared.fills.get(column.name) == "default":
+        ways = f"Set on_schema_change.dropped_column: keep, and new rows have its default; p{ways[1:]}"
+    relaxed = SchemaChange(
+        column.name, "nullable", column.type, column.type, "relax", rule, note="may be null", if_refused=ways
+    )
     if is_known and not compared.replaces:
         return outcome if column.nullable else replace(outcome, changes=(relaxed,))
     action: Action = "fail" if policy == "fail" or (policy == "keep" and not stays) else policy
     of_class: ChangeClass = "safe" if stays else "destructive"
+    keeping = "keep" if stays else '"null" to have it null from now on'
     note = (is_filled and _DROPPED_WITH_DEFAULT.get((policy, stays))) or _DROPPED[policy, stays]
     note = note.replace(_GONE, "not filled from the source") if is_known else note
     change = SchemaChange(
-        column.name, "dropped_column", column.type, None, action, rule, of_class, note=note, is_known=is_known
-    )
+        column.name, "dropped_column", column.type, None, action, rule, of_class, note=note, is_known=is_known,
+        if_refused=f"Put it back, set on_schema_change.dropped_column: {keeping}, or drop the column in the target",
+    )  # fmt: skip
     changes = (change,) if column.nullable or is_filled or action == "fail" else (change, relaxed)
     return replace(outcome, changes=changes)
 
@@ -247,6 +260,26 @@ def _own_changes(compared: Comparison, lost: set[str]) -> Iterator[SchemaChange]
         if column.name not in compared.there and column.name not in lost:
             policy = "mode: scd2" if compared.table.mode == "scd2" else "deletes.action: soft"
             yield SchemaChange(column.name, "new_column", None, column.type, "add", policy)
+
+
+def _refused_names(
+    columns: Sequence[Column], can: TargetCapabilities, others: Collection[str] = ()
+) -> Iterator[SchemaChange]:
+    """Names that the target refuses, and names that differ in case only, also from those of ``others``."""
+    seen = {name.lower(): name for name in others}
+    for column in columns:
+        earlier = seen.get(column.name.lower())
+        seen[column.name.lower()] = column.name
+        if earlier is not None:
+            note = f'collides with "{earlier}"' + (", which differs in case only" * (earlier != column.name))
+        elif reason := can.refuses_names(column.name):
+            note = f"cannot keep its name: {reason}"
+        else:
+            continue
+        hint = "Rename or exclude it under `columns`"
+        yield SchemaChange(
+            column.name, "new_column", None, column.type, "fail", "column names", note=note, if_refused=hint
+        )
 
 
 def _typed(made: ProjectedColumn, now: Column) -> ProjectedColumn:

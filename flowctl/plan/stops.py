@@ -184,7 +184,7 @@ def _no_columns(case: Case) -> Stop | None:
 
 
 def _too_many_columns(case: Case) -> Stop | None:
-    found, most = known_columns(case), case.ddl.most_columns(case.table.mode) if case.ddl else None
+    found, most = known_columns(case), case.rules.most_columns(case.table.mode)
     if found is None or most is None:
         return None
     there = case.observed.target.columns if case.observed.target else ()

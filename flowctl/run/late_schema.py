@@ -15,19 +15,16 @@ from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.observe.world import Observed
-from flowctl.plan import engine, fills
 from flowctl.plan.case import Case
 from flowctl.plan.column_names import (
     dropped_notes,
     missing_protected_column,
     missing_source_column,
-    missing_target_column,
 )
 from flowctl.plan.finding import Stop
 from flowctl.plan.projection import projection, read_columns, taken_name, untyped
-from flowctl.plan.shape import refusal as shape_refusal
+from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.shape import shape
-from flowctl.resolve.names import own_columns
 from flowctl.spec.spec import SqlSource, TableSpec
 from flowctl.sql.dialects import schema_ddl
 from flowctl.state.document import TableState
@@ -61,32 +58,22 @@ def completed(
     exists, notes = step.table.seen.exists, tuple[str, ...]()
     if isinstance(table.source, SqlSource):  # of other sources the plan knows the columns
         there = [column.name for column in read]
-        _must_name(table, missing_source_column(table, there, with_rules=not exists))
-        _must_name(table, missing_protected_column(table, there, known.state))
+        _refuse(table, missing_source_column(table, there, with_rules=not exists))
+        _refuse(table, missing_protected_column(table, there, known.state))
         notes = tuple(dropped_notes(table, there, known.state))
-    columns = read_columns(table, read)
-    added = _added(spark, table, columns)
-    parts = projection(table, columns, added)
-    wanted = (*(part.column for part in parts), *own_columns(table).values())
-    left = {column.name for column in (*wanted, *(step.columns.target if exists else ()))}
-    _must_name(table, missing_target_column(table, left))
+    added = _added(spark, table, read_columns(table, read))
     object = ObjectName(table.target.parts)
-    if not exists:
-        statements = tuple(target.create_statements(object, wanted, table.layout))
-        return Columns(columns, wanted, parts, statements=statements), notes
-    info = target.describe([object])[object]
-    if info is None:
+    info = target.describe([object])[object] if exists else None
+    if exists and info is None:
         raise TableError(f"{table.target} is gone", hint="Plan again")
-    # With what changes the target that is there.
     state, observed = replace(known.state, intent=None), Observed(known.source, info)
     case = Case(table, observed, state, target, full_refresh=step.refresh, spark_url=known.spark_url)
     fitted = shape(case, read, added)
-    refused = fills.refusal(case, fitted.projection) or shape_refusal(fitted.changes, case)
-    _must_name(table, refused or engine.refusal(case, fitted))
+    _refuse(table, refuse_columns(case, fitted))
     return fitted, notes
 
 
-def _must_name(table: TableSpec, stop: Stop | None) -> None:
+def _refuse(table: TableSpec, stop: Stop | None) -> None:
     if stop is not None:
         raise StoppedByPolicy(stop.reason, hint=stop.hint, mark=stop.mark or table.mark_of(stop.path))
 

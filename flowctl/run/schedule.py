@@ -6,12 +6,13 @@ everything that has not begun to commit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import assert_never
 
 from flowctl.errors import AbortRun, StoppedByPolicy, TableError
-from flowctl.model.step import Load, Plan, RecordOnly, Recover, Removed, Runnable, Step, Stopped, UpToDate
+from flowctl.model.step import Plan, Removed, Runnable, Step, Stopped, UpToDate
 from flowctl.run import events
 from flowctl.run.attempt import RunContext, TableResult, TableResults
 from flowctl.run.protocol import Protocol
@@ -36,7 +37,8 @@ class Schedule:
     steps of each one after the other."""
 
     def __init__(self, plan: Plan, protocol: Protocol, run: RunContext, parallel: int) -> None:
-        self._chains = chains_of(plan)
+        steps = (step for step in plan.steps if not isinstance(step, Removed))
+        self._steps = {table: tuple(its) for table, its in groupby(steps, lambda step: step.id)}
         self._protocol = protocol
         self._run = run
         self._parallel = parallel
@@ -45,36 +47,31 @@ class Schedule:
         self._abort: AbortRun | None = None
 
     def finish(self) -> TableResults:
-        waiting = list(self._chains)
-        under_way: dict[Future[tuple[TableResult, ...]], Chain] = {}
+        waiting = list(self._steps)
+        under_way: dict[Future[tuple[TableResult, ...]], str] = {}
         with ThreadPoolExecutor(self._parallel, thread_name_prefix="table") as pool:
             while waiting or under_way:
                 waiting = self._start(waiting, under_way, pool)
                 done, _ = wait(under_way, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
                     self._end(under_way.pop(future), future)
-        return TableResults(
-            tuple(outcome for chain in self._chains for outcome in self._ended[chain.first.id]), self._abort
-        )
+        return TableResults(tuple(outcome for table in self._steps for outcome in self._ended[table]), self._abort)
 
     def _start(
-        self,
-        waiting: list[Chain],
-        under_way: dict[Future[tuple[TableResult, ...]], Chain],
-        pool: ThreadPoolExecutor,
-    ) -> list[Chain]:
-        """Starts what can start and ends what cannot; returns what still waits."""
+        self, waiting: list[str], under_way: dict[Future[tuple[TableResult, ...]], str], pool: ThreadPoolExecutor
+    ) -> list[str]:
+        """Starts the tables that can start and ends those that cannot; returns what still waits."""
         still = []
-        for chain in waiting:
-            first = chain.first
+        for table in waiting:
+            first, *later = self._steps[table]
             if not isinstance(first, Runnable):
-                self._ended[first.id] = (unmoved(first),)
+                self._ended[table] = (unmoved(first),)
             elif because := self._blocked(first):
-                self._ended[first.id] = tuple(self._skipped(step, because) for step in chain.steps)
+                self._ended[table] = tuple(self._skipped(step, because) for step in (first, *later))
             elif len(under_way) >= self._parallel or self._waits(first):
-                still.append(chain)
+                still.append(table)
             else:
-                under_way[pool.submit(self._table, first, chain.since)] = chain
+                under_way[pool.submit(self._table, first, later)] = table
         return still
 
     def _waits(self, step: Runnable) -> bool:
@@ -92,8 +89,7 @@ class Schedule:
         self._run.listener(events.TableSkipped(step.id, because))
         return TableResult(step, skipped_for=because)
 
-    def _end(self, chain: Chain, future: Future[tuple[TableResult, ...]]) -> None:
-        table = chain.first.id
+    def _end(self, table: str, future: Future[tuple[TableResult, ...]]) -> None:
         self._ended[table] = future.result()
         error = next((outcome.error for outcome in self._ended[table] if outcome.error), None)
         if isinstance(error, AbortRun):
@@ -102,16 +98,16 @@ class Schedule:
         elif error is not None and self._run.tables[table].on_error == "stop":
             self._closed_by = f"{table} failed (on_error: stop)"
 
-    def _table(self, first: Runnable, since: Load | Stopped | None) -> tuple[TableResult, ...]:
+    def _table(self, first: Runnable, later: Sequence[Runnable | UpToDate | Stopped]) -> tuple[TableResult, ...]:
         """One table from start to record, a begun number first; never raises."""
         outcome = self._protocol.carry_out(first)
-        return (outcome,) if since is None else (outcome, self._since(since, outcome))
+        return (outcome, *(self._since(step, first.seq, outcome) for step in later))
 
-    def _since(self, step: Load | Stopped, finished: TableResult) -> TableResult:
-        """What has come since a begun number."""
+    def _since(self, step: Runnable | UpToDate | Stopped, begun: int, finished: TableResult) -> TableResult:
+        """What has come since the ``begun`` sequence number."""
         if not finished.ok:
-            return self._skipped(step, f"sequence number {step.follows} was not finished")
-        if isinstance(step, Stopped):  # that is news: the rest of the table has moved
+            return self._skipped(step, f"sequence number {begun} was not finished")
+        if not isinstance(step, Runnable):  # that is news: the rest of the table has moved
             outcome = unmoved(step)
             if outcome.error is not None:
                 self._run.listener(events.TableFailed(step.id, outcome.error, 0.0))
@@ -119,33 +115,6 @@ class Schedule:
         if because := self._blocked(step):
             return self._skipped(step, because)
         return self._protocol.carry_out(step, finished.step)
-
-
-@dataclass(frozen=True)
-class Chain:
-    """A table's steps: one, or that of a begun number and what follows it."""
-
-    first: Runnable | UpToDate | Stopped
-    since: Load | Stopped | None = None
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        return (self.first,) if self.since is None else (self.first, self.since)
-
-
-def chains_of(plan: Plan) -> list[Chain]:
-    by_id: dict[str, Chain] = {}
-    for step in plan.steps:
-        match step:
-            case Load(follows=int()) | Stopped(follows=int()):
-                by_id[step.id] = replace(by_id[step.id], since=step)
-            case Load() | Recover() | RecordOnly() | UpToDate() | Stopped():
-                by_id[step.id] = Chain(step)
-            case Removed():
-                pass
-            case _:
-                assert_never(step)
-    return list(by_id.values())
 
 
 def unmoved(step: UpToDate | Stopped) -> TableResult:
