@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from flowctl.engine.base import Engine
 from flowctl.plan.document import action_of
@@ -234,3 +235,12 @@ def test_a_full_refresh_takes_the_types_of_now(runs: SharedRuns) -> None:
     assert runs.apply(document, full_refresh=("*",)).exit_code == 0
     for name in "ab":
         assert rows_of(runs, name) == [{"id": 1, "price": 10.5, "gross": 11.5}]
+
+
+def test_a_new_table_whose_types_only_the_engine_tells_takes_nulls_as_any_other(
+    tmp_path: Path, runs: SharedRuns
+) -> None:
+    statements(tmp_path, "CREATE TABLE p (price INTEGER NOT NULL)", "INSERT INTO p VALUES (3)")
+    document = flow(a={"from": "src:p", "to": "lake:a", "mode": "truncate", "columns": {"add": {"gross": "price + 1"}}})
+    assert runs.apply(document).exit_code == 0
+    assert [field.nullable for field in DeltaTable(tmp_path / "lake" / "a").schema().fields] == [True, True]
