@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         _leave_out_what_sail_cannot(items)
         return
     for item in items:  # `make test` runs these on Sail, in half a minute instead of several
-        if item.nodeid.startswith(ON_SAIL) or "arrow" in item.nodeid.partition("[")[2].split("-"):
+        if item.nodeid.startswith(ON_SAIL) or "COPY" in item.nodeid.partition("[")[2].split("-"):
             item.add_marker(pytest.mark.full)
 
 
@@ -120,7 +120,7 @@ def postgres(postgres_database: str) -> Iterator[Connector]:
 
 
 #: An engine without a JVM has no JDBC.
-READERS = ["arrow"] if os.environ.get("FLOWCTL_TEST_SPARK") == "sail" else ["jdbc", "arrow"]
+READERS = ["COPY"] if os.environ.get("FLOWCTL_TEST_SPARK") == "sail" else ["jdbc", "COPY"]
 
 
 @pytest.fixture(params=READERS)

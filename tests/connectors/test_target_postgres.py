@@ -182,11 +182,11 @@ def test_staging_tables_go_with_their_try_and_leftovers_with_the_next_fence(writ
 
 
 def test_credentials_are_in_no_plan(writer: Writer, capsys: pytest.CaptureFixture[str]) -> None:
-    from flowctl.connectors.postgres import copying
+    from flowctl.connectors.postgres.executors import PartWriter
 
     secret = writer.place.target.client.password
-    copy = copying._copier(writer.place.target.client.conninfo(), "stage", [("id", "bigint")], "")
-    writer.frame([ROW], COLUMNS).select("id").mapInArrow(copy, "rows BIGINT").explain(extended=True)
+    copied = PartWriter(writer.place.target.client.conninfo(), "stage", [("id", "bigint")], silence=60)
+    writer.frame([ROW], COLUMNS).select("id").mapInArrow(copied.copy, "rows BIGINT").explain(extended=True)
     assert secret
     assert secret not in capsys.readouterr().out
 

@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from flowctl.connectors.postgres.copying import _copier
+from flowctl.connectors.postgres.executors import PartWriter
 from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.postgres.staging import stage_table
-from flowctl.connectors.refusal import PREFIX
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -80,11 +79,11 @@ def test_a_value_that_the_column_would_change_is_refused_by_name(limited: Writer
     for name, (native, kind, _, values) in LIMITED.items():
         columns = [Column(name, kind)]
         with stage_table(target.client, "public", limited.job(1, "append"), columns, there) as stage:
-            copy = _copier(target.client.conninfo(), POSTGRES.table(stage), [(name, native)], PREFIX)
+            writer = PartWriter(target.client.conninfo(), POSTGRES.table(stage), [(name, native)], silence=60)
             for value in values:
                 text = f'{{"{value[-1]}"}}' if isinstance(value, list) else str(value)
                 try:
-                    list(copy(iter([pa.record_batch({name: [text]})])))
+                    list(writer.copy(iter([pa.record_batch({name: [text]})])))
                 except RuntimeError as error:
                     assert f'column "{name}"' in str(error) and text not in str(error), str(error)
                 else:

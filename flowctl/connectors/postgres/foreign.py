@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.postgres.arrow_reading import read_here
+from flowctl.connectors.postgres.copy_reading import read_here
 from flowctl.connectors.postgres.parts import Parts
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
 from flowctl.errors import FlowctlError, StoppedByPolicy

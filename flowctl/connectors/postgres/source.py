@@ -135,7 +135,7 @@ class PostgresSource(DirectSource):
     def snapshot(
         self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
     ) -> Iterator[PostgresSnapshot]:
-        reader: Reader = "jdbc" if has_jvm(spark) else "arrow"
+        reader: Reader = "jdbc" if has_jvm(spark) else "copy"
         with (
             hold_snapshot(self.client, relation, info.extra.get("kind")) as held,
             named(self.client, held, relation, info),
