@@ -324,6 +324,17 @@ def test_violations_are_counted_for_warnings(bench: Bench) -> None:
     assert len(staged.warnings) == 3
 
 
+def test_a_regular_expression_matches_whole_values(bench: Bench) -> None:
+    checks = (
+        Matches(column="note", pattern="a|b", on_fail="warn", mark=MARK),
+        Matches(column="note", pattern=".*b", on_fail="warn", mark=replace(MARK, line=99)),
+    )
+    notes = ["a", "b", "ab", "ba", "b\n", "\nb", "", None]
+    rows = [(at, note, False, day(1)) for at, note in enumerate(notes)]
+    staged = bench.stage(replace(TABLE, expect=checks), rows)
+    assert [found for check, found in staged.counts.found.items()] == [5, 5]
+
+
 def test_each_of_two_checks_of_one_name_is_counted(bench: Bench) -> None:
     checks = (
         Sql(condition="id < 5 -- small", on_fail="warn", mark=MARK),

@@ -30,7 +30,7 @@ CHECKS: dict[str, list[tuple[Any, str, Any, str]]] = {
         ([0.5, 9], "NOT coalesce(`a ``b` >= CAST('0.5' AS DOUBLE) AND `a ``b` <= 9, true)", 3, "3 rows"),
     ],
     "in": [(["it's", True, 1], r"NOT coalesce(`a ``b` IN ('it\'s', true, 1), true)", 3, "3 rows")],
-    "matches": [(r"\d+", r"NOT coalesce(`a ``b` RLIKE '\\d+', true)", 3, "3 rows")],
+    "matches": [(r"\d+", r"NOT coalesce(`a ``b` RLIKE '\\A(?:\\d+)\\z', true)", 3, "3 rows")],
     "sql": [("n > 0 -- not less", "NOT coalesce((n > 0 -- not less\n), true)", 3, "3 rows")],
     "rows": [
         ({"min": 10}, "count(1)", "9", "9 rows, at least 10 expected"),
