@@ -13,6 +13,7 @@ from flowctl.run.events import (
     Event,
     Listener,
     PhaseEntered,
+    RowsRead,
     RunStarted,
     TableCommitted,
     TableFailed,
@@ -33,7 +34,8 @@ def json_lines(write: Callable[[Mapping[str, Any]], None]) -> Listener:
     """One JSON object per line; `--log-format json`."""
 
     def listen(event: Event) -> None:
-        write(events.as_json(event))
+        if (record := events.as_json(event)) is not None:
+            write(record)
 
     return listen
 
@@ -127,6 +129,8 @@ class _Bars:
                     self._tasks[planned.id] = self._progress.add_task(planned.id, total=None, detail="starting")
                 case PhaseEntered(table, phase, rows):
                     self._enter(table, phase, rows)
+                case RowsRead(table, rows):
+                    self._enter(table, "reading", rows)
                 case TableCommitted(table=table):
                     self._end(table, done)
                 case TableFailed(table=table) | TableSkipped(table=table):

@@ -40,6 +40,14 @@ class PhaseEntered:
 
 
 @dataclass(frozen=True)
+class RowsRead:
+    """``rows`` that this process has read so far, of the pass over the source that is under way."""
+
+    table: str
+    rows: int
+
+
+@dataclass(frozen=True)
 class TableRetried:
     table: str
     attempt: int
@@ -77,7 +85,7 @@ class TableSkipped:
     because: str
 
 
-Event = RunStarted | TableStarted | PhaseEntered | TableRetried | TableCommitted | TableFailed | TableSkipped
+Event = RunStarted | TableStarted | PhaseEntered | RowsRead | TableRetried | TableCommitted | TableFailed | TableSkipped
 Listener = Callable[[Event], None]
 
 
@@ -89,7 +97,7 @@ def line(event: Event) -> str | None:
         case TableStarted(planned, expected):
             rows = f", ≈ {text.counted(expected, 'row')}" if expected else ""
             return f"{planned.id}: {planned.mode} {planned.source} → {planned.target}{rows}"
-        case PhaseEntered():
+        case PhaseEntered() | RowsRead():
             return None
         case TableRetried(table, attempt, wait, error):
             return f"{table}: try {attempt} failed, again in {wait:.1f} s: {error.message}"
@@ -138,8 +146,8 @@ def rows_per_second(rows: int | None, seconds: float) -> str:
     return f"{rows / seconds:,.0f}"
 
 
-def as_json(event: Event) -> dict[str, Any]:
-    """The event as one JSON log record (`--log-format json`)."""
+def as_json(event: Event) -> dict[str, Any] | None:
+    """The event as one JSON log record (`--log-format json`), or None for what only a progress bar shows."""
     match event:
         case RunStarted(_, tables):
             return {"event": "run_started", "tables": tables}
@@ -147,6 +155,8 @@ def as_json(event: Event) -> dict[str, Any]:
             return {"event": "table_started", "table": planned.id, "mode": planned.mode, "rows": rows}
         case PhaseEntered(table, phase, rows):
             return {"event": "phase", "table": table, "phase": phase, "rows": rows}
+        case RowsRead():
+            return None
         case TableRetried(table, attempt, wait, error):
             return {
                 "event": "table_retried",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.source import ReadRequest
@@ -17,7 +17,6 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import DetectFlag, TableSpec
-from flowctl.storage.scratch import SegmentSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,17 +78,6 @@ def landed_table(rows: pa.Table, request: ReadRequest) -> pa.Table:
     if not request.masked or not rows.num_rows:
         return rows
     return pa.Table.from_batches([landed_rows(part, request) for part in rows.to_batches()])
-
-
-@dataclass(frozen=True)
-class MaskingSink:
-    """Passes on what lands of the rows that it gets."""
-
-    inner: SegmentSink
-    request: ReadRequest
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        self.inner.write(landed_rows(batch, self.request))
 
 
 def _hashes(values: pa.Array) -> pa.Array:

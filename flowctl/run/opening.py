@@ -16,6 +16,7 @@ from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover, Step, UpToDate
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.observe.relations import relation
+from flowctl.run import events
 from flowctl.run.attempt import RunContext
 from flowctl.run.reading import SqlSnapshot, open_snapshot
 from flowctl.spec.spec import SqlSource, TableSpec
@@ -51,6 +52,9 @@ def take_table_lease(stack: ExitStack, run: RunContext, table: TableSpec, target
 
 @contextmanager
 def open_rows(run: RunContext, spark: SparkSession, table: TableSpec) -> Iterator[Snapshot]:
+    def on_rows(rows: int) -> None:
+        run.listener(events.RowsRead(table.id, rows))
+
     with ExitStack() as stack:
         if isinstance(table.source, SqlSource):
             yield _sql_snapshot(stack, run, spark, table, table.source)
@@ -60,8 +64,9 @@ def open_rows(run: RunContext, spark: SparkSession, table: TableSpec) -> Iterato
             raise TableError(f"{table.source} cannot be read", mark=table.mark_of("from"))
         wanted = relation(table)
         info = run.sources[table.id]
-        scratch = run.scratch(table.id)
-        yield stack.enter_context(open_snapshot(connector.source, spark, wanted, info, table.read, scratch))
+        yield stack.enter_context(
+            open_snapshot(connector.source, spark, wanted, info, table.read, run.scratch(table.id), on_rows)
+        )
 
 
 def _sql_snapshot(

@@ -21,13 +21,14 @@ from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import from_spark, named
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.run.conversion import converted
-from flowctl.run.masking import MaskingSink, landed_columns, landed_table
+from flowctl.run.masking import landed_columns, landed_rows, landed_table
 from flowctl.spec.spec import ReadHints, SqlSource
 from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.refs import with_names
-from flowctl.storage.scratch import Scratch, ScratchFolder
+from flowctl.storage.scratch import Scratch, ScratchFolder, SegmentSink
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType as SparkType
@@ -41,8 +42,10 @@ def open_snapshot(
     info: TableInfo,
     hints: ReadHints,
     scratch: Scratch,
+    on_rows: Callable[[int], None] = lambda rows: None,
 ) -> Iterator[Snapshot]:
-    """The source's own snapshot, or landed captures read back by Spark. Open until the write is done."""
+    """The source's own snapshot, or landed captures read back by Spark. Open until the write is done. ``on_rows`` gets
+    the number of rows that have landed so far."""
     match source:
         case DirectSource():
             with source.snapshot(spark, relation, info, hints) as snapshot:
@@ -50,7 +53,7 @@ def open_snapshot(
         case LandedSource():
             with ExitStack() as held:
                 capture = held.enter_context(source.capture(relation, info))
-                yield LandedSnapshot(spark, capture, scratch, held.close)
+                yield LandedSnapshot(spark, capture, scratch, held.close, on_rows)
         case _:
             assert_never(source)
 
@@ -72,6 +75,7 @@ class LandedSnapshot(Snapshot):
     capture: Capture
     scratch: Scratch
     close: Callable[[], None] = lambda: None
+    on_rows: Callable[[int], None] = lambda rows: None
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -84,7 +88,7 @@ class LandedSnapshot(Snapshot):
 
         columns = landed_columns(request)
         with Overflowing(arrow_schema(columns), self._folder) as sink:
-            self.capture.read(request, MaskingSink(sink, request))
+            self.capture.read(request, _LandingSink(sink, request, self.on_rows))
         return sink.batch(self.spark, schema_ddl(columns))
 
     def _folder(self) -> ScratchFolder:
@@ -95,6 +99,21 @@ class LandedSnapshot(Snapshot):
 
     def release(self) -> None:
         self.close()
+
+
+@dataclass
+class _LandingSink:
+    """Passes on what lands of the rows that it gets, and tells how many there have been."""
+
+    inner: SegmentSink
+    request: ReadRequest
+    on_rows: Callable[[int], None]
+    rows: int = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.inner.write(landed_rows(batch, self.request))
+        self.rows += batch.num_rows
+        self.on_rows(self.rows)
 
 
 @dataclass(frozen=True)

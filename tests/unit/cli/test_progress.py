@@ -16,6 +16,7 @@ from flowctl.model.commit import RowCounts
 from flowctl.run.events import (
     Event,
     PhaseEntered,
+    RowsRead,
     RunStarted,
     TableCommitted,
     TableFailed,
@@ -80,6 +81,18 @@ def test_bars_tell_the_run_tables_done_rows_and_of_how_many(monkeypatch: pytest.
     assert "15,000 of ≈ 15,204 rows" in shown or "recording  ≈ 15,204 rows" in shown
     assert "1/2 tables" in shown
     assert "error: [red]odd[/red]: no such [file]. Check it" in shown
+
+
+def test_rows_move_while_they_are_read_and_leave_no_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = step(table(), observed(high(cursor("2026-11-20T06:15:33Z")), source(), None))
+    reading = RowsRead("orders", 7_500)
+    shown = shown_by(monkeypatch, RunStarted("r", 1), TableStarted(planned.table, 15_204), reading)
+    assert "reading  7,500 of ≈ 15,204 rows" in shown
+    progress.plain_lines(output.write_line, verbose=True)(reading)
+    progress.json_lines(lambda record: output.write_record(record, output.OutputSettings()))(reading)
+    assert capsys.readouterr().err == ""
 
 
 def test_each_json_line_names_the_run(capsys: pytest.CaptureFixture[str]) -> None:
