@@ -95,9 +95,8 @@ class WriteJob:
     refresh of append and merge). ``soft_deletes`` sets ``_deleted_at`` to ``at`` instead of deleting. ``at`` is the
     moment fixed in the intent; leftovers of leases below ``fence`` are dropped. ``rows`` is how many the batch has,
     once counted; ``estimated_rows`` about how many at most (None: unknown). ``key_bounds`` are the least and the
-    greatest value of key columns, as Spark writes them (None: unknown). ``staged`` is the buffer's folder with all of
-    the batch's rows, and maybe others. ``few``: this process may hold the batch. ``base`` names the commit that must be
-    the newest (empty: none; None: any). ``before_commit`` must be called right before the atomic act: it may raise.
+    greatest value of key columns, as Spark writes them (None: unknown). ``base`` names the commit that must be the
+    newest (empty: none; None: any). ``before_commit`` must be called right before the atomic act: it may raise.
     """
 
     record: Commit

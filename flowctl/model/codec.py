@@ -14,9 +14,9 @@ from functools import cache
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-#: Whether a document has a field. ``always``; ``since``: always, but older documents lack it; ``told``: only where it
-#: is not the default; ``never``; ``inline``: its own keys stand among those of its owner.
-Presence = Literal["always", "since", "told", "never", "inline"]
+#: Whether a document has a field. ``always``; ``since``: always, but older documents lack it; ``not_default``: only
+#: where it differs from the default; ``never``; ``inline``: its own keys stand among those of its owner.
+Presence = Literal["always", "since", "not_default", "never", "inline"]
 Convert = Callable[[Any], Any]
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ def _dict(values: Mapping[str, object]) -> dict[str, Any]:
 def _object_writer(kind: Any) -> Convert:
     hints = get_type_hints(kind)
     parts = [
-        (field.name, _name(field), _reader(hints[field.name]), field.default if presence == "told" else MISSING)
+        (field.name, _name(field), _reader(hints[field.name]), field.default if presence == "not_default" else MISSING)
         for field in fields(kind)
         if (presence := _presence(field)) not in ("never", "inline")
     ]

@@ -30,8 +30,8 @@ class Intent:
     fence: int
     at: str
     replaces: bool = field(default=False, metadata=in_json("since"))
-    refresh: bool = field(default=False, metadata=in_json("told"))
-    runs: int = field(default=1, metadata=in_json("told"))
+    refresh: bool = field(default=False, metadata=in_json("not_default"))
+    runs: int = field(default=1, metadata=in_json("not_default"))
 
     @property
     def recorded(self) -> Intent:

@@ -31,7 +31,7 @@ class Interval:
     read_to: TypedValue | None = None
     include_null: bool = False
     lag_seconds: float = 0.0
-    files: tuple[FileStamp, ...] | None = field(default=None, metadata=in_json("told"))
+    files: tuple[FileStamp, ...] | None = field(default=None, metadata=in_json("not_default"))
 
     @property
     def recorded(self) -> Interval:

@@ -67,8 +67,8 @@ def appending_twice(case: Case) -> Stop | None:
         way = f"Take the target's position with {case.state_command('adopt')}"
         rest = f"{replaced}, or append them all the same with --append-again of `flowctl state set`"
     else:
-        told = case.state_command("set", "--position", BLANK, "--append-again")
-        way, rest = f"Say how far the target has come with {told}", f"or {replaced}"
+        position = case.state_command("set", "--position", BLANK, "--append-again")
+        way, rest = f"Say how far the target has come with {position}", f"or {replaced}"
     reason = _beyond(case, kind, written)
     return Stop(f"{reason}: appending again would double them", f"{way}, {rest}", "mode")
 

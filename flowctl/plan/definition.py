@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.spec.spec import ColumnRules, ObjectSource, QuerySource, Source, SqlSource, TableSpec
 
-#: What was observed, not written; told in words of its own.
+#: What was observed, not written; reported in words of its own.
 _OF_SOURCE = ("source_system", "source_identity")
 
 

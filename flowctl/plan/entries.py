@@ -217,13 +217,13 @@ def _change(change: SchemaChange) -> Detail:
     old, new = (types.short(kind) if kind else "" for kind in (change.old, change.new))
     kinds = f"{old} → {new}" if old and new and old != new else new or old
     lost = change.change_class == "destructive"
-    said = (
+    parts = (
         f"{_sign(change)} {change.column} {kinds}".rstrip(),
         change.policy,
         DESTRUCTIVE if lost else "",
         change.note,
     )
-    return Detail("schema", "; ".join(filter(None, said)), "red" if lost or change.action == "fail" else "")
+    return Detail("schema", "; ".join(filter(None, parts)), "red" if lost or change.action == "fail" else "")
 
 
 def _sign(change: SchemaChange) -> str:

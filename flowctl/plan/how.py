@@ -1,4 +1,4 @@
-"""What was chosen for one table, and why, in the few words that the plan shows. Decides nothing itself."""
+"""What was chosen for one table, and why, in short, as the plan shows it. Decides nothing itself."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def how(step: Load | Recover, case: Case) -> tuple[str, ...]:
     staged = checks.why_staged(case.table)
     reading = case.observed.reading if isinstance(step, Load) else ""  # that is of what has come since
     parts = (reading, _last_row(case), _making(step, case), _writing(step, case), _limits(step, case))
-    told = tuple(text for text in parts if text)
+    chosen = tuple(text for text in parts if text)
     if staged:
-        return (f"staged, {staged}", *told)
-    return ("direct, in one pass", *told) if told else ()
+        return (f"staged, {staged}", *chosen)
+    return ("direct, in one pass", *chosen) if chosen else ()
 
 
 def _last_row(case: Case) -> str:

@@ -17,6 +17,7 @@ from flowctl.model.step import Load, RecordOnly, Recover, Stopped, UpToDate
 from flowctl.model.table_info import Estimate
 from flowctl.plan import checks, intervals
 from flowctl.plan.case import Case
+from flowctl.plan.commands import state_command
 from flowctl.plan.fills import columns_to_record
 from flowctl.plan.finding import Idle, Stop, Work
 from flowctl.plan.projection import read_columns
@@ -31,7 +32,6 @@ from flowctl.plan.reading import (
     working,
 )
 from flowctl.plan.refusals import refuse_columns
-from flowctl.plan.repetition import repetition
 from flowctl.plan.shape import known_columns
 from flowctl.plan.ties import with_columns
 from flowctl.state import document as documents
@@ -84,7 +84,21 @@ def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stoppe
         write_full=case.replaces,
         refresh=is_refresh,
         check_deletes=due,
-        notes=tuple(note for note in (*taking_over(case), repetition(begun, case.spec_path, case.table.id)) if note),
+        notes=tuple(
+            note for note in (*taking_over(case), describe_repetition(begun, case.spec_path, case.table.id)) if note
+        ),
+    )
+
+
+def describe_repetition(begun: Intent, spec_path: str, table_id: str) -> str:
+    """How many runs have tried the begun number in vain, since when, and the two next steps: nobody who reads one run
+    only would know. Empty for a number that one run only has tried."""
+    if begun.runs < 2:
+        return ""
+    giving_up = state_command("set", spec_path, table_id, "--accept-definition")
+    return (
+        f"sequence number {begun.seq} has been tried by {begun.runs} runs since {begun.at[:19]}Z: fix the cause, or "
+        f"give it up with {giving_up}, which reads its rows again under the next sequence number"
     )
 
 

@@ -102,13 +102,13 @@ def _alone(one: Entry, layout: _Layout) -> Iterator[Line]:
     is_aligned = one.sign in _ALIGNED_SIGNS
     name = f"{one.id:<{layout.id}}"
     rows = f"  {_rows(one.rows):>{layout.rows}}" if layout.rows else ""
-    said = f"{one.what:<{layout.what}}{rows}" if is_aligned else one.what
+    line = f"{one.what:<{layout.what}}{rows}" if is_aligned else one.what
     below = [Detail("columns", one.columns)] if one.columns else []
-    if one.tail and 2 + len(f"{name}  {said}  {one.tail.text}") <= layout.width:
-        said = f"{said}  {one.tail.text}"
+    if one.tail and 2 + len(f"{name}  {line}  {one.tail.text}") <= layout.width:
+        line = f"{line}  {one.tail.text}"
     elif one.tail:
         below = [one.tail, *below]
-    yield from _head(one, name, said.rstrip(), layout.width)
+    yield from _head(one, name, line.rstrip(), layout.width)
     yield from _details([*below, *one.details], layout.width)
 
 

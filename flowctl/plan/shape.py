@@ -38,7 +38,7 @@ def known_columns(case: Case) -> tuple[Column, ...] | None:
 
 def shape(case: Case, source_columns: Sequence[Column], added: Sequence[Column] | None = None) -> Columns:
     """The columns of the table's step. Changes that a policy refuses have the action ``fail``; there are no
-    statements then. ``added`` are the columns of ``columns.add``, where Spark has told their types.
+    statements then. ``added`` are the columns of ``columns.add``, whose types Spark has found.
     ``ValueError`` for a type text that is none."""
     wanted = projection(case.table, source_columns, recorded_target(case) if added is None else added)
     planned = _compared(case, wanted, source_columns, is_running=added is not None)

@@ -49,12 +49,12 @@ def _tables(spec: Spec) -> Iterator[Diagnostic]:
     except FlowctlError as error:
         yield Diagnostic(error.message, error.hint, error.mark, "unreachable")
         return
-    said: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for step in planned.plan.steps:
         finding = (str(step.table.mark), step.reason)
         # What needs a stopped table is no finding of its own; a connection that nobody gets into is one.
-        if isinstance(step, Stopped) and step.by != "dependency" and finding not in said:
-            said.add(finding)
+        if isinstance(step, Stopped) and step.by != "dependency" and finding not in reported:
+            reported.add(finding)
             code = "unreachable" if step.by == "error" else "stopped"
             yield Diagnostic(f"{step.id}: {step.reason}", step.hint, step.table.mark, code)
     yield from _targets(spec, planned)

@@ -42,7 +42,7 @@ def count_rows(batches: Iterable[pa.RecordBatch], identity: Sequence[str], key: 
     bounds = {
         name: (_text(low, kinds[name]), _text(high, kinds[name]))
         for name, (low, high) in ends.items()
-        if _is_told(low, kinds[name]) and _is_told(high, kinds[name])
+        if _is_bound(low, kinds[name]) and _is_bound(high, kinds[name])
     }
     return BatchCounts(rows, 0, deletes, null_keys=null_keys, key_bounds=bounds if key else None)
 
@@ -67,7 +67,7 @@ def _comparable(values: pa.Array) -> pa.Array:
     return values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
 
 
-def _is_told(end: Any, kind: DataType) -> bool:
+def _is_bound(end: Any, kind: DataType) -> bool:
     return kind != types.DATE or _FIRST_DAY <= end <= _LAST_DAY
 
 

@@ -103,8 +103,8 @@ def line(event: Event) -> str | None:
             return f"{table}: try {attempt} failed, again in {wait:.1f} s: {error.message}"
         case TableCommitted(table, seq, counts, seconds, recovered, warnings):
             how = "recovered" if recovered else describe_counts(counts, seconds)
-            said = f"{table}: committed sequence number {seq}, {how}, {seconds:.1f} s"
-            return "\n".join([said, *(f"{table}: warning: {warning}" for warning in warnings)])
+            line = f"{table}: committed sequence number {seq}, {how}, {seconds:.1f} s"
+            return "\n".join([line, *(f"{table}: warning: {warning}" for warning in warnings)])
         case TableFailed(table, error):
             where = f"{error.mark}: " if error.mark else ""
             return f"{where}error: {table}: {error.message}" + (f". {error.hint}" if error.hint else "")

@@ -85,8 +85,8 @@ def headline(text: str) -> str:
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     if python := _PYTHON.findall(text):  # raised by a Python worker; what Java says around it is no news
         causes = [python[-1]]
-    if told := _GRPC.search(text):  # the rest is the call's own dump
-        causes = [f"Spark does not answer: {told[1]}"]
+    if status := _GRPC.search(text):  # the rest is the call's own dump
+        causes = [f"Spark does not answer: {status[1]}"]
     chosen = causes[-1] if causes else next((line for line in lines if not line.startswith("at ")), "unknown error")
     if failed := _STAGE.search(chosen):
         chosen = failed[1]

@@ -21,7 +21,7 @@ from flowctl.model.step import Load, Plan, RecordOnly, Recover, Runnable, Step
 from flowctl.plan.reading import rfc3339
 from flowctl.run import events
 from flowctl.run.attempt import Attempt, AttemptResult, RunContext, TableResult, TableResults
-from flowctl.run.tries import Retries, commit, describe, tell_repetition
+from flowctl.run.tries import Retries, add_repetition, commit, describe
 from flowctl.spec.spec import SqlSource
 from flowctl.state import document as documents
 from flowctl.state.document import Recorded, StateDocument, TableState
@@ -70,7 +70,7 @@ class Protocol:
             self._record(result, attempt)
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables go on
             error, seconds = describe(cause, step, run), time.monotonic() - started
-            tell_repetition(error, self._attempts.get(_key(step)), run.spec.argument)
+            add_repetition(error, self._attempts.get(_key(step)), run.spec.argument)
             if isinstance(error, AbortRun):  # one message for all tables, at the end of the run
                 run.listener(events.TableSkipped(step.id, "the run has ended under it"))
             else:

@@ -99,10 +99,10 @@ def _not_kept_yet(frame: DataFrame, stored: DataFrame, side: WriteJob, since: in
     if _LINEAGE.name in present:
         replaced = (f.col(_LINEAGE.name) == side.record.lineage) & (f.col(_NUMBER.name) >= since)
         stored = stored.where(~f.coalesce(replaced, f.lit(False)))
-    told = [column.name for column in side.columns if column not in (_LINEAGE, _NUMBER, _RUN)]
-    known = stored.select(*(_stored(name, present).alias(f"k{n}") for n, name in enumerate(told)))
+    compared = [column.name for column in side.columns if column not in (_LINEAGE, _NUMBER, _RUN)]
+    known = stored.select(*(_stored(name, present).alias(f"k{n}") for n, name in enumerate(compared)))
     is_same = f.lit(True)
-    for n, name in enumerate(told):
+    for n, name in enumerate(compared):
         is_same = is_same & named(name).eqNullSafe(f.col(f"k{n}"))
     return frame.join(known, is_same, "left_anti")
 

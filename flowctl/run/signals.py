@@ -48,8 +48,8 @@ def graceful(interruption: Interruption, say: Callable[[str], None]) -> Iterator
     def end() -> None:
         """The state's intents say what was begun, as after any kill; the lease is free once this process is gone."""
         processes.kill_all()
-        told = f"not all has ended after {timeouts.LAST:.0f} s; the next run finishes what was begun"
-        threading.Thread(target=say, args=(told,), daemon=True).start()
+        warning = f"not all has ended after {timeouts.LAST:.0f} s; the next run finishes what was begun"
+        threading.Thread(target=say, args=(warning,), daemon=True).start()
         time.sleep(0.5)  # a terminal that takes nothing must not keep it either
         os._exit(ExitCode.TABLE)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from flowctl.connectors import registry
 from flowctl.errors import AbortRun, AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.model.step import Runnable
-from flowctl.plan.repetition import repetition
+from flowctl.plan.recovery import describe_repetition
 from flowctl.run import events
 from flowctl.run.attempt import Attempt, AttemptResult, RunContext
 from flowctl.run.blame import at_fault
@@ -62,11 +62,11 @@ def describe(cause: Exception, step: Runnable, run: RunContext) -> FlowctlError:
     return translate(cause, step.table.mark, _store(step, run))
 
 
-def tell_repetition(error: FlowctlError, attempt: Attempt | None, spec_path: str) -> None:
+def add_repetition(error: FlowctlError, attempt: Attempt | None, spec_path: str) -> None:
     """Adds to the hint how many runs have tried the number in vain."""
-    told = repetition(attempt.intent, spec_path, attempt.step.id) if attempt else ""
-    if told and not isinstance(error, AbortRun):
-        error.hint = f"{error.hint}; {told}" if error.hint else told[:1].upper() + told[1:]
+    tried = describe_repetition(attempt.intent, spec_path, attempt.step.id) if attempt else ""
+    if tried and not isinstance(error, AbortRun):
+        error.hint = f"{error.hint}; {tried}" if error.hint else tried[:1].upper() + tried[1:]
 
 
 def _connections(step: Runnable, run: RunContext) -> tuple[Connection, ...]:

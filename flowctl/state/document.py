@@ -46,10 +46,10 @@ class TableState:
     deletes_checked_at: str | None = None
     last_run: str | None = None
     highest: int = 0
-    intent: Intent | None = field(default=None, metadata=in_json("told"))
-    given_up: bool = field(default=False, metadata=in_json("told"))
-    append_again: bool = field(default=False, metadata=in_json("told"))
-    upstream_shape: str = field(default="", metadata=in_json("told"))
+    intent: Intent | None = field(default=None, metadata=in_json("not_default"))
+    given_up: bool = field(default=False, metadata=in_json("not_default"))
+    append_again: bool = field(default=False, metadata=in_json("not_default"))
+    upstream_shape: str = field(default="", metadata=in_json("not_default"))
 
     @property
     def next_seq(self) -> int:

@@ -33,7 +33,7 @@ class Whole:
     files: tuple[FileStamp, ...] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     since: int = field(default=1, metadata=in_json("since"))
-    told: str = field(default="", metadata=in_json("told"))
+    told: str = field(default="", metadata=in_json("not_default"))
     never: int = field(default=0, metadata=in_json("never"))
 
 

@@ -62,5 +62,5 @@ def test_an_error_says_that_it_repeats(error: FlowctlError, runs: int, is_told: 
     spec = table()
     planned = step(spec, observed(high(NEW), **unchanged_target()), recorded(spec, OLD))
     hint = error.hint
-    tries.tell_repetition(error, Attempt(planned, intent(spec, WORK, runs=runs)), "spec.yaml")
+    tries.add_repetition(error, Attempt(planned, intent(spec, WORK, runs=runs)), "spec.yaml")
     assert error.hint == hint if not is_told else TOLD in error.hint
