@@ -75,6 +75,11 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+def some(names: Sequence[object]) -> str:
+    """The first three, and how many more."""
+    return ", ".join(map(str, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 def size(length: float) -> str:
     """Bytes: ``120 B``, ``34.1 MB``."""
     for unit in ("B", "kB", "MB", "GB"):

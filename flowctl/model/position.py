@@ -9,6 +9,7 @@ from typing import Any, assert_never
 from flowctl.model import codec, types, value
 from flowctl.model.table_info import Column
 from flowctl.model.value import TypedValue
+from flowctl.text import counted
 
 
 @dataclass(frozen=True)
@@ -167,9 +168,9 @@ def describe(position: Position | None) -> str:
         case CursorPosition(at):
             return at.text()
         case FilesPosition(files):
-            return f"{len(files):,} file{'' if len(files) == 1 else 's'}"
+            return counted(len(files), "file")
         case FileLogPosition(_, count):
-            return f"{count:,} file{'' if count == 1 else 's'}"
+            return counted(count, "file")
         case VersionPosition(version):
             return f"version {version}"
         case UpstreamPosition(sequences):

@@ -22,6 +22,7 @@ from flowctl.observe.world import PositionKind
 from flowctl.plan.case import Case
 from flowctl.plan.commands import BLANK
 from flowctl.plan.finding import Stop
+from flowctl.text import counted
 
 #: What a table's position is made of.
 Kind = Literal["cursor", "files", "upstream", "none"]
@@ -107,5 +108,4 @@ def _beyond(case: Case, kind: Kind, written: Position | None) -> str:
     if not unknown:
         return f"state says {describe(recorded)!r}, which does not tell what {case.table.target} has already"
     first = unknown[0] if len(unknown) == 1 else f"{unknown[0]} and {len(unknown) - 1:,} more"
-    files = f"{len(unknown):,} file{'' if len(unknown) == 1 else 's'}"
-    return f"the target has rows of {files} that state does not count as read ({first})"
+    return f"the target has rows of {counted(len(unknown), 'file')} that state does not count as read ({first})"

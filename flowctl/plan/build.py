@@ -29,13 +29,14 @@ from flowctl.model.step import (
 )
 from flowctl.model.table_info import Column, Estimate
 from flowctl.observe.world import World
-from flowctl.plan import places, reading, recovery
+from flowctl.plan import reading, recovery
 from flowctl.plan.case import Case
 from flowctl.plan.commands import state_command
 from flowctl.plan.how import how
 from flowctl.plan.stops import first_stop
 from flowctl.plan.upstream import columns_found
 from flowctl.resolve.names import refused_name
+from flowctl.resolve.places import SIDECARS
 from flowctl.resolve.resolve import PlanOptions, Resolved
 from flowctl.spec.names import pattern_ids
 from flowctl.spec.spec import Spec, SqlSource, TableSpec
@@ -47,7 +48,7 @@ def build(spec: Spec, resolved: Resolved, world: World, options: PlanOptions) ->
     no longer has."""
     steps: list[Step] = []
     last: dict[str, Step] = {}
-    taken = places.shared(world.places)
+    taken = shared_places(world.places)
     for table in resolved.tables:
         if table.id in resolved.selected:
             case = case_of(spec, table, resolved, world, last, taken)
@@ -76,7 +77,7 @@ def case_of(
     shared: Mapping[str, str],
 ) -> Case:
     """Everything known about ``table``; ``before`` holds the last step of each table that runs before it, ``shared``
-    what :func:`flowctl.plan.places.shared` finds."""
+    what :func:`shared_places` finds."""
     needed = resolved.needs[table.id]
     return Case(
         table=table,
@@ -94,6 +95,26 @@ def case_of(
         shared=shared.get(table.id, ""),
         refused_name=refused_name(table, spec),
     )
+
+
+def shared_places(places: Mapping[str, str]) -> dict[str, str]:
+    """What is wrong with the place of a table, by its id; ``places`` by id. Both tables of one place are refused:
+    either may be the one that is right."""
+    by_place: dict[str, list[str]] = {}
+    for table_id, place in places.items():
+        by_place.setdefault(place, []).append(table_id)
+    found = {
+        table_id: f"writes the same table as {', '.join(sorted({*ids} - {table_id}))}"
+        for ids in by_place.values()
+        if len(ids) > 1
+        for table_id in ids
+    }
+    for table_id, place in places.items():
+        for suffix, what in SIDECARS.items():
+            owners = by_place.get(place.removesuffix(suffix), []) if place.endswith(suffix) else []
+            if owners:
+                found[table_id] = f"writes to where {', '.join(sorted(owners))} keeps its {what}"
+    return found
 
 
 def _hides_order(spec: Spec, table: TableSpec) -> bool:

@@ -9,6 +9,7 @@ from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import ObjectName
 from flowctl.plan import checks
 from flowctl.plan.case import Case
+from flowctl.text import some
 
 
 def how(step: Load | Recover, case: Case) -> tuple[str, ...]:
@@ -69,6 +70,4 @@ def _limits(step: Load | Recover, case: Case) -> str:
     alike = {(renamed.get(one.name, one.name), one.native) for one in source.columns} if source else set()
     written = {column.name for column in step.columns.target}
     limited = [one for one in case.rules.limited_columns(there, written) if (one.name, one.native) not in alike]
-    listed = ", ".join(f"{one.name} {one.native}" for one in limited[:3])
-    more = f" and {len(limited) - 3} more" if len(limited) > 3 else ""
-    return f"values must fit {listed}{more}" if limited else ""
+    return f"values must fit {some([f'{one.name} {one.native}' for one in limited])}" if limited else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from flowctl.connectors.source import HighWatermark
 from flowctl.model.file_log import FileLog, log_of
@@ -12,21 +11,10 @@ from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoP
 from flowctl.model.table_info import TableInfo
 from flowctl.model.types import keeps_order
 from flowctl.observe.world import PositionKind
-from flowctl.plan.cursors import cursor_interval, new_rows, with_written_rows
+from flowctl.plan.cursors import cursor_interval
 from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.spec.spec import TableSpec
-
-__all__ = [
-    "Finding",
-    "Idle",
-    "Stop",
-    "Work",
-    "can_be_read_again",
-    "find",
-    "find_upstream",
-    "new_rows",
-    "with_written_rows",
-]
+from flowctl.text import counted, some
 
 
 def find(
@@ -81,7 +69,7 @@ def _files(table: TableSpec, now: FilesPosition, recorded: Position | None, log:
     changed = [stamp.path for stamp in new if stamp.path in known]
     if changed and table.mode == "append":
         return Stop(
-            f"{_some(changed)} changed after being read: its rows would be there twice",
+            f"{some(changed)} changed after being read: its rows would be there twice",
             "Give new content a new name, or --full-refresh",
             "from",
         )
@@ -90,7 +78,7 @@ def _files(table: TableSpec, now: FilesPosition, recorded: Position | None, log:
         return Idle("no new files", recorded, notes)
     upper = log.with_read(table.id, new).position
     assert upper is not None, "a log to which files were added has an entry"
-    return Work(Interval(log.position, upper, files=new), f"{len(new):,} new file{'s' if len(new) > 1 else ''}", notes)
+    return Work(Interval(log.position, upper, files=new), counted(len(new), "new file"), notes)
 
 
 def _all_files(table: TableSpec, now: FilesPosition, recorded: Position | None) -> Finding:
@@ -106,10 +94,4 @@ def _all_files(table: TableSpec, now: FilesPosition, recorded: Position | None) 
 def _gone(known: Mapping[str, FileStamp], now: FilesPosition) -> Iterable[str]:
     gone = sorted(known.keys() - {stamp.path for stamp in now.files})
     if gone:
-        yield f"{_some(gone)} {'is' if len(gone) == 1 else 'are'} gone since; the rows read from there stay"
-
-
-def _some(names: Iterable[Any]) -> str:
-    listed = list(names)
-    more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
-    return ", ".join(map(str, listed[:3])) + more
+        yield f"{some(gone)} {'is' if len(gone) == 1 else 'are'} gone since; the rows read from there stay"

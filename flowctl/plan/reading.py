@@ -17,6 +17,7 @@ from flowctl.plan import checks, intervals
 from flowctl.plan.case import Case
 from flowctl.plan.column_names import dropped_exclusions
 from flowctl.plan.commands import BLANK
+from flowctl.plan.cursors import new_rows
 from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.plan.projection import read_columns
 from flowctl.plan.refusals import refuse_columns
@@ -165,7 +166,7 @@ def _rows(case: Case, work: Work, estimate: Estimate) -> RowEstimate:
     if watermark is None:
         return RowEstimate()
     if case.table.mode == "append":
-        return intervals.new_rows(watermark.rows, work.interval, watermark.rows_at_position)
+        return new_rows(watermark.rows, work.interval, watermark.rows_at_position)
     is_again = (
         case.state.position is not None and not case.full_refresh and isinstance(watermark.position, CursorPosition)
     )

@@ -18,6 +18,7 @@ from flowctl.model.table_info import Estimate
 from flowctl.plan import checks, intervals
 from flowctl.plan.case import Case
 from flowctl.plan.commands import state_command
+from flowctl.plan.cursors import with_written_rows
 from flowctl.plan.fills import columns_to_record
 from flowctl.plan.finding import Idle, Stop, Work
 from flowctl.plan.projection import read_columns
@@ -186,4 +187,4 @@ def _with_written_rows(case: Case, interval: Interval) -> Interval | Stop:
     if source is None:
         return interval
     lower = with_columns(interval.lower, case.state.schema, case.table, source)
-    return intervals.with_written_rows(replace(interval, lower=lower), case.table, source, case.spec_path)
+    return with_written_rows(replace(interval, lower=lower), case.table, source, case.spec_path)

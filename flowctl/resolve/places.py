@@ -1,7 +1,7 @@
 """One writer for each place, and no table that reads what it writes: as far as the spec itself describes it.
 
 What only a system knows (PostgreSQL's search path, two names of one host) stops the table in the plan
-(:mod:`flowctl.plan.places`).
+(:func:`flowctl.plan.build.shared_places`).
 """
 
 from __future__ import annotations

@@ -8,11 +8,13 @@ machines, and only where a target needs Python modules there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors import registry
 from flowctl.diagnostics import Diagnostic, in_order
 from flowctl.engine import java, sail
-from flowctl.engine.conf import is_sail
+from flowctl.engine.conf import is_local, is_sail
 from flowctl.errors import ExitCode, FlowctlError, SpecError
 from flowctl.model.step import Stopped
 from flowctl.model.table_info import ObjectName
@@ -20,11 +22,13 @@ from flowctl.observe.asking import Connections
 from flowctl.plan.planning import Planned, make_plan
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run.engine import engine_for
-from flowctl.run.executors import missing_modules, needed_modules
 from flowctl.run.failure import translate
-from flowctl.spec.spec import Spec
+from flowctl.spec.spec import Spec, TableSpec
 from flowctl.state.location import check_reachable, flow_url
 from flowctl.storage.urls import local_path, scheme
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: The exit code that `plan` or `apply` would end with. Every other finding is one of the spec itself.
 EXIT_CODES: Mapping[str, int] = {
@@ -92,6 +96,35 @@ def _executors(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
     if missing:
         what = f"executors have no {' and no '.join(missing)}, which a target of this flow needs there"
         yield Diagnostic(what, "Install it where PYSPARK_PYTHON of the executors points", None, "no-engine")
+
+
+def needed_modules(spec: Spec, tables: Iterable[TableSpec]) -> list[str]:
+    """Import names that the targets need where Spark is not on this machine."""
+    if is_local(spec.spark.url) or is_sail(spec.spark.url):
+        return []
+    types = {spec.connections[table.target.connection].type for table in tables}
+    return sorted({name for kind in types for name in registry.capabilities(kind).on_executors})
+
+
+def missing_modules(spark: SparkSession, names: Sequence[str]) -> list[str]:
+    """Those that an executor cannot import. Without pyarrow it cannot even be asked: the job fails then."""
+    found = spark.range(1).coalesce(1).mapInArrow(_importer(list(names)), "name STRING").collect()
+    return [row["name"] for row in found]
+
+
+def _importer(names: list[str]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Pickled by value: executors may have no flowctl."""
+
+    def missing(batches: Iterator[Any]) -> Iterator[Any]:
+        import importlib.util
+
+        import pyarrow as pa
+
+        for _ in batches:
+            absent = [name for name in names if importlib.util.find_spec(name) is None]
+            yield pa.RecordBatch.from_pydict({"name": pa.array(absent, pa.string())})
+
+    return missing
 
 
 def _engine(spec: Spec) -> Iterator[Diagnostic]:

@@ -18,6 +18,7 @@ from flowctl.run.sizing import load_of_run, rows_of_run
 from flowctl.spec.secrets import reveal
 from flowctl.spec.spec import SparkSettings, Spec, SqlSource, TableSpec
 from flowctl.storage.options import deltalake_options, hadoop_conf, store_of
+from flowctl.text import counted
 
 #: What follows from the size in :mod:`flowctl.engine.conf`.
 _COMPILERS: dict[Size, str] = {"small": "quick compiler", "medium": "quick compiler", "large": "optimising compiler"}
@@ -76,19 +77,15 @@ def engine_line(settings: SparkSettings, plan: Plan, world: World) -> str:
 def _rows(rows: Collection[int | None]) -> str:
     known = [count for count in rows if count is not None]
     unknown = len(rows) - len(known)
-    parts = [f"≈ {_counted(sum(known), 'row')}"] if known else []
-    return ", ".join([*parts, f"{_counted(unknown, 'table')} not counted"] if unknown else parts)
+    parts = [f"≈ {counted(sum(known), 'row')}"] if known else []
+    return ", ".join([*parts, f"{counted(unknown, 'table')} not counted"] if unknown else parts)
 
 
 def _queries(size: Size, loads: Collection[int | None]) -> str:
     if size == "small":
         return "interpreted queries"
     small = sum(is_interpreted(load) for load in loads)
-    return "compiled queries" + (f" but for {_counted(small, 'small table')}" if small else "")
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return "compiled queries" + (f" but for {counted(small, 'small table')}" if small else "")
 
 
 def _connections(table: TableSpec) -> list[str]:

@@ -11,8 +11,7 @@ from flowctl.model.step import Runnable
 from flowctl.plan.recovery import describe_repetition
 from flowctl.run import events
 from flowctl.run.attempt import Attempt, AttemptResult, RunContext
-from flowctl.run.blame import at_fault
-from flowctl.run.failure import translate, whole_text
+from flowctl.run.failure import at_fault, translate, whole_text
 from flowctl.run.retry import CircuitBreaker, RetryPolicy, retrying
 from flowctl.spec.spec import Connection
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flowctl.engine.session import INTERPRETED, compiles, interpreted
-from flowctl.run.executors import missing_modules
+from flowctl.run.connect import missing_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,8 +23,8 @@ from flowctl.errors import StoppedByPolicy
 from flowctl.model.position import CursorPosition, Ties, from_json, to_json
 from flowctl.model.table_info import RowEstimate, TableInfo
 from flowctl.model.value import TypedValue
-from flowctl.plan.finding import Stop
-from flowctl.plan.intervals import Finding, Work, find
+from flowctl.plan.finding import Finding, Stop, Work
+from flowctl.plan.intervals import find
 from flowctl.plan.projection import read_columns
 from flowctl.run.appending import read_interval
 from flowctl.run.reading import open_snapshot

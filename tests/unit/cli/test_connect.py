@@ -11,7 +11,7 @@ import pytest
 
 from flowctl.cli import main
 from flowctl.errors import ExitCode
-from flowctl.run.executors import needed_modules
+from flowctl.run.connect import needed_modules
 from flowctl.spec.load import load_spec
 
 SPEC = """\

@@ -10,8 +10,8 @@ from flowctl.model import types
 from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import Column
 from flowctl.plan import ties
-from flowctl.plan.finding import Stop
-from flowctl.plan.intervals import Idle, Work, find
+from flowctl.plan.finding import Idle, Stop, Work
+from flowctl.plan.intervals import find
 from flowctl.spec.spec import Cursor
 from flowctl.state.changes import position_from_text
 from flowctl.state.document import TableState

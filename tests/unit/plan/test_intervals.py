@@ -17,8 +17,9 @@ from flowctl.model.position import from_json as position_from_json
 from flowctl.model.position import to_json as position_to_json
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.model.value import TypedValue
-from flowctl.plan.finding import Stop
-from flowctl.plan.intervals import Idle, Work, find, find_upstream, new_rows
+from flowctl.plan.cursors import new_rows
+from flowctl.plan.finding import Idle, Stop, Work
+from flowctl.plan.intervals import find, find_upstream
 from flowctl.plan.ties import with_columns
 from flowctl.spec.spec import ColumnRules, Cursor
 from flowctl.sql.row_hash import hashes_alike

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from flowctl.plan.build import shared_places
 from flowctl.plan.document import action_of
-from flowctl.plan.places import shared
 from tests.unit.plan.worlds import NEW, high, observed, plan, source, step, table, target, world
 
 
 def test_both_tables_of_one_place_are_refused():
-    assert shared({"a": "pg/public/t", "b": "pg/public/t", "c": "pg/public/u"}) == {
+    assert shared_places({"a": "pg/public/t", "b": "pg/public/t", "c": "pg/public/u"}) == {
         "a": "writes the same table as b",
         "b": "writes the same table as a",
     }
 
 
 def test_a_sidecar_s_place_is_taken():
-    assert shared({"a": "pg/public/t", "b": "pg/public/t__observed"}) == {
+    assert shared_places({"a": "pg/public/t", "b": "pg/public/t__observed"}) == {
         "b": "writes to where a keeps its observations"
     }
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from flowctl.model.position import CursorPosition
-from flowctl.plan.finding import Stop
-from flowctl.plan.intervals import Idle, Work, find
+from flowctl.plan.finding import Idle, Stop, Work
+from flowctl.plan.intervals import find
 from flowctl.spec.spec import Guard
 from tests.unit.plan.test_intervals import APPEND, NEW, OLD, TWO_WRITTEN
 from tests.unit.plan.worlds import at, cursor, high, source

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowctl.diagnostics import Mark
-from flowctl.run.blame import at_fault
+from flowctl.run.failure import at_fault
 from flowctl.spec.secrets import parse_secrets
 from flowctl.spec.spec import Connection
 
