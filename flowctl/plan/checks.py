@@ -27,9 +27,8 @@ def checks(case: Case, *, check_deletes: bool) -> tuple[Check, ...]:
     if case.replaces and guard.max_shrink is not None:
         found.append(Check(f"max_shrink {_percent(guard.max_shrink)}", "commit", "pending"))
     if case.table.deletes is not None:
-        limit = DEFAULT_MAX_DELETED if guard.max_deleted is None else guard.max_deleted
         trips = check_deletes and empty and case.observed.target is not None and not guard.allows_deleting_all
-        found.append(_decided(f"max_deleted {_percent(limit)}", trips, "the source has no rows"))
+        found.append(_decided(f"max_deleted {_percent(max_deleted(case.table))}", trips, "the source has no rows"))
     if guard.max_quarantined is not None:
         found.append(Check(f"max_quarantined {_percent(guard.max_quarantined)}", "commit", "pending"))
     found.extend(Check(expected.name, "commit", "pending", expected.on_fail) for expected in case.table.expect)
@@ -45,6 +44,10 @@ def failed(found: tuple[Check, ...]) -> Stop | None:
             )
             return Stop(f"guard {check.name}: {check.detail}", hint, f"guard.{name}", checks=found)
     return None
+
+
+def max_deleted(table: TableSpec) -> float:
+    return DEFAULT_MAX_DELETED if table.guard.max_deleted is None else table.guard.max_deleted
 
 
 def is_default(check: Check) -> bool:
@@ -74,15 +77,15 @@ def why_staged(table: TableSpec) -> str:
     """merge, scd2 and aggregate checks decide on a staged batch; empty for a table that needs none."""
     if table.mode in ("merge", "scd2"):
         return "keys are checked first"
+    counted: list[str] = [
+        one.on_fail if isinstance(one, RowExpectation) else one.key for one in table.expect if one.needs_staging
+    ]
     guard = table.guard
     limits = {
         "max_shrink": guard.max_shrink,
         "max_deleted": guard.max_deleted,
         "max_quarantined": guard.max_quarantined,
     }
-    counted: list[str] = [
-        one.on_fail if isinstance(one, RowExpectation) else one.key for one in table.expect if one.needs_staging
-    ]
     counted += [name for name, limit in limits.items() if limit is not None]
     return f"counted before the commit: {', '.join(dict.fromkeys(counted))}" if counted else ""
 

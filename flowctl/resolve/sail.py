@@ -59,9 +59,7 @@ def _asked(table: TableSpec) -> Iterator[Gap]:
 
 
 def _connectors_gaps(spec: Spec, table: TableSpec) -> Iterator[Gap]:
-    source = table.source
-    read = [] if isinstance(source, SqlSource) else [source.connection]
-    for name in dict.fromkeys((*read, table.target.connection)):
+    for name in table.connections:
         connection = spec.connections[name]
         yield from registry.capabilities(connection.type).gaps(SAIL, connection, table)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.expect.expectation import BatchColumns, Expectation, OnFail, RowExpectation
-from flowctl.plan.checks import DEFAULT_MAX_DELETED, DELETES_ALL
+from flowctl.plan.checks import DELETES_ALL, max_deleted
 from flowctl.run.failure import CHECK_PREFIX
 from flowctl.spec.spec import DetectMissingKeys, TableSpec
 
@@ -84,49 +84,41 @@ def decide(table: TableSpec, counts: BatchCounts, now: dt.datetime, replaces: bo
         if check.on_fail == "fail":
             raise TableError(f"expectation {check.name} failed: {problem}", hint=FIX_ROWS, mark=check.mark)
         warnings.append(f"expectation {check.name}: {problem}")
-    _guard_empty(table, counts, replaces)
-    _guard_shrink(table, counts, replaces)
-    _guard_deleted(table, counts)
-    _guard_quarantined(table, counts)
+    _guard(table, counts, replaces)
     return tuple(warnings)
 
 
-def _guard_empty(table: TableSpec, counts: BatchCounts, replaces: bool) -> None:
-    if replaces and table.guard.allow_empty is False and counts.rows == 0:
+def _guard(table: TableSpec, counts: BatchCounts, replaces: bool) -> None:
+    guard, rows, before, total = table.guard, counts.rows, counts.target_rows, counts.rows + counts.quarantined
+    if replaces and guard.allow_empty is False and rows == 0:
         raise empty_source(table)
+    if replaces and guard.max_shrink is not None and before and (before - rows) / before > guard.max_shrink:
+        what, hint = (
+            f"{before:,} rows would become {rows:,}",
+            "Check the source, or raise guard.max_shrink for this run",
+        )
+        raise _refused(table, "max_shrink", guard.max_shrink, what, hint)
+    if deletes_too_many(table, counts):
+        what = f"{_deleted(counts):,} of {before:,} rows would be deleted"
+        hint = "Look at the source; if the deletions are right, raise guard.max_deleted"
+        hint = DELETES_ALL if _is_whole(table, counts) else hint
+        raise _refused(table, "max_deleted", max_deleted(table), what, hint)
+    if guard.max_quarantined is not None and total and counts.quarantined / total > guard.max_quarantined:
+        what = f"{counts.quarantined:,} of {total:,} rows would be quarantined"
+        hint = "Look at what the source sends, or raise guard.max_quarantined"
+        raise _refused(table, "max_quarantined", guard.max_quarantined, what, hint)
 
 
 def empty_source(table: TableSpec) -> StoppedByPolicy:
-    return StoppedByPolicy(
-        "guard.allow_empty: the source has no rows and the target's content would be wiped",
-        hint="Check the source; set guard.allow_empty: true if it may be empty",
-        mark=table.mark_of("guard.allow_empty"),
+    what = "the source has no rows and the target's content would be wiped"
+    return _refused(
+        table, "allow_empty", None, what, "Check the source; set guard.allow_empty: true if it may be empty"
     )
 
 
-def _guard_shrink(table: TableSpec, counts: BatchCounts, replaces: bool) -> None:
-    limit, before = table.guard.max_shrink, counts.target_rows
-    if not replaces or limit is None or not before:
-        return
-    shrink = (before - counts.rows) / before
-    if shrink > limit:
-        raise StoppedByPolicy(
-            f"guard.max_shrink {limit:.0%}: {before:,} rows would become {counts.rows:,}",
-            hint="Check the source, or raise guard.max_shrink for this run",
-            mark=table.mark_of("guard.max_shrink"),
-        )
-
-
-def _guard_deleted(table: TableSpec, counts: BatchCounts) -> None:
-    if not deletes_too_many(table, counts):
-        return
-    deleted, there = _deleted(counts), counts.target_rows
-    is_whole = _is_whole(table, counts)
-    raise StoppedByPolicy(
-        f"guard.max_deleted {_max_deleted(table):.0%}: {deleted:,} of {there:,} rows would be deleted",
-        hint=DELETES_ALL if is_whole else "Look at the source; if the deletions are right, raise guard.max_deleted",
-        mark=table.mark_of("guard.max_deleted"),
-    )
+def _refused(table: TableSpec, guard: str, limit: float | None, what: str, hint: str) -> StoppedByPolicy:
+    of = "" if limit is None else f" {limit:.0%}"
+    return StoppedByPolicy(f"guard.{guard}{of}: {what}", hint=hint, mark=table.mark_of(f"guard.{guard}"))
 
 
 def deletes_too_many(table: TableSpec, counts: BatchCounts) -> bool:
@@ -134,30 +126,13 @@ def deletes_too_many(table: TableSpec, counts: BatchCounts) -> bool:
     if table.deletes is None or not _deleted(counts) or not counts.target_rows:
         return False
     share = _deleted(counts) / counts.target_rows
-    return share > _max_deleted(table) or (_is_whole(table, counts) and not table.guard.allows_deleting_all)
+    return share > max_deleted(table) or (_is_whole(table, counts) and not table.guard.allows_deleting_all)
 
 
 def _deleted(counts: BatchCounts) -> int:
     return counts.deletes if counts.deleted is None else counts.deleted
 
 
-def _max_deleted(table: TableSpec) -> float:
-    return table.guard.max_deleted if table.guard.max_deleted is not None else DEFAULT_MAX_DELETED
-
-
 def _is_whole(table: TableSpec, counts: BatchCounts) -> bool:
     is_detected = isinstance(table.deletes, DetectMissingKeys)
     return is_detected and _deleted(counts) >= (counts.target_rows or 0)
-
-
-def _guard_quarantined(table: TableSpec, counts: BatchCounts) -> None:
-    limit, total = table.guard.max_quarantined, counts.rows + counts.quarantined
-    if limit is None or not total:
-        return
-    share = counts.quarantined / total
-    if share > limit:
-        raise StoppedByPolicy(
-            f"guard.max_quarantined {limit:.0%}: {counts.quarantined:,} of {total:,} rows would be quarantined",
-            hint="Look at what the source sends, or raise guard.max_quarantined",
-            mark=table.mark_of("guard.max_quarantined"),
-        )

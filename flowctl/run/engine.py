@@ -16,7 +16,7 @@ from flowctl.model.step import Plan, RecordOnly
 from flowctl.observe.world import World
 from flowctl.run.sizing import load_of_run, rows_of_run
 from flowctl.spec.secrets import reveal
-from flowctl.spec.spec import SparkSettings, Spec, SqlSource, TableSpec
+from flowctl.spec.spec import SparkSettings, Spec, TableSpec
 from flowctl.storage.options import deltalake_options, hadoop_conf, store_of
 from flowctl.text import counted
 
@@ -32,7 +32,7 @@ def engine_for(
     say: Callable[[str], None],
 ) -> LazyEngine:
     """The engine for one run: jars of the connections in use, JVM by their load."""
-    types = {spec.connections[name].type for table in tables for name in _connections(table)}
+    types = {spec.connections[name].type for table in tables for name in table.connections}
     jars = {jar for kind in types for jar in registry.capabilities(kind).jars}
     urls = _urls(spec)
     conf = {key: value for url in urls for key, value in hadoop_conf(url, spec.storage).items()}
@@ -86,11 +86,6 @@ def _queries(size: Size, loads: Collection[int | None]) -> str:
         return "interpreted queries"
     small = sum(is_interpreted(load) for load in loads)
     return "compiled queries" + (f" but for {counted(small, 'small table')}" if small else "")
-
-
-def _connections(table: TableSpec) -> list[str]:
-    source = [] if isinstance(table.source, SqlSource) else [table.source.connection]
-    return [*source, table.target.connection]
 
 
 def _urls(spec: Spec) -> list[str]:

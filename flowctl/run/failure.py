@@ -132,7 +132,11 @@ def at_fault(text: str, connections: Sequence[Connection]) -> tuple[str, ...]:
     named = [connection.name for connection in connections if any(place in text for place in places(connection))]
     if named:
         return tuple(named)
-    signed = [connection.name for connection in connections if any(sign in text for sign in _signs(connection))]
+    signed = [
+        connection.name
+        for connection in connections
+        if any(sign in text for sign in registry.capabilities(connection.type).signs)
+    ]
     return tuple(signed) if len(signed) == 1 else ()
 
 
@@ -141,7 +145,3 @@ def places(connection: Connection) -> tuple[str, ...]:
     options = {name: str(value) for name, value in connection.options.items()}
     found = registry.capabilities(connection.type).places(options)
     return tuple(place for place in found if len(place) >= _SHORTEST and "${" not in place)
-
-
-def _signs(connection: Connection) -> tuple[str, ...]:
-    return registry.capabilities(connection.type).signs

@@ -69,10 +69,7 @@ def add_repetition(error: FlowctlError, attempt: Attempt | None, spec_path: str)
 
 
 def _connections(step: Runnable, run: RunContext) -> tuple[Connection, ...]:
-    table = run.tables[step.id]
-    source = getattr(table.source, "connection", None)
-    names = dict.fromkeys(name for name in (source, table.target.connection) if name)
-    return tuple(run.spec.connections[name] for name in names)
+    return tuple(run.spec.connections[name] for name in run.tables[step.id].connections)
 
 
 def _store(step: Runnable, run: RunContext) -> str:

@@ -209,6 +209,12 @@ class TableSpec:
     on_error: Literal["continue", "stop"] = "continue"
     marks: Mapping[str, Mark] = field(default_factory=dict)
 
+    @property
+    def connections(self) -> tuple[str, ...]:
+        """Names: the source's, which a table by SQL does not have, and the target's."""
+        source = () if isinstance(self.source, SqlSource) else (self.source.connection,)
+        return tuple(dict.fromkeys((*source, self.target.connection)))
+
     def mark_of(self, path: str) -> Mark:
         """The place of ``path``, or of the nearest parent that was written."""
         while path and path not in self.marks:
