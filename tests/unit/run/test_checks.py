@@ -67,21 +67,21 @@ def test_freshness_by_the_newest_value() -> None:
 
 def test_an_empty_source_does_not_wipe_a_guarded_target() -> None:
     table = replace(TABLE, mode="truncate", guard=Guard(allow_empty=False))
-    with pytest.raises(StoppedByPolicy, match="^guard.allow_empty: the source has no rows"):
+    with pytest.raises(StoppedByPolicy, match=r"^guard\.allow_empty: the source has no rows"):
         decide(table, replace(SEEN, rows=0), NOW, replaces=True)
 
 
 def test_a_shrinking_table() -> None:
     table = replace(TABLE, mode="truncate", guard=Guard(max_shrink=0.5))
     assert decide(table, replace(SEEN, rows=50), NOW, replaces=True) == ()
-    with pytest.raises(StoppedByPolicy, match="^guard.max_shrink 50%: 100 rows would become 49"):
+    with pytest.raises(StoppedByPolicy, match=r"^guard\.max_shrink 50%: 100 rows would become 49"):
         decide(table, replace(SEEN, rows=49), NOW, replaces=True)
 
 
 def test_deletes_are_guarded_without_being_asked() -> None:
     table = replace(TABLE, deletes=DetectMissingKeys())
     assert decide(table, replace(SEEN, deletes=10), NOW, replaces=False) == ()
-    with pytest.raises(StoppedByPolicy, match="^guard.max_deleted 10%: 11 of 100"):
+    with pytest.raises(StoppedByPolicy, match=r"^guard\.max_deleted 10%: 11 of 100"):
         decide(table, replace(SEEN, deletes=11), NOW, replaces=False)
 
 
@@ -103,5 +103,5 @@ def test_flagged_rows_may_be_all_when_the_guard_says_so() -> None:
 def test_quarantine_has_a_limit() -> None:
     table = replace(TABLE, guard=Guard(max_quarantined=0.01))
     assert decide(table, replace(SEEN, rows=99, quarantined=1), NOW, replaces=False) == ()
-    with pytest.raises(StoppedByPolicy, match="^guard.max_quarantined 1%: 2 of 100"):
+    with pytest.raises(StoppedByPolicy, match=r"^guard\.max_quarantined 1%: 2 of 100"):
         decide(table, replace(SEEN, rows=98, quarantined=2), NOW, replaces=False)
