@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
+
+import tenacity
 
 from flowctl.errors import TableError, TransientError
 
@@ -70,20 +71,31 @@ def retrying(
     ``on_retry(number, seconds, error)`` reports; ``wait(seconds)`` may raise to end the run early (SIGTERM);
     ``at_fault(error)`` names those of the ``connections`` that the error came from.
     """
-    own, number = None, 0
-    while True:
-        number += 1
+    own: TransientError | None = None
+
+    def guarded() -> Result:
+        nonlocal own
         breaker.check(connections, own)
         try:
             result = work()
         except TransientError as error:
-            breaker.failed(at_fault(error), error.message)
-            if number == policy.tries:
-                raise
             own = error
-            seconds = random.uniform(0, min(policy.longest_wait, policy.first_wait * 2 ** (number - 1)))
-            on_retry(number, seconds, error)
-        else:
-            breaker.succeeded(connections)
-            return result
-        wait(seconds)
+            breaker.failed(at_fault(error), error.message)
+            raise
+        breaker.succeeded(connections)
+        return result
+
+    def announce(state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        if error is not None and state.next_action is not None:
+            on_retry(state.attempt_number, state.next_action.sleep, error)
+
+    retrier = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(TransientError),
+        stop=tenacity.stop_after_attempt(policy.tries),
+        wait=tenacity.wait_random_exponential(multiplier=policy.first_wait, max=policy.longest_wait),
+        before_sleep=announce,
+        sleep=wait,
+        reraise=True,
+    )
+    return retrier(guarded)

@@ -26,7 +26,7 @@ tables:
 """
 #: What must stay out of `validate`: Spark, Arrow, database drivers, cloud SDKs, and what takes long to import.
 HEAVY = ("pyspark", "pyarrow", "pandas", "psycopg", "deltalake", "sqlglot", "fsspec", "s3fs", "boto3", "botocore")
-SLOW = ("rich", "requests", "asyncio")
+SLOW = ("rich", "requests", "tenacity", "asyncio")
 
 
 @pytest.fixture
