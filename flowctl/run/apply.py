@@ -12,20 +12,19 @@ from flowctl import __version__
 from flowctl.engine import cost, sail
 from flowctl.engine.conf import is_sail
 from flowctl.errors import AbortRun, ExitCode, FlowctlError
-from flowctl.model.step import Load, Plan, RecordOnly, Removed, Runnable
+from flowctl.model.step import Load, Plan, Removed, Runnable
 from flowctl.plan.document import to_json as plan_json
 from flowctl.plan.planfile import check_fresh, load
 from flowctl.plan.planning import Planned, make_plan
 from flowctl.plan.reading import rfc3339
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import events, file_logs
-from flowctl.run.attempt import RunContext, TableResult, TableResults
-from flowctl.run.engine import engine_for
+from flowctl.run.attempt import TableResult, TableResults
+from flowctl.run.context import open_context
 from flowctl.run.failure import translate
 from flowctl.run.retry import RetryPolicy
 from flowctl.run.schedule import ASKED_TO_STOP, execute, unmoved
 from flowctl.run.signals import Interruption, graceful
-from flowctl.run.sizing import load_of_run
 from flowctl.run.tries import Retries
 from flowctl.spec.spec import Spec
 from flowctl.state.lease import Lease
@@ -141,30 +140,22 @@ class _Run:
             buffer = Buffer(flow_url(self.spec), self.run_id, self.spec.storage)
             stack.callback(self._remove, buffer)
             buffer.sweep()
-            tables = [self.planned.tables[id] for id in ids]
-            transfers = [step for step in todo if not isinstance(step, RecordOnly)]
-            loads = load_of_run(transfers, self.planned.world.tables)
-            engine = stack.enter_context(engine_for(self.spec, tables, loads, self.options.verbose, self.audience.say))
-            self.interruption.of(engine.interrupt, engine.abandon)
-            if transfers and not self.interruption.stopping.is_set():
-                engine.begin()  # it starts while intents are written and targets are asked once more
-            writer = stack.enter_context(StateWriter(StateStore(self.blobs), document, self.lease.check))
-            run = RunContext(
-                spec=self.spec,
-                lineage=document.lineage,
-                run_id=self.run_id,
-                lease=self.lease,
-                tables=self.planned.tables,
-                steps={step.id: step for step in plan.steps},
-                sources={id: seen.source for id, seen in self.planned.world.tables.items() if seen.source},
-                states=document.table,
-                session=engine.session,
-                scratch=lambda name: buffer,
-                listener=self.audience.listener,
-                stopping=self.interruption.stopping,
-                engine_lost=engine.lost,
-                base_dir=self.spec.base_dir,
+            run = stack.enter_context(
+                open_context(
+                    self.spec,
+                    self.planned,
+                    todo,
+                    self.run_id,
+                    buffer,
+                    self.interruption,
+                    self.audience.listener,
+                    self.audience.say,
+                    verbose=self.options.verbose,
+                    fence=self.lease.fence,
+                    check_lease=self.lease.check,
+                )
             )
+            writer = stack.enter_context(StateWriter(StateStore(self.blobs), document, self.lease.check))
             file_logs.put(self.blobs, (step for step in todo if isinstance(step, Load)), self.planned.world)
             parallel = self.options.parallel or cost.tables_at_once()
             ended = execute(plan, run, writer, Retries(self.options.policy), parallel)

@@ -14,7 +14,6 @@ from flowctl.model.table_info import TableInfo
 from flowctl.run import events
 from flowctl.spec.spec import Spec, TableSpec
 from flowctl.state.document import TableState
-from flowctl.state.lease import Lease
 from flowctl.storage.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -23,14 +22,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What every table of a run shares. ``sources`` holds what was observed of each source, by table id; ``states``
-    gives what was recorded of a table when it was planned, ``session`` a Spark session of the table's own, starting
-    Spark with the first call; ``engine_lost`` is asked after an error, with its text, whether Spark has ended."""
+    """What every table of a run shares. ``fence`` is the lease's; ``check_lease`` raises unless more than so many
+    seconds of it are left. ``sources`` holds what was observed of each source, by table id; ``states`` gives what was
+    recorded of a table when it was planned, ``session`` a Spark session of the table's own, starting Spark with the
+    first call; ``engine_lost`` is asked after an error, with its text, whether Spark has ended."""
 
     spec: Spec
     lineage: str
     run_id: str
-    lease: Lease
+    fence: int
+    check_lease: Callable[[float], None]
     tables: Mapping[str, TableSpec]
     steps: Mapping[str, Step]
     sources: Mapping[str, TableInfo]

@@ -169,7 +169,7 @@ def new_intent(step: Runnable, document: StateDocument, run: RunContext) -> Inte
         definition=step.table.definition,
         target_id=step.table.seen.id,
         run_id=run.run_id,
-        fence=run.lease.fence,
+        fence=run.fence,
         at=rfc3339(dt.datetime.now(dt.UTC)),
         replaces=step.write_full,
         refresh=step.refresh,

@@ -29,6 +29,7 @@ from flowctl.plan.upstream import shape_read
 from flowctl.run import batch, checks, events
 from flowctl.run.appending import read_interval
 from flowctl.run.attempt import Attempt, AttemptResult, RunContext
+from flowctl.run.checks import BatchCounts
 from flowctl.run.late_schema import Known, completed
 from flowctl.run.opening import open_rows, open_target, take_table_lease
 from flowctl.run.quarantine import quarantine
@@ -55,16 +56,10 @@ def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
         if isinstance(step, RecordOnly):
             raise StateConflict(f"{step.id}: the plan found sequence number {intent.seq} committed, it is gone now")
         take_table_lease(stack, run, table, target, object)
-        run.listener(events.PhaseEntered(table.id, "waiting for the engine"))
-        spark = run.session(table.id)
-        _check_stop(run)
-        snapshot = batch.in_order(stack.enter_context(open_rows(run, spark, table)), table)
-        crashpoints.reached("during_stage", table.id)
-        step, columns, notes = _with_columns(attempt, step, run, spark, snapshot, target)
-        work = _Work(run, attempt, step, columns, table, target, object, newest, spark, snapshot)
-        commit, warnings = _write(work)
+        work = begin_work(stack, attempt, run, step, target)
+        commit, warnings = _write(work, newest)
     crashpoints.reached("after_commit", table.id)
-    return AttemptResult(commit, step, warnings=(*notes, *warnings, *commit.warnings))
+    return AttemptResult(commit, work.step, warnings=(*work.notes, *warnings, *commit.warnings))
 
 
 def void(run: RunContext, step: Load, pending: Intent) -> Commit:
@@ -106,19 +101,60 @@ def _of_intent(found: Commit | None, table_id: str, intent: Intent) -> Commit | 
 
 
 @dataclass(frozen=True)
-class _Work:
-    """One try whose source and target are open. ``newest`` is the target's newest commit."""
+class TableWork:
+    """One try whose source and target are open. ``notes`` are those of columns that only the engine could tell."""
 
     run: RunContext
     attempt: Attempt
     step: Load | Recover
     columns: Columns
+    notes: tuple[str, ...]
     table: TableSpec
     target: Target
     object: ObjectName
-    newest: Commit | None
     spark: SparkSession
     snapshot: Snapshot
+
+
+@dataclass(frozen=True)
+class PreparedBatch:
+    """A batch that only needs to be committed. ``counts`` are None on the direct path, where nothing is counted and
+    the rows are computed by whoever uses them; ``rejected`` are the rows for quarantine, None when there are none."""
+
+    rows: Batch
+    job: WriteJob
+    counts: BatchCounts | None = None
+    rejected: DataFrame | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def begin_work(stack: ExitStack, attempt: Attempt, run: RunContext, step: Load | Recover, target: Target) -> TableWork:
+    """Waits for the engine and opens the source. Writes nothing."""
+    table = run.tables[step.id]
+    run.listener(events.PhaseEntered(table.id, "waiting for the engine"))
+    spark = run.session(table.id)
+    _check_stop(run)
+    snapshot = batch.in_order(stack.enter_context(open_rows(run, spark, table)), table)
+    crashpoints.reached("during_stage", table.id)
+    step, columns, notes = _with_columns(attempt, step, run, spark, snapshot, target)
+    object = ObjectName(table.target.parts)
+    return TableWork(run, attempt, step, columns, notes, table, target, object, spark, snapshot)
+
+
+def prepare(work: TableWork) -> PreparedBatch:
+    """Reads, projects and checks; :class:`TableError` when the table must stop before its commit. The target is only
+    read."""
+    run, intent, table = work.run, work.attempt.intent, work.table
+    is_direct = work.step.table.via == "direct"
+    run.listener(events.PhaseEntered(table.id, "reading" if is_direct else "staging"))
+    if not is_direct:
+        threading.Thread(target=_import_for_commits, name="imports").start()
+    scratch = run.scratch(table.id)
+    read = read_interval(
+        work.spark, work.snapshot, work.columns.source, table, intent.interval, scratch, run.spec.argument
+    )
+    job = replace(_job(run, work.step, work.columns, intent, read.position), base=work.attempt.base)
+    return _prepare_direct(work, read.rows, job) if is_direct else _prepare_staged(work, read.rows, job)
 
 
 def _with_columns(
@@ -141,22 +177,20 @@ def _with_columns(
     return step, columns, notes
 
 
-def _write(work: _Work) -> tuple[Commit, tuple[str, ...]]:
-    """The commit and warnings of what was staged."""
-    run, intent, table = work.run, work.attempt.intent, work.table
-    is_direct = work.step.table.via == "direct"
-    run.listener(events.PhaseEntered(table.id, "reading" if is_direct else "staging"))
-    if not is_direct:
-        threading.Thread(target=_import_for_commits, name="imports").start()
-    scratch = run.scratch(table.id)
-    read = read_interval(
-        work.spark, work.snapshot, work.columns.source, table, intent.interval, scratch, run.spec.argument
-    )
-    job = replace(_job(run, work.step, work.columns, intent, read.position), base=work.attempt.base)
-    return (_write_direct(work, read.rows, job), ()) if is_direct else _write_staged(work, read.rows, job)
+def _write(work: TableWork, newest: Commit | None) -> tuple[Commit, tuple[str, ...]]:
+    """The commit and warnings of what was staged. ``newest`` is the target's newest commit."""
+    prepared = prepare(work)
+    _begin_writing(work, prepared, newest)
+    counts = prepared.counts
+    if counts is None:
+        return work.target.write(work.spark, prepared.rows, prepared.job), ()
+    work.run.listener(events.PhaseEntered(work.table.id, "committing", counts.rows))
+    commit = work.target.write(work.spark, prepared.rows, prepared.job)
+    done = replace(commit.counts, read=counts.rows, quarantined=counts.quarantined)
+    return replace(commit, counts=done), prepared.warnings
 
 
-def _write_direct(work: _Work, rows: Batch, job: WriteJob) -> Commit:
+def _prepare_direct(work: TableWork, rows: Batch, job: WriteJob) -> PreparedBatch:
     """Straight from the source: row checks fail the job before its commit, emptiness is asked first."""
     columns, table, snapshot, interval = work.columns, work.table, work.snapshot, work.attempt.intent.interval
     frame = frame_of(rows, work.spark, lambda: work.run.scratch(table.id).folder(f"{table.id}-read"))
@@ -167,11 +201,10 @@ def _write_direct(work: _Work, rows: Batch, job: WriteJob) -> Commit:
     frame = checks.enforced(frame, table.expect)
     made = batch_like(rows, frame)
     snapshot.release()
-    _begin_writing(work, job, None)
-    return work.target.write(work.spark, made, _confirming(job, snapshot, interval))
+    return PreparedBatch(made, _confirming(job, snapshot, interval))
 
 
-def _is_empty(work: _Work, rows: Batch) -> bool:
+def _is_empty(work: TableWork, rows: Batch) -> bool:
     match rows:
         case InMemory(held):
             return not len(held)
@@ -181,7 +214,7 @@ def _is_empty(work: _Work, rows: Batch) -> bool:
             assert_never(rows)
 
 
-def _write_staged(work: _Work, rows: Batch, job: WriteJob) -> tuple[Commit, tuple[str, ...]]:
+def _prepare_staged(work: TableWork, rows: Batch, job: WriteJob) -> PreparedBatch:
     """From the buffer, once the batch has been counted and checked there."""
     run, intent, table, snapshot = work.run, work.attempt.intent, work.table, work.snapshot
     staging = Staging(
@@ -193,20 +226,16 @@ def _write_staged(work: _Work, rows: Batch, job: WriteJob) -> tuple[Commit, tupl
     snapshot.confirm(intent.interval)
     snapshot.release()  # nothing is held while the target is written
     _check_stop(run)
-    _begin_writing(work, job, staged.rejected)
-    seen = staged.counts
-    run.listener(events.PhaseEntered(table.id, "committing", seen.rows))
-    job = replace(job, rows=seen.rows + seen.deletes, key_bounds=seen.key_bounds)
-    commit = work.target.write(work.spark, staged.batch, job)
-    counts = replace(commit.counts, read=seen.rows, quarantined=seen.quarantined)
-    return replace(commit, counts=counts), staged.warnings
+    counts = staged.counts
+    job = replace(job, rows=counts.rows + counts.deletes, key_bounds=counts.key_bounds)
+    return PreparedBatch(staged.batch, job, counts, staged.rejected, staged.warnings)
 
 
-def _begin_writing(work: _Work, job: WriteJob, rejected: DataFrame | None) -> None:
+def _begin_writing(work: TableWork, prepared: PreparedBatch, newest: Commit | None) -> None:
     """From here on the target may have been touched: rejected rows go into quarantine first."""
     repeats = work.attempt.writing or isinstance(work.step, Recover)
     work.attempt.writing = True
-    quarantine(work.spark, work.target, job, rejected, work.newest, repeats=repeats)
+    quarantine(work.spark, work.target, prepared.job, prepared.rejected, newest, repeats=repeats)
 
 
 def _import_for_commits() -> None:
@@ -236,7 +265,7 @@ def _job(
     deletes = table.deletes
 
     def before_commit() -> None:
-        run.lease.check(COMMIT_MARGIN)
+        run.check_lease(COMMIT_MARGIN)
         _check_stop(run)
         crashpoints.reached("before_commit", step.id)
 
@@ -255,7 +284,7 @@ def _job(
         soft_deletes=deletes is not None and deletes.action == "soft" and table.mode == "merge",
         layout=table.layout,
         run_id=run.run_id,
-        fence=run.lease.fence,
+        fence=run.fence,
         at=intent.at,
         estimated_rows=batch_rows(step, run.sources.get(step.id)),
         before_commit=before_commit,

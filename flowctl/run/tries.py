@@ -3,7 +3,9 @@ target first whether it has the number already."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from flowctl.connectors import registry
 from flowctl.errors import AbortRun, AccessDenied, FlowctlError, TableError, TransientError
@@ -14,6 +16,8 @@ from flowctl.run.attempt import Attempt, AttemptResult, RunContext
 from flowctl.run.failure import at_fault, translate, whole_text
 from flowctl.run.retry import CircuitBreaker, RetryPolicy, retrying
 from flowctl.spec.spec import Connection
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,10 @@ def commit(attempt: Attempt, run: RunContext, retries: Retries) -> AttemptResult
     """Raises flowctl's own errors."""
     from flowctl.run.table import run_table
 
-    step, connections = attempt.step, _connections(attempt.step, run)
+    step = attempt.step
 
     def once() -> AttemptResult:
-        run.lease.check()
+        run.check_lease(0.0)
         try:
             return run_table(attempt, run)
         except Exception as cause:
@@ -41,6 +45,13 @@ def commit(attempt: Attempt, run: RunContext, retries: Retries) -> AttemptResult
             if lost := run.engine_lost(whole_text(cause)):
                 raise lost from cause
             raise _with_outlook(describe(cause, step, run), known) from cause
+
+    return persist(once, step, run, retries)
+
+
+def persist(once: Callable[[], Result], step: Runnable, run: RunContext, retries: Retries) -> Result:
+    """Calls ``once``, which is about ``step``, again after errors that may go away by themselves."""
+    connections = _connections(step, run)
 
     def announce(number: int, seconds: float, error: BaseException) -> None:
         run.listener(events.TableRetried(step.id, number, seconds, translate(error, step.table.mark)))

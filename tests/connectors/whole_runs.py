@@ -19,6 +19,7 @@ from flowctl.model.step import Plan
 from flowctl.plan.planning import make_plan
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import apply as run
+from flowctl.run import context
 from flowctl.spec.load import load_spec
 from flowctl.spec.spec import Spec
 
@@ -50,7 +51,7 @@ class SharedRuns:
     def apply(self, document: dict[str, Any], **options: Any) -> run.RunResult:
         shared = copy(self.engine)
         shared._sessions, shared._lock = {}, threading.Lock()
-        self.monkeypatch.setattr(run, "engine_for", lambda *_: LazyEngine(lambda _: shared, {}))
+        self.monkeypatch.setattr(context, "engine_for", lambda *_: LazyEngine(lambda _: shared, {}))
         audience = run.Audience(lambda _: True, lambda _: None, self.said.append)
         return run.apply(self.spec(document), run.ApplyOptions(PlanOptions(**options)), audience)
 

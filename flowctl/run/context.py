@@ -1,0 +1,58 @@
+"""What the tables of one run, or of one dry run, share: its engine, which may already be starting, and its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from flowctl.model.step import RecordOnly, Runnable
+from flowctl.plan.planning import Planned
+from flowctl.run import events
+from flowctl.run.attempt import RunContext
+from flowctl.run.engine import engine_for
+from flowctl.run.signals import Interruption
+from flowctl.run.sizing import load_of_run
+from flowctl.spec.spec import Spec
+from flowctl.storage.buffer import Buffer
+
+
+@contextmanager
+def open_context(
+    spec: Spec,
+    planned: Planned,
+    todo: Sequence[Runnable],
+    run_id: str,
+    buffer: Buffer,
+    interruption: Interruption,
+    listener: events.Listener,
+    say: Callable[[str], None],
+    *,
+    verbose: bool,
+    fence: int = 0,
+    check_lease: Callable[[float], None] = lambda margin: None,
+) -> Iterator[RunContext]:
+    """For the steps ``todo``. The defaults are those of a dry run, which takes no lease."""
+    state, world = planned.world.state, planned.world.tables
+    tables = [planned.tables[id] for id in dict.fromkeys(step.id for step in todo)]
+    transfers = [step for step in todo if not isinstance(step, RecordOnly)]
+    with engine_for(spec, tables, load_of_run(transfers, world), verbose, say) as engine:
+        interruption.of(engine.interrupt, engine.abandon)
+        if transfers and not interruption.stopping.is_set():
+            engine.begin()  # it starts while intents are written and targets are asked once more
+        yield RunContext(
+            spec=spec,
+            lineage=state.lineage,
+            run_id=run_id,
+            fence=fence,
+            check_lease=check_lease,
+            tables=planned.tables,
+            steps={step.id: step for step in planned.plan.steps},
+            sources={id: seen.source for id, seen in world.items() if seen.source},
+            states=state.table,
+            session=engine.session,
+            scratch=lambda name: buffer,
+            listener=listener,
+            stopping=interruption.stopping,
+            engine_lost=engine.lost,
+            base_dir=spec.base_dir,
+        )
