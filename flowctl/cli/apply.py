@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,6 @@ from flowctl.cli.plan import show
 if TYPE_CHECKING:
     from flowctl.plan.planning import Planned
     from flowctl.run.apply import RunResult
-    from flowctl.run.events import Listener
 
 
 @click.command("apply")
@@ -44,6 +41,7 @@ def command(
     **given: Any,
 ) -> int:
     """Print the plan and execute it: exactly that plan, exactly once."""
+    from flowctl.cli.progress import listening, say
     from flowctl.resolve.resolve import PlanOptions
     from flowctl.run.apply import ApplyOptions, Audience, apply
     from flowctl.run.engine import engine_line
@@ -71,33 +69,12 @@ def command(
     spec = load_spec([spec_path], variables)
     settings.run_id = options.run_id
 
-    def say(text: str) -> None:
-        if settings.log_format == "json":  # also called from threads, which have no context to read it from
-            output.write_record({"event": "message", "message": text}, settings)
-        else:
-            output.write_line(text)
-
-    with _listener(settings) as listener:
-        result = apply(spec, options, Audience(approve, listener, say))
+    with listening(settings) as listener:
+        result = apply(spec, options, Audience(approve, listener, partial(say, settings)))
     if result.error is not None:
         output.write_error(result.error, settings)
     _conclude(result, as_json=as_json)
     return result.exit_code
-
-
-@contextmanager
-def _listener(settings: output.OutputSettings) -> Iterator[Listener]:
-    from flowctl.cli import progress
-
-    if settings.log_format == "json":
-        yield progress.json_lines(lambda record: output.write_record(record, settings))
-    elif sys.stderr.isatty() and not settings.verbose:
-        from rich.console import Console
-
-        with progress.bars(Console(stderr=True), output.write_line) as listener:
-            yield listener
-    else:
-        yield progress.plain_lines(output.write_line, verbose=settings.verbose)
 
 
 def _conclude(result: RunResult, *, as_json: bool) -> None:

@@ -1,8 +1,11 @@
-"""`flowctl plan`: shows exactly what apply would do. Writes nothing but ``--out``, starts no JVM."""
+"""`flowctl plan`: shows exactly what apply would do. Writes nothing but ``--out``; starts an engine for ``--effects``
+only."""
 
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +18,7 @@ from flowctl.errors import ExitCode
 from flowctl.model.step import Plan
 
 if TYPE_CHECKING:
+    from flowctl.plan.planning import Planned
     from flowctl.resolve.resolve import PlanOptions
     from flowctl.spec.spec import Spec
 
@@ -24,10 +28,23 @@ if TYPE_CHECKING:
 @click.option("--out", type=click.Path(dir_okay=False), help="Save the plan, for `apply --plan`.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 if there is something to do.")
 @click.option("--ddl", is_flag=True, help="Also show the statements that create and alter tables.")
+@click.option("--effects", is_flag=True, help="Read and compare as a run would, and count the rows that would change.")
+@click.option(
+    "--samples", type=click.IntRange(1, 1000), metavar="N", help="With --effects: keys of N changed rows per action."
+)
+@click.option("--values", is_flag=True, help="With --samples: also their values.")
 @plan_options
 @variables_option
 def command(
-    spec_path: str, out: str | None, detailed_exitcode: bool, ddl: bool, variables: dict[str, str], **given: Any
+    spec_path: str,
+    out: str | None,
+    detailed_exitcode: bool,
+    ddl: bool,
+    effects: bool,
+    samples: int | None,
+    values: bool,
+    variables: dict[str, str],
+    **given: Any,
 ) -> int:
     """Show exactly what apply would do: intervals, rows, schema changes, checks."""
     from flowctl.plan.document import to_json
@@ -37,9 +54,13 @@ def command(
     from flowctl.run.engine import engine_line
     from flowctl.spec.load import load_spec
 
+    _refuse_without(samples, "--samples", "--effects", is_given=effects)
+    _refuse_without(values, "--values", "--samples", is_given=samples is not None)
     spec = load_spec([spec_path], variables)
     options = PlanOptions(**chosen(given))
     planned = make_plan(spec, options)
+    if effects:
+        planned = replace(planned, plan=_with_effects(spec, planned, samples or 0, with_values=values))
     if out is not None:
         save(planned.plan, Path(out))
     if output.settings().format == "json":
@@ -49,6 +70,22 @@ def command(
         apply_it = apply_command(spec, options, out)
         show(planned.plan, ddl=ddl, command=apply_it, is_saved=out is not None, engine=engine)
     return exit_code(planned.plan, detailed=detailed_exitcode)
+
+
+def _refuse_without(value: object, option: str, needed: str, *, is_given: bool) -> None:
+    if value and not is_given:
+        raise click.UsageError(f"{option} requires {needed}")
+
+
+def _with_effects(spec: Spec, planned: Planned, samples: int, *, with_values: bool) -> Plan:
+    from flowctl.cli.progress import listening, say
+    from flowctl.run.dry_run import DryRun, with_effects
+    from flowctl.run.effects import Sampling
+
+    settings = output.settings()
+    with listening(settings) as listener:
+        sampling = Sampling(samples, with_values)
+        return with_effects(spec, planned, DryRun(sampling, listener, partial(say, settings), settings.verbose))
 
 
 def apply_command(spec: Spec, options: PlanOptions, out: str | None) -> str:
@@ -68,12 +105,15 @@ def show(plan: Plan, **terms: Any) -> None:
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:
-    """The code that takes precedence for a plan: 4 for what could not be observed, 6 for what a policy stops, 2 for
-    changes."""
-    from flowctl.model.step import Stopped
+    """The code that takes precedence for a plan: 4 for what could not be observed or would fail, 6 for what a policy
+    stops, 2 for changes."""
+    from flowctl.model.effects import PreventedEffects
+    from flowctl.model.step import Load, Recover, Stopped
 
     stopped = [step for step in plan.steps if isinstance(step, Stopped)]
     codes = [ExitCode.TABLE if step.by == "error" else ExitCode.STOPPED for step in stopped]
+    found = (step.effects for step in plan.steps if isinstance(step, Load | Recover))
+    codes += [effects.exit_code for effects in found if isinstance(effects, PreventedEffects)]
     if detailed and plan.runnable:
         codes.append(ExitCode.CHANGES)
     return ExitCode.first(codes)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, assert_never
 
+from flowctl.cli import output
 from flowctl.run import events
 from flowctl.run.events import (
+    DryRunStarted,
     Event,
     Listener,
     PhaseEntered,
     RowsRead,
     RunStarted,
     TableCommitted,
+    TableCompared,
     TableFailed,
     TableRetried,
     TableSkipped,
@@ -28,6 +32,28 @@ if TYPE_CHECKING:
 
 #: Writes one line of text to stderr, through the redactor.
 Write = Callable[[str], None]
+
+
+@contextmanager
+def listening(settings: output.OutputSettings) -> Iterator[Listener]:
+    """Shows a run as ``settings`` say, until the context ends."""
+    if settings.log_format == "json":
+        yield json_lines(lambda record: output.write_record(record, settings))
+    elif sys.stderr.isatty() and not settings.verbose:
+        from rich.console import Console
+
+        with bars(Console(stderr=True), output.write_line) as listener:
+            yield listener
+    else:
+        yield plain_lines(output.write_line, verbose=settings.verbose)
+
+
+def say(settings: output.OutputSettings, text: str) -> None:
+    """One line of no table's. Also called from threads, which have no context to read the settings from."""
+    if settings.log_format == "json":
+        output.write_record({"event": "message", "message": text}, settings)
+    else:
+        output.write_line(text)
 
 
 def json_lines(write: Callable[[Mapping[str, Any]], None]) -> Listener:
@@ -49,7 +75,7 @@ def plain_lines(write: Write, *, verbose: bool) -> Listener:
         text = events.line(event)
         done = count.after(event)
         if text is not None:
-            write(f"[{done}] {text}" if isinstance(event, TableCommitted | TableSkipped) else text)
+            write(f"[{done}] {text}" if isinstance(event, TableCommitted | TableCompared | TableSkipped) else text)
         if verbose:
             _details(event, write)
 
@@ -68,9 +94,14 @@ class _Count:
         """``3/5`` once ``event`` has happened."""
         with self._lock:
             match event:
-                case RunStarted(_, tables):
+                case RunStarted(_, tables) | DryRunStarted(tables):
                     self.tables = tables
-                case TableCommitted(table=table) | TableFailed(table=table) | TableSkipped(table=table):
+                case (
+                    TableCommitted(table=table)
+                    | TableCompared(table=table)
+                    | TableFailed(table=table)
+                    | TableSkipped(table=table)
+                ):
                     self.done.add(table)
                 case _:
                     pass
@@ -121,7 +152,7 @@ class _Bars:
         with self._lock:
             done = self._count.after(event)
             match event:
-                case RunStarted(_, tables):
+                case RunStarted(_, tables) | DryRunStarted(tables):
                     self._run = self._progress.add_task("tables", total=tables, detail=f"{done} tables")
                     self._lines(event)
                 case TableStarted(planned, expected):
@@ -131,7 +162,7 @@ class _Bars:
                     self._enter(table, phase, rows)
                 case RowsRead(table, rows):
                     self._enter(table, "reading", rows)
-                case TableCommitted(table=table):
+                case TableCommitted(table=table) | TableCompared(table=table):
                     self._end(table, done)
                 case TableFailed(table=table) | TableSkipped(table=table):
                     self._end(table, done)

@@ -26,6 +26,7 @@ from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.types import DataType
 from flowctl.spec.spec import Layout
+from flowctl.sql.versioning import OBSERVED_SUFFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -269,7 +270,15 @@ class Target(TargetRules):
 
     @abstractmethod
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
-        """The committed content, for SQL tables, key comparison and guards."""
+        """The committed content, for SQL tables, key comparison, guards and dry runs."""
+
+    def scan_observed(self, spark: SparkSession, lookup: CommitLookup) -> DataFrame | None:
+        """The observations behind a history that count (:mod:`flowctl.sql.scd2`), from its sidecar; None where there is
+        none yet."""
+        *folders, name = lookup.object.parts
+        sidecar = ObjectName((*folders, name + OBSERVED_SUFFIX))
+        there = self.describe([sidecar])[sidecar]
+        return self.scan(spark, sidecar, there.columns) if there else None
 
     @abstractmethod
     def stage(self, spark: SparkSession, batch: Batch, job: WriteJob) -> AbstractContextManager[Staged]:

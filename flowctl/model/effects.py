@@ -18,8 +18,8 @@ class SampleRow:
 
     action: Action
     key: Mapping[str, str | None]
-    before: Mapping[str, str | None] = field(default_factory=dict, metadata=in_json("told"))
-    after: Mapping[str, str | None] = field(default_factory=dict, metadata=in_json("told"))
+    before: Mapping[str, str | None] = field(default_factory=dict, metadata=in_json("not_default"))
+    after: Mapping[str, str | None] = field(default_factory=dict, metadata=in_json("not_default"))
 
 
 @dataclass(frozen=True)

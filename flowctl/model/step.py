@@ -12,6 +12,7 @@ from typing import Any, Literal, assert_never
 
 from flowctl.diagnostics import Mark
 from flowctl.model.codec import in_json
+from flowctl.model.effects import Effects
 from flowctl.model.interval import Interval
 from flowctl.model.position import Position
 from flowctl.model.projection import Columns, RuntimeColumns
@@ -94,7 +95,7 @@ class _Transfer(_TableStep):
     """Commits ``interval`` to the target under the sequence number ``seq``. ``write_full``: the whole content is
     replaced (truncate, full refresh of append and merge). ``refresh``: a full refresh, which somebody asked for.
     ``check_deletes``: keys that the source no longer has are looked for. ``how`` says for people what was chosen and
-    why; nothing is decided by it. ``notes`` warn."""
+    why; nothing is decided by it. ``notes`` warn. ``effects`` is what a dry run found, where one was asked for."""
 
     seq: int
     interval: Interval
@@ -106,6 +107,7 @@ class _Transfer(_TableStep):
     check_deletes: bool = False
     notes: tuple[str, ...] = ()
     how: tuple[str, ...] = field(default=(), metadata=in_json("since"))
+    effects: Effects | None = field(default=None, metadata=in_json("not_default"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +194,7 @@ class Plan:
 
     @property
     def recorded(self) -> Plan:
-        """As run records keep it: the files that were read are in their log."""
+        """As run records keep it: without row values, and the files that were read are in their log."""
         return replace(self, steps=tuple(map(_recorded, self.steps)))
 
     @property
@@ -202,4 +204,6 @@ class Plan:
 
 
 def _recorded(step: Step) -> Step:
+    if isinstance(step, Load | Recover):
+        step = replace(step, effects=None)
     return replace(step, interval=step.interval.recorded) if isinstance(step, Runnable) else step

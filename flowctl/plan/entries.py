@@ -4,17 +4,19 @@ the entries out."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from flowctl import text
 from flowctl.model import position, types
+from flowctl.model.effects import CountedEffects, PreventedEffects, UnknownEffects
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, FileLogPosition, FilesPosition, NoPosition, VersionPosition
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Load, PlannedTable, RecordOnly, Recover, Removed, Runnable, Step, Stopped, UpToDate
 from flowctl.model.table_info import RowEstimate
+from flowctl.plan import effect_text
 from flowctl.plan.checks import is_default
 
 #: What a note begins with that tells of rows which are lost.
@@ -34,7 +36,7 @@ class Detail:
 class Entry:
     """``what`` and ``details`` are the same for all tables of a folded entry. ``rows`` and ``tail`` stand on the
     table's own line, the ``columns`` of a new one below it; ``source`` and ``target`` are empty where they are no
-    news."""
+    news. ``effects`` begin with their numbers."""
 
     id: str
     sign: str
@@ -46,10 +48,13 @@ class Entry:
     columns: str = ""
     source: str = ""
     target: str = ""
+    effects: tuple[Detail, ...] = ()
 
     @property
     def member(self) -> str:
         """What its line in a folded entry says besides (empty: it is only named there)."""
+        if self.effects:
+            return self.effects[0].text
         return self.columns or (self.tail.text if self.tail else "")
 
 
@@ -58,10 +63,10 @@ def entry(step: Step, *, ddl: bool, verbose: bool) -> Entry:
     match step:
         case Load():
             details = _details(step, ddl=ddl, verbose=verbose)
-            return _new(step, details) if step.creates else _changed(step, details)
+            return replace(_new(step, details) if step.creates else _changed(step, details), effects=_effects(step))
         case Recover():
-            details = _details(step, ddl=ddl, verbose=verbose)
-            return Entry(step.id, ">", "cyan", step.reason, details, tail=_reads(step.interval))
+            details, tail = _details(step, ddl=ddl, verbose=verbose), _reads(step.interval)
+            return Entry(step.id, ">", "cyan", step.reason, details, tail=tail, effects=_effects(step))
         case RecordOnly():
             return Entry(step.id, ">", "cyan", step.reason, tuple(_as_always(step)) if verbose else ())
         case Stopped():
@@ -172,6 +177,25 @@ def _details(step: Load | Recover, *, ddl: bool, verbose: bool) -> tuple[Detail,
         *map(_note, step.notes),
         *(Detail("ddl", statement) for statement in statements if ddl),
     )
+
+
+def _effects(step: Load | Recover) -> tuple[Detail, ...]:
+    match step.effects:
+        case None:
+            return ()
+        case CountedEffects() as counted:
+            return (
+                Detail("effects", effect_text.describe(counted)),
+                *(Detail("samples", line) for line in effect_text.sample_lines(counted.samples)),
+                *(Detail("warning", warning, "yellow") for warning in counted.warnings),
+            )
+        case PreventedEffects() as prevented:
+            said = Detail("effects", effect_text.describe(prevented), "bold red")
+            return (said, Detail("next step", prevented.hint)) if prevented.hint else (said,)
+        case UnknownEffects() as unknown:
+            return (Detail("effects", effect_text.describe(unknown), "dim"),)
+        case _:
+            assert_never(step.effects)
 
 
 def _changes(columns: Columns | RuntimeColumns) -> tuple[Detail, ...]:

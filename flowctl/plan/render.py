@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from flowctl import text
-from flowctl.model.step import Load, Plan
+from flowctl.model.effects import CountedEffects, PreventedEffects, UnknownEffects
+from flowctl.model.step import Load, Plan, Recover
 from flowctl.model.table_info import RowEstimate
+from flowctl.plan import effect_text
 from flowctl.plan.document import count_actions
 from flowctl.plan.entries import Detail, Entry, entry, is_destructive, is_read_again, is_shown
 from flowctl.text import Line, Piece
@@ -65,7 +67,7 @@ def _folds(entries: Iterable[Entry]) -> list[list[Entry]]:
     alike: dict[tuple[object, ...], list[Entry]] = {}
     for one in entries:
         connections = (one.source.partition(":")[0], one.target.partition(":")[0])
-        alike.setdefault((one.sign, one.what, one.details, connections), []).append(one)
+        alike.setdefault((one.sign, one.what, one.details, one.effects[1:], connections), []).append(one)
     folds: list[list[Entry]] = []
     for fold in alike.values():
         is_many = len(fold) >= (_FOLD_STOPPED if fold[0].sign == "!" else _FOLD)
@@ -109,7 +111,7 @@ def _alone(one: Entry, layout: _Layout) -> Iterator[Line]:
     elif one.tail:
         below = [one.tail, *below]
     yield from _head(one, name, line.rstrip(), layout.width)
-    yield from _details([*below, *one.details], layout.width)
+    yield from _details([*below, *one.details, *one.effects], layout.width)
 
 
 def _folded(fold: Sequence[Entry], width: int) -> Iterator[Line]:
@@ -173,12 +175,25 @@ def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:
     )
     listed = ", ".join(f"{count:,} {what}" for count, what in counts if count)
     yield f"Tables: {listed or 'none to run'}", "bold"
+    yield from _effects(plan)
     if engine:
         yield engine, ""
     if destructive := dict.fromkeys(step.id for step in plan.steps if is_destructive(step)):
         yield f"Destructive: {', '.join(destructive)}", "bold red"
     if stopped := actions["stop"]:
         yield f"Action required: {stopped:,} stopped", "bold red"
+
+
+def _effects(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What a dry run found in all, and the tables that would not be committed."""
+    found = [(step.id, step.effects) for step in plan.steps if isinstance(step, Load | Recover)]
+    counted = [one for _, one in found if isinstance(one, CountedEffects)]
+    unknown = sum(isinstance(one, UnknownEffects) for _, one in found)
+    more = f"; {text.counted(unknown, 'table')} unknown" if unknown else ""
+    if counted:
+        yield f"Effects: {effect_text.totals(counted)}{more}", "bold"
+    if prevented := [id for id, one in found if isinstance(one, PreventedEffects)]:
+        yield f"Would not be committed: {', '.join(prevented)}", "bold red"
 
 
 def _ending(plan: Plan, view: View, command: str) -> Iterator[Line]:

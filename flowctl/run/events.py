@@ -9,9 +9,11 @@ from typing import Any, Literal, assert_never
 from flowctl import text
 from flowctl.errors import FlowctlError
 from flowctl.model.commit import RowCounts
+from flowctl.model.effects import Effects
 from flowctl.model.step import PlannedTable
+from flowctl.plan import effect_text
 
-Phase = Literal["waiting for the engine", "reading", "staging", "checking", "committing", "recording"]
+Phase = Literal["waiting for the engine", "reading", "staging", "checking", "comparing", "committing", "recording"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,22 @@ class TableCommitted:
 
 
 @dataclass(frozen=True)
+class DryRunStarted:
+    """Nothing will be committed. ``tables`` is how many are compared."""
+
+    tables: int
+
+
+@dataclass(frozen=True)
+class TableCompared:
+    """The table's end in a dry run. ``seconds`` from its start."""
+
+    table: str
+    effects: Effects
+    seconds: float
+
+
+@dataclass(frozen=True)
 class TableFailed:
     """``cause`` is what was raised, for its trace (`--verbose`)."""
 
@@ -85,7 +103,18 @@ class TableSkipped:
     because: str
 
 
-Event = RunStarted | TableStarted | PhaseEntered | RowsRead | TableRetried | TableCommitted | TableFailed | TableSkipped
+Event = (
+    RunStarted
+    | DryRunStarted
+    | TableStarted
+    | PhaseEntered
+    | RowsRead
+    | TableRetried
+    | TableCommitted
+    | TableCompared
+    | TableFailed
+    | TableSkipped
+)
 Listener = Callable[[Event], None]
 
 
@@ -94,6 +123,8 @@ def line(event: Event) -> str | None:
     match event:
         case RunStarted(run_id, tables):
             return f"run {run_id}: {text.counted(tables, 'table')}"
+        case DryRunStarted(tables):
+            return f"dry run: {text.counted(tables, 'table')}"
         case TableStarted(planned, expected):
             rows = f", ≈ {text.counted(expected, 'row')}" if expected else ""
             return f"{planned.id}: {planned.mode} {planned.source} → {planned.target}{rows}"
@@ -105,6 +136,8 @@ def line(event: Event) -> str | None:
             how = "recovered" if recovered else describe_counts(counts, seconds)
             line = f"{table}: committed sequence number {seq}, {how}, {seconds:.1f} s"
             return "\n".join([line, *(f"{table}: warning: {warning}" for warning in warnings)])
+        case TableCompared(table, effects, seconds):
+            return f"{table}: compared, {effect_text.describe(effects)}, {seconds:.1f} s"
         case TableFailed(table, error):
             where = f"{error.mark}: " if error.mark else ""
             return f"{where}error: {table}: {error.message}" + (f". {error.hint}" if error.hint else "")
@@ -151,6 +184,8 @@ def as_json(event: Event) -> dict[str, Any] | None:
     match event:
         case RunStarted(_, tables):
             return {"event": "run_started", "tables": tables}
+        case DryRunStarted(tables):
+            return {"event": "dry_run_started", "tables": tables}
         case TableStarted(planned, rows):
             return {"event": "table_started", "table": planned.id, "mode": planned.mode, "rows": rows}
         case PhaseEntered(table, phase, rows):
@@ -174,6 +209,13 @@ def as_json(event: Event) -> dict[str, Any] | None:
                 "seconds": round(seconds, 3),
                 "recovered": recovered,
                 "warnings": list(warnings),
+            }
+        case TableCompared(table, effects, seconds):
+            return {
+                "event": "table_compared",
+                "table": table,
+                "effects": effect_text.describe(effects),
+                "seconds": round(seconds, 3),
             }
         case TableFailed(table, error, seconds):
             return {

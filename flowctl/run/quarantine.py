@@ -52,7 +52,7 @@ def quarantine(
     if rejected is None and not (repeats or gave_up):
         return
     since = newest.seq if newest is not None and newest.void else job.record.seq
-    side = replace(job, object=quarantine_object(job.object), columns=OWN_COLUMNS)
+    side = replace(job, object=quarantine_object(job.object), columns=OWN_COLUMNS, rows=None, key_bounds=None)
     there = target.describe([side.object])[side.object]
     if there is not None and not {column.name.lower() for column in there.columns} >= reserved.FIRST_QUARANTINE:
         raise StoppedByPolicy(
@@ -81,7 +81,7 @@ def quarantine_frame(rejected: DataFrame, job: WriteJob) -> tuple[DataFrame, tup
         _RUN: f.lit(job.run_id),
         _REASON: named(REASON_COLUMN),
     }
-    text = [_as_text(rejected, name) for name in kept]
+    text = [as_text(rejected, name) for name in kept]
     frame = rejected.select(*text, *(value.alias(column.name) for column, value in own.items()))
     return frame, (*(Column(name, types.STRING) for name in kept), *own)
 
@@ -113,7 +113,7 @@ def _stored(name: str, present: set[str]) -> SparkColumn:
     return (named(name) if name in present else f.lit(None)).cast("string")
 
 
-def _as_text(frame: DataFrame, name: str) -> SparkColumn:
+def as_text(frame: DataFrame, name: str) -> SparkColumn:
     from pyspark.sql import functions as f
 
     kind = frame.schema[name].dataType.typeName()

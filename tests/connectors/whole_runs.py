@@ -20,6 +20,8 @@ from flowctl.plan.planning import make_plan
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import apply as run
 from flowctl.run import context
+from flowctl.run.dry_run import DryRun, with_effects
+from flowctl.run.effects import Sampling
 from flowctl.spec.load import load_spec
 from flowctl.spec.spec import Spec
 
@@ -48,12 +50,22 @@ class SharedRuns:
     def plan(self, document: dict[str, Any], **options: Any) -> Plan:
         return make_plan(self.spec(document), PlanOptions(**options)).plan
 
+    def effects(self, document: dict[str, Any], rows: int = 0, *, with_values: bool = False, **options: Any) -> Plan:
+        """The plan with what a run would change."""
+        self._share_engine()
+        spec = self.spec(document)
+        planned = make_plan(spec, PlanOptions(**options))
+        return with_effects(spec, planned, DryRun(Sampling(rows, with_values), lambda _: None, self.said.append))
+
     def apply(self, document: dict[str, Any], **options: Any) -> run.RunResult:
+        self._share_engine()
+        audience = run.Audience(lambda _: True, lambda _: None, self.said.append)
+        return run.apply(self.spec(document), run.ApplyOptions(PlanOptions(**options)), audience)
+
+    def _share_engine(self) -> None:
         shared = copy(self.engine)
         shared._sessions, shared._lock = {}, threading.Lock()
         self.monkeypatch.setattr(context, "engine_for", lambda *_: LazyEngine(lambda _: shared, {}))
-        audience = run.Audience(lambda _: True, lambda _: None, self.said.append)
-        return run.apply(self.spec(document), run.ApplyOptions(PlanOptions(**options)), audience)
 
 
 def _escaped(value: Any) -> Any:

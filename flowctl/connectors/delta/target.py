@@ -122,6 +122,16 @@ class DeltaTarget(Target):
         names = [statements.quoted(column.name) for column in columns]
         return spark.read.format("delta").load(self._location(object).spark_path).select(*names)
 
+    def scan_observed(self, spark: SparkSession, lookup: CommitLookup) -> DataFrame | None:
+        """Without those of tries that were never committed."""
+        from flowctl.connectors.delta import conditions, history
+
+        observed, table = super().scan_observed(spark, lookup), open_table(self._location(lookup.object))
+        if observed is None or table is None:
+            return observed
+        last = log.data_commit(table.newest(log.app_id(lookup.lineage, lookup.table)))
+        return observed.where(f"NOT {conditions.sql(history.lost_observations_of(lookup.lineage, last))}")
+
     @contextmanager
     def stage(self, spark: SparkSession, batch: Batch, job: WriteJob) -> Iterator[Staged]:
         """The commit itself writes the files: how depends on the table as it is then."""

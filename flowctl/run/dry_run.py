@@ -1,0 +1,150 @@
+"""`flowctl plan --effects`: every table of a plan as a run would read and check it, and what its commit would change.
+
+It takes no lease, writes no state, and leaves nothing in the targets. What is read goes through the buffer, which is
+emptied at the end, or by the next run if this process is killed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from flowctl.engine import cost, sail
+from flowctl.engine.conf import is_sail
+from flowctl.errors import AbortRun, ExitCode, FlowctlError, LockedError
+from flowctl.model.effects import CountedEffects, Effects, PreventedEffects, UnknownEffects
+from flowctl.model.step import Load, Plan, RecordOnly, Recover
+from flowctl.plan.planning import Planned
+from flowctl.run import events
+from flowctl.run.attempt import RunContext
+from flowctl.run.context import open_context
+from flowctl.run.effects import Sampling, count_effects
+from flowctl.run.failure import whole_text
+from flowctl.run.protocol import new_attempt
+from flowctl.run.signals import Interruption, graceful
+from flowctl.run.tries import Retries, describe, persist
+from flowctl.spec.spec import Spec
+from flowctl.state.document import StateDocument
+from flowctl.state.location import check_reachable, flow_url, open_flow
+from flowctl.state.runs import list_begun, new_run_id
+from flowctl.storage.buffer import FOLDER, Buffer
+from flowctl.storage.urls import local_path, scheme
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """``listener`` hears of each table, ``say`` takes plain lines."""
+
+    sampling: Sampling
+    listener: events.Listener
+    say: Callable[[str], None]
+    verbose: bool = False
+
+
+#: Table and sequence number.
+Key = tuple[str, int]
+
+
+def with_effects(spec: Spec, planned: Planned, dry_run: DryRun) -> Plan:
+    """The plan, each step that writes rows with its effects. What would end the whole run is raised."""
+    plan = planned.plan
+    steps = [step for step in plan.steps if isinstance(step, Load | Recover)]
+    unknown = {_key(step): UnknownEffects(why) for step in steps if (why := _why_unknown(step, plan))}
+    todo = [step for step in steps if _key(step) not in unknown]
+    found: dict[Key, Effects] = {**unknown, **(_find(spec, planned, todo, dry_run) if todo else {})}
+    return replace(
+        plan,
+        steps=tuple(
+            replace(step, effects=found[_key(step)]) if isinstance(step, Load | Recover) else step
+            for step in plan.steps
+        ),
+    )
+
+
+def _why_unknown(step: Load | Recover, plan: Plan) -> str:
+    """Why nobody can tell before the run; empty where somebody can."""
+    if isinstance(step, Load) and step.follows is not None:
+        return f"continues after sequence number {step.follows}, which this run finishes first"
+    changed = {other.id for other in plan.runnable if not isinstance(other, RecordOnly)}
+    changing = [need for need in step.table.needs if need in changed]
+    return f"depends on {', '.join(changing)}, which this run changes" if changing else ""
+
+
+def _find(spec: Spec, planned: Planned, todo: Sequence[Load | Recover], dry_run: DryRun) -> dict[Key, Effects]:
+    check_reachable(flow_url(spec), spec.spark.url)
+    if is_sail(spec.spark.url):
+        sail.require()
+    interruption, run_id, retries = Interruption(), new_run_id(), Retries()
+    with (
+        graceful(interruption, lambda text: dry_run.say("stopping")),
+        _scratch(spec, run_id) as buffer,
+        open_context(
+            spec, planned, todo, run_id, buffer, interruption, dry_run.listener, dry_run.say, verbose=dry_run.verbose
+        ) as run,
+        ThreadPoolExecutor(cost.tables_at_once(), thread_name_prefix="table") as pool,
+    ):
+        dry_run.listener(events.DryRunStarted(len(todo)))
+        found = pool.map(lambda step: _of_table(step, planned.world.state, run, retries, dry_run), todo)
+        effects = dict(zip(map(_key, todo), found, strict=True))
+    if interruption.stopping.is_set():
+        raise AbortRun("stopped before the effects of all tables were known", hint="Run again")
+    if any(isinstance(one, PreventedEffects) and one.exit_code == ExitCode.TABLE for one in effects.values()):
+        _refuse_begun(spec, run_id)
+    return effects
+
+
+@contextmanager
+def _scratch(spec: Spec, run_id: str) -> Iterator[Buffer]:
+    """A buffer that leaves no folder behind where a flow never ran."""
+    url = flow_url(spec)
+    path = Path(local_path(url)) / FOLDER
+    made = [folder for folder in (path, *path.parents) if not folder.exists()] if scheme(url) == "file" else []
+    try:
+        with Buffer(url, run_id, spec.storage) as buffer:
+            yield buffer
+    finally:
+        for folder in made:
+            with suppress(OSError):  # somebody else's, too, by now
+                folder.rmdir()
+
+
+def _of_table(
+    step: Load | Recover, state: StateDocument, run: RunContext, retries: Retries, dry_run: DryRun
+) -> Effects:
+    started = time.monotonic()
+    attempt = new_attempt(step, state, run)
+    run.listener(events.TableStarted(step.table, step.rows.value))
+
+    def once() -> CountedEffects:
+        try:
+            return count_effects(attempt, step, run, dry_run.sampling)
+        except Exception as cause:
+            if lost := run.engine_lost(whole_text(cause)):
+                raise lost from cause
+            raise describe(cause, step, run) from cause
+
+    effects: Effects
+    try:
+        effects = persist(once, step, run, retries)
+    except AbortRun:
+        raise
+    except FlowctlError as error:
+        effects = PreventedEffects(attempt.intent.at, error.message, error.hint, error.exit_code)
+    run.listener(events.TableCompared(step.id, effects, time.monotonic() - started))
+    return effects
+
+
+def _refuse_begun(spec: Spec, run_id: str) -> None:
+    """:class:`LockedError` when a run has begun meanwhile, which has removed what was in the buffer: what looks like
+    failures of tables is none."""
+    newer = [run.id for run in list_begun(open_flow(spec)) if run.id > run_id]
+    if newer:
+        raise LockedError(f"run {newer[-1]} has begun meanwhile", hint="Plan again once it has ended")
+
+
+def _key(step: Load | Recover) -> Key:
+    return step.id, step.seq
