@@ -26,15 +26,18 @@ lint: venv
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_lines.py flowctl tests scripts bench
 
-# Everything that starts no database, object store, engine or JVM. Two parts side by side: much of it is waiting.
+# Everything that starts no database, object store, engine or JVM. Two parts side by side: much of it is waiting, most
+# of all in these folders.
+WAITING := tests/state tests/cli tests/observe
+
 test-unit: venv
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-unit-package test-unit-others
 
 test-unit-package: venv
-	$(BIN)/python -m pytest -m "not full and not server" tests/unit
+	$(BIN)/python -m pytest -m "not full and not server" $(WAITING:%=--ignore=%)
 
 test-unit-others: venv
-	$(BIN)/python -m pytest -m "not full and not server" --ignore=tests/unit
+	$(BIN)/python -m pytest -m "not full and not server" $(WAITING)
 
 # Parts side by side, each with servers of its own: small tests wait for processes, servers and disks most of the time.
 # The longest are the first to start; the last one takes the place of whichever ends first.
@@ -42,22 +45,22 @@ test: lint
 	$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-spark test-e2e test-sail test-others
 
 test-spark: venv
-	$(BIN)/python -m pytest -m "not full" tests/connectors
+	$(BIN)/python -m pytest -m "engine and not full" --ignore=tests/e2e
 
 test-sail: venv
-	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "not full" tests/connectors
+	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "engine and not full" tests/connectors
 
 test-e2e: venv
 	$(BIN)/python -m pytest -m "not full" tests/e2e
 
 test-others: venv
-	$(BIN)/python -m pytest -m "not full" --ignore=tests/connectors --ignore=tests/e2e
+	$(BIN)/python -m pytest -m "not full and not engine" --ignore=tests/e2e
 
 # The long matrices, a real S3 protocol (needs Go), and the connectors' suite once more over Spark Connect and on Sail.
 test-full: lint
 	FLOWCTL_TEST_S3=versitygw $(BIN)/python -m pytest
-	FLOWCTL_TEST_SPARK=connect $(BIN)/python -m pytest tests/connectors
-	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest tests/connectors
+	FLOWCTL_TEST_SPARK=connect $(BIN)/python -m pytest -m engine tests/connectors
+	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m engine tests/connectors
 
 # All cases at scale 1 beside all peers, some hours on a machine that has nothing else to do; writes bench/RESULTS.md.
 bench: venv

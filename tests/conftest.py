@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +14,11 @@ import pytest
 from flowctl.engine.base import Engine
 from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
+from flowctl.storage.blobs import BlobStore
 from tests.services import postgres, s3
 from tests.services import spark as spark_servers
+from tests.services.s3_proxy import S3Proxy
+from tests.storage.stores import StoreAddress, s3_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,12 +32,23 @@ SERVER_FIXTURES = {"postgres_server", "s3_server", "moto", "versitygw", "engine"
 TEST_SPARK_CONF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
 TEST_JARS = ("delta", "postgresql", "s3a")
 
+#: Each is one empty, real store: the contract suites of state, leases and buffers run on them.
+STORES = [
+    "disk",
+    "memory",
+    pytest.param("s3-moto", marks=pytest.mark.server),
+    pytest.param("s3-versitygw", marks=[pytest.mark.server, pytest.mark.full]),
+]
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests that need a server, by their fixtures. Tests that start one otherwise carry the mark themselves."""
+    """Marks tests that need a server or the engine, by their fixtures. Tests that start one otherwise carry the mark
+    themselves."""
     for item in items:
         if isinstance(item, pytest.Function) and not SERVER_FIXTURES.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.server)
+            if "engine" in item.fixturenames:
+                item.add_marker(pytest.mark.engine)
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +78,44 @@ def s3_bucket(s3_server: s3.S3Server) -> str:
     name = f"test-{os.getpid()}-{next(_numbers)}"
     s3_server.client().create_bucket(Bucket=name)
     return name
+
+
+@pytest.fixture(params=STORES)
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
+    match request.param:
+        case "disk":
+            return StoreAddress(str(tmp_path / "state" / "shop"))
+        case "memory":
+            return StoreAddress(f"memory://{uuid.uuid4().hex}/shop")
+        case "s3-moto":
+            return s3_address(request.getfixturevalue("moto"))
+        case "s3-versitygw":
+            return s3_address(request.getfixturevalue("versitygw"))
+        case unknown:
+            raise AssertionError(unknown)
+
+
+@pytest.fixture
+def blobs(address: StoreAddress) -> BlobStore:
+    return address.client()
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[s3.S3Server]:
+    with s3.moto() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def versitygw() -> Iterator[s3.S3Server]:
+    with s3.versitygw() as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(moto: s3.S3Server) -> Iterator[S3Proxy]:
+    with S3Proxy(moto.endpoint) as between:
+        yield between
 
 
 @pytest.fixture(scope="session")

@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 
 
 #: Suites about what becomes of a batch: they run with batches in memory too, in the short form on Sail.
-OF_BATCHES = ("test_target_sql", "test_target_history", "test_quarantine")
+OF_BATCHES = tuple(f"tests.connectors.test_{name}" for name in ("target", "target_history", "quarantine"))
 #: What is flowctl's own for engines without a JVM or asks little of one, and what takes long on a JVM though
-#: `test_delta_history.py` and the rest of these files ask it there too.
+#: `delta/test_history.py` and the rest of these files ask it there too.
 ON_SAIL = tuple(
     f"tests/connectors/{name}"
     for name in (
-        "test_delta_adopted.py",
-        "test_delta_commit.py",
-        "test_delta_readers.py",
+        "delta/test_adopted.py",
+        "delta/test_commit.py",
+        "delta/test_readers.py",
         "test_history_of_others.py",
         "test_hostile.py::test_values_in_keys_of_a_merge[postgres-partitioned",
         "test_hostile.py::test_values_in_keys_of_a_merge[sqlite-partitioned",
         "test_hostile.py::test_bounds_of_a_batch_of_one_key[postgres",
         "test_hostile.py::test_bounds_of_a_batch_of_one_key[sqlite",
         "test_quarantine.py",
-        "test_source_postgres_sail.py",
+        "postgres/test_sail.py",
         "test_target_history.py::test_a_flag_without_a_newer_event_time",
         "test_target_history.py::test_a_key_that_is_gone",
         "test_target_history.py::test_a_new_column_fills",
         "test_target_history.py::test_a_version_has_the_row",
         "test_target_history.py::test_late_rows_deletions_and_replays_give_the_history_of_all_observations[delta",
         "test_target_history.py::test_the_sidecar_of_an_older_version_gets_its_columns[postgres",
-        "test_target_sql.py::test_columns_that_are_not_compared",
-        "test_target_sql.py::test_null_and_empty_text_are_different",
-        "test_target_sql.py::test_soft_deletes_mark_rows",
+        "test_target.py::test_columns_that_are_not_compared",
+        "test_target.py::test_null_and_empty_text_are_different",
+        "test_target.py::test_soft_deletes_mark_rows",
         "test_target_types.py::test_what_a_target_cannot_hold_is_refused_by_name_and_anything_else_is_exact[sqlite",
     )
 )
@@ -85,7 +85,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> I
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "writer" in metafunc.fixturenames and metafunc.module.__name__.rpartition(".")[2] in OF_BATCHES:
+    if "writer" in metafunc.fixturenames and metafunc.module.__name__ in OF_BATCHES:
         on_sail = os.environ.get("FLOWCTL_TEST_SPARK") == "sail"
         in_memory = pytest.param(True, marks=() if on_sail else pytest.mark.full)
         metafunc.parametrize("writer", [False, in_memory], indirect=True, ids=["on engine", "in memory"])

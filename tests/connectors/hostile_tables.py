@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from tests.hostile import TEXTS
+from tests.connectors.hostile import TEXTS
 
 #: Every target takes these, and roles need them: text, text, an integer, a timestamp.
 KEY = (TEXTS["dots"], TEXTS["backtick"])
@@ -150,7 +150,7 @@ class FilesSource:
 
 
 def _is_refused_on_connect(name: str) -> bool:
-    """A colon beside signs of a pattern; test_source_files has the refusal."""
+    """A colon beside signs of a pattern; files/test_source.py has the refusal."""
     return (
         os.environ.get("FLOWCTL_TEST_SPARK") == "connect" and ":" in name and any(sign in name for sign in "\\{}[]*?")
     )

@@ -109,7 +109,7 @@ def postgres(request: pytest.FixtureRequest, _folder: Path, scratch: Scratch) ->
 
 @contextmanager
 def delta(request: pytest.FixtureRequest, folder: Path, scratch: Scratch) -> Iterator[Place]:
-    """Its outside reader is Spark; others are asked in `test_delta_readers.py`."""
+    """Its outside reader is Spark; others are asked in `delta/test_readers.py`."""
     spark = request.getfixturevalue("spark")
     space = " " if has_jvm(spark) else "_"  # Sail reaches no path with one
     root, name = folder / "lake", f"t{space}{uuid.uuid4().hex[:6]}"

@@ -13,8 +13,8 @@ from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import Column
 from flowctl.model.value import TypedValue
 from flowctl.spec.spec import Layout
+from tests.connectors.hostile import TEXTS, VALUES
 from tests.connectors.writing import COLUMNS, Writer, upserts
-from tests.hostile import TEXTS, VALUES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,10 +16,10 @@ from flowctl.engine.base import Engine
 from flowctl.engine.session import reachable
 from flowctl.errors import SpecError
 from flowctl.plan.document import action_of
+from tests.connectors.hostile import TEXTS
 from tests.connectors.hostile_tables import CURSOR, EVENT, KEY, SOURCES, came, expected, plain, quoted
 from tests.connectors.whole_runs import SharedRuns
-from tests.hostile import TEXTS
-from tests.unit.plan.worlds import changes
+from tests.plan.worlds import changes
 
 MODES = ("append", "truncate", "merge", "scd2")
 #: On Spark the two ways into PostgreSQL's COPY and JDBC; on Sail, where a run costs a second, each source and mode.

@@ -10,8 +10,8 @@ from psycopg import sql
 
 from flowctl.connectors.base import Connector
 from flowctl.spec.spec import ReadHints
+from tests.connectors.hostile import TEXTS
 from tests.connectors.reading import spark_rows, table
-from tests.hostile import TEXTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from flowctl.engine.base import Engine
 from flowctl.plan.document import action_of
 from flowctl.run.apply import RunResult
 from tests.connectors.whole_runs import SharedRuns
-from tests.unit.plan.worlds import changes
+from tests.plan.worlds import changes
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
 from tests.services.processes import children_of
 from tests.services.s3 import S3Server
-from tests.state.s3_proxy import S3Proxy
+from tests.services.s3_proxy import S3Proxy
 
 pytestmark = pytest.mark.server
 

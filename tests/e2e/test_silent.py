@@ -29,7 +29,7 @@ from tests.e2e.flows import Flow, sqlite_rows, sqlite_script
 from tests.e2e.test_spark_server import spark_server
 from tests.services import s3
 from tests.services.processes import children_of
-from tests.state.s3_proxy import S3Proxy
+from tests.services.s3_proxy import S3Proxy
 
 pytestmark = pytest.mark.server
 

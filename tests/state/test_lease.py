@@ -23,7 +23,7 @@ from flowctl.state import lease as leases
 from flowctl.state.lease import Lease, LeaseRecord
 from flowctl.state.process import Process
 from flowctl.storage.blobs import BlobStore
-from tests.state.stores import StoreAddress
+from tests.storage.stores import StoreAddress
 
 TAKERS = 16
 LONG = 600.0

@@ -26,7 +26,7 @@ from flowctl.state.runs import (
     put_run,
 )
 from flowctl.storage.blobs import BlobStore
-from tests.unit.state.examples import at
+from tests.state.examples import at
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "run.schema.json").read_text())
 

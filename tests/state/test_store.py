@@ -19,8 +19,8 @@ from flowctl.model.table_info import Column
 from flowctl.state.document import StateDocument, new_document
 from flowctl.state.store import HINT, Retention, StateStore
 from flowctl.storage.blobs import BlobStore
-from tests.state.stores import StoreAddress
-from tests.unit.state.examples import committed
+from tests.state.examples import committed
+from tests.storage.stores import StoreAddress
 
 WRITERS = 16
 ROUNDS = 3

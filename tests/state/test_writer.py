@@ -12,8 +12,8 @@ from flowctl.errors import AbortRun, LeaseLost, StateConflict
 from flowctl.state.document import StateDocument, new_document
 from flowctl.state.store import StateStore
 from flowctl.state.writer import StateWriter
-from tests.state.stores import StoreAddress
-from tests.unit.state.examples import RECORDED, at, commit_of, committed, intent
+from tests.state.examples import RECORDED, at, commit_of, committed, intent
+from tests.storage.stores import StoreAddress
 
 TABLES = [f"table_{number}" for number in range(40)]
 

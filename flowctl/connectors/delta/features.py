@@ -21,7 +21,7 @@ DELETION_VECTORS = "deletionVectors"
 TIMESTAMP_NTZ = "timestampNtz"
 TYPE_WIDENING = "typeWidening"
 
-#: Who cannot read a table with it, as far as tests/connectors/test_delta_readers.py has tried.
+#: Who cannot read a table with it, as far as tests/connectors/delta/test_readers.py has tried.
 _COST = {
     TIMESTAMP_NTZ: "readers that do not know it refuse the table from then on",
     TYPE_WIDENING: "deltalake, Polars and all that read through deltalake refuse the table from then on",

@@ -1,0 +1,87 @@
+"""What accepting a changed definition may continue, and what of the state no longer says anything."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from flowctl.model import types
+from flowctl.model.interval import Interval
+from flowctl.model.position import FilesPosition, NoPosition
+from flowctl.model.step import Stopped
+from flowctl.model.table_info import Column
+from flowctl.plan.acceptance import continued, refusal, with_columns_accepted
+from flowctl.plan.definition import definition
+from flowctl.spec.spec import ColumnRules
+from tests.plan.worlds import (
+    OLD,
+    ORDERS,
+    committed,
+    high,
+    intent,
+    observed,
+    recorded,
+    source,
+    step,
+    table,
+    target,
+)
+
+BASE = {"mode": "merge", "key": ["id"], "cursor": "updated_at", "to": "lake:orders"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "position", "why"),
+    [
+        ({"mode": "truncate"}, {"mode": "scd2"}, OLD, "no history"),
+        ({"mode": "scd2"}, {"mode": "scd2", "key": ["code"]}, OLD, "of other keys"),
+        ({"mode": "scd2"}, {}, OLD, "several rows of one key"),
+        ({"mode": "scd2"}, {"mode": "truncate"}, OLD, None),
+        ({"mode": "append"}, {"mode": "append", "cursor": "id"}, OLD, "is not known"),
+        ({"mode": "truncate"}, {"mode": "append"}, NoPosition(), "is not known"),
+        ({"mode": "append"}, {"mode": "append", "to": "lake:other"}, OLD, None),
+        ({}, {"mode": "append"}, OLD, None),
+        ({}, {"key": ["code"]}, OLD, None),
+        ({}, {"cursor": None}, OLD, None),
+    ],
+)
+def test_what_cannot_be_continued_says_why(before, after, position, why):
+    said = refusal({**BASE, **before}, {**BASE, **after}, position)
+    assert said is None if why is None else why in said
+
+
+def test_a_position_belongs_to_its_cursor_and_a_target_id_to_its_target():
+    state = recorded(table(), OLD)
+    assert continued(state, BASE, {**BASE, "mode": "append"}) == state
+    assert continued(state, BASE, {**BASE, "cursor": "id"}).position is None
+    moved = continued(state, BASE, {**BASE, "to": "lake:other"})
+    assert (moved.position, moved.target_id, moved.target_columns, moved.next_seq) == (None, "", (), state.next_seq)
+
+
+def test_only_what_the_plan_stops_for_is_taken_as_no_new_name():
+    spec = table(columns=ColumnRules(mask={"email": "sha256", "phone": "sha256"}))
+    new = tuple(Column(name, types.STRING) for name in ("email", "phone", "note", "tel"))
+    files = replace(source((*ORDERS, *new)), only_without={"email": ("note",), "phone": ("tel",)})
+    state = recorded(spec, OLD, schema=(*ORDERS, *new[:2]))
+
+    def stopped(state):
+        made = step(spec, observed(high(FilesPosition(())), files, target(), committed(), positions="files"), state)
+        return made.hint if isinstance(made, Stopped) and "some files" in made.reason else None
+
+    def accepted(state, spec=spec):
+        return with_columns_accepted(state, definition(spec, files), spec, files)
+
+    first = accepted(state)
+    assert [column.name for column in first.schema[-2:]] == ["phone", "note"]
+    assert "else take it as it is with `flowctl state set " in stopped(state)
+    assert '"note"' in stopped(state) and '"tel"' in stopped(first) and stopped(accepted(first)) is None
+    other = table(columns=spec.columns, where="id > 1")
+    assert accepted(state, other) == state
+    begun = replace(state, intent=intent(spec, Interval(None, OLD)))
+    assert accepted(begun) == begun and accepted(replace(state, schema=())).schema == ()
+
+
+def test_a_definition_of_an_older_flowctl_that_lacks_a_part_has_not_changed_it():
+    state = recorded(table(), OLD)
+    assert continued(state, {"mode": "merge"}, BASE) == state

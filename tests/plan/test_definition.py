@@ -1,0 +1,83 @@
+"""A spec, or a source, that is not what state has recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flowctl.model.position import NoPosition
+from flowctl.plan.definition import definition
+from flowctl.plan.document import action_of
+from tests.plan.worlds import (
+    NEW,
+    OLD,
+    REFRESH,
+    high,
+    observed,
+    recorded,
+    source,
+    step,
+    table,
+    unchanged_target,
+)
+
+
+def test_a_changed_definition_stops_and_names_both_ways_on():
+    before = table(mode="append")
+    made = step(table(), observed(high(NEW), **unchanged_target()), recorded(before, OLD))
+    assert made.reason == 'the definition changed: cursor: none → updated_at; key: none → ["id"]; mode: append → merge'
+    assert "--full-refresh orders" in made.hint and "--accept-definition" in made.hint
+    refreshed = step(table(), observed(high(NEW), **unchanged_target()), recorded(before, OLD), REFRESH)
+    assert action_of(refreshed) == "change"
+
+
+def test_a_source_of_the_same_name_in_another_database_is_a_changed_definition():
+    made = step(
+        table(), observed(high(NEW), source(identity="postgres:8/1"), **unchanged_target()), recorded(table(), OLD)
+    )
+    assert made.reason == "the definition changed: the source is in another system (postgres:7 → postgres:8)"
+
+
+def test_a_system_that_cannot_be_told_is_not_another():
+    """The right to ask for its identifier was taken away, or given."""
+    spec = table()
+    for before, now in (("pg:7", "pg:unknown@db:5432"), ("pg:unknown@db:5432", "pg:7")):
+        old, new = source(identity=f"{before}/5/16384"), source(identity=f"{now}/5/16384")
+        state = replace(recorded(spec, OLD), definition=definition(spec, old), target_id=f"{before}/5/9")
+        there = replace(unchanged_target()["target"], identity=f"{now}/5/9")
+        made = step(spec, observed(high(NEW), new, target=there, commit=unchanged_target()["commit"]), state)
+        assert action_of(made) == "change", made.reason
+        other = replace(there, identity=f"{now}/5/10")
+        made = step(spec, observed(high(NEW), new, target=other, commit=unchanged_target()["commit"]), state)
+        assert "another table" in made.reason
+
+
+def test_an_sqlite_file_at_another_path_is_another_system_unless_an_older_flowctl_recorded_it():
+    file = replace(source(identity="sqlite"), system="sqlite:/data/prod.db")
+    for recorded_system, reason in (
+        ("sqlite:/data/prod.db", ""),
+        ("sqlite", ""),
+        (
+            "sqlite:/data/dev.db",
+            "the definition changed: the source is in another system (sqlite:/data/dev.db → sqlite:/data/prod.db)",
+        ),
+    ):
+        then = {**definition(table(), file), "source_system": recorded_system}
+        state = replace(recorded(table(), OLD), definition=then)
+        made = step(table(), observed(high(NEW), file, **unchanged_target()), state)
+        assert (action_of(made), made.reason if reason else "") == ("stop" if reason else "change", reason)
+
+
+def test_a_source_that_was_made_anew_stops_only_a_table_with_a_position():
+    anew = source(identity="postgres:7/20001")
+    made = step(table(), observed(high(NEW), anew, **unchanged_target()), recorded(table(), OLD))
+    assert made.reason == (
+        "the definition changed: the source was recreated under its name (postgres:7/16384 → postgres:7/20001)"
+    )
+    full = table(mode="truncate")
+    seen = observed(high(NoPosition()), anew, **unchanged_target(NoPosition()))
+    assert action_of(step(full, seen, recorded(full, NoPosition()))) == "change"
+
+
+def test_the_same_definition_says_nothing_of_the_source_when_the_cursor_goes():
+    made = step(table(cursor=None), observed(high(NEW), **unchanged_target()), recorded(table(), OLD))
+    assert made.reason == "the definition changed: cursor: updated_at → none"

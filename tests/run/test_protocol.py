@@ -1,0 +1,117 @@
+"""A begun number that the plan gives up: void, unless it landed in the time between plan and run. One that the run
+itself withdraws because nothing was written under it, unless a full refresh is owed."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flowctl.errors import EngineFailed, FlowctlError, StalePlan, StoppedByPolicy, TableError, TransientError
+from flowctl.model.commit import Commit
+from flowctl.model.interval import Interval
+from flowctl.model.projection import Columns
+from flowctl.model.step import Load, Mode, SeenTarget
+from flowctl.run import protocol
+from flowctl.run.attempt import Attempt, TableResult
+from flowctl.run.schedule import ASKED_TO_STOP
+from flowctl.spec.spec import TableSpec
+from flowctl.state.document import StateDocument
+from tests.plan.worlds import LINEAGE, committed, high, intent, observed, recorded, step, table, target
+
+WORK = Interval(None, high().position)
+
+
+def load(spec: TableSpec, seen: SeenTarget | None = None, **keys: Any) -> Load:
+    planned = step(spec, observed(high(), target=target(), commit=committed()), recorded(spec, None)).table
+    planned = replace(planned, seen=seen or planned.seen)
+    return Load(table=planned, reason="new rows", seq=5, interval=WORK, columns=Columns(), **keys)
+
+
+class Writer:
+    """In place of the state's; the real one is behind every end-to-end test."""
+
+    def __init__(self, document: StateDocument) -> None:
+        self.document = document
+        self.recorded: list[Commit] = []
+
+    def committed(self, commit: Commit, recorded: Any) -> Future[None]:
+        self.recorded.append(commit)
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_void", "was_given_up", "has", "is_refused"),
+    [
+        ("merge", True, False, "", False),
+        ("append", True, True, "", False),
+        ("merge", False, False, "", True),
+        ("merge", False, True, "", False),  # `state set` said so: its rows are to be read again
+        ("append", False, True, "", True),  # they would be there twice
+        ("append", False, True, "append_again", False),  # which somebody asked for
+        ("append", False, True, "seen", False),  # the plan has taken them into account
+        ("scd2", False, False, "seen", False),  # so has that of a full refresh that keeps the history
+        ("append", False, False, "write_full", False),  # a full refresh puts other rows in the place of them
+    ],
+)
+def test_what_landed_after_the_plan_is_not_read_again(
+    monkeypatch: pytest.MonkeyPatch, mode: Mode, is_void: bool, was_given_up: bool, has: str, is_refused: bool
+) -> None:
+    spec = table(mode=mode)
+    state = recorded(
+        spec, None, intent=intent(spec, WORK), given_up=was_given_up, highest=4, append_again=has == "append_again"
+    )
+    writer = Writer(StateDocument(LINEAGE, 1, "w", {"orders": state}))
+    found = replace(committed(4, "i4"), void=is_void)
+    monkeypatch.setattr("flowctl.run.table.void", lambda *_: found)
+    seen = SeenTarget(True, commit=found.name if has == "seen" else committed().name)
+    planned = load(spec, seen, write_full=has == "write_full")
+    run: Any = SimpleNamespace(run_id="r")
+    giving_up: Any = protocol.give_up
+    if is_refused:
+        with pytest.raises(StalePlan, match="orders: sequence number 4 has landed since the plan"):
+            giving_up(planned, writer, run)
+        assert writer.recorded == []
+    else:
+        giving_up(planned, writer, run)
+        assert writer.recorded == [found]
+
+
+@pytest.mark.parametrize(
+    ("error", "of_refresh"),
+    [
+        (StoppedByPolicy("guard"), True),
+        (TableError("stopped before its commit"), False),
+        (TransientError("connection lost"), False),
+        (EngineFailed("Spark has ended"), False),
+        (None, False),  # never started
+    ],
+)
+def test_an_intent_without_a_write_is_withdrawn_unless_a_full_refresh_is_owed(
+    error: FlowctlError | None, of_refresh: bool
+) -> None:
+    spec = table()
+    planned = load(spec)
+    outcome = TableResult(planned, error=error, skipped_for=None if error else ASKED_TO_STOP)
+    begun = Attempt(planned, intent(spec, WORK))
+    assert protocol.is_withdrawn(begun, outcome)
+    refresh = replace(planned, refresh=True)
+    assert protocol.is_withdrawn(Attempt(refresh, begun.intent), replace(outcome, step=refresh)) == of_refresh
+    assert not protocol.is_withdrawn(Attempt(planned, begun.intent, writing=True), outcome)
+    assert not protocol.is_withdrawn(begun, TableResult(planned))
+
+
+def test_a_number_stands_on_the_one_that_state_has_unless_all_is_read_again() -> None:
+    spec = table()
+    run = SimpleNamespace(run_id="r", fence=1)
+    document = StateDocument(LINEAGE, 1, "w", {"orders": recorded(spec, None)})
+    attempt: Any = protocol.new_attempt
+    assert attempt(load(spec), document, run).base == committed().name
+    assert attempt(load(spec), StateDocument(LINEAGE, 1, "w", {}), run).base == ""
+    for anew in (load(spec, refresh=True), load(spec, write_full=True), load(spec, SeenTarget())):
+        assert attempt(anew, document, run).base is None

@@ -1,0 +1,224 @@
+"""Changes to a flow's state: what moves, what stays, and that numbers only rise."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from flowctl.errors import StateConflict
+from flowctl.model.commit import Commit
+from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.state import document as documents
+from flowctl.state.document import StateDocument, new_document
+from tests.state.examples import DEFINITION, ID, RECORDED, UPDATED_AT, at, commit_of, committed, intent
+
+INFO = TableInfo(ObjectName(("orders",)), (ID, UPDATED_AT), identity="table-2", version=9)
+
+
+def begun(day: int = 20) -> StateDocument:
+    return documents.with_intents(committed(new_document(), "orders", 19), {"orders": intent(2, day)})
+
+
+def test_a_flow_that_never_ran_has_a_lineage_of_its_own() -> None:
+    assert new_document().lineage != new_document().lineage
+    assert new_document().table("orders").next_seq == 1
+
+
+def test_a_commit_records_the_targets_position_and_ends_the_intent() -> None:
+    document = documents.with_commit(begun(), commit_of(begun(), "orders"), RECORDED)
+    table = document.table("orders")
+    assert (table.seq, table.position, table.intent) == (2, at(20), None)
+    assert (table.definition, table.schema, table.target_version) == (DEFINITION, (ID, UPDATED_AT), 2)
+
+
+def test_the_position_comes_from_the_targets_record_not_from_the_intent() -> None:
+    document = begun(day=20)
+    landed = dataclasses.replace(commit_of(document, "orders"), position=at(18))
+    assert documents.with_commit(document, landed, RECORDED).table("orders").position == at(18)
+
+
+def test_a_void_uses_up_the_number_and_moves_nothing_else() -> None:
+    document = documents.with_commit(begun(), commit_of(begun(), "orders", void=True), RECORDED)
+    table = document.table("orders")
+    assert (table.seq, table.position, table.intent, table.next_seq) == (2, at(19), None, 3)
+
+
+def test_a_number_is_begun_by_one_intent_only() -> None:
+    document = begun()
+    with pytest.raises(StateConflict, match=r"sequence number 2 of run .* is begun and not finished"):
+        documents.with_intents(document, {"orders": intent(3, 21)})
+    pending = document.table("orders").intent
+    assert pending is not None
+    assert documents.with_intents(document, {"orders": pending}) == document
+
+
+def test_a_used_number_is_never_begun_again() -> None:
+    document = committed(new_document(), "orders", 19)
+    with pytest.raises(StateConflict, match="sequence number 1 was used before"):
+        documents.with_intents(document, {"orders": intent(1, 20)})
+
+
+def test_a_withdrawn_number_is_not_used_again() -> None:
+    document = documents.without_intents(begun(), ["orders"])
+    assert (document.table("orders").seq, document.table("orders").next_seq) == (1, 3)
+
+
+def test_a_target_below_the_recorded_number_is_a_conflict() -> None:
+    document = committed(committed(new_document(), "orders", 19), "orders", 20)
+    older = Commit(document.lineage, "orders", 1, "older", "table-1", at(19))
+    with pytest.raises(StateConflict, match="below the recorded 2"):
+        documents.with_commit(document, older, RECORDED)
+
+
+def test_set_moves_the_position_and_keeps_the_number() -> None:
+    table = documents.with_position(committed(new_document(), "orders", 19), "orders", at(1)).table("orders")
+    assert (table.seq, table.position, table.definition, table.given_up) == (1, at(1), DEFINITION, False)
+
+
+@pytest.mark.parametrize("landed", [False, True], ids=["voided", "landed after all"])
+def test_a_pending_intent_does_not_undo_set(landed: bool) -> None:
+    document = documents.with_position(begun(), "orders", at(1))
+    assert document.table("orders").given_up
+    done = documents.with_commit(document, commit_of(document, "orders", void=not landed), RECORDED).table("orders")
+    assert (done.seq, done.position, done.intent, done.given_up) == (2, at(1), None, False)
+
+
+def test_reset_forgets_all_but_the_number_and_whose_it_is() -> None:
+    before = committed(new_document(), "orders", 19)
+    table = documents.reset(before, "orders").table("orders")
+    kept = before.table("orders")
+    assert table == documents.TableState(
+        seq=1, intent_id=kept.intent_id, target_id=kept.target_id, highest=kept.highest
+    )
+    assert table.forgotten
+    assert table.next_seq == 2
+
+
+def test_an_accepted_definition_is_what_the_next_plan_finds() -> None:
+    table = documents.with_definition_accepted(committed(new_document(), "orders", 19), "orders").table("orders")
+    assert (table.definition, table.position, table.forgotten) == ({}, at(19), False)
+
+
+def test_rollback_takes_the_old_position_and_the_new_number() -> None:
+    old = committed(new_document(), "orders", 18)
+    now = committed(committed(old, "orders", 19), "orders", 20)
+    table = documents.rolled_back(now, old).table("orders")
+    assert (table.seq, table.position, table.intent_id) == (3, at(18), now.table("orders").intent_id)
+
+
+def test_rollback_keeps_the_numbers_of_tables_the_old_version_does_not_know() -> None:
+    old = committed(new_document(), "orders", 18)
+    now = committed(old, "customers", 19)
+    table = documents.rolled_back(now, old).table("customers")
+    assert (table.seq, table.forgotten) == (1, True)
+
+
+def test_rollback_keeps_a_pending_intent_to_be_given_up() -> None:
+    old = committed(new_document(), "orders", 18)
+    now = documents.with_intents(old, {"orders": intent(2, 20)})
+    table = documents.rolled_back(now, old).table("orders")
+    assert table.intent == now.table("orders").intent
+    assert (table.given_up, table.next_seq) == (True, 3)
+
+
+def test_adopt_takes_number_and_position_of_a_target_that_is_ahead() -> None:
+    document = committed(new_document(), "orders", 18)
+    ahead = Commit(document.lineage, "orders", 5, "other", "table-2", at(20))
+    table = documents.adopt(document, "orders", INFO, ahead, INFO.columns).table("orders")
+    assert (table.seq, table.intent_id, table.position, table.next_seq) == (5, "other", at(20), 6)
+    assert (table.target_id, table.target_version, table.target_columns) == ("table-2", 9, (ID, UPDATED_AT))
+
+
+def test_adopt_of_a_target_that_was_set_back_does_not_use_numbers_again() -> None:
+    document = committed(committed(committed(new_document(), "orders", 18), "orders", 19), "orders", 20)
+    restored = Commit(document.lineage, "orders", 1, "first", "table-2", at(18))
+    table = documents.adopt(document, "orders", INFO, restored, INFO.columns).table("orders")
+    assert (table.seq, table.position, table.next_seq) == (1, at(18), 4)
+
+
+def test_adopt_of_a_target_without_a_record_starts_at_the_given_position() -> None:
+    document = documents.adopt(new_document(), "orders", INFO, None, INFO.columns)
+    table = documents.with_position(document, "orders", at(5)).table("orders")
+    assert (table.seq, table.position, table.target_id, table.next_seq) == (0, at(5), "table-2", 1)
+
+
+def test_adopt_ends_the_intent_that_the_target_has_and_gives_up_another() -> None:
+    document = begun()
+    landed = commit_of(document, "orders")
+    assert documents.adopt(document, "orders", INFO, landed, INFO.columns).table("orders").intent is None
+    older = Commit(document.lineage, "orders", 1, "first", "table-1", at(19))
+    assert documents.adopt(document, "orders", INFO, older, INFO.columns).table("orders").given_up
+
+
+class Numbers(RuleBasedStateMachine):
+    """Random sequences of everything that changes one table, with a target that records what was committed."""
+
+    @initialize()
+    def start(self) -> None:
+        self.document = committed(new_document(), "orders", 1)
+        self.versions = [self.document]
+        self.used: dict[int, str] = {1: self.document.table("orders").intent_id}
+        self.highest_next = self.document.table("orders").next_seq
+
+    @property
+    def table(self) -> documents.TableState:
+        return self.document.table("orders")
+
+    def become(self, document: StateDocument) -> None:
+        self.document = document
+        self.versions.append(document)
+
+    @precondition(lambda self: self.table.intent is None)
+    @rule(day=st.integers(1, 28))
+    def begin(self, day: int) -> None:
+        new = intent(self.table.next_seq, day)
+        assert new.seq not in self.used, "a number belongs to one intent for ever"
+        self.used[new.seq] = new.id
+        self.become(documents.with_intents(self.document, {"orders": new}))
+
+    @precondition(lambda self: self.table.intent is not None)
+    @rule(void=st.booleans())
+    def finish(self, void: bool) -> None:
+        self.become(documents.with_commit(self.document, commit_of(self.document, "orders", void=void), RECORDED))
+
+    @precondition(lambda self: self.table.intent is not None and not self.table.given_up)
+    @rule()
+    def withdraw(self) -> None:
+        self.become(documents.without_intents(self.document, ["orders"]))
+
+    @rule(day=st.integers(1, 28))
+    def set_position(self, day: int) -> None:
+        self.become(documents.with_position(self.document, "orders", at(day)))
+
+    @rule()
+    def accept_definition(self) -> None:
+        self.become(documents.with_definition_accepted(self.document, "orders"))
+
+    @rule()
+    def reset(self) -> None:
+        self.become(documents.reset(self.document, "orders"))
+
+    @rule(data=st.data())
+    def roll_back(self, data: st.DataObject) -> None:
+        self.become(documents.rolled_back(self.document, data.draw(st.sampled_from(self.versions))))
+
+    @rule(data=st.data())
+    def adopt(self, data: st.DataObject) -> None:
+        """The target may have been restored to any number that was ever used, or replaced by a foreign table."""
+        seq = data.draw(st.sampled_from([None, *self.used]))
+        found = Commit(self.document.lineage, "orders", seq, self.used[seq], "table-2", at(2)) if seq else None
+        self.become(documents.adopt(self.document, "orders", INFO, found, INFO.columns))
+
+    @invariant()
+    def numbers_only_rise(self) -> None:
+        assert self.table.next_seq >= self.highest_next
+        assert self.table.next_seq > max(self.used)
+        self.highest_next = self.table.next_seq
+
+
+Numbers.TestCase.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestNumbersOnlyRise = Numbers.TestCase
