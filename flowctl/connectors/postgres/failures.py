@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from flowctl.connectors.postgres.client import NO_SUCH_SNAPSHOT, Client
 from flowctl.connectors.postgres.columns import quoted
-from flowctl.connectors.postgres.conditions import from_clause
+from flowctl.connectors.postgres.conditions import COMPARISONS
 from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST, HeldSnapshot
 from flowctl.connectors.refusal import refusal, refused
 from flowctl.connectors.source import Relation
@@ -66,7 +66,7 @@ def _not_finite(client: Client, held: HeldSnapshot, relation: Relation, info: Ta
     with client.connect() as connection:
         held.join(connection)
         tests = ", ".join(f"bool_or({test})" for _, test in suspects)
-        row = connection.execute(f"SELECT {tests} FROM {from_clause(relation)}").fetchone()
+        row = connection.execute(f"SELECT {tests} FROM {COMPARISONS.from_clause(relation)}").fetchone()
     found = [column for (column, _), hit in zip(suspects, row or (), strict=True) if hit]
     return refused(refusal(found[0].name, found[0].native, found[0].type)) if found else None
 

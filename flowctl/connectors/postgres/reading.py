@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 from flowctl.connectors.postgres import copy_reading
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.columns import quoted, transfer
-from flowctl.connectors.postgres.conditions import between, from_clause
+from flowctl.connectors.postgres.conditions import COMPARISONS, between
 from flowctl.connectors.postgres.foreign import ForeignReader
 from flowctl.connectors.postgres.jdbc_reading import jdbc_frame
 from flowctl.connectors.postgres.parts import Cut, Parts
@@ -17,8 +17,10 @@ from flowctl.connectors.postgres.planner import Planned, planned
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
 from flowctl.connectors.postgres.splits import INTEGERS, number_ranges, page_ranges, splitting
 from flowctl.connectors.source import ReadRequest, Relation, Snapshot
+from flowctl.connectors.sql.conditions import Condition
+from flowctl.connectors.sql.source import require_unaltered
 from flowctl.engine.cost import IN_MEMORY_BYTES, LARGE_RANGE_BYTES, SMALL_RANGE_BYTES
-from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.errors import TableError
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import ReadHints
 
@@ -72,42 +74,37 @@ class PostgresSnapshot(Snapshot):
                 connection, self._parts(request, condition, Cut(["true"])), IN_MEMORY_BYTES
             )
 
-    def _parts(self, request: ReadRequest, condition: str, cut: Cut) -> Parts:
+    def _parts(self, request: ReadRequest, condition: Condition, cut: Cut) -> Parts:
         return Parts(
             transfers=tuple(transfer(column, self._found(column.name)) for column in request.columns),
-            rows=from_clause(self.relation, condition, cut.condition),
+            rows=self._rows(condition, Condition(cut.condition)),
             cut=cut,
             assertion=self.held.assertion(),
         )
 
     def is_empty(self, request: ReadRequest) -> bool:
-        query = f"SELECT FROM {from_clause(self.relation, between(request, self.info))} LIMIT 1"
+        query = f"SELECT FROM {self._rows(between(request, self.info))} LIMIT 1"
         if self.foreign is not None:
             return self.foreign.connection.execute(query.encode()).fetchone() is None
         with self.client.connect() as connection:
             self.held.join(connection)
             return connection.execute(query.encode()).fetchone() is None
 
+    def _rows(self, *conditions: Condition) -> str:
+        return COMPARISONS.from_clause(self.relation, *conditions)
+
     def _found(self, name: str) -> Column:
-        """As it was described. A column altered since would be read with the type that it had, and JDBC rounds what
-        does not fit that."""
         found = self.info.column(name)
-        if found is None or name not in self.native:
-            raise StoppedByPolicy(f"{self.info.object} has no column {name} any more", hint="Plan again")
-        if self.native[name] != found.native:
-            raise StoppedByPolicy(
-                f"column {name} of {self.info.object} was altered since the plan was made: "
-                f"it is {self.native[name]}, it was {found.native}",
-                hint="Plan again",
-            )
+        require_unaltered(self.info, name, self.native.get(name) if found else None)
+        assert found is not None
         return found
 
-    def _is_small(self, request: ReadRequest, condition: str) -> bool:
+    def _is_small(self, request: ReadRequest, condition: Condition) -> bool:
         """By the pages of this moment; part of a larger table only where an index finds it."""
         pages, is_all = self._pages()
         if is_all and sum(pages) * self.held.block_size <= SMALL_RANGE_BYTES:
             return True
-        return bool(condition) and self._is_found_by_index(request, condition, SMALL_RANGE_BYTES)
+        return bool(condition.sql) and self._is_found_by_index(request, condition, SMALL_RANGE_BYTES)
 
     def _pages(self) -> tuple[list[int], bool]:
         """Of each leaf that has some, and whether that is all of the relation."""
@@ -115,14 +112,14 @@ class PostgresSnapshot(Snapshot):
         pages = [leaf.pages for leaf in leaves if leaf.pages is not None]
         return pages, bool(leaves) and len(pages) == len(leaves)
 
-    def _cut(self, request: ReadRequest, condition: str) -> Cut:
+    def _cut(self, request: ReadRequest, condition: Condition) -> Cut:
         leaves = self.held.leaves
         pages, has_pages = self._pages()
         size = sum(pages) * self.held.block_size or self.info.rows.bytes or 0
         chosen = splitting(self.info, self.hints, size, has_pages=has_pages)
         match chosen.by:
             case "pages":
-                has_choice = condition and chosen.count > 1 and not self.hints.splits
+                has_choice = condition.sql and chosen.count > 1 and not self.hints.splits
                 if has_choice and self._is_found_by_index(request, condition, LARGE_RANGE_BYTES):
                     return Cut(["true"])
                 oids = ",".join(str(leaf.oid) for leaf in leaves)
@@ -135,15 +132,15 @@ class PostgresSnapshot(Snapshot):
             case _:
                 assert_never(chosen.by)
 
-    def _is_found_by_index(self, request: ReadRequest, condition: str, most_bytes: int) -> bool:
+    def _is_found_by_index(self, request: ReadRequest, condition: Condition, most_bytes: int) -> bool:
         """Whether PostgreSQL would not read all pages for these rows, and they are no more as far as it knows. Cut by
         pages, each part would read its own pages all the same, or go through the index once more."""
         import psycopg
 
         columns = ", ".join(quoted(column.name) for column in request.columns)
         queries = {
-            "all": f"SELECT {columns} FROM {from_clause(self.relation)}",
-            "wanted": f"SELECT {columns} FROM {from_clause(self.relation, condition)}",
+            "all": f"SELECT {columns} FROM {self._rows()}",
+            "wanted": f"SELECT {columns} FROM {self._rows(condition)}",
         }
         if queries["wanted"] not in self._plans:
             try:
@@ -163,7 +160,7 @@ class PostgresSnapshot(Snapshot):
             )
         name = quoted(column.name)
         with self.held.asking() as connection:
-            asked = connection.execute(f"SELECT min({name}), max({name}) FROM {from_clause(self.relation)}".encode())
+            asked = connection.execute(f"SELECT min({name}), max({name}) FROM {self._rows()}".encode())
             row = asked.fetchone()
         if row is None or row[0] is None:
             return Cut(["true"])

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.postgres.client import SESSION_SETTINGS, Client
 from flowctl.connectors.postgres.columns import quoted, text_literal
-from flowctl.connectors.postgres.conditions import from_clause
+from flowctl.connectors.postgres.conditions import COMPARISONS
 from flowctl.connectors.postgres.planner import foreign_scans
 from flowctl.connectors.postgres.splits import PAGED_KINDS
 from flowctl.connectors.source import Relation
@@ -148,7 +148,8 @@ def _lock(connection: psycopg.Connection[Any], relation: Relation, kind: str | N
         begin.append(f"LOCK TABLE {name} IN ACCESS SHARE MODE")
     connection.execute("; ".join(begin).encode())
     everything = "*" if whole else ""
-    explained = connection.execute(f"EXPLAIN (FORMAT JSON) SELECT {everything} FROM {from_clause(relation)}".encode())
+    query = f"SELECT {everything} FROM {COMPARISONS.from_clause(relation)}"
+    explained = connection.execute(f"EXPLAIN (FORMAT JSON) {query}".encode())
     return bool(foreign_scans(explained))
 
 

@@ -5,15 +5,15 @@ Which rows they are is the same for every database. How a value of a cursor colu
 
 from __future__ import annotations
 
+import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
 from flowctl.errors import TableError
 from flowctl.model import types
-from flowctl.model.table_info import Column, RowEstimate
+from flowctl.model.table_info import Column
 from flowctl.model.value import TypedValue
 
 Operator = Literal["<=", ">", ">="]
@@ -21,7 +21,7 @@ Operator = Literal["<=", ">", ">="]
 
 @dataclass(frozen=True)
 class Condition:
-    """Empty: every row. ``parameters`` stand for the markers in ``sql``, in order."""
+    """Of rows (empty: every row), or a value. ``parameters`` stand for the markers in ``sql``, in order."""
 
     sql: str = ""
     parameters: tuple[Any, ...] = ()
@@ -45,12 +45,33 @@ class Comparisons(ABC):
     def quoted(self, name: str) -> str: ...
 
     @abstractmethod
+    def table(self, parts: tuple[str, ...]) -> str: ...
+
+    @abstractmethod
+    def greatest(self, request: WatermarkRequest, column: Column) -> Condition:
+        """A value: the greatest one of the cursor that `cursor.delay` leaves, as text or as it is stored."""
+
+    @abstractmethod
     def bound(self, column: Column, operator: Operator, value: TypedValue) -> Condition:
         """In the order of the value's type, whatever the database's own order of the column is."""
 
     @abstractmethod
     def delayed(self, column: Column, kind: types.DataType, delay: float, zone: str | None) -> Condition:
         """At most ``delay`` seconds before the source's now, in ``zone`` where ``kind`` has none (None: its own)."""
+
+    def from_clause(self, relation: Relation, *conditions: Condition) -> str:
+        """What stands after FROM: the object or the wrapped query, the spec's ``where`` and ``conditions``."""
+        query = f"({bare_query(relation)}\n) AS query"  # the line break ends a trailing comment
+        base = self.table(relation.object.parts) if relation.object is not None else query
+        tests = [f"({relation.where}\n)"] if relation.where else []
+        tests += [f"({condition.sql})" for condition in conditions if condition.sql]
+        return base + (" WHERE " + " AND ".join(tests) if tests else "")
+
+    def exists(self, relation: Relation, condition: Condition) -> Condition:
+        return Condition(f"EXISTS (SELECT 1 FROM {self.from_clause(relation, condition)})", condition.parameters)
+
+    def count(self, relation: Relation, condition: Condition) -> Condition:
+        return Condition(f"(SELECT count(*) FROM {self.from_clause(relation, condition)})", condition.parameters)
 
     def not_null(self, column: Column) -> Condition:
         return Condition(f"{self.quoted(column.name)} IS NOT NULL")
@@ -98,34 +119,23 @@ class Comparisons(ABC):
         return condition.or_null(self.quoted(column.name)) if request.null_rows else condition
 
 
-def from_clause(relation: Relation, table: Callable[[tuple[str, ...]], str], *conditions: str) -> str:
-    """What stands after FROM: the object or the wrapped query, the spec's ``where`` and ``conditions``."""
-    query = f"({bare_query(relation)}\n) AS query"  # the line break ends a trailing comment
-    base = table(relation.object.parts) if relation.object is not None else query
-    tests = [f"({relation.where}\n)"] if relation.where else []
-    tests += [f"({condition})" for condition in conditions if condition]
-    return base + (" WHERE " + " AND ".join(tests) if tests else "")
-
-
 def bare_query(relation: Relation) -> str:
     return (relation.query or "").strip().rstrip(";")
 
 
-def estimated_rows(request: WatermarkRequest, count: Callable[[], int | None]) -> RowEstimate:
-    """Statistics are of whole tables: of a part of one only ``count`` tells."""
-    match request.estimate:
-        case "none":
-            return RowEstimate(method="none")
-        case "count":
-            return RowEstimate(count(), "count")
-        case "stats":
-            whole = request.lower is None and request.relation.where is None
-            return request.info.rows if whole else RowEstimate()
-        case _:
-            assert_never(request.estimate)
+def earliest_local(moment: dt.datetime, zone: str) -> dt.datetime:
+    """The local time in ``zone`` that no moment from ``moment`` on falls behind: its own, or an earlier one where
+    clocks are about to be set back. They are set at whole minutes."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        known = ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise TableError(f"there is no time zone {zone!r}", hint="Correct `cursor.zone`") from error
+    minute = moment.replace(second=0, microsecond=0)
+    ahead = [moment, *(minute + dt.timedelta(minutes=number) for number in range(1, _AHEAD_MINUTES + 1))]
+    return min(one.astimezone(known).replace(tzinfo=None) for one in ahead)
 
 
-def counts_in_zone(request: WatermarkRequest) -> bool:
-    """Whether `delay` needs a time zone to be counted in."""
-    kind = request.cursor.type if request.cursor else None
-    return request.delay is not None and kind in (types.TIMESTAMP_NTZ, types.DATE)
+#: No zone sets its clocks back further ahead than this matters: an hour is the most that is common.
+_AHEAD_MINUTES = 180

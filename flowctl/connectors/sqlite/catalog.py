@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowctl.connectors.source import Relation
-from flowctl.connectors.sqlite.conditions import from_clause
+from flowctl.connectors.sqlite.conditions import SqliteComparisons
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.connectors.sqlite.types import data_type
 from flowctl.connectors.target import Fill
@@ -96,7 +96,7 @@ def filled(connection: sqlite3.Connection, object: ObjectName) -> dict[str, Fill
 def query_columns(connection: sqlite3.Connection, relation: Relation) -> tuple[Column, ...]:
     """A temporary view knows the declared types of columns that a query passes on; it lives in memory only."""
     view = "flowctl_described_query"
-    connection.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {from_clause(relation)}")
+    connection.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {SqliteComparisons().from_clause(relation)}")
     try:
         return tuple(_column(row) for row in _pragma(connection, view))
     finally:

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from flowctl.connectors.source import Relation, WatermarkRequest
-from flowctl.connectors.sql import conditions as conditions_sql
-from flowctl.connectors.sql.conditions import EVERY_ROW, Comparisons, Condition, Operator, all_of
-from flowctl.connectors.sql.zones import earliest_local
+from flowctl.connectors.sql.conditions import EVERY_ROW, Comparisons, Condition, Operator, all_of, earliest_local
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.connectors.sqlite.values import needs_order_key, order_key
 from flowctl.model import types
@@ -27,10 +25,6 @@ from flowctl.model.value import TypedValue
 
 #: What SQLite's own CURRENT_TIMESTAMP and datetime('now') give.
 OWN_ZONE = "UTC"
-
-
-def from_clause(relation: Relation, condition: Condition = EVERY_ROW) -> str:
-    return conditions_sql.from_clause(relation, lambda parts: quoted(parts[-1]), condition.sql)
 
 
 def prepare(connection: sqlite3.Connection, *columns: Column) -> None:
@@ -45,10 +39,13 @@ def prepare(connection: sqlite3.Connection, *columns: Column) -> None:
 class SqliteComparisons(Comparisons):
     """``now`` is aware UTC."""
 
-    now: dt.datetime
+    now: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
 
     def quoted(self, name: str) -> str:
         return quoted(name)
+
+    def table(self, parts: tuple[str, ...]) -> str:
+        return quoted(parts[-1])
 
     def bound(self, column: Column, operator: Operator, value: TypedValue) -> Condition:
         column, name = replace(column, type=value.type), quoted(column.name)
@@ -69,31 +66,24 @@ class SqliteComparisons(Comparisons):
         at: dt.date = limit if kind == types.TIMESTAMP else local.date() if kind == types.DATE else local
         return self.bound(column, "<=", TypedValue(kind, at))
 
+    def greatest(self, request: WatermarkRequest, column: Column) -> Condition:
+        """As it is stored. A value of a storage class that the type does not have comes first, so that it is seen and
+        refused."""
+        name, relation = quoted(column.name), request.relation
+        limit = self.until(request, column) if request.delay is not None else self._near_the_end(column, relation)
+        candidates = all_of(self.not_null(column), limit)
+        misfits = Condition(f"typeof({name}) NOT IN ({', '.join(map(repr, _storage(column.type)))}, 'null')")
+        misfit = f"SELECT {name} FROM {self.from_clause(relation, misfits)} LIMIT 1"
+        greatest = f"SELECT {name} FROM {self.from_clause(relation, candidates)} ORDER BY {_order(column)} DESC LIMIT 1"
+        return Condition(f"coalesce(({misfit}), ({greatest}))", candidates.parameters)
 
-def newest(comparisons: Comparisons, column: Column, request: WatermarkRequest) -> tuple[str, tuple[Any, ...]]:
-    """One row: the stored value of the greatest cursor (at most ``now - delay``), and whether any is null.
-    A value of a storage class that the type does not have comes first, so that it is seen and refused."""
-    name, source = quoted(column.name), request.relation
-    limit = comparisons.until(request, column)
-    if request.delay is None:
-        limit = Condition(_near_the_end(column, source))
-    candidates = all_of(comparisons.not_null(column), limit)
-    misfits = Condition(f"typeof({name}) NOT IN ({', '.join(map(repr, _storage(column.type)))}, 'null')")
-    return (
-        f"SELECT coalesce((SELECT {name} FROM {from_clause(source, misfits)} LIMIT 1),"
-        f" (SELECT {name} FROM {from_clause(source, candidates)} ORDER BY {_order(column)} DESC LIMIT 1)),"
-        f" EXISTS (SELECT 1 FROM {from_clause(source, Condition(f'{name} IS NULL'))})",
-        candidates.parameters,
-    )
-
-
-def _near_the_end(column: Column, relation: Relation) -> str:
-    """For timestamps: within two days of the greatest text, so that few rows go through ``flowctl_order``."""
-    if column.type not in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
-        return ""
-    name = quoted(column.name)
-    greatest = f"substr(max({name}), 1, 10)"
-    return f"{name} >= (SELECT coalesce(date({greatest}, '-2 days'), '') FROM {from_clause(relation)})"
+    def _near_the_end(self, column: Column, relation: Relation) -> Condition:
+        """For timestamps: within two days of the greatest text, so that few rows go through ``flowctl_order``."""
+        if column.type not in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
+            return EVERY_ROW
+        name = quoted(column.name)
+        near = f"SELECT coalesce(date(substr(max({name}), 1, 10), '-2 days'), '') FROM {self.from_clause(relation)}"
+        return Condition(f"{name} >= ({near})")
 
 
 def _a_day_further(at: Any, operator: str) -> str:

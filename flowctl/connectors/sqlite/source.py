@@ -12,7 +12,7 @@ import datetime as dt
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -28,17 +28,22 @@ from flowctl.connectors.source import (
     Relation,
     WatermarkRequest,
 )
-from flowctl.connectors.sql.conditions import Condition, counts_in_zone, estimated_rows
+from flowctl.connectors.sql.conditions import Condition
+from flowctl.connectors.sql.source import (
+    in_own_zone,
+    missing_table,
+    read_watermark,
+    require_unaltered,
+    watermark_values,
+)
 from flowctl.connectors.sqlite import catalog
-from flowctl.connectors.sqlite.conditions import OWN_ZONE, SqliteComparisons, from_clause, newest, prepare
+from flowctl.connectors.sqlite.conditions import OWN_ZONE, SqliteComparisons, prepare
 from flowctl.connectors.sqlite.database import open_database, quoted, translated
 from flowctl.connectors.sqlite.values import Misfit, to_arrow
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
-from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.value import TypedValue
-from flowctl.spec.suggest import nearest
 from flowctl.storage.scratch import SegmentSink
 
 #: Rows per Arrow batch: 20 columns of Python values at a time is what bounds the memory.
@@ -68,15 +73,14 @@ class SqliteSource(LandedSource):
             return {relation: self._describe(connection, relation) for relation in relations}
 
     def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
+        requests, own_zone = in_own_zone(requests, lambda: OWN_ZONE)
         with self._reading() as connection:
             connection.execute("BEGIN")
-            return {name: self._watermark(connection, request) for name, request in requests.items()}
+            found = {name: _watermark(connection, request) for name, request in requests.items()}
+        return {name: replace(one, zone=own_zone.get(name, "")) for name, one in found.items()}
 
     def why_missing(self, relation: Relation) -> Missing:
-        name = str(relation.object.parts[-1]) if relation.object else ""
-        with self._reading() as connection:
-            near = nearest(name, catalog.table_names(connection), "Correct `from`, or `path` of the connection")
-        return Missing(f"{self.path} has no table {name}", near)
+        return missing_table(self, relation, str(self.path), "Correct `from`, or `path` of the connection")
 
     @contextmanager
     def capture(self, relation: Relation, info: TableInfo) -> Iterator[SqliteCapture]:
@@ -101,41 +105,6 @@ class SqliteSource(LandedSource):
             return TableInfo(name, catalog.query_columns(connection, relation), IDENTITY, system=self.system)
         return catalog.describe(connection, relation.object, IDENTITY, dt.datetime.now(dt.UTC), self.system)
 
-    def _watermark(self, connection: sqlite3.Connection, request: WatermarkRequest) -> HighWatermark:
-        now, cursor, relation = dt.datetime.now(dt.UTC), request.cursor, request.relation
-        comparisons = SqliteComparisons(now)
-
-        def counted() -> int:
-            return _count(connection, relation, comparisons.wanted(request, cursor))
-
-        if cursor is None:
-            return HighWatermark(NoPosition(), estimated_rows(request, counted), now)
-        prepare(connection, cursor)
-        there, has_older = None, True
-        try:
-            rows = estimated_rows(request, counted)
-            found, has_null = connection.execute(*newest(comparisons, cursor, request)).fetchone()
-            if request.position is not None:
-                there = _count(connection, relation, comparisons.at_position(cursor, request.position))
-            if request.position is not None and request.minds_older:
-                older = comparisons.up_to_position(cursor, request.position, request.first)
-                has_older = _has_rows(connection, relation, older)
-            at = to_arrow([found], cursor.type)[0].as_py()
-        except (sqlite3.OperationalError, Misfit) as error:
-            raise _misfit(connection, relation, cursor) from error
-        if isinstance(at, dt.datetime) and at.tzinfo:
-            at = at.astimezone(dt.UTC)
-        if at is None:
-            has_younger = request.delay is not None and _has_rows(connection, relation, comparisons.not_null(cursor))
-            return HighWatermark(
-                None, rows, now, bool(has_null), rows_at_position=there, has_younger=has_younger, has_older=has_older
-            )
-        position = CursorPosition(TypedValue(cursor.type, at))
-        zone = OWN_ZONE if counts_in_zone(request) and request.zone is None else ""
-        return HighWatermark(
-            position, rows, now, bool(has_null), rows_at_position=there, zone=zone, has_older=has_older
-        )
-
 
 @dataclass(frozen=True)
 class SqliteCapture(Capture):
@@ -146,6 +115,7 @@ class SqliteCapture(Capture):
     relation: Relation
     info: TableInfo
     here: Mapping[str, Column]
+    _comparisons: SqliteComparisons = field(default_factory=SqliteComparisons)
 
     def read(self, request: ReadRequest, sink: SegmentSink) -> int:
         import pyarrow as pa
@@ -155,7 +125,7 @@ class SqliteCapture(Capture):
         condition = self._condition(request)
         names = ", ".join(quoted(column.name) for column in request.columns)
         cursor = self.connection.execute(
-            f"SELECT {names} FROM {from_clause(self.relation, condition)}", condition.parameters
+            f"SELECT {names} FROM {self._comparisons.from_clause(self.relation, condition)}", condition.parameters
         )
         total = 0
         while rows := cursor.fetchmany(_BATCH_ROWS):
@@ -167,7 +137,8 @@ class SqliteCapture(Capture):
 
     def is_empty(self, request: ReadRequest) -> bool:
         self._require_unaltered(request)
-        return not _has_rows(self.connection, self.relation, self._condition(request))
+        there = self._comparisons.exists(self.relation, self._condition(request))
+        return not self.connection.execute(f"SELECT {there.sql}", there.parameters).fetchone()[0]
 
     def _condition(self, request: ReadRequest) -> Condition:
         interval = request.interval
@@ -176,7 +147,7 @@ class SqliteCapture(Capture):
         bound = interval.read_from or interval.read_to
         cursor = Column(interval.cursor_column, bound.type if bound is not None else types.STRING)
         prepare(self.connection, cursor)
-        return SqliteComparisons(dt.datetime.now(dt.UTC)).between(request, cursor)
+        return self._comparisons.between(request, cursor)
 
     def _require_unaltered(self, request: ReadRequest) -> None:
         """Columns that are read, and those that ``where`` may name in double quotes, are as they were described."""
@@ -184,15 +155,8 @@ class SqliteCapture(Capture):
         names = [*(column.name for column in request.columns), *((cursor,) if cursor else ())]
         names += [column.name for column in self.info.columns if f'"{column.name}"' in (self.relation.where or "")]
         for name in names:
-            before, now = self.info.column(name), self.here.get(name)
-            if now is None:
-                raise StoppedByPolicy(f"{self.info.object} has no column {name} any more", hint="Plan again")
-            if before is not None and (before.type, before.native) != (now.type, now.native):
-                raise StoppedByPolicy(
-                    f"column {name} of {self.info.object} was altered since the plan was made: "
-                    f"it is {now.native or 'of no type'}, it was {before.native or 'of no type'}",
-                    hint="Plan again",
-                )
+            now = self.here.get(name)
+            require_unaltered(self.info, name, now.native if now is not None else None)
 
     def _array(self, values: Sequence[Any], column: Column) -> Any:
         try:
@@ -201,15 +165,23 @@ class SqliteCapture(Capture):
             raise _misfit(self.connection, self.relation, column) from error
 
 
-def _count(connection: sqlite3.Connection, relation: Relation, condition: Condition) -> int:
-    query = f"SELECT count(*) FROM {from_clause(relation, condition)}"
-    (rows,) = connection.execute(query, condition.parameters).fetchone()
-    return int(rows)
+def _watermark(connection: sqlite3.Connection, request: WatermarkRequest) -> HighWatermark:
+    comparisons, cursor = SqliteComparisons(), request.cursor
+    if cursor is not None:
+        prepare(connection, cursor)
+    try:
+        values = watermark_values(comparisons, request, cursor)
+        row = connection.execute(f"SELECT {values.sql}", values.parameters).fetchone()
+        return read_watermark(request, row, comparisons.now, _exact_value)
+    except (sqlite3.OperationalError, Misfit) as error:
+        if cursor is None:
+            raise
+        raise _misfit(connection, request.relation, cursor) from error
 
 
-def _has_rows(connection: sqlite3.Connection, relation: Relation, condition: Condition) -> bool:
-    query = f"SELECT EXISTS (SELECT 1 FROM {from_clause(relation, condition)})"
-    return bool(connection.execute(query, condition.parameters).fetchone()[0])
+def _exact_value(cursor: Column, stored: Any) -> TypedValue:
+    at = to_arrow([stored], cursor.type)[0].as_py()
+    return TypedValue(cursor.type, at.astimezone(dt.UTC) if isinstance(at, dt.datetime) and at.tzinfo else at)
 
 
 def _misfit(connection: sqlite3.Connection, relation: Relation, column: Column) -> TableError:
@@ -225,7 +197,7 @@ def _first_misfit(connection: sqlite3.Connection, relation: Relation, column: Co
     found = catalog.find(connection, relation.object) if relation.object else None
     if found is None or not found.has_rowid:
         return ""
-    query = f"SELECT rowid, {quoted(column.name)} FROM {from_clause(relation)} ORDER BY rowid"
+    query = f"SELECT rowid, {quoted(column.name)} FROM {SqliteComparisons().from_clause(relation)} ORDER BY rowid"
     for rowid, value in connection.execute(query):
         try:
             to_arrow([value], column.type)

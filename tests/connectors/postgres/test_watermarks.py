@@ -13,7 +13,7 @@ import pytest
 from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres.conditions import _local
 from flowctl.connectors.source import HighWatermark, Relation, WatermarkRequest
-from flowctl.connectors.sql.zones import earliest_local
+from flowctl.connectors.sql.conditions import earliest_local
 from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import ObjectName
 from tests.connectors.reading import table

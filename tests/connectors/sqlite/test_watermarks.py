@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from flowctl.connectors.source import WatermarkRequest
-from flowctl.connectors.sql.zones import earliest_local
+from flowctl.connectors.sql.conditions import earliest_local
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition
 from flowctl.model.value import from_text

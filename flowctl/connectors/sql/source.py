@@ -1,0 +1,106 @@
+"""What sources of SQL databases share: how far each table goes, and what is missing or altered."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from flowctl.connectors.source import HighWatermark, Missing, Relation, Source, WatermarkRequest
+from flowctl.connectors.sql.conditions import Comparisons, Condition
+from flowctl.errors import StoppedByPolicy, TableError
+from flowctl.model import types
+from flowctl.model.position import CursorPosition, NoPosition
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.value import TypedValue
+from flowctl.spec.suggest import nearest
+
+
+def watermark_values(comparisons: Comparisons, request: WatermarkRequest, column: Column | None) -> Condition:
+    """What one row selects, without a FROM: the greatest cursor, whether any is null, the row count, how many rows are
+    at the position, whether there are any at all, whether there are any up to the position; something else where the
+    request does not ask. ``column`` is the cursor's as the database has it. :class:`TableError` for a cursor that has
+    no order of its own."""
+    relation, position = request.relation, request.position
+    newest, counted, there = Condition("''"), Condition("0"), Condition("0")
+    has_null, any_row, older = Condition("false"), Condition("false"), Condition("true")
+    if column is not None:
+        newest = comparisons.greatest(request, column)
+        has_null = comparisons.exists(relation, Condition(f"{comparisons.quoted(column.name)} IS NULL"))
+        if position is not None:
+            there = comparisons.count(relation, comparisons.at_position(column, position))
+        if position is not None and request.minds_older:
+            older = comparisons.exists(relation, comparisons.up_to_position(column, position, request.first))
+        if request.delay is not None:
+            any_row = comparisons.exists(relation, comparisons.not_null(column))
+    if request.estimate == "count":
+        counted = comparisons.count(relation, comparisons.wanted(request, column))
+    values = (newest, has_null, counted, there, any_row, older)
+    return Condition(", ".join(one.sql for one in values), tuple(value for one in values for value in one.parameters))
+
+
+def read_watermark(
+    request: WatermarkRequest, row: Sequence[Any], clock: dt.datetime, value_of: Callable[[Column, Any], TypedValue]
+) -> HighWatermark:
+    """What a row of :func:`watermark_values` says. ``value_of`` gives the value that the greatest cursor stands for, or
+    raises the :class:`TableError` that stops this table."""
+    newest, has_null, counted, there, any_row, older = row
+    rows = _estimated_rows(request, counted)
+    if request.cursor is None:
+        return HighWatermark(NoPosition(), rows, clock)
+    rows_there = there if request.position is not None else None
+    found = HighWatermark(None, rows, clock, bool(has_null), rows_at_position=rows_there, has_older=bool(older))
+    if newest is None:
+        return replace(found, has_younger=bool(any_row))
+    try:
+        return replace(found, position=CursorPosition(value_of(request.cursor, newest)))
+    except TableError as error:
+        return replace(found, failure=error)
+
+
+def _estimated_rows(request: WatermarkRequest, counted: int) -> RowEstimate:
+    """Statistics are of whole tables: of a part of one only a count tells."""
+    if request.estimate != "stats":
+        return RowEstimate(counted if request.estimate == "count" else None, request.estimate)
+    is_whole = request.lower is None and request.relation.where is None
+    return request.info.rows if is_whole else RowEstimate()
+
+
+def in_own_zone(
+    requests: Mapping[str, WatermarkRequest], own_zone: Callable[[], str]
+) -> tuple[dict[str, WatermarkRequest], dict[str, str]]:
+    """The requests, those whose `delay` needs a time zone and that name none with the source's own, which is the second
+    by their names."""
+    names = [name for name, request in requests.items() if request.zone is None and _counts_in_zone(request)]
+    if not names:
+        return dict(requests), {}
+    own = own_zone()
+    zoned = {name: replace(requests[name], zone=own) for name in names}
+    return {**requests, **zoned}, dict.fromkeys(names, own)
+
+
+def _counts_in_zone(request: WatermarkRequest) -> bool:
+    kind = request.cursor.type if request.cursor else None
+    return request.delay is not None and kind in (types.TIMESTAMP_NTZ, types.DATE)
+
+
+def missing_table(source: Source, relation: Relation, place: str, hint: str) -> Missing:
+    """As :meth:`Source.why_missing`; ``place`` is for people."""
+    wanted = relation.object or ObjectName(("",))
+    there = source.discover(("*",) * len(wanted.parts))
+    return Missing(f"{place} has no table {wanted}", nearest(str(wanted), map(str, there), hint))
+
+
+def require_unaltered(info: TableInfo, name: str, native: str | None) -> None:
+    """:class:`StoppedByPolicy` unless the column's type, which is ``native`` now (None: it is gone), is as it was
+    described: its values would be read with the type that it had. An ``info`` without the column allows any."""
+    before = info.column(name)
+    if native is None:
+        raise StoppedByPolicy(f"{info.object} has no column {name} any more", hint="Plan again")
+    if before is not None and before.native != native:
+        raise StoppedByPolicy(
+            f"column {name} of {info.object} was altered since the plan was made: "
+            f"it is {native or 'of no type'}, it was {before.native or 'of no type'}",
+            hint="Plan again",
+        )
