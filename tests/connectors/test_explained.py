@@ -9,12 +9,13 @@ import pytest
 from flowctl.connectors.base import OpenContext
 from flowctl.connectors.delta import connect as delta
 from flowctl.connectors.postgres import connect as postgres
-from flowctl.connectors.postgres.splits import explained, splitting
 from flowctl.connectors.source import Relation, WatermarkRequest
+from flowctl.connectors.sql.parts import splitting
 from flowctl.connectors.sqlite import connect as sqlite
 from flowctl.diagnostics import Mark
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.model.value import TypedValue
 from flowctl.spec.spec import Connection, Layout, ReadHints
 
 MARK = Mark("spec.yaml", 1)
@@ -29,6 +30,13 @@ def info(kind: str | None = "r", heap: int | None = 0, size: int | None = None) 
 
 def view() -> TableInfo:
     return TableInfo(ObjectName(("orders",)), (ID, NAME), "pg:1/2", extra={"kind": "v", "heap": None})
+
+
+def explained(table: TableInfo, hints: ReadHints, lower: TypedValue | None = None) -> str:
+    connection = Connection("pg", "postgres", {"url": "postgresql://etl@db/shop"}, MARK)
+    with postgres(connection, OpenContext()) as connector:
+        assert connector.source is not None
+        return connector.source.explain_read(WatermarkRequest(Relation(table.object), table, lower=lower), hints)
 
 
 @pytest.mark.parametrize(
@@ -48,13 +56,13 @@ def view() -> TableInfo:
     ],
 )
 def test_postgres_says_into_how_many_parts_it_reads(table: TableInfo, hints: ReadHints, told: str) -> None:
-    assert explained(table, hints, is_increment=False) == told
+    assert explained(table, hints) == told
 
 
 def test_an_increment_may_be_found_by_an_index() -> None:
-    told = explained(info(heap=32 * MB), ReadHints(), is_increment=True)
+    told = explained(info(heap=32 * MB), ReadHints(), TypedValue(types.INT64, 1))
     assert told == "read through an index or in ≈ 4 parts of one snapshot (34 MB)"
-    told = explained(info(heap=32 * MB), ReadHints(2), is_increment=True)
+    told = explained(info(heap=32 * MB), ReadHints(2), TypedValue(types.INT64, 1))
     assert told == "read in up to 2 parts of one snapshot (read.splits)"
 
 

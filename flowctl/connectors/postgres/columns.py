@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from flowctl.connectors.postgres.types import ddl
 from flowctl.connectors.refusal import refusal
+from flowctl.connectors.sql.parts import Transfer
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, Decimal, Struct
 from flowctl.sql import dialects
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """``value`` is the expression in PostgreSQL that has the type of ``column``, which is as asked for; ``native`` is
-    the source's type as people know it. In which form the value travels is the reader's business."""
-
-    column: Column
-    native: str
-    value: str
 
 
 def transfer(wanted: Column, found: Column) -> Transfer:

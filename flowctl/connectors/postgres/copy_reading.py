@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import arrow_schema, arrow_type
 from flowctl.connectors.postgres.client import Client
-from flowctl.connectors.postgres.columns import Transfer, texts_of
-from flowctl.connectors.postgres.parts import Parts, nth
+from flowctl.connectors.postgres.columns import texts_of
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
 from flowctl.connectors.refusal import refusal
 from flowctl.connectors.sql import timeouts
+from flowctl.connectors.sql.parts import Parts, Transfer, nth
 from flowctl.engine.session import most_at_once
 from flowctl.model import types
 from flowctl.model.types import Array

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.postgres.copy_reading import read_here
-from flowctl.connectors.postgres.parts import Parts
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
+from flowctl.connectors.sql.parts import Parts
 from flowctl.errors import FlowctlError, StoppedByPolicy
 from flowctl.model.table_info import TableInfo
 from flowctl.spec.spec import ReadHints

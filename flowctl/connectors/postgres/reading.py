@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, assert_never
 
@@ -12,12 +12,11 @@ from flowctl.connectors.postgres.columns import quoted, transfer
 from flowctl.connectors.postgres.conditions import COMPARISONS, between
 from flowctl.connectors.postgres.foreign import ForeignReader
 from flowctl.connectors.postgres.jdbc_reading import jdbc_frame
-from flowctl.connectors.postgres.parts import Cut, Parts
 from flowctl.connectors.postgres.planner import Planned, planned
 from flowctl.connectors.postgres.snapshot import HeldSnapshot
-from flowctl.connectors.postgres.splits import INTEGERS, number_ranges, page_ranges, splitting
 from flowctl.connectors.source import ReadRequest, Relation, Snapshot
 from flowctl.connectors.sql.conditions import Condition
+from flowctl.connectors.sql.parts import INTEGERS, Cut, Parts, number_ranges, ranges_between, splitting
 from flowctl.connectors.sql.source import require_unaltered
 from flowctl.engine.cost import IN_MEMORY_BYTES, LARGE_RANGE_BYTES, SMALL_RANGE_BYTES
 from flowctl.errors import TableError
@@ -51,7 +50,7 @@ class PostgresSnapshot(Snapshot):
     def frame(self, request: ReadRequest) -> DataFrame:
         condition = between(request, self.info)
         if self.foreign is not None:
-            return self.foreign.frame(self.spark, self.held, self._parts(request, condition, Cut(["true"])))
+            return self.foreign.frame(self.spark, self.held, self._parts(request, condition, Cut()))
         parts = self._parts(request, condition, self._cut(request, condition))
         match self.reader:
             case "jdbc":
@@ -70,9 +69,7 @@ class PostgresSnapshot(Snapshot):
             return None
         with self.client.connect() as connection:
             self.held.join(connection)
-            return copy_reading.rows_in_memory(
-                connection, self._parts(request, condition, Cut(["true"])), IN_MEMORY_BYTES
-            )
+            return copy_reading.rows_in_memory(connection, self._parts(request, condition, Cut()), IN_MEMORY_BYTES)
 
     def _parts(self, request: ReadRequest, condition: Condition, cut: Cut) -> Parts:
         return Parts(
@@ -121,14 +118,14 @@ class PostgresSnapshot(Snapshot):
             case "pages":
                 has_choice = condition.sql and chosen.count > 1 and not self.hints.splits
                 if has_choice and self._is_found_by_index(request, condition, LARGE_RANGE_BYTES):
-                    return Cut(["true"])
+                    return Cut()
                 oids = ",".join(str(leaf.oid) for leaf in leaves)
                 now = f"tableoid = ANY ('{{{oids}}}'::oid[])" if len(leaves) > 1 else ""
                 return Cut(page_ranges(pages, chosen.count), ("ctid AS _flowctl_ctid",), now)
             case "values":
                 return self._cut_by(self._found(chosen.column), chosen.count)
             case "nothing":
-                return Cut(["true"])
+                return Cut()
             case _:
                 assert_never(chosen.by)
 
@@ -163,5 +160,28 @@ class PostgresSnapshot(Snapshot):
             asked = connection.execute(f"SELECT min({name}), max({name}) FROM {self._rows()}".encode())
             row = asked.fetchone()
         if row is None or row[0] is None:
-            return Cut(["true"])
+            return Cut()
         return Cut(number_ranges("_flowctl_split", row[0], row[1], splits), (f"{name} AS _flowctl_split",))
+
+
+def page_ranges(pages: Sequence[int], splits: int) -> list[str]:
+    """Ranges of ``_flowctl_ctid`` with about as many pages each. ``pages`` has one number per partition: the same
+    range is read from each of them, so the cuts even out the sum. The last range is open: tables grow."""
+    cuts = [f"'({cut},0)'::tid" for cut in _even_cuts(pages, splits)]
+    return ranges_between("_flowctl_ctid", cuts)
+
+
+def _even_cuts(pages: Sequence[int], splits: int) -> list[int]:
+    """Page numbers below which 1/n, 2/n, … of all pages lie."""
+    total = sum(pages)
+    cuts: set[int] = set()
+    for part in range(1, splits):
+        low, high = 0, max(pages, default=0)
+        while low < high:
+            middle = (low + high) // 2
+            if sum(min(middle, size) for size in pages) * splits < total * part:
+                low = middle + 1
+            else:
+                high = middle
+        cuts.add(low)
+    return sorted(cuts - {0})

@@ -30,7 +30,6 @@ from flowctl.connectors.postgres.client import SESSION_SETTINGS, Client
 from flowctl.connectors.postgres.columns import quoted, text_literal
 from flowctl.connectors.postgres.conditions import COMPARISONS
 from flowctl.connectors.postgres.planner import foreign_scans
-from flowctl.connectors.postgres.splits import PAGED_KINDS
 from flowctl.connectors.source import Relation
 from flowctl.connectors.sql import timeouts
 
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
     import psycopg
 
 READER_SETTINGS = {**SESSION_SETTINGS, "lock_timeout": timeouts.milliseconds(timeouts.READER_LOCK)}
+#: `pg_class.relkind` of what lies in pages: tables, partitioned tables, materialized views.
+PAGED_KINDS = ("r", "p", "m")
 #: TID range scans. Before it a condition on ctid reads the whole table each time.
 _TID_RANGES_SINCE = 140000
 _TRANSACTION_TIMEOUT_SINCE = 170000

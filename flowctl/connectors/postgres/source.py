@@ -13,10 +13,10 @@ from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.failures import named
 from flowctl.connectors.postgres.foreign import ForeignReader
 from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader
-from flowctl.connectors.postgres.snapshot import HeldSnapshot, hold_snapshot
-from flowctl.connectors.postgres.splits import explained
+from flowctl.connectors.postgres.snapshot import PAGED_KINDS, HeldSnapshot, hold_snapshot
 from flowctl.connectors.source import DirectSource, HighWatermark, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import bare_query
+from flowctl.connectors.sql.parts import explain_splitting
 from flowctl.connectors.sql.source import missing_table
 from flowctl.engine.session import has_jvm
 from flowctl.errors import StoppedByPolicy
@@ -61,8 +61,12 @@ class PostgresSource(DirectSource):
         return watermarks.high_watermarks(self.client, requests)
 
     def explain_read(self, request: WatermarkRequest, hints: ReadHints) -> str:
-        told = foreign.explained(request.info)
-        return told or explained(request.info, hints, is_increment=request.lower is not None)
+        info = request.info
+        size = info.extra.get("heap") or info.rows.bytes or 0
+        has_pages = info.extra.get("kind") in PAGED_KINDS and info.extra.get("whole", True)
+        return foreign.explained(info) or explain_splitting(
+            info, hints, size, has_pages=has_pages, is_increment=request.lower is not None
+        )
 
     def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
         return foreign.refused(info, hints, reads_twice=reads_twice)

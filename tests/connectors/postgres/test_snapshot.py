@@ -11,8 +11,9 @@ import pytest
 
 from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres.jdbc_reading import jdbc_text
-from flowctl.connectors.postgres.splits import number_ranges, page_ranges
+from flowctl.connectors.postgres.reading import page_ranges
 from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
+from flowctl.connectors.sql.parts import number_ranges
 from flowctl.engine.cost import range_count
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types

@@ -1,4 +1,4 @@
-"""Cutting one read into ranges that executors take side by side: conditions that together are true exactly once."""
+"""A read cut into parts that executors take side by side: conditions that together are true exactly once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,56 @@ from typing import Literal
 
 from flowctl.engine.cost import range_count
 from flowctl.model import types
-from flowctl.model.table_info import TableInfo
+from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import ReadHints
 
-#: `pg_class.relkind` of what lies in pages: tables, partitioned tables, materialized views.
-PAGED_KINDS = ("r", "p", "m")
 #: Types whose values can be cut into ranges.
 INTEGERS = (types.INT16, types.INT32, types.INT64)
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """``value`` is the database's expression that has the type of ``column``, which is as asked for; ``native`` is the
+    source's type as people know it. In which form the value travels is the reader's business."""
+
+    column: Column
+    native: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Cut:
+    """``ranges`` are conditions on the extra ``selected`` columns, one part each; ``condition`` holds for all."""
+
+    ranges: Sequence[str] = ("true",)
+    selected: tuple[str, ...] = ()
+    condition: str = ""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """``rows`` stands after FROM. ``predicates`` belong after the WHERE around :meth:`select`, one for each part;
+    each makes the ``assertion`` that it sees the moment that all of them read."""
+
+    transfers: tuple[Transfer, ...]
+    rows: str
+    cut: Cut
+    assertion: str
+
+    def select(self, outgoing: Sequence[str]) -> str:
+        """The SELECT of all parts, as columns :func:`nth`; ``outgoing`` says for each transfer in which form its value
+        leaves the database."""
+        selected = [f"{sql} AS {nth(at)}" for at, sql in enumerate(outgoing)]
+        return f"SELECT {', '.join([*selected, *self.cut.selected])} FROM {self.rows}\n"
+
+    @property
+    def predicates(self) -> list[str]:
+        return [f"({part}) AND ({self.assertion})" for part in self.cut.ranges]
+
+
+def nth(at: int) -> str:
+    """A column's name on its way: not every reader quotes what names may hold (Spark's JDBC source does not)."""
+    return f"c{at}"
 
 
 @dataclass(frozen=True)
@@ -41,10 +84,8 @@ def splitting(info: TableInfo, hints: ReadHints, size: int, *, has_pages: bool) 
     return Splitting("nothing")
 
 
-def explained(info: TableInfo, hints: ReadHints, *, is_increment: bool) -> str:
+def explain_splitting(info: TableInfo, hints: ReadHints, size: int, *, has_pages: bool, is_increment: bool) -> str:
     """:func:`splitting` for people, from the size that was described: the read asks for it anew, in its snapshot."""
-    size = info.extra.get("heap") or info.rows.bytes or 0
-    has_pages = info.extra.get("kind") in PAGED_KINDS and info.extra.get("whole", True)
     chosen = splitting(info, hints, size, has_pages=has_pages)
     if chosen.by == "nothing":
         return "read in one part (read.split_by and read.splits would cut it)"
@@ -57,37 +98,14 @@ def explained(info: TableInfo, hints: ReadHints, *, is_increment: bool) -> str:
     return f"{how} in ≈ {chosen.count} parts of one snapshot{by} ({size / 1e6:,.0f} MB)"
 
 
-def page_ranges(pages: Sequence[int], splits: int) -> list[str]:
-    """Ranges of ``_flowctl_ctid`` with about as many pages each. ``pages`` has one number per partition: the same
-    range is read from each of them, so the cuts even out the sum. The last range is open: tables grow."""
-    cuts = [f"'({cut},0)'::tid" for cut in _even_cuts(pages, splits)]
-    return _ranges("_flowctl_ctid", cuts)
-
-
 def number_ranges(column: str, low: int, high: int, splits: int) -> list[str]:
     """Even ranges of an integer column's values, both ends open, nulls with the first."""
     cuts = sorted({low + (high - low + 1) * at // splits for at in range(1, splits)} - {low})
-    ranges = _ranges(column, [str(cut) for cut in cuts])
+    ranges = ranges_between(column, [str(cut) for cut in cuts])
     return [f"{ranges[0]} OR {column} IS NULL" if cuts else ranges[0], *ranges[1:]]
 
 
-def _even_cuts(pages: Sequence[int], splits: int) -> list[int]:
-    """Page numbers below which 1/n, 2/n, … of all pages lie."""
-    total = sum(pages)
-    cuts: set[int] = set()
-    for part in range(1, splits):
-        low, high = 0, max(pages, default=0)
-        while low < high:
-            middle = (low + high) // 2
-            if sum(min(middle, size) for size in pages) * splits < total * part:
-                low = middle + 1
-            else:
-                high = middle
-        cuts.add(low)
-    return sorted(cuts - {0})
-
-
-def _ranges(column: str, cuts: Sequence[str]) -> list[str]:
+def ranges_between(column: str, cuts: Sequence[str]) -> list[str]:
     if not cuts:
         return ["true"]
     inner = [f"{column} >= {low} AND {column} < {high}" for low, high in itertools.pairwise(cuts)]
