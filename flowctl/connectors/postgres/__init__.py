@@ -8,9 +8,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
-from flowctl.connectors.postgres.ddl import TARGET_CAPABILITIES, refuses_name
 from flowctl.connectors.source import SourceCapabilities
+from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
+from flowctl.model.types import is_wider
 from flowctl.spec.spec import Connection
 
 
@@ -24,9 +25,24 @@ def _places(options: Mapping[str, str]) -> list[str]:
     return [f"{options['host']}:{options.get('port', '5432')}"] if "host" in options else []
 
 
+def _refuses(name: str) -> str | None:
+    if "\0" in name:
+        return "PostgreSQL's names hold no NUL character"
+    if len(name.encode()) > _NAME_BYTES:
+        return f"PostgreSQL cuts names after {_NAME_BYTES} bytes"
+    return None
+
+
+#: Longer names are cut by the server without an error. Source: PostgreSQL's `NAMEDATALEN` - 1.
+_NAME_BYTES = 63
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(position="cursor"),
-    target=TARGET_CAPABILITIES,
+    target=TargetCapabilities(
+        # ALTER COLUMN … TYPE casts every wider type exactly; int8 is a smallint already, so it never gets there.
+        widens=lambda old, new: is_wider(new, old),
+        refuses_names=_refuses,
+        atomic="database",
+    ),
     extra="postgres",
     drivers=("psycopg",),
     on_executors=("psycopg", "pyarrow"),
@@ -51,7 +67,7 @@ def place(options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str
 
 
 def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str | None:
-    return next((why for part in object.parts if (why := refuses_name(part))), None)
+    return next((why for part in object.parts if (why := _refuses(part))), None)
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from flowctl.connectors.postgres.watch import watched
-from flowctl.connectors.sql import timeouts, uses, waiting
+from flowctl.connectors.sql import timeouts, waiting
+from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.spec import urls
 
@@ -204,7 +205,7 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
         return TransientError(f"{message}: it was lost with the connection that held it", hint="Wait: it starts again")
     if state == "2BP01" or (state == "0A000" and "cannot alter" in message):
         named = (error.diag.message_detail or "").partition("\n")[0]  # an object that uses a column: no value
-        return TableError(f"{message} ({named})" if named else message, hint=uses.DROP_WHAT_USES_IT)
+        return TableError(f"{message} ({named})" if named else message, hint=DROP_WHAT_USES_IT)
     return TableError(message, hint=f"Look up SQLSTATE {state} in PostgreSQL's manual" if state else "")
 
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from flowctl import delays
-from flowctl.connectors.postgres import ddl
 from flowctl.connectors.postgres.session import POSTGRES, PostgresSession
 from flowctl.connectors.sql.commits import COMMIT_COLUMNS, COMMITS, commit_of, create_commits
 from flowctl.connectors.target import CommitLookup
@@ -101,12 +100,16 @@ def missing_schemas(connection: psycopg.Connection[Any], objects: Sequence[Objec
     return {name for (name,) in rows}
 
 
+def create_schema(name: str) -> str:
+    return f"CREATE SCHEMA IF NOT EXISTS {POSTGRES.quoted(name)}"
+
+
 def ensure_schema(connection: psycopg.Connection[Any], object: ObjectName) -> str:
     """The object's schema, made when it is not there: that asks for a privilege which is not needed otherwise, and so
     does IF NOT EXISTS."""
     for missing in missing_schemas(connection, [object]):
         with _alone(connection):
-            connection.execute(ddl.create_schema(missing))
+            connection.execute(create_schema(missing))
     return schema_of(connection, object)
 
 

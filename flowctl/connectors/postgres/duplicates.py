@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.session import POSTGRES
-from flowctl.connectors.sql.uniqueness import Constraint, refused
+from flowctl.connectors.sql.hindrances import Constraint, refused_row
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import FlowctlError
 
@@ -26,7 +26,7 @@ def explain_duplicates(client: Client, job: WriteJob) -> Iterator[None]:
                 found = _constraint(client, POSTGRES.table(job.object.parts), name)
         if found is None:
             raise
-        raise refused(job, found) from error
+        raise refused_row(job, found) from error
 
 
 def _constraint(client: Client, table: str, name: str) -> Constraint | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.buffered import NO_MARKER, buffered, frame_of, put
-from flowctl.connectors.postgres import catalog, commits, ddl, dependants, restrictions
+from flowctl.connectors.postgres import catalog, commits, refusals
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.copying import Accepted, copy_frame, copy_rows, copyable, is_copied_as_it_is
 from flowctl.connectors.postgres.duplicates import explain_duplicates
@@ -77,7 +77,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
             found = catalog.describe(connection, objects)
             if absent := [object for object, info in found.items() if info is None]:
                 self._missing_schemas.update(commits.missing_schemas(connection, absent))
-            return dependants.with_dependants(connection, found)
+            return refusals.with_dependants(connection, found)
 
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
         """By the server's own identity and the schema that the search path gives, whatever host and name say."""
@@ -96,16 +96,16 @@ class PostgresTarget(SqlTarget[PostgresSession]):
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         """The schema's own, too, when there was none as the object was described."""
         missing = self._missing_schemas.intersection(object.parts[:-1])
-        return [*map(ddl.create_schema, missing), *super().create_statements(object, columns, layout)]
+        return [*map(commits.create_schema, missing), *super().create_statements(object, columns, layout)]
 
     def refuse_change(self, info: TableInfo, change: SchemaChange) -> SchemaChange | None:
-        return dependants.refused(info, change)
+        return refusals.refuse_change(info, change)
 
     def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
         return [column for column in there.columns if column.name in written and is_limited(column)]
 
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
-        return restrictions.refused(info, mode, replaces=replaces)
+        return refusals.refuse_write(info, mode, replaces=replaces)
 
     def most_columns(self, mode: Mode) -> int:
         """PostgreSQL's 1,600, with one for the change."""

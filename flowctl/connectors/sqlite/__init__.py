@@ -9,14 +9,14 @@ from typing import Any
 
 from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.source import SourceCapabilities
-from flowctl.connectors.sqlite.ddl import TARGET_CAPABILITIES
+from flowctl.connectors.target import TargetCapabilities
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 from flowctl.storage.urls import without_scheme
 
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(position="cursor"),
-    target=TARGET_CAPABILITIES,
+    target=TargetCapabilities(widens=lambda old, new: False, atomic="database"),
     extra="sqlite",
     signs=("SQLite", "sqlite3"),
     places=lambda options: [without_scheme(options["path"])],

@@ -12,7 +12,8 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from flowctl.connectors.base import OpenContext
-from flowctl.connectors.sql import timeouts, uses
+from flowctl.connectors.sql import timeouts
+from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT
 from flowctl.errors import TableError, TransientError
 from flowctl.spec.secrets import Revealed
 
@@ -65,7 +66,7 @@ def translated(path: Path) -> Iterator[None]:
         if name.startswith("SQLITE_NOTADB"):
             raise TableError(f"{path} is not an SQLite file", hint="Check `path` of the connection") from error
         if " after drop column: " in str(error):
-            raise TableError(f"SQLite says: {error}", hint=uses.DROP_WHAT_USES_IT) from error
+            raise TableError(f"SQLite says: {error}", hint=DROP_WHAT_USES_IT) from error
         raise TableError(f"SQLite says: {error}", hint=f"Look at {path}") from error
 
 

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flowctl.connectors.sql.uniqueness import Constraint, refused
+from flowctl.connectors.sql.hindrances import Constraint, refused_row
 from flowctl.connectors.target import WriteJob
 from flowctl.sql import dialects
 
@@ -22,7 +22,7 @@ def explain_duplicates(connection: sqlite3.Connection, job: WriteJob) -> Iterato
         found = _constraint(connection, job.object.parts[-1], str(error))
         if found is None:
             raise
-        raise refused(job, found) from error
+        raise refused_row(job, found) from error
 
 
 def _constraint(connection: sqlite3.Connection, table: str, error: str) -> Constraint | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flowctl.connectors.sql.session import Session, SqlDialect
-from flowctl.connectors.sqlite import catalog, dropping
+from flowctl.connectors.sqlite import catalog, refusals
 from flowctl.connectors.sqlite.types import declared
 from flowctl.model.table_info import ObjectName, TableInfo
 
@@ -47,14 +47,14 @@ class SqliteSession(Session):
                 self.execute("ROLLBACK")
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
-        schema = dropping.schema_of(self.connection)
+        schema = refusals.schema_of(self.connection)
         return {object: self._described(object, schema) for object in objects}
 
     def _described(self, object: ObjectName, schema: tuple[str, ...]) -> TableInfo | None:
         info = catalog.describe(self.connection, object, self.target_id(object), dt.datetime.now(dt.UTC))
         if info is None:
             return None
-        more = {dropping.SCHEMA: schema, "filled": catalog.filled(self.connection, object)}
+        more = {refusals.SCHEMA: schema, "filled": catalog.filled(self.connection, object)}
         return replace(info, extra={**info.extra, **more})
 
     def written_columns(self, table: tuple[str, ...]) -> list[str]:

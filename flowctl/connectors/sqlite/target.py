@@ -23,7 +23,7 @@ from flowctl.connectors.sql import commits
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.commits import COMMITS
 from flowctl.connectors.sql.target import SqlTarget, name_refusals, verify_total
-from flowctl.connectors.sqlite import ddl, place
+from flowctl.connectors.sqlite import place, refusals
 from flowctl.connectors.sqlite.database import open_database, translated
 from flowctl.connectors.sqlite.duplicates import explain_duplicates
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
@@ -86,7 +86,7 @@ class SqliteTarget(SqlTarget[SqliteSession]):
         return TableError(f"{self.path} cannot be written", hint=f"Let this user write {place}")
 
     def refuse_change(self, info: TableInfo, change: SchemaChange) -> SchemaChange | None:
-        return ddl.refused(info, change)
+        return refusals.refuse_change(info, change)
 
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
         if info.extra.get("is_table", True):

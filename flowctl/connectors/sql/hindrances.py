@@ -1,16 +1,29 @@
-"""Unique constraints that a target's owner has made, and that refuse a row while a number is committed.
+"""What a target's owner has put there and hinders a write: what uses a column that is to change; unique constraints.
 
-flowctl makes none itself. Rows that exchange values meet one that compares row by row: the first of them is refused
-though the second would make room for it. Deleting and inserting the rows instead would delete what refers to them, so
-the owner of the constraint has to decide.
+flowctl makes no constraints itself. Rows that exchange values meet one that compares row by row: the first of them is
+refused though the second would make room for it. Deleting and inserting the rows instead would delete what refers to
+them, so the owner of the constraint has to decide.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import TableError
+
+#: Where the database does not say what it is that uses a column.
+DROP_WHAT_USES_IT = "Drop what uses the column, run, and make it again"
+
+
+def joined(names: Sequence[str]) -> str:
+    """None is left out: each has to go."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def drop_them(names: Sequence[str]) -> str:
+    return f"Drop {joined(names)}, run, and make {'it' if len(names) == 1 else 'them'} again"
 
 
 @dataclass(frozen=True)
@@ -24,7 +37,7 @@ class Constraint:
     is_deferrable: bool = False
 
 
-def refused(job: WriteJob, constraint: Constraint) -> TableError:
+def refused_row(job: WriteJob, constraint: Constraint) -> TableError:
     """The error for a row that ``constraint`` has refused, with next steps that work."""
     object, table = job.object, job.record.table
     message = f"{object} has a unique constraint, {constraint.name}, which has refused a row"

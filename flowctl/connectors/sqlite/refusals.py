@@ -1,5 +1,5 @@
-"""What keeps SQLite from dropping a column: asked of a copy of the file's schema in memory, as only SQLite's own parser
-tells which columns a view, a trigger or an expression uses."""
+"""What SQLite cannot change of a table. What keeps it from dropping a column is asked of a copy of the file's schema in
+memory, as only SQLite's own parser tells which columns a view, a trigger or an expression uses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sqlite3
 from contextlib import closing, suppress
 from dataclasses import replace
 
-from flowctl.connectors.sql import uses
+from flowctl.connectors.sql import hindrances
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import TableInfo
@@ -25,15 +25,27 @@ def schema_of(connection: sqlite3.Connection) -> tuple[str, ...]:
     return tuple(sql for name, sql in rows if not name.lower().startswith("sqlite_"))
 
 
-def refused(info: TableInfo, dropping: SchemaChange) -> SchemaChange | None:
-    """``dropping``, which has the statement, as a change that stops the table; None where SQLite makes it."""
+def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
+    """``change``, which has its statement, as one that stops the table; None where SQLite makes it."""
+    match change.action:
+        case "drop":
+            return _refuse_drop(info, change)
+        case "retype":
+            return replace(change, action="fail", note="SQLite cannot change a column's type; drop the table")
+        case "relax":
+            return replace(change, action="fail", note="SQLite cannot take NOT NULL from a column; copy the table")
+        case _:
+            return None
+
+
+def _refuse_drop(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
         for sql in info.extra.get(SCHEMA, ()):
             with suppress(sqlite3.Error):  # such as a virtual table of a module that is not here
                 copy.execute(sql)
-        in_the_way, why = _in_the_way(copy, dropping.statement)
+        in_the_way, why = _in_the_way(copy, change.statement)
     if in_the_way:
-        note, next_step = f"in use by {uses.joined(in_the_way)}", uses.drop_them(in_the_way)
+        note, next_step = f"in use by {hindrances.joined(in_the_way)}", hindrances.drop_them(in_the_way)
     elif why.startswith("cannot drop"):
         note, next_step = f"SQLite says: {why}", f"D{_ANEW}"
     elif why.startswith("error in table"):
@@ -41,7 +53,7 @@ def refused(info: TableInfo, dropping: SchemaChange) -> SchemaChange | None:
         next_step = f"Drop the computed columns that use it, run, and make them again; else d{_ANEW}"
     else:
         return None
-    return replace(dropping, action="fail", statement="", note=note, next_step=next_step)
+    return replace(change, action="fail", statement="", note=note, next_step=next_step)
 
 
 def _in_the_way(copy: sqlite3.Connection, statement: str) -> tuple[list[str], str]:

@@ -1,5 +1,5 @@
-"""What uses a target's columns, so that PostgreSQL changes no type and drops no column. The plan says so; the error
-would come at the end of a run. One query for all targets of a connection; sources need none."""
+"""What PostgreSQL would not write as the plan says: tables that cannot be written exactly, and columns that something
+uses, so that no type is changed and no column dropped. The plan says so; the error would come at the end of a run."""
 
 from __future__ import annotations
 
@@ -7,24 +7,58 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.postgres.restrictions import listed
-from flowctl.connectors.sql import uses
+from flowctl.connectors.sql import hindrances
+from flowctl.errors import StoppedByPolicy
 from flowctl.model.schema_change import SchemaChange
+from flowctl.model.step import Mode
 from flowctl.model.table_info import ObjectName, TableInfo
 
 if TYPE_CHECKING:
     import psycopg
 
+_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _EXTRA = "dependants"
 #: How a column is used: by an object that has to go before its type changes; as a partition key, which stays; by a
 #: foreign key of another table, which takes a wider type but no other one.
 _USED, _PARTITION_KEY, _REFERRED_TO = "used", "partition key", "referred to"
 
 
+def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
+    """See :meth:`flowctl.connectors.target.TargetRules.refuse_write`."""
+    if kind := _KINDS.get(info.extra.get("kind", "")):
+        return StoppedByPolicy(
+            f"{info.object} is {kind}: rows written there need not be found there again, nor be committed with their "
+            "sequence number",
+            hint="Name a table of this database in `to`, one that is there or one to be made",
+        )
+    if foreign := info.extra.get("foreign"):
+        return StoppedByPolicy(
+            f"{info.object} has rows on another server ({listed(foreign)}), which does not commit them together with "
+            "their sequence number",
+            hint="Name a table in `to` whose partitions are all of this database",
+        )
+    if info.extra.get("row_security") and (mode != "append" or replaces):
+        return StoppedByPolicy(
+            f"row-level security of {info.object} may hide rows from this user, and what it hides is written twice",
+            hint="Let the table's owner or a user with BYPASSRLS write it",
+        )
+    if (following := info.extra.get("following")) and (replaces or mode == "scd2"):
+        return StoppedByPolicy(
+            f"{info.object} would have rows deleted and written anew, and through a foreign key that deletes or "
+            f"changes rows of {listed(following)}",
+            hint="Make that foreign key ON DELETE NO ACTION DEFERRABLE INITIALLY DEFERRED, or drop it",
+        )
+    return None
+
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 def with_dependants(
     connection: psycopg.Connection[Any], found: Mapping[ObjectName, TableInfo | None]
 ) -> dict[ObjectName, TableInfo | None]:
-    """The same tables, each with what :func:`refused` needs to know."""
+    """The same tables, each with what :func:`refuse_change` needs to know. One query for all; sources need none."""
     oids = {info.identity.rpartition("/")[2]: object for object, info in found.items() if info is not None}
     used: dict[ObjectName, list[tuple[str, str, str]]] = {}
     for oid, column, how, name in connection.execute(_DEPENDANTS, [[*map(int, oids)]]) if oids else ():
@@ -35,7 +69,7 @@ def with_dependants(
     }
 
 
-def refused(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
+def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
     """``change`` as one that stops the table, with what uses its column; None where the server makes it."""
     if change.action == "relax" and change.column in info.primary_key:
         note = "may be null, and the primary key has it"
@@ -57,7 +91,7 @@ def refused(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
     if not names:
         return None
     verb = "uses" if len(names) == 1 else "use"
-    return replace(change, action="fail", note=f"{listed(names)} {verb} it", next_step=uses.drop_them(names))
+    return replace(change, action="fail", note=f"{listed(names)} {verb} it", next_step=hindrances.drop_them(names))
 
 
 #: Triggers name columns in OF and WHEN. Up to PostgreSQL 14 a generated column depends on others by itself, later by
