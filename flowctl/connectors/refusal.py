@@ -7,8 +7,10 @@ error around this text, and `run.failure` (or the connector's own context) makes
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from flowctl.errors import TableError
+from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
 from flowctl.model.types import DataType
 
@@ -35,6 +37,20 @@ def refused(text: str) -> TableError | None:
     """The error that such a text stands for, wherever it stands in ``text``."""
     found = _OWN.search(text)
     return error_of(found[1]) if found else None
+
+
+@contextmanager
+def named(error_for: Callable[[str], FlowctlError | None] = refused) -> Iterator[None]:
+    """Errors of the block that an engine raises, as ``error_for`` their text gives them; others as they are."""
+    try:
+        yield
+    except FlowctlError:
+        raise
+    except Exception as error:
+        found = error_for(str(error))
+        if found is None:
+            raise
+        raise found from error
 
 
 def error_of(text: str) -> TableError:

@@ -13,15 +13,13 @@ import io
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
 from flowctl.connectors.refusal import PREFIX
-
-Kind = Literal["text", "integer", "decimal", "float", "boolean", "date", "timestamp", "zoned"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,6 @@ class Field:
 
     name: str
     type: pa.DataType
-    kind: Kind
     shape: str
     refusal: str
 
@@ -205,7 +202,7 @@ class CsvReader:
         """``null_value`` is null with and without quotes; the empty value in quotes is null where it cannot be text."""
         if self.null_value:
             texts = _without(texts, self.null_value)
-        if column.kind == "text":
+        if pa.types.is_string(column.type):
             return texts
         texts = _without(texts, "")
         _require(pc.match_substring_regex(texts, column.shape), column.refusal)
@@ -307,25 +304,22 @@ def _rest_of_line(stream: Any, block: bytes) -> bytes:
 
 
 def _converted(texts: pa.Array, column: Field) -> pa.Array:
-    match column.kind:
-        case "integer":
-            return pc.cast(pc.ascii_ltrim(texts, "+"), column.type)
-        case "boolean":
-            is_true = pc.is_in(pc.ascii_lower(texts), pa.array(_TRUE))
-            return pc.if_else(pc.is_valid(texts), is_true, pa.scalar(None, pa.bool_()))
-        case "float":
-            values = pc.cast(texts, column.type)
-            is_given = pc.match_substring(texts, "Infinity")
-            _require(pc.or_(pc.invert(pc.is_inf(values)), is_given), column.refusal)
-            return values
-        case "zoned":
-            zoned = pc.match_substring_regex(texts, _ZONE)
-            nothing = pa.scalar(None, pa.string())
-            told = pc.cast(pc.if_else(zoned, texts, nothing), column.type)
-            untold = pc.cast(pc.if_else(zoned, nothing, texts), pa.timestamp("us"))
-            return pc.coalesce(told, pc.assume_timezone(untold, "UTC"))
-        case _:
-            return pc.cast(texts, column.type)
+    kind, nothing = column.type, pa.scalar(None, pa.string())
+    if pa.types.is_integer(kind):
+        return pc.cast(pc.ascii_ltrim(texts, "+"), kind)
+    if pa.types.is_boolean(kind):
+        is_true = pc.is_in(pc.ascii_lower(texts), pa.array(_TRUE))
+        return pc.if_else(pc.is_valid(texts), is_true, pa.scalar(None, kind))
+    if pa.types.is_timestamp(kind) and kind.tz:
+        zoned = pc.match_substring_regex(texts, _ZONE)
+        told = pc.cast(pc.if_else(zoned, texts, nothing), kind)
+        untold = pc.cast(pc.if_else(zoned, nothing, texts), pa.timestamp("us"))
+        return pc.coalesce(told, pc.assume_timezone(untold, "UTC"))
+    values = pc.cast(texts, kind)
+    if pa.types.is_floating(kind):
+        is_given = pc.match_substring(texts, "Infinity")
+        _require(pc.or_(pc.invert(pc.is_inf(values)), is_given), column.refusal)
+    return values
 
 
 def _find(texts: pa.Array, column: Field) -> None:

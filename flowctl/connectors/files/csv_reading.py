@@ -7,7 +7,7 @@ stays where executors need not have fsspec (Spark Connect), and for what pyarrow
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.exact import require_possible, text_shape
@@ -20,13 +20,12 @@ from flowctl.engine.session import has_jvm, most_at_once
 from flowctl.model import types
 from flowctl.model.position import FileStamp
 from flowctl.model.table_info import Column
-from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
 from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from flowctl.connectors.files.csv_parts import Field, Kind, Part
+    from flowctl.connectors.files.csv_parts import Field, Part
 
 
 def csv_frame(
@@ -108,30 +107,5 @@ def field_of(column: Column) -> Field:
 
     require_possible(Column(column.name, types.STRING), column)
     told = refusal(column.name, column.native, column.type, hint=file_hint(column.name)).removeprefix(PREFIX)
-    kind = _kind(column.type)
-    shape = "" if kind == "text" else text_shape(column.type)
-    return Field(column.name, arrow_type(column.type), kind, shape, f": {told}")
-
-
-def _kind(kind: DataType) -> Kind:
-    match kind:
-        case Decimal():
-            return "decimal"
-        case types.STRING:
-            return "text"
-        case types.FLOAT | types.DOUBLE:
-            return "float"
-        case types.BOOL:
-            return "boolean"
-        case types.DATE:
-            return "date"
-        case types.TIMESTAMP_NTZ:
-            return "timestamp"
-        case types.TIMESTAMP:
-            return "zoned"
-        case types.INT8 | types.INT16 | types.INT32 | types.INT64:
-            return "integer"
-        case Scalar() | Array() | Struct():
-            raise ValueError(f"{types.short(kind)} is not read from text")
-        case _:
-            assert_never(kind)
+    shape = "" if column.type == types.STRING else text_shape(column.type)
+    return Field(column.name, arrow_type(column.type), shape, f": {told}")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from flowctl.connectors.files.schema import columns_of, merged, require_line_fee
 from flowctl.connectors.refusal import refused
 from flowctl.connectors.source import PLACE_COLUMN, ReadRequest, Relation, Snapshot
 from flowctl.engine.session import has_jvm, has_own_workers, reachable
-from flowctl.errors import FlowctlError, TableError
+from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import FileStamp
@@ -156,31 +155,20 @@ def _require_plain(format: Format, found: Mapping[str, Sequence[Column]], asked:
 _SPARK_HINT = "Run this flow with spark.url local[*]"
 
 
-@contextmanager
-def named(relation: Relation) -> Iterator[None]:
-    """Spark's errors by file, without the row that it quotes."""
-    try:
-        yield
-    except FlowctlError:
-        raise
-    except Exception as error:
-        text = str(error)
-        if own := refused(text):
-            raise own from error
-        file = re.search(r"file:?\s*((?:file|s3a?|gs|abfss?)://?\S+?)[.,]?(?:\s|$)", text)
-        if "CSV header does not conform" in text:
-            raise TableError(
-                f"a file of {pattern_of(relation)} has another header than the others", hint=_MALFORMED_HINT
-            ) from error
-        if "MALFORMED_RECORD" in text or "FAILED_READ_FILE" in text:
-            from flowctl.connectors.files.csv_parts import is_compressed
+def error_of_read(text: str, pattern: str) -> TableError | None:
+    """What an error of Spark's means, from its text, by file and without the row that it quotes; None for others."""
+    if own := refused(text):
+        return own
+    if "CSV header does not conform" in text:
+        return TableError(f"a file of {pattern} has another header than the others", hint=_MALFORMED_HINT)
+    if "MALFORMED_RECORD" in text or "FAILED_READ_FILE" in text:
+        from flowctl.connectors.files.csv_parts import is_compressed
 
-            where = file[1] if file else pattern_of(relation)
-            codec = "is not compressed as its name tells, or not whole, or " if is_compressed(where) else ""
-            raise TableError(
-                f"{where} {codec}holds a row that does not fit its columns", hint=_MALFORMED_HINT
-            ) from error
-        raise
+        file = re.search(r"file:?\s*((?:file|s3a?|gs|abfss?)://?\S+?)[.,]?(?:\s|$)", text)
+        where = file[1] if file else pattern
+        codec = "is not compressed as its name tells, or not whole, or " if is_compressed(where) else ""
+        return TableError(f"{where} {codec}holds a row that does not fit its columns", hint=_MALFORMED_HINT)
+    return None
 
 
 _MALFORMED_HINT = "Fix the file, or set format: delimiter, quote, escape, header or multiline"

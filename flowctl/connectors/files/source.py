@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flowctl.connectors import refusal
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.files.formats import format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of, why_nothing
-from flowctl.connectors.files.reading import FilesSnapshot, named
+from flowctl.connectors.files.reading import FilesSnapshot, error_of_read
 from flowctl.connectors.files.schema import columns_of, merged, only_without
 from flowctl.connectors.source import DirectSource, HighWatermark, Missing, Relation, Snapshot, WatermarkRequest
 from flowctl.model.position import FilesPosition, FileStamp
@@ -73,7 +74,7 @@ class FilesSource(DirectSource):
     def snapshot(
         self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
     ) -> Iterator[Snapshot]:
-        with named(relation):
+        with refusal.named(lambda text: error_of_read(text, pattern_of(relation))):
             yield FilesSnapshot(spark, self.root, relation, info)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from flowctl.connectors.postgres.client import NO_SUCH_SNAPSHOT, Client
 from flowctl.connectors.postgres.columns import quoted
@@ -18,21 +16,10 @@ from flowctl.model.table_info import Column, TableInfo
 from flowctl.model.types import Decimal
 
 
-@contextmanager
-def named(client: Client, held: HeldSnapshot, relation: Relation, info: TableInfo) -> Iterator[None]:
-    """Errors of the block by what is known of them here; all others as they are. Must end before ``held`` does."""
-    try:
-        yield
-    except FlowctlError:
-        raise
-    except Exception as error:
-        told = _told(str(error), client, held, relation, info)
-        if told is None:
-            raise
-        raise told from error
-
-
-def _told(text: str, client: Client, held: HeldSnapshot, relation: Relation, info: TableInfo) -> FlowctlError | None:
+def error_of_read(
+    text: str, client: Client, held: HeldSnapshot, relation: Relation, info: TableInfo
+) -> FlowctlError | None:
+    """What an error of Spark's means, from its text; None where nothing more is known here."""
     if "canceling statement due to lock timeout" in text:
         return TransientError(
             f"somebody waits to change {info.object} (TRUNCATE, ALTER TABLE), and the read cannot pass them",

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flowctl.connectors import refusal
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.postgres import catalog, foreign, watermarks
 from flowctl.connectors.postgres.client import Client
-from flowctl.connectors.postgres.failures import named
+from flowctl.connectors.postgres.failures import error_of_read
 from flowctl.connectors.postgres.foreign import ForeignReader
 from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader
 from flowctl.connectors.postgres.snapshot import PAGED_KINDS, HeldSnapshot, hold_snapshot
@@ -78,7 +79,7 @@ class PostgresSource(DirectSource):
         reader: Reader = "jdbc" if has_jvm(spark) else "copy"
         with (
             hold_snapshot(self.client, relation, info.extra.get("kind")) as held,
-            named(self.client, held, relation, info),
+            refusal.named(lambda text: error_of_read(text, self.client, held, relation, info)),
             self._foreign_reader(held, info, hints) as foreign_reader,
         ):
             _refuse_another(held, info)

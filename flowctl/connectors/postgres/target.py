@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from flowctl.connectors import refusal
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.buffered import NO_MARKER, buffered, frame_of, put
@@ -25,7 +26,7 @@ from flowctl.connectors.postgres.staging import accept, become, future_table, st
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.commits import COMMITS
-from flowctl.connectors.sql.target import SqlTarget, name_refusals, verify_total
+from flowctl.connectors.sql.target import SqlTarget, verify_total
 from flowctl.connectors.target import OP_COLUMN, CommitLookup, Staged, WriteJob
 from flowctl.engine.batch import Batch, OnEngine
 from flowctl.engine.session import has_jvm
@@ -153,7 +154,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         )
         with made as stage:
             natives = {column.name: column.native for column in there.columns} if there else {}
-            with name_refusals():
+            with refusal.named():
                 accepted = self._copy(spark, batch, columns, POSTGRES.table(stage), natives)
             verify_total(job, sum(report.rows for report in accepted))
             yield _Copied(stage, tuple(column.name for column in columns), tuple(accepted), becomes)

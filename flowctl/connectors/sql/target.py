@@ -23,7 +23,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flowctl import crashpoints, delays
-from flowctl.connectors import refusal
 from flowctl.connectors.base import OpenContext
 from flowctl.connectors.preconditions import check_base, foreign_target
 from flowctl.connectors.sql import commits, ddl
@@ -284,20 +283,6 @@ class SqlTarget(Target, Generic[S]):
         if self.context.scratch is None:
             raise FlowctlError("an SQL target was opened without a buffer", hint="Use `flowctl apply`")
         return self.context.scratch
-
-
-@contextmanager
-def name_refusals() -> Iterator[None]:
-    """A value that an executor refused comes out of Spark as an error that names its column."""
-    try:
-        yield
-    except FlowctlError:
-        raise
-    except Exception as error:
-        told = refusal.refused(str(error))
-        if told is None:
-            raise
-        raise told from error
 
 
 def verify_total(job: WriteJob, rows: int) -> None:

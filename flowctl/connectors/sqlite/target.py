@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from flowctl.connectors import refusal
 from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.buffered import frame_of, put
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql import commits
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.commits import COMMITS
-from flowctl.connectors.sql.target import SqlTarget, name_refusals, verify_total
+from flowctl.connectors.sql.target import SqlTarget, verify_total
 from flowctl.connectors.sqlite import place, refusals
 from flowctl.connectors.sqlite.database import open_database, translated
 from flowctl.connectors.sqlite.duplicates import explain_duplicates
@@ -119,7 +120,7 @@ class SqliteTarget(SqlTarget[SqliteSession]):
 
         folder = self.scratch().folder(f"mirror-{job.object}-{job.record.seq}")
         frame = storable(frame_of(batch, spark, lambda: self.scratch().folder(f"rows-{job.object}")), columns)
-        with name_refusals():
+        with refusal.named():
             if isinstance(batch, InMemory):
                 put(folder, frame.toArrow())
             else:
