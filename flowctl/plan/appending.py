@@ -4,7 +4,7 @@ compared with it, the table stops."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, assert_never
+from typing import Any, Literal
 
 from flowctl.model.position import (
     CursorPosition,
@@ -26,6 +26,12 @@ from flowctl.text import counted
 
 #: What a table's position is made of.
 Kind = Literal["cursor", "files", "upstream", "none"]
+_OF_KIND: Mapping[Kind, tuple[type[Position], ...]] = {
+    "cursor": (CursorPosition,),
+    "files": (FilesPosition, FileLogPosition),
+    "upstream": (UpstreamPosition, NoPosition),
+    "none": (NoPosition,),
+}
 
 
 def kind_of(definition: Mapping[str, Any], offered: PositionKind) -> Kind:
@@ -39,17 +45,7 @@ def kind_of(definition: Mapping[str, Any], offered: PositionKind) -> Kind:
 
 def is_of_kind(position: Position | None, kind: Kind) -> bool:
     """The beginning is of any."""
-    match kind:
-        case "cursor":
-            return isinstance(position, CursorPosition | None)
-        case "files":
-            return isinstance(position, FilesPosition | FileLogPosition | None)
-        case "upstream":
-            return isinstance(position, UpstreamPosition | NoPosition | None)
-        case "none":
-            return isinstance(position, NoPosition | None)
-        case _:
-            assert_never(kind)
+    return position is None or isinstance(position, _OF_KIND[kind])
 
 
 def appending_twice(case: Case) -> Stop | None:

@@ -6,6 +6,7 @@ Every step has the same keys there, whatever its kind: those that the kind does 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, assert_never
 
 from flowctl.errors import StalePlan
@@ -32,34 +33,16 @@ Action = Literal["create", "change", "recover", "none", "stop", "removed"]
 
 def to_json(plan: Plan) -> dict[str, Any]:
     """JSON-safe; no secrets, no row values but key and cursor bounds."""
-    return {
-        "format": FORMAT,
-        "flow": plan.flow,
-        "lineage": plan.lineage,
-        "serial": plan.serial,
-        "spec_digest": plan.spec_digest,
-        "created_at": plan.created_at,
-        "flowctl": plan.flowctl,
-        "select": list(plan.select),
-        "summary": count_actions(plan),
-        "steps": [_step_to_json(step) for step in plan.steps],
-    }
+    document = {"format": FORMAT, **codec.to_json(replace(plan, steps=())), "summary": count_actions(plan)}
+    del document["steps"]  # which come last, below the summary
+    return {**document, "steps": [_step_to_json(step) for step in plan.steps]}
 
 
 def from_json(document: Mapping[str, Any]) -> Plan:
     """Reads what :func:`to_json` wrote. :class:`StalePlan` when another version of flowctl wrote another format."""
     if document.get("format") != FORMAT:
         raise StalePlan(f"the plan has format {document.get('format')}, this flowctl reads {FORMAT}", hint="Plan again")
-    return Plan(
-        flow=document["flow"],
-        lineage=document["lineage"],
-        serial=document["serial"],
-        spec_digest=document["spec_digest"],
-        created_at=document["created_at"],
-        flowctl=document["flowctl"],
-        select=tuple(document["select"]),
-        steps=tuple(_step_from_json(step) for step in document["steps"]),
-    )
+    return codec.from_json(Plan, document)
 
 
 def action_of(step: Step) -> Action:
@@ -134,6 +117,9 @@ def _step_from_json(document: Mapping[str, Any]) -> Step:
             return codec.from_json(Removed, document)
         case unknown:
             raise ValueError(f"unknown action {unknown!r}")
+
+
+codec.has_form(Step, None, _step_from_json)
 
 
 def _interval_to_json(interval: Interval) -> dict[str, Any]:
