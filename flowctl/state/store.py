@@ -92,38 +92,36 @@ class StateStore:
             raise self._conflict(wanted.serial)
         self._point_at(wanted.serial)
         if wanted.serial % PRUNE_EVERY == 0:
-            self.prune()
-            self._sweep_file_logs(wanted)
+            file_log.sweep(self.blobs, self.prune(), wanted.positions())
         return wanted
 
-    def prune(self) -> None:
-        """Deletes numbers that are no longer kept, and shapes that no kept number refers to."""
+    def prune(self) -> int:
+        """Deletes numbers that are no longer kept, and shapes that no kept number refers to. The oldest kept number."""
         listed = sorted(self._list())
         if not listed:
-            return
+            return 0
         newest = listed[-1][1].modified
         hours: set[dt.datetime] = set()
-        for _, info in reversed(listed[: -self._retention.numbers]):
+        oldest = listed[-self._retention.numbers :][0][0]
+        for serial, info in reversed(listed[: -self._retention.numbers]):
             hour = info.modified.replace(minute=0, second=0, microsecond=0)
             is_extra = self._retention.hourly and hour in hours
             if is_extra or newest - info.modified > self._retention.age:
                 self.blobs.delete(info.name)
+            else:
+                oldest = serial
             hours.add(hour)
-        self._sweep_shapes()
+        self._sweep_shapes(oldest, listed[-1][0])
+        return oldest
 
-    def _sweep_shapes(self) -> None:
+    def _sweep_shapes(self, oldest: int, newest: int) -> None:
         """References never fall: what lies below those of the oldest and the newest number has none any more. A
         document that was put back by hand may refer to less than those before it."""
-        kept = [serial for serial, _ in self._list()]
-        ends = [self.blobs.get(self._name(serial)) for serial in (min(kept), max(kept))]
+        ends = [self.blobs.get(self._name(serial)) for serial in (oldest, newest)]
         needed = min(shapes.serial_of(codec.reference_of(data)[1]) if data else 0 for data in ends)
         for info in self.blobs.list(self._prefix + shapes.FOLDER):
             if 0 < shapes.serial_of(info.name.removeprefix(self._prefix)) < needed:
                 self.blobs.delete(info.name)
-
-    def _sweep_file_logs(self, newest: StateDocument) -> None:
-        oldest = min((serial for serial, _ in self._list()), default=0)
-        file_log.sweep(self.blobs, oldest, newest.positions())
 
     def _create(self, name: str, data: bytes, write_id: str) -> bool:
         """Whether the blob belongs to this writer now. A refused or failed create may have succeeded, its answer
