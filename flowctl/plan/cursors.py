@@ -20,7 +20,7 @@ from flowctl.model.position import CursorPosition, Position, Ties
 from flowctl.model.step import Mode
 from flowctl.model.table_info import RowEstimate, TableInfo
 from flowctl.model.types import DATE, DataType, keeps_order, short
-from flowctl.model.value import TypedValue
+from flowctl.model.value import PythonValue, TypedValue
 from flowctl.observe.lower_bound import before, read_from, retyped
 from flowctl.plan import ties
 from flowctl.plan.commands import state_command
@@ -254,44 +254,46 @@ def _is_purged(bounds: _Bounds, since: CursorPosition) -> bool:
     return bounds.table.guard.allow_purged and not bounds.watermark.has_older and is_above
 
 
-def _moved_back(cursor: Cursor, recorded: TypedValue, watermark: TypedValue) -> Stop | None:
-    if not cursor.lag or not watermark < before(recorded, cursor.lag):
+def _moved_back(cursor: Cursor, recorded: TypedValue, newest: TypedValue) -> Stop | None:
+    if not cursor.lag or not newest < before(recorded, cursor.lag):
         return None
     return Stop(
-        f'the newest "{cursor.column}" is {watermark.text()}, more than lag before the recorded {recorded.text()}',
+        f'the newest "{cursor.column}" is {newest.text()}, more than lag before the recorded {recorded.text()}',
         "Read all again with --full-refresh if the source was restored, or `flowctl state set` to the right position",
         "cursor",
     )
 
 
-def _unusable(cursor: Cursor, watermark: TypedValue, clock: dt.datetime | None) -> Stop | None:
-    match watermark.value:
-        case float() as number if not math.isfinite(number):
-            problem = "is infinite or no number"
-        case Decimal() as number if not number.is_finite():
-            problem = "is infinite or no number"
-        case dt.datetime() as at if clock is not None and at > _latest(at, clock):
-            problem = f"is in the future; the source's clock says {clock.isoformat(timespec='seconds')}"
-        case dt.date() as day if clock is not None and _is_day(day) and day > _latest_day(clock):
-            problem = f"is in the future; the source's clock says {clock.isoformat(timespec='seconds')}"
-        case _:
-            return None
+def _unusable(cursor: Cursor, newest: TypedValue, clock: dt.datetime | None) -> Stop | None:
+    if _is_infinite(newest.value):
+        problem = "is infinite or no number"
+    elif clock is not None and _is_future(newest.value, clock):
+        problem = f"is in the future; the source's clock says {clock.isoformat(timespec='seconds')}"
+    else:
+        return None
     return Stop(
-        f'the newest "{cursor.column}", {watermark.text()}, {problem}: no later row would be seen',
+        f'the newest "{cursor.column}", {newest.text()}, {problem}: no later row would be seen',
         "Correct that row in the source, or leave it out with `where`",
         "cursor",
     )
 
 
-def _is_day(day: dt.date) -> bool:
-    return not isinstance(day, dt.datetime)
+def _is_infinite(value: PythonValue) -> bool:
+    match value:
+        case float():
+            return not math.isfinite(value)
+        case Decimal():
+            return not value.is_finite()
+        case _:
+            return False
 
 
-def _latest(at: dt.datetime, clock: dt.datetime) -> dt.datetime:
-    if at.tzinfo is not None:
-        return clock + FUTURE
-    return clock.astimezone(dt.UTC).replace(tzinfo=None) + _FURTHEST_ZONE + FUTURE
-
-
-def _latest_day(clock: dt.datetime) -> dt.date:
-    return (clock.astimezone(dt.UTC) + _FURTHEST_ZONE + FUTURE).date()
+def _is_future(value: PythonValue, clock: dt.datetime) -> bool:
+    latest = clock.astimezone(dt.UTC).replace(tzinfo=None) + _FURTHEST_ZONE + FUTURE
+    match value:
+        case dt.datetime():
+            return value > (clock + FUTURE if value.tzinfo is not None else latest)
+        case dt.date():
+            return value > latest.date()
+        case _:
+            return False

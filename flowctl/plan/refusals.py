@@ -106,11 +106,11 @@ def _likely_rename(gone: SchemaChange, changes: Sequence[SchemaChange]) -> str:
 
 def _next_step(change: SchemaChange, case: Case) -> str:
     if change.change == "other_type" and not change.if_refused:
-        return _ways_of_another_type(change, case)
+        return _next_steps_for_another_type(change, case)
     return change.if_refused or "Change the policy under `on_schema_change`, or exclude the column"
 
 
-def _ways_of_another_type(change: SchemaChange, case: Case) -> str:
+def _next_steps_for_another_type(change: SchemaChange, case: Case) -> str:
     """A history keeps its types in a full refresh, and a key its own whatever the policy."""
     again = f"drop the table in the target, then run with --full-refresh {case.table.id}"
     ways = ["Declare its type under `columns.types`"]

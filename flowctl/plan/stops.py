@@ -116,21 +116,26 @@ def _target_moved(case: Case) -> Stop | None:
     if _moved(case):
         return None
     if target is None:
-        gone = not state.forgotten and expected != ""
-        hint = f"Restore it, or --full-refresh {case.table.id} to create it again"
-        return Stop(f"{case.table.target} is gone", hint, "to") if gone else None
+        return _gone(case) if expected and not state.forgotten else None
     if expected and not same_identity(target.identity, expected):
-        return Stop(f"{case.table.target} is another table than the one this flow has written", _ways_on(case), "to")
+        return Stop(f"{case.table.target} is another table than the one this flow has written", _next_steps(case), "to")
     if _agrees(case, commit):
         return None
     found = f"sequence number {commit.seq}" if commit else "no sequence number of this flow"
-    relation = "ahead of" if commit and commit.seq > state.seq else "behind" if _seq(commit) < state.seq else "not"
+    relation = (
+        "ahead of" if commit and commit.seq > state.seq else "behind" if not commit or commit.seq < state.seq else "not"
+    )
     return Stop(
-        f"the target carries {found}, {relation} the recorded sequence number {state.seq}", _ways_on(case), "to"
+        f"the target carries {found}, {relation} the recorded sequence number {state.seq}", _next_steps(case), "to"
     )
 
 
-def _ways_on(case: Case) -> str:
+def _gone(case: Case) -> Stop:
+    hint = f"Restore it, or --full-refresh {case.table.id} to create it again"
+    return Stop(f"{case.table.target} is gone", hint, "to")
+
+
+def _next_steps(case: Case) -> str:
     adopt = case.state_command("adopt")
     refresh = f"--full-refresh {case.table.id} reads everything again"
     return f"{adopt} takes the sequence number and position from the target; {refresh}"
@@ -140,14 +145,13 @@ def _moved_since_refresh(case: Case, begun: Intent) -> Stop | None:
     """A full refresh replaces what was there when it began, whatever state says of that: its own intent names it."""
     target, commit = case.observed.target, case.observed.commit
     if target is None:
-        hint = f"Restore it, or --full-refresh {case.table.id} to create it again"
-        return Stop(f"{case.table.target} is gone", hint, "to") if begun.target_id else None
+        return _gone(case) if begun.target_id else None
     if not (case.has_landed or _is_what_begun_writes(target, begun)):
         reason = f"{case.table.target} is another table than the one that the interrupted full refresh replaces"
         return Stop(reason, f"Replace this one with --full-refresh {case.table.id}", "to")
     if commit is not None and commit.seq >= begun.seq and not case.has_landed:
         reason = f"the target carries sequence number {commit.seq}, which is not that of the interrupted full refresh"
-        return Stop(reason, _ways_on(case), "to")
+        return Stop(reason, _next_steps(case), "to")
     return None
 
 
@@ -314,14 +318,7 @@ def _is_what_begun_writes(target: TableInfo, begun: Intent) -> bool:
 def _agrees(case: Case, commit: Commit | None) -> bool:
     state = case.state
     found = (commit.seq, commit.intent_id) if commit else (0, "")
-    agreed = [(state.seq, state.intent_id)]
-    if state.intent is not None:  # it has landed, and only state does not know yet
-        agreed.append((state.intent.seq, state.intent.id))
-    return found in agreed
-
-
-def _seq(commit: Commit | None) -> int:
-    return commit.seq if commit else 0
+    return found == (state.seq, state.intent_id) or case.has_landed
 
 
 REASONS: tuple[Reason, ...] = (
