@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from flowctl.connectors.target import TargetCapabilities
 from flowctl.model import types
-from flowctl.model.projection import ProjectedColumn
+from flowctl.model.projection import Columns, ProjectedColumn
 from flowctl.model.schema_change import Action, ChangeClass, SchemaChange
 from flowctl.model.table_info import Column
 from flowctl.model.types import is_wider, short
@@ -22,24 +22,15 @@ from flowctl.resolve.names import OWN_NAMES, own_columns
 from flowctl.spec.spec import TableSpec
 
 
-@dataclass(frozen=True)
-class SchemaPlan:
-    """``projection`` is what to write, ``columns`` what the target has then, in its order."""
-
-    changes: tuple[SchemaChange, ...]
-    projection: tuple[ProjectedColumn, ...]
-    columns: tuple[Column, ...]
-
-
-def for_new_table(table: TableSpec, wanted: Sequence[ProjectedColumn], can: TargetCapabilities) -> SchemaPlan:
+def for_new_table(table: TableSpec, wanted: Sequence[ProjectedColumn], can: TargetCapabilities) -> Columns:
     """The schema of a table that is not there yet: the projection, then flowctl's own columns. All may be null: a
     source's NOT NULL may be dropped at any time, and ``expect`` checks what matters."""
     projection = tuple(replace(made, column=replace(made.column, nullable=True)) for made in wanted)
     columns = (*(made.column for made in projection), *own_columns(table).values())
-    return SchemaPlan(tuple(_refused_names(columns, can)), projection, columns)
+    return Columns(target=columns, projection=projection, changes=tuple(_refused_names(columns, can)))
 
 
-def compare(compared: Comparison) -> SchemaPlan:
+def compare(compared: Comparison) -> Columns:
     """The difference to an existing target."""
     compared = without_ignored(compared)
     others = of_others(compared)
@@ -60,8 +51,10 @@ def compare(compared: Comparison) -> SchemaPlan:
     columns = _in_target_order(compared, projection, left)
     standing = {column.name.lower() for column in columns if column.name in compared.there}
     left_out = [column.name for column in others if column.name.lower() not in standing]
-    return SchemaPlan(
-        (*changes, *_refused_names(columns, compared.can, left_out)), _ordered(projection, columns), columns
+    return Columns(
+        target=columns,
+        projection=_ordered(projection, columns),
+        changes=(*changes, *_refused_names(columns, compared.can, left_out)),
     )
 
 

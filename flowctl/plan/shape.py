@@ -6,18 +6,18 @@ Used by the plan, and by the runner for tables whose columns are known only when
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from flowctl.model import types
 from flowctl.model.projection import Columns, ProjectedColumn
-from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.plan.case import Case
 from flowctl.plan.comparison import Comparison, RecordedColumns
 from flowctl.plan.definition import differences
 from flowctl.plan.fills import filled
 from flowctl.plan.projection import projection, read_columns, untyped
-from flowctl.plan.schema_diff import SchemaPlan, compare, for_new_table
+from flowctl.plan.schema_diff import compare, for_new_table
 from flowctl.spec.spec import SqlSource
 from flowctl.sql.refs import output_names
 
@@ -40,17 +40,17 @@ def shape(case: Case, source_columns: Sequence[Column], added: Sequence[Column] 
     """The columns of the table's step. Changes that a policy refuses have the action ``fail``; there are no
     statements then. ``added`` are the columns of ``columns.add``, whose types Spark has found.
     ``ValueError`` for a type text that is none."""
-    wanted = projection(case.table, source_columns, recorded_target(case) if added is None else added)
+    table, target, rules = case.table, case.observed.target, case.rules
+    wanted = projection(table, source_columns, recorded_target(case) if added is None else added)
     planned = _compared(case, wanted, source_columns, is_running=added is not None)
-    changes = _with_statements(case, planned.changes)
-    failed = any(change.action == "fail" for change in changes)
-    return Columns(
-        source=read_columns(case.table, source_columns),
-        target=planned.columns,
-        projection=planned.projection,
-        changes=changes,
-        statements=() if failed else _statements(case, planned, changes),
-    )
+    if target is not None and planned.changes:  # each with its statement, and what else they need
+        planned = replace(planned, changes=tuple(rules.alter_statements(target, planned.changes)))
+    statements: Iterable[str] = (change.statement for change in planned.changes if change.alters)
+    if any(change.action == "fail" for change in planned.changes):
+        statements = ()
+    elif target is None:
+        statements = rules.create_statements(ObjectName(table.target.parts), planned.target, table.layout)
+    return replace(planned, source=read_columns(table, source_columns), statements=tuple(statements))
 
 
 def recorded_target(case: Case) -> tuple[Column, ...]:
@@ -72,7 +72,7 @@ def _declared(case: Case, source: SqlSource) -> tuple[Column, ...] | None:
 
 def _compared(
     case: Case, wanted: Sequence[ProjectedColumn], source_columns: Sequence[Column], *, is_running: bool
-) -> SchemaPlan:
+) -> Columns:
     """``is_running``, and a begun number: then flowctl itself may have made a column that is not recorded yet."""
     target, can = case.observed.target, case.rules.capabilities.target
     assert can is not None, "resolve has refused connections that are no targets"
@@ -83,7 +83,7 @@ def _compared(
         target={column.name: column for column in case.state.target_columns},
     )
     before = case.state.definition
-    compared = Comparison(
+    return compare(Comparison(
         case.table,
         wanted,
         target.columns,
@@ -95,8 +95,7 @@ def _compared(
         may_take=is_running or case.state.intent is not None or not before,
         filled=filled(case),
         spec_path=case.spec_path,
-    )
-    return compare(compared)
+    ))  # fmt: skip
 
 
 def _wanted_before(
@@ -108,18 +107,3 @@ def _wanted_before(
         return ()
     is_same = state.schema == tuple(source_columns) and not case.table.columns.add
     return wanted if is_same else projection(case.table, state.schema, state.target_columns)
-
-
-def _with_statements(case: Case, changes: Sequence[SchemaChange]) -> tuple[SchemaChange, ...]:
-    """Every change with the target's own statement, and what they need of the table beside its columns."""
-    target = case.observed.target
-    if target is None or not changes:
-        return tuple(changes)
-    return tuple(case.rules.alter_statements(target, changes))
-
-
-def _statements(case: Case, planned: SchemaPlan, changes: Sequence[SchemaChange]) -> tuple[str, ...]:
-    if case.observed.target is None:
-        object = ObjectName(case.table.target.parts)
-        return tuple(case.rules.create_statements(object, planned.columns, case.table.layout))
-    return tuple(change.statement for change in changes if change.alters)

@@ -99,7 +99,7 @@ def test_a_table_that_is_replaced_with_its_columns_keeps_those_of_others_as_null
     for filled, names in ((None, ["id", "amount", "updated_at", "remark"]), ({}, ["id", "amount", "updated_at"])):
         recorded = RecordedColumns(before, before)
         made = compare(Comparison(spec, wanted, (*ORDERS, REMARK), recorded, can, replaces=True, filled=filled))
-        assert [column.name for column in made.columns] == names
+        assert [column.name for column in made.target] == names
 
 
 def test_a_column_of_others_that_takes_no_null_and_has_no_default_stops():
@@ -140,7 +140,7 @@ def test_a_default_keeps_a_dropped_column_as_it_is(policy, mode, told):
                    LAKE.capabilities.target, replaces=mode == "truncate", rebuilds=False,
                    filled={"remark": "default"}))  # fmt: skip
     assert [(change.action, change.note) for change in made.changes] == told
-    assert ("remark" in [column.name for column in made.columns]) == (len(told) == 2)
+    assert ("remark" in [column.name for column in made.target]) == (len(told) == 2)
 
 
 def test_after_a_reset_what_the_database_fills_is_still_left_alone():

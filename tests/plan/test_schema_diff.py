@@ -329,4 +329,4 @@ def test_a_type_that_the_target_stores_as_another_is_neither_drift_nor_a_change(
         table(), wanted, there, RecordedColumns(left, left), replace(SQLITE.target, stores=stores),
         replaces=False, rebuilds=False,
     ))  # fmt: skip
-    assert planned.changes == () and planned.columns == (wanted[0].column,)
+    assert planned.changes == () and planned.target == (wanted[0].column,)
