@@ -9,9 +9,8 @@ from flowctl.model.step import RecordOnly, Runnable
 from flowctl.plan.planning import Planned
 from flowctl.run import events
 from flowctl.run.attempt import RunContext
-from flowctl.run.engine import engine_for
+from flowctl.run.engine import engine_for, load_of_run
 from flowctl.run.signals import Interruption
-from flowctl.run.sizing import load_of_run
 from flowctl.spec.spec import Spec
 from flowctl.storage.buffer import Buffer
 

@@ -4,7 +4,7 @@ or whose sources have other types now."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.target import Target
@@ -13,7 +13,7 @@ from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
-from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.model.table_info import Column, ObjectName
 from flowctl.observe.world import Observed
 from flowctl.plan.case import Case
 from flowctl.plan.column_names import (
@@ -25,49 +25,43 @@ from flowctl.plan.finding import Stop
 from flowctl.plan.projection import projection, read_columns, taken_name, untyped
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.shape import shape
+from flowctl.run.attempt import RunContext
 from flowctl.spec.spec import SqlSource, TableSpec
 from flowctl.sql.dialects import schema_ddl
-from flowctl.state.document import TableState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@dataclass(frozen=True)
-class Known:
-    """What the plan knew of the table: its state then, its source (None for SQL), and the Spark of the run."""
-
-    state: TableState
-    source: TableInfo | None = None
-    spark_url: str = ""
-
-
 def completed(
-    spark: SparkSession,
-    step: Load | Recover,
-    table: TableSpec,
-    read: Sequence[Column],
-    target: Target,
-    known: Known,
+    spark: SparkSession, step: Load | Recover, read: Sequence[Column], target: Target, run: RunContext
 ) -> tuple[Columns, tuple[str, ...]]:
     """The step's columns as the plan would have had them, had it known the columns ``read`` from the source and the
     types of what `columns.add` makes of them, and its notes about them; a target that exists is changed by the same
     policies."""
+    table, state = run.tables[step.id], run.states(step.id)
     if taken := taken_name(table, read):
         raise StoppedByPolicy(taken[0], hint=taken[1], mark=table.mark_of("columns"))
     exists, notes = step.table.seen.exists, tuple[str, ...]()
     if isinstance(table.source, SqlSource):  # of other sources the plan knows the columns
         there = [column.name for column in read]
         _refuse(table, missing_source_column(table, there, with_rules=not exists))
-        _refuse(table, missing_protected_column(table, there, known.state))
-        notes = tuple(dropped_notes(table, there, known.state))
+        _refuse(table, missing_protected_column(table, there, state))
+        notes = tuple(dropped_notes(table, there, state))
     added = _added(spark, table, read_columns(table, read))
     object = ObjectName(table.target.parts)
     info = target.describe([object])[object] if exists else None
     if exists and info is None:
         raise TableError(f"{table.target} is gone", hint="Plan again")
-    state, observed = replace(known.state, intent=None), Observed(known.source, info)
-    case = Case(table, observed, state, target, full_refresh=step.refresh, spark_url=known.spark_url)
+    case = Case(
+        table,
+        Observed(run.sources.get(step.id), info),
+        replace(state, intent=None),
+        target,
+        full_refresh=step.refresh,
+        spec_path=run.spec.argument,
+        spark_url=run.spec.spark.url,
+    )
     fitted = shape(case, read, added)
     _refuse(table, refuse_columns(case, fitted))
     return fitted, notes

@@ -30,11 +30,11 @@ from flowctl.run import batch, checks, events
 from flowctl.run.appending import read_interval
 from flowctl.run.attempt import Attempt, AttemptResult, RunContext
 from flowctl.run.checks import BatchCounts
-from flowctl.run.late_schema import Known, completed
+from flowctl.run.engine import batch_rows
+from flowctl.run.late_schema import completed
 from flowctl.run.opening import open_rows, open_target, take_table_lease
 from flowctl.run.quarantine import quarantine
 from flowctl.run.reading import SqlSnapshot
-from flowctl.run.sizing import batch_rows
 from flowctl.run.stage import Staging, stage
 from flowctl.spec.spec import TableSpec
 
@@ -50,7 +50,7 @@ def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
     step, intent, table = attempt.step, attempt.intent, run.tables[attempt.step.id]
     with ExitStack() as stack:
         target, object = open_target(stack, run, table), ObjectName(table.target.parts)
-        newest = target.committed([CommitLookup(run.lineage, table.id, object)])[table.id]
+        newest = _newest(target, table, run)
         if found := _of_intent(newest, table.id, intent):
             return AttemptResult(found, step, recovered=True)
         if isinstance(step, RecordOnly):
@@ -66,13 +66,12 @@ def void(run: RunContext, step: Load, pending: Intent) -> Commit:
     """Gives up a pending number: commits it empty in the target, unless it turns out to be committed already. The void
     carries the position of the commit before it: how far the target has come does not change."""
     table = run.tables[step.id]
-    object = ObjectName(table.target.parts)
     with ExitStack() as stack:
         target = open_target(stack, run, table)
-        before = target.committed([CommitLookup(run.lineage, step.id, object)])[step.id]
+        before = _newest(target, table, run)
         if found := _of_intent(before, step.id, pending):
             return found
-        take_table_lease(stack, run, table, target, object)
+        take_table_lease(stack, run, table, target, ObjectName(table.target.parts))
         columns = step.columns if isinstance(step.columns, Columns) else Columns(target=step.columns.target)
         job = _job(run, step, columns, pending, before.position if before else None)
         return target.void(replace(job, record=replace(job.record, void=True)))
@@ -82,9 +81,13 @@ def find_landed(attempt: Attempt, run: RunContext) -> Commit | None:
     """Asks the target anew, over a connection of its own."""
     table = run.tables[attempt.step.id]
     with ExitStack() as stack:
-        target = open_target(stack, run, table)
-        newest = target.committed([CommitLookup(run.lineage, table.id, ObjectName(table.target.parts))])[table.id]
+        newest = _newest(open_target(stack, run, table), table, run)
         return _of_intent(newest, table.id, attempt.intent)
+
+
+def _newest(target: Target, table: TableSpec, run: RunContext) -> Commit | None:
+    """The target's newest commit of the table."""
+    return target.committed([CommitLookup(run.lineage, table.id, ObjectName(table.target.parts))])[table.id]
 
 
 def _of_intent(found: Commit | None, table_id: str, intent: Intent) -> Commit | None:
@@ -169,8 +172,7 @@ def _with_columns(
     if isinstance(step.columns, Columns):
         return step, step.columns, ()
     read = columns_of(snapshot.whole().schema) if isinstance(snapshot, SqlSnapshot) else step.columns.source
-    known = Known(run.states(step.id), run.sources.get(step.id), run.spec.spark.url)
-    columns, notes = completed(spark, step, run.tables[step.id], read, target, known)
+    columns, notes = completed(spark, step, read, target, run)
     step = attempt.step = replace(step, columns=columns)
     if isinstance(snapshot, SqlSnapshot):
         attempt.upstream_shape = shape_read(snapshot.source, snapshot.columns)

@@ -11,7 +11,7 @@ import pytest
 from flowctl.engine.cost import INTERPRETED_LOAD, Size, is_interpreted, size_of_run
 from flowctl.model import types
 from flowctl.model.table_info import Column, RowEstimate
-from flowctl.run.sizing import load_of_run, rows_in_play
+from flowctl.run.engine import load_of_run, rows_in_play
 from tests.plan.worlds import cursor, high, observed, source, step, table, target
 
 
