@@ -19,7 +19,7 @@ from flowctl.spec.suggest import did_you_mean
 from flowctl.state.document import TableState
 
 
-def rule_names(table: TableSpec) -> Iterator[tuple[str, str]]:
+def _rule_names(table: TableSpec) -> Iterator[tuple[str, str]]:
     """Source columns that the rules and the cursor name, each with its path in the spec. An added column may be given
     a type there too."""
     rules = table.columns
@@ -36,14 +36,13 @@ def rule_names(table: TableSpec) -> Iterator[tuple[str, str]]:
 
 
 def unread_column(case: Case) -> Stop | None:
-    """A source column that each run needs, whatever an earlier one has seen; of a SQL table whose columns are declared
-    also one that its rules name. Files that are still empty have no columns yet."""
+    """A source column that each run needs, whatever an earlier one has seen; and where none has run, one that a rule
+    names."""
     source = case.observed.source
     columns = source.columns if source else known_columns(case)
-    if not columns:
+    if columns is None:
         return None
-    is_first = case.is_sql and not case.state.schema
-    return missing_source_column(case.table, {column.name for column in columns}, with_rules=is_first)
+    return missing_source_column(case.table, {column.name for column in columns}, with_rules=not case.state.schema)
 
 
 def unprotected_column(case: Case) -> Stop | None:
@@ -106,7 +105,7 @@ def missing_protected_column(table: TableSpec, there: Sequence[str], state: Tabl
     path, name = next(gone, ("", ""))
     if not path:
         return None
-    stop = unknown_column(path, name, str(table.source), there)
+    stop = _unknown_column(path, name, str(table.source), there)
     if not new:
         near = f"{stop.hint} " if stop.hint.endswith("?") else ""
         return replace(stop, hint=f'{near}Correct it, or take "{name}" out if it is gone for good')
@@ -153,14 +152,14 @@ def unwritten_column(case: Case, columns: Columns | RuntimeColumns) -> Stop | No
         return None
     table, there = case.table, {column.name for column in columns.target}
     missing = (named for named in _target_names(table) if named[1] not in there)
-    return next((unknown_column(path, name, str(table.target), there, mark) for path, name, mark in missing), None)
+    return next((_unknown_column(path, name, str(table.target), there, mark) for path, name, mark in missing), None)
 
 
 def missing_source_column(table: TableSpec, there: Collection[str], *, with_rules: bool) -> Stop | None:
-    """``with_rules`` asks also for what is named under ``columns``."""
-    named = chain(_steering_names(table), rule_names(table) if with_rules else ())
+    """``with_rules`` asks also for what is named under ``columns``. Files that are still empty have no columns yet."""
+    named = chain(_rule_names(table) if with_rules else (), _steering_names(table) if there else ())
     return next(
-        (unknown_column(path, name, str(table.source), there) for path, name in named if name not in there), None
+        (_unknown_column(path, name, str(table.source), there) for path, name in named if name not in there), None
     )
 
 
@@ -188,6 +187,6 @@ def _target_names(table: TableSpec) -> Iterator[tuple[str, str, Mark | None]]:
     yield from (("expect", check.column, check.mark) for check in table.expect if check.column)
 
 
-def unknown_column(path: str, name: str, place: str, there: Collection[str], mark: Mark | None = None) -> Stop:
+def _unknown_column(path: str, name: str, place: str, there: Collection[str], mark: Mark | None = None) -> Stop:
     hint = did_you_mean(name, there, "Choose from ")
     return Stop(f'{path}: "{name}" is no column of {place}', hint, path, mark=mark)

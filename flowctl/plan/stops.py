@@ -14,7 +14,7 @@ from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.plan.acceptance import refusal
 from flowctl.plan.appending import appending_twice
 from flowctl.plan.case import Case
-from flowctl.plan.column_names import rule_names, unknown_column, unprotected_column, unread_column
+from flowctl.plan.column_names import unprotected_column, unread_column
 from flowctl.plan.definition import differences
 from flowctl.plan.finding import Stop
 from flowctl.plan.projection import is_taken, projection, taken_name
@@ -202,16 +202,6 @@ def _definition_changed(case: Case) -> Stop | None:
     )
 
 
-def _unknown_columns(case: Case) -> Stop | None:
-    """Columns that the spec names and neither the source has nor an earlier run has seen."""
-    source, table = case.observed.source, case.table
-    if source is None or case.state.schema:
-        return None
-    there = {column.name for column in source.columns}
-    unknown = ((path, name) for path, name in rule_names(table) if name not in there)
-    return next((unknown_column(path, name, str(table.source), there) for path, name in unknown), None)
-
-
 def _no_columns(case: Case) -> Stop | None:
     """No system has a use for rows without columns. An empty file may get some."""
     source, table = case.observed.source, case.table
@@ -336,9 +326,8 @@ REASONS: tuple[Reason, ...] = (
     _definition_changed,
     _no_history,
     appending_twice,
-    _unknown_columns,
-    unprotected_column,
     unread_column,
+    unprotected_column,
     _no_columns,
     _too_many_columns,
     _key_is_not_read,
