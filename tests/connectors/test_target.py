@@ -91,14 +91,14 @@ def test_a_lower_number_is_refused(writer: Writer) -> None:
     assert content(writer, "id") == [(1,)]
 
 
-@pytest.mark.parametrize("zombie", ["the intent given up", "another intent"])
-def test_after_a_void_the_zombie_of_its_number_cannot_land(writer: Writer, zombie: str) -> None:
+@pytest.mark.parametrize("stale_writer", ["the intent given up", "another intent"])
+def test_after_a_void_the_stale_writer_of_its_number_cannot_land(writer: Writer, stale_writer: str) -> None:
     writer.write([row(1)], 1)
     void = writer.void(2, intent="the intent given up")
     assert (void.seq, void.void) == (2, True)
     assert writer.void(2, intent="the intent given up").record() == void.record()
     with pytest.raises(StateConflict):
-        writer.write([row(2)], 2, intent=zombie)
+        writer.write([row(2)], 2, intent=stale_writer)
     assert writer.write([row(3)], 3).seq == 3
     assert content(writer, "id") == [(1,), (3,)]
 

@@ -209,13 +209,13 @@ class _Hand:
     def _disturb(self) -> None:
         """Somebody else's commit without data, as the next version; a number of its own where there is no log."""
         if self.track.type == "delta":
-            from flowctl.connectors.delta import actions
+            from flowctl.connectors.delta import actions, commit
             from flowctl.connectors.delta.location import location_of
             from flowctl.connectors.delta.table import open_existing
 
             location = location_of(str(self.track.options["path"]), self.writer.place.object, self.track.storage)
-            told = actions.commit_info(None, "WRITE", {"mode": "Append"}, actions.EMPTY)
-            actions.publish(location, open_existing(location).version + 1, [told])
+            info = actions.commit_info("", "WRITE", {"mode": "Append"}, actions.EMPTY)
+            commit.publish(location, open_existing(location).version + 1, [info])
 
 
 def sail_environment(track: Track) -> dict[str, str]:

@@ -68,7 +68,7 @@ def live_rows(url: str, server: S3Server, columns: Sequence[str]) -> list[tuple[
     place = {"region": server.region, "endpoint": server.endpoint}
     location = TableLocation(url, {url: {**place, **credentials}})
     found = []
-    for file in open_existing(location).snapshot.files:
+    for file in open_existing(location).files:
         vector = file.get("deletionVector")
         hidden = deletion_vectors.read(location, vector) if vector else ()
         with location.file_system().open(f"{url}/{file['path']}") as stored:

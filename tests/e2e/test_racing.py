@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flowctl.connectors.delta import log, replay
+from flowctl.connectors.delta import log
 from flowctl.connectors.delta.location import TableLocation, location_of
+from flowctl.connectors.delta.record import app_id
 from flowctl.connectors.delta.table import open_existing
 from flowctl.model.table_info import ObjectName
 from tests.connectors.writing import LINEAGE, TABLE
@@ -74,16 +75,16 @@ def read_delta(track: Track) -> list[Row]:
     """The live rows, and no number twice in the log."""
     location = location_of(str(track.options["path"]), ObjectName(track.name), track.storage)
     table = open_existing(location)
-    app = log.app_id(LINEAGE, TABLE)
+    app = app_id(LINEAGE, TABLE)
     numbers = [
         action["txn"]["version"]
         for version in range(table.version + 1)
-        for action in replay.commit_actions(location, version)
+        for action in log.read_entry(location, version)
         if action.get("txn", {}).get("appId") == app
     ]
     doubled = [number for number, times in Counter(numbers).items() if times > 1]
     assert not doubled, f"{len(doubled)} of {max(numbers)} numbers are in the log twice: {doubled}"
-    return rows_of_files(location, table.snapshot.files)
+    return rows_of_files(location, table.files)
 
 
 def rows_of_files(location: TableLocation, files: Sequence[Mapping[str, Any]]) -> list[Row]:

@@ -9,26 +9,22 @@ comes is a new file.
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.buffered import Overflowing, batch_like, computed, frame_of, read_columns, where_equal
-from flowctl.connectors.delta import batch, conditions, memory_difference
-from flowctl.connectors.delta.conditions import Condition
-from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta import conditions, memory_difference
+from flowctl.connectors.delta.conditions import Condition, Term
 from flowctl.connectors.delta.memory_difference import can_compare
-from flowctl.connectors.delta.ordered import frame_in_order, in_order, live_rows
-from flowctl.connectors.delta.replay import Action, LogSnapshot
 from flowctl.connectors.delta.row_removal import Removal, remove_rows, rows_by_file, search_in
 from flowctl.connectors.delta.row_search import FILE, ROW, Search, comparable, row_schema
+from flowctl.connectors.delta.rows import frame_in_order, in_order, live_rows, view_of, with_operations
 from flowctl.connectors.delta.statements import quoted
-from flowctl.connectors.delta.types import columns_of
+from flowctl.connectors.delta.table import OpenTable
+from flowctl.connectors.delta.types import Action
 from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.model import types
@@ -42,10 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-_INTEGERS = (types.INT8, types.INT16, types.INT32, types.INT64)
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
-#: Smallest and largest value of key columns in a batch, in Python's types.
-Bounds = Mapping[str, tuple[Any, Any]]
+#: Types whose statistics can be compared exactly. Text's are cut short, each writer's in its own way.
+_COMPARABLE = (types.INT8, types.INT16, types.INT32, types.INT64, types.DATE)
 
 
 @dataclass(frozen=True)
@@ -71,24 +65,24 @@ class CandidateRows:
 
 @dataclass(frozen=True)
 class ChangeBuilder:
-    """Works out what one commit changes in the version ``snapshot``; its metadata is what the table has afterwards."""
+    """Works out what one commit changes in ``table``, which has ``columns`` afterwards."""
 
     spark: SparkSession
     scratch: Scratch
-    location: TableLocation
+    table: OpenTable
+    columns: tuple[Column, ...]
     job: WriteJob
-    snapshot: LogSnapshot
 
     def append(self, rows: Batch) -> Change:
-        return Change("WRITE", self._live(rows), is_blind=True)
+        return Change("WRITE", live_rows(rows, self.columns), is_blind=True)
 
     def overwrite(self, rows: Batch) -> Change:
-        return Change("WRITE", self._live(rows), Removal(self.snapshot.files))
+        return Change("WRITE", live_rows(rows, self.columns), Removal(self.table.files))
 
     def merge(self, rows: Batch) -> Change:
         """The same rows as :func:`flowctl.connectors.delta.statements.merge`."""
-        if not self.snapshot.files:  # nothing to compare with: one row per key, none of them there
-            return Change("MERGE", self._live(rows))
+        if not self.table.files:  # nothing to compare with: one row per key, none of them there
+            return Change("MERGE", live_rows(rows, self.columns))
         import pyarrow.compute as pc
 
         there = self.candidates(rows)
@@ -124,8 +118,8 @@ class ChangeBuilder:
         if isinstance(rows, InMemory) and isinstance(there, InMemory) and can_compare(job.columns, change.compared):
             return InMemory(memory_difference.difference(rows.rows, there.rows, change, job.columns))
         frames = [frame_of(one, self.spark, partial(self._folder, "batch")) for one in both]
-        target = frame_in_order(frames[1], self._columns, also=places)
-        with batch.view_of(target) as target_view, batch.view_of(batch.with_operations(frames[0])) as view:
+        target = frame_in_order(frames[1], self.columns, also=places)
+        with view_of(target) as target_view, view_of(with_operations(frames[0])) as view:
             sql = difference(replace(change, target=(target_view,), batch=(view,)), "spark")
             like = there if isinstance(rows, InMemory) else rows
             return computed(self.spark.sql(sql), like, partial(self._folder, "difference"))
@@ -133,8 +127,8 @@ class ChangeBuilder:
     def candidates(self, rows: Batch) -> CandidateRows:
         """Exactly the rows with the key of one of ``rows``."""
         keys = read_columns(rows, self.job.key)
-        files = files_within(self.snapshot.files, self._bounds(keys))
-        search = search_in(self.location, self.snapshot, files)
+        files = self._files_that_may_match([self._key_range(keys)])
+        search = search_in(self.table, self.columns, files)
         with Overflowing(row_schema(search.columns), partial(self._folder, "candidates")) as sink:
             search.collect_rows(keys, sink)
         ddl = f"{schema_ddl(search.columns)}, {FILE} INT, {ROW} BIGINT"
@@ -146,8 +140,8 @@ class ChangeBuilder:
 
     def apply_versions(self, versions: Batch) -> Change:
         """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`."""
-        if not self.snapshot.files:  # computed once: there is nothing to put in the place of
-            return Change("MERGE", self._in_order(where_equal(versions, CHANGE_COLUMN, "put")))
+        if not self.table.files:  # computed once: there is nothing to put in the place of
+            return Change("MERGE", in_order(where_equal(versions, CHANGE_COLUMN, "put"), self.columns))
         identity = (*self.job.key, VALID_FROM)
         there = self.candidates(versions)
         changes = read_columns(versions, (*identity, CHANGE_COLUMN))
@@ -171,84 +165,48 @@ class ChangeBuilder:
 
     def replace_where(self, condition: Condition, rows: Batch) -> Change:
         """The rows that meet ``condition`` go, those of ``rows`` come."""
-        files = tuple(file for file in self.snapshot.files if conditions.may_match(condition, file))
+        files = self._files_that_may_match(condition)
         removal = Removal()
         if condition == conditions.ALWAYS:
             removal = Removal(files)
         elif files:
-            search = search_in(self.location, self.snapshot, files)
+            search = search_in(self.table, self.columns, files)
             gone = search.matching(conditions.columns_of(condition), conditions.expression(condition))
-            removal = remove_rows(search, self.snapshot, files, gone)
-        return Change("WRITE", self._in_order(rows), removal)
+            removal = remove_rows(search, self.table, files, gone)
+        return Change("WRITE", in_order(rows, self.columns), removal)
 
     def _change(self, new: Batch, places: pa.Table, there: CandidateRows, metrics: Mapping[str, int]) -> Change:
         """The rows of ``new`` come, those of ``there`` at ``places`` go."""
         if not any(metrics[name] for name in metrics if name != "numSourceRows"):
             return Change("MERGE", None, metrics=metrics)
-        removal = remove_rows(there.search, self.snapshot, there.files, rows_by_file(places))
-        return Change("MERGE", self._in_order(new), removal, metrics)
-
-    def _live(self, rows: Batch) -> Batch:
-        return live_rows(rows, self.job.columns, self._columns)
-
-    def _in_order(self, rows: Batch) -> Batch:
-        return in_order(rows, self._columns)
-
-    @property
-    def _columns(self) -> tuple[Column, ...]:
-        """The table's, once this is committed."""
-        return columns_of(self.snapshot.metadata["schemaString"])
+        removal = remove_rows(there.search, self.table, there.files, rows_by_file(places))
+        return Change("MERGE", in_order(new, self.columns), removal, metrics)
 
     def _foreign_columns(self) -> list[str]:
         """The table's columns that are not the job's."""
         ours = {column.name for column in self.job.columns}
-        return [column.name for column in self._columns if column.name not in ours]
+        return [column.name for column in self.columns if column.name not in ours]
 
-    def _bounds(self, keys: pa.Table) -> Bounds:
-        """Of the key columns whose statistics can be compared exactly; empty for an empty batch."""
+    def _key_range(self, keys: pa.Table) -> list[Term]:
+        """What every row with one of the keys meets, as far as statistics can be compared exactly."""
         import pyarrow.compute as pc
 
-        bounds: dict[str, tuple[Any, Any]] = {}
+        terms: list[Term] = []
         for column in self.job.columns:
             if column.name in self.job.key and _is_comparable(column):
                 ends = pc.min_max(keys[column.name])
-                bounds[column.name] = (_in_statistics(ends["min"]), _in_statistics(ends["max"]))
-        return {name: ends for name, ends in bounds.items() if all(map(_is_ordered, ends))}
+                terms += [(column.name, ">=", ends["min"].as_py()), (column.name, "<=", ends["max"].as_py())]
+        return [term for term in terms if term[2] is not None]
+
+    def _files_that_may_match(self, condition: Condition) -> tuple[Action, ...]:
+        return tuple(file for file in self.table.files if conditions.may_match(condition, file))
 
     def _folder(self, name: str) -> ScratchFolder:
         return self.scratch.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
 
 
-def files_within(files: Sequence[Action], bounds: Bounds) -> tuple[Action, ...]:
-    """The files that may hold a row with a key within ``bounds``, by their statistics."""
-    return tuple(file for file in files if _may_hold(file, bounds))
-
-
-def _may_hold(file: Action, bounds: Bounds) -> bool:
-    statistics = json.loads(file.get("stats") or "{}", parse_float=Decimal)
-    smallest, largest = statistics.get("minValues", {}), statistics.get("maxValues", {})
-    return all(
-        not (_is_ordered(smallest.get(name)) and _is_ordered(largest.get(name)))
-        or (smallest[name] <= high and largest[name] >= low)
-        for name, (low, high) in bounds.items()
-    )
-
-
-def _is_ordered(end: Any) -> bool:
-    """Whether ends like this one can be compared: text is a day, and sorts as such from year 1 to 9999."""
-    return end is not None and (not isinstance(end, str) or _DAY.fullmatch(end) is not None)
-
-
 def _is_comparable(column: Column) -> bool:
-    """Text is not: its statistics are cut short, each writer's in its own way."""
-    return column.type in (*_INTEGERS, types.DATE) or isinstance(column.type, types.Decimal)
-
-
-def _in_statistics(value: pa.Scalar) -> Any:
-    """As they have it; dates are text there."""
-    import pyarrow as pa
-
-    return (value.cast(pa.string()) if pa.types.is_date(value.type) else value).as_py()
+    return column.type in _COMPARABLE or isinstance(column.type, types.Decimal)
 
 
 def _count(rows: Batch) -> int:

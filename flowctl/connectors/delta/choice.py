@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from flowctl.connectors.delta import spark_files, statements
+from flowctl.connectors.delta import statements
 from flowctl.connectors.delta.features import demanding_features
 from flowctl.connectors.target import WriteShape
 from flowctl.engine.session import SAIL, has_jvm, has_own_workers
@@ -41,7 +41,7 @@ _HEEDED = {
     "delta.deletedFileRetentionDuration",
     "delta.enableExpiredLogCleanup",
     "delta.logRetentionDuration",
-    spark_files.CODEC,
+    statements.CODEC,
 }
 #: Settings for all tables that Spark makes, and for the size of files.
 _TABLE_DEFAULTS = "spark.databricks.delta.properties.defaults."

@@ -1,21 +1,23 @@
-"""Which rows of a side table go: a few comparisons of columns with values, for an engine, for this process, and against
-what the log says of a file."""
+"""Which rows are meant: a few comparisons of columns with values, for an engine, for this process, and against what the
+log says of a file."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
-from flowctl.connectors.delta.replay import Action
+from flowctl.connectors.delta.types import Action
 from flowctl.sql import dialects
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-Operator = Literal["=", "!=", "<", ">", ">="]
-#: Column, operator, and a whole number or a short text.
-Term = tuple[str, Operator, int | str]
+Operator = Literal["=", "!=", "<", "<=", ">", ">="]
+#: Column, operator, and a whole number, a short text, a decimal or a date.
+Term = tuple[str, Operator, int | str | Decimal | dt.date]
 #: Met where all terms of one of its parts are.
 Condition = Sequence[Sequence[Term]]
 NEVER: Condition = ()
@@ -27,6 +29,7 @@ def columns_of(condition: Condition) -> list[str]:
 
 
 def sql(condition: Condition) -> str:
+    """Of numbers and texts."""
     parts = [" AND ".join(map(_sql, part)) or "TRUE" for part in condition]
     return f"({' OR '.join(f'({part})' for part in parts)})" if parts else "FALSE"
 
@@ -49,7 +52,7 @@ _PYTHON = {"=": "=="}
 
 def may_match(condition: Condition, file: Action) -> bool:
     """Whether a row of ``file`` may meet it, as far as its statistics tell."""
-    stats = json.loads(file.get("stats") or "{}")
+    stats = json.loads(file.get("stats") or "{}", parse_float=Decimal)
     low, high = stats.get("minValues", {}), stats.get("maxValues", {})
     return any(all(_may_hold(term, low, high) for term in part) for part in condition)
 
@@ -57,6 +60,8 @@ def may_match(condition: Condition, file: Action) -> bool:
 def _may_hold(term: Term, lows: Mapping[str, Any], highs: Mapping[str, Any]) -> bool:
     name, operator, value = term
     low, high = lows.get(name), highs.get(name)
+    if isinstance(value, dt.date):
+        low, high = _date(low), _date(high)
     if low is None or high is None:
         return True
     match operator:
@@ -66,9 +71,19 @@ def _may_hold(term: Term, lows: Mapping[str, Any], highs: Mapping[str, Any]) -> 
             return not (low == value == high)
         case "<":
             return bool(low < value)
+        case "<=":
+            return bool(low <= value)
         case ">":
             return bool(high > value)
         case ">=":
             return bool(high >= value)
         case _:
             assert_never(operator)
+
+
+def _date(text: Any) -> dt.date | None:
+    """None where Python has no such date."""
+    try:
+        return dt.date.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from flowctl.connectors.delta.types import Action
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.model.types import Array, DataType, Struct
-
-Action = dict[str, Any]
 
 DELETION_VECTORS = "deletionVectors"
 TIMESTAMP_NTZ = "timestampNtz"

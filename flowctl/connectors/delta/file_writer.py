@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
+from flowctl import crashpoints
 from flowctl.connectors.buffered import frame_of
-from flowctl.connectors.delta import commit, memory_file, sail_files, spark_files
+from flowctl.connectors.delta import actions, commit, data_files, features, partitions, rows
 from flowctl.connectors.delta.changes import Change, ChangeBuilder
 from flowctl.connectors.delta.conditions import Condition
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.log import LoggedCommit
-from flowctl.connectors.delta.replay import Action, LogSnapshot
-from flowctl.connectors.delta.schemas import refuse_nulls, without_nulls
+from flowctl.connectors.delta.record import Record
+from flowctl.connectors.delta.schemas import with_columns
 from flowctl.connectors.delta.table import OpenTable
-from flowctl.connectors.delta.writer import Numbered
+from flowctl.connectors.delta.types import Action, columns_of
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.session import has_jvm, reachable
@@ -23,7 +23,7 @@ from flowctl.errors import TableError
 from flowctl.storage.scratch import Scratch
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -44,49 +44,75 @@ class FileWriter:
     def prepare_sidecar(self, location: TableLocation, table: OpenTable | None, side: WriteJob) -> OpenTable:
         return commit.prepare(location, table, side)  # its columns come with the commit
 
-    def put(self, table: OpenTable, number: Numbered, rows: Batch, job: WriteJob) -> LoggedCommit:
+    def put(self, table: OpenTable, record: Record, batch: Batch, job: WriteJob) -> Record:
         def build(changes: ChangeBuilder) -> Change:
             if job.replaces_content:
-                return changes.overwrite(rows)
-            return changes.append(rows) if job.mode == "append" else changes.merge(rows)
+                return changes.overwrite(batch)
+            return changes.append(batch) if job.mode == "append" else changes.merge(batch)
 
-        return self._commit(table, number, job, build)
+        return self._commit(table, record, job, build)
 
-    def rows_with_keys(self, table: OpenTable, job: WriteJob, rows: Batch) -> Batch:
-        return self._changes(table, job, table.snapshot).rows_with_keys(rows)
+    def rows_with_keys(self, table: OpenTable, job: WriteJob, batch: Batch, frame: DataFrame) -> Batch:
+        return ChangeBuilder(self.spark, self.scratch, table, table.columns, job).candidates(batch).rows
 
-    def apply_versions(self, table: OpenTable, number: Numbered, versions: Batch, job: WriteJob) -> LoggedCommit:
-        return self._commit(table, number, job, lambda changes: changes.apply_versions(versions))
+    def apply_versions(self, table: OpenTable, record: Record, versions: Batch, job: WriteJob) -> Record:
+        return self._commit(table, record, job, lambda changes: changes.apply_versions(versions))
 
     def replace_where(
-        self, table: OpenTable, number: Numbered, going: Condition, coming: Condition, rows: Batch, side: WriteJob
-    ) -> LoggedCommit:
-        return self._commit(table, number, side, lambda changes: changes.replace_where(going, rows))
+        self, table: OpenTable, record: Record, going: Condition, coming: Condition, batch: Batch, side: WriteJob
+    ) -> Record:
+        return self._commit(table, record, side, lambda changes: changes.replace_where(going, batch))
 
     def _commit(
-        self, table: OpenTable, number: Numbered, job: WriteJob, build: Callable[[ChangeBuilder], Change]
-    ) -> LoggedCommit:
-        return commit.commit(
-            table,
-            number.app,
-            job,
-            number.record,
-            lambda snapshot: build(self._changes(table, job, snapshot)),
-            self._write_rows,
-        )
+        self, table: OpenTable, record: Record, job: WriteJob, build: Callable[[ChangeBuilder], Change]
+    ) -> Record:
+        """Commits what ``build`` makes of ``table``. ``job`` says the table's columns afterwards."""
+        if done := table.standing(record, job.base):
+            return done
+        table.check_memory()
+        metadata = with_columns(table.metadata, job.columns, replaces=job.replaces_content)
+        columns = columns_of(metadata["schemaString"])
+        protocol = features.raised(table.protocol, columns)
+        change = build(ChangeBuilder(self.spark, self.scratch, table, columns, job))
+        added = self._write_files(table.location, metadata, change.new) if change.new is not None else []
+        partitions.check_values(metadata, added, table.location.url)
+        job.before_commit()
+        crashpoints.reached("in_commit", job.record.table)
+        info = actions.commit_info(record.user_metadata, change.operation, _parameters(change), _metrics(change, added))
+        content = [info, actions.transaction(record.app_id, record.seq)]
+        content += [{"protocol": protocol}] if protocol != table.protocol else []
+        content += [{"metaData": metadata}] if metadata != table.metadata else []
+        content += [actions.remove(file) for file in change.removal.removed]
+        content += [{"add": file} for file in (*change.removal.kept, *added)]
+        return commit.commit(table, record, content, job.base, is_blind=change.is_blind)
 
-    def _write_rows(self, location: TableLocation, metadata: Mapping[str, Any], rows: Batch) -> list[Action]:
-        match rows:
-            case InMemory(held) if memory_file.can_write(metadata):
-                refuse_nulls(held, metadata)
-                add = memory_file.write_groups(location, metadata, held.schema, [held])
+    def _write_files(self, location: TableLocation, metadata: Mapping[str, Any], batch: Batch) -> list[Action]:
+        batch = rows.refuse(batch, rows.nulls_refused(columns_of(metadata["schemaString"])))
+        match batch:
+            case InMemory(held) if data_files.can_write(metadata):
+                add = data_files.write_groups(location, metadata, held.schema, [held])
                 return [add] if add is not None else []
             case InMemory() | OnEngine():
-                frame = without_nulls(frame_of(rows, self.spark, lambda: self.scratch.folder("new-rows")), metadata)
-                write_files = spark_files.write_files if has_jvm(self.spark) else sail_files.write_files
-                return write_files(location, metadata, frame)
+                frame = frame_of(batch, self.spark, lambda: self.scratch.folder("new-rows"))
+                write = data_files.write_by_spark if has_jvm(self.spark) else data_files.write_by_sail
+                return write(location, metadata, frame)
             case _:
-                assert_never(rows)
+                assert_never(batch)
 
-    def _changes(self, table: OpenTable, job: WriteJob, snapshot: LogSnapshot) -> ChangeBuilder:
-        return ChangeBuilder(self.spark, self.scratch, table.location, job, snapshot)
+
+def _parameters(change: Change) -> dict[str, str]:
+    if change.operation != "WRITE":
+        return {}
+    return {"mode": "Overwrite" if change.removal.removed else "Append", "partitionBy": "[]"}
+
+
+def _metrics(change: Change, added: Sequence[Action]) -> dict[str, str]:
+    """Named and written as Delta does."""
+    counted = {
+        "numFiles": len(added),
+        "numOutputRows": sum(actions.row_count(file) for file in added),
+        "numOutputBytes": sum(int(file["size"]) for file in added),
+        "numRemovedFiles": len(change.removal.removed),
+        **(change.metrics or {}),
+    }
+    return {name: str(value) for name, value in counted.items()}

@@ -15,24 +15,25 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.buffered import batch_like, computed, frame_of, read_columns, with_constants
-from flowctl.connectors.delta import batch, conditions, log, statements
+from flowctl.connectors.delta import conditions, statements
 from flowctl.connectors.delta.choice import choose_for_sidecar, traits_of
 from flowctl.connectors.delta.conditions import Condition, Term
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.connectors.delta.record import DataCommit, Record, app_id, data_commit
+from flowctl.connectors.delta.rows import frame_in_order, view_of, with_operations
 from flowctl.connectors.delta.table import OpenTable, open_table
-from flowctl.connectors.delta.writer import Numbered, Writer, side_job
-from flowctl.connectors.delta.writers import writer_for
+from flowctl.connectors.delta.writer import Writer, writer_for
 from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
 from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.engine.batch import Batch, InMemory
 from flowctl.errors import StateConflict, TransientError
 from flowctl.model import types
-from flowctl.model.table_info import Column
+from flowctl.model.table_info import Column, ObjectName
+from flowctl.spec.spec import Layout
 from flowctl.sql import scd2
 from flowctl.sql.scd2 import Versioning
 from flowctl.storage.scratch import Scratch, ScratchFolder
@@ -50,28 +51,29 @@ _LINEAGE, _NUMBER, _ATTEMPT = (
 
 def commit(
     spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, scratch: Scratch
-) -> LoggedCommit:
+) -> Record:
     """Writes one batch of history and returns the commit of the versions.
 
     What the derivation reads is small (the batch's keys) and its plan is large, so each input is worked out once and
     kept in the buffer: as one plan, planned twice over, it took longer than all of its rows.
     """
-    app = log.app_id(job.record.lineage, job.record.table)
     this = _begin_try(spark, writer, table, rows, job, scratch)
-    number = Numbered(app, {**job.record.record(), log.ATTEMPT: this.attempt})
-    frame = batch.with_operations(frame_of(rows, spark, lambda: this.folder("batch")))
-    with batch.view_of(frame) as view:  # a client of Spark Connect sends names, which the server looks up at the end
+    record = Record(job.record, attempt=this.attempt)
+    with view_of(
+        with_operations(this.batch)
+    ) as view:  # a client of Spark Connect sends names, which the server looks up at the end
         if job.replace:  # no earlier observation counts, and none stays
             begun = this.first(view, conditions.ALWAYS).drop(scd2.CHANGE_COLUMN)
-            return writer.put(table, number, this.computed(begun, "versions"), job)
+            return writer.put(table, record, this.computed(begun, "versions"), job)
         is_first = table.is_empty and this.sidecar.is_empty
         versions = batch_like(rows, this.first(view, conditions.NEVER)) if is_first else this.later(view)
-        return writer.apply_versions(table, number, versions, job)
+        return writer.apply_versions(table, record, versions, job)
 
 
 @dataclass(frozen=True)
 class _Try:
-    """One try of one number, after ``last``. ``attempt`` marks its observations; ``rows`` are the batch's."""
+    """One try of one number, after ``last``. ``attempt`` marks its observations; ``rows`` are the batch's, ``batch``
+    the same on the engine."""
 
     spark: SparkSession
     writer: Writer
@@ -81,9 +83,10 @@ class _Try:
     job: WriteJob
     side: WriteJob
     scratch: Scratch
-    last: log.DataCommit
+    last: DataCommit
     attempt: str
     rows: Batch
+    batch: DataFrame
 
     @property
     def present(self) -> tuple[str, ...]:
@@ -107,10 +110,10 @@ class _Try:
 
     def later(self, view: str) -> Batch:
         """The difference, kept, and the observations added."""
-        there = self.frame(self.writer.rows_with_keys(self.table, self.job, self.rows), "with-keys")
+        there = self.frame(self.writer.rows_with_keys(self.table, self.job, self.rows, self.batch), "with-keys")
         with (
-            batch.view_of(_with_columns(there, self.job.columns)) as there_view,
-            batch.view_of(self._observe(view, there_view)) as seen_view,
+            view_of(frame_in_order(there, self.job.columns)) as there_view,
+            view_of(self._observe(view, there_view)) as seen_view,
         ):
             change = self.versioning(view, there_view, seen_view)
             versions = self.computed(self.spark.sql(scd2.difference(change, "spark")), "difference")
@@ -119,7 +122,7 @@ class _Try:
             return versions
 
     def _refuse_lost(self, difference: DataFrame, change: Versioning) -> None:
-        with batch.view_of(difference) as view:
+        with view_of(difference) as view:
             lost = self.spark.sql(scd2.unobserved(change, (view,), "spark")).collect()
         if lost[0][0]:
             raise lost_observations(self.job)
@@ -127,10 +130,10 @@ class _Try:
     def _observe(self, view: str, versions: str) -> DataFrame:
         """Adds the batch's observations as this try's. Returns all that counts of the batch's keys then."""
         never_counts = lost_observations_of(self.job.record.lineage, self.last)
-        known = self.side_writer.rows_with_keys(self.sidecar, self.side, self.rows)
-        before = _with_columns(self.frame(known, "observed"), self.side.columns)
+        known = self.side_writer.rows_with_keys(self.sidecar, self.side, self.rows, self.batch)
+        before = frame_in_order(self.frame(known, "observed"), self.side.columns)
         settled = before.where(f"NOT {conditions.sql(never_counts)}").select(*_quoted(self._columns))
-        with batch.view_of(settled) as settled_view:
+        with view_of(settled) as settled_view:
             change = self.versioning(view, versions, settled_view)
             change = scd2.after(change, _different(known, scd2.HASHED) if scd2.HASHED in known.names else ())
             new = self.computed(self.spark.sql(scd2.observations(change, "spark")), "observations")
@@ -170,15 +173,16 @@ def _begin_try(
         engine, there = traits_of(spark), sidecar.info(side.object) if sidecar is not None else None
         side_writer = writer_for(choose_for_sidecar(there, side.columns, side.key, engine), engine, spark, scratch)
     sidecar = side_writer.prepare_sidecar(location, sidecar, side)
-    last = log.data_commit(table.newest(log.app_id(job.record.lineage, job.record.table)))
-    return _Try(spark, writer, side_writer, table, sidecar, job, side, scratch, last, uuid.uuid4().hex, rows)
+    last = data_commit(table.newest(app_id(job.record.lineage, job.record.table)))
+    batch = frame_of(rows, spark, lambda: scratch.folder(f"{job.record.table}-{job.record.seq}-batch"))
+    return _Try(spark, writer, side_writer, table, sidecar, job, side, scratch, last, uuid.uuid4().hex, rows, batch)
 
 
 def _observed_columns(job: WriteJob, present: Sequence[str]) -> tuple[Column, ...]:
     return scd2.observed_columns(job.columns, job.key, kept_columns(job, present))
 
 
-def lost_observations_of(lineage: str, last: log.DataCommit, before: int | None = None) -> Condition:
+def lost_observations_of(lineage: str, last: DataCommit, before: int | None = None) -> Condition:
     """Which rows of a sidecar do not count after ``last``: those of ``lineage`` of a later number, or of another try
     of that one. With ``before``, a number that is being committed: those that never will."""
     of_lineage: Term = (_LINEAGE.name, "=", lineage)
@@ -198,6 +202,12 @@ def quarantine(writer: Writer, location: TableLocation, rows: Batch, job: WriteJ
     _replace(writer, table, going, going, rows, side, "quarantine")
 
 
+def side_job(job: WriteJob, columns: Sequence[Column]) -> WriteJob:
+    """The job of a sidecar: whatever is there under its name is ours, and rows are replaced by condition."""
+    side = ObjectName((*job.object.parts[:-1], f"sidecar of {job.object.parts[-1]}"))
+    return replace(job, object=side, mode="append", columns=tuple(columns), replace=False, layout=Layout(), base=None)
+
+
 def _replace(
     writer: Writer,
     table: OpenTable,
@@ -211,33 +221,13 @@ def _replace(
 
     It must run again under the same intent, so its number is not the job's: it is the version the side table gets.
     """
-    app = f"{log.app_id(side.record.lineage, side.record.table)}:{purpose}"
-    record = {
-        **side.record.record(),
-        "app": app,
-        "seq": table.version + 1,
-        "intent_id": f"{side.record.intent_id}/{uuid.uuid4().hex}",
-        "target_id": table.identity,
-    }
+    app = f"{app_id(side.record.lineage, side.record.table)}:{purpose}"
+    intent_id = f"{side.record.intent_id}/{uuid.uuid4().hex}"
+    commit = replace(side.record, seq=table.version + 1, intent_id=intent_id, target_id=table.identity)
     try:
-        writer.replace_where(table, Numbered(app, record), going, coming, rows, side)
+        writer.replace_where(table, Record(commit, app=app), going, coming, rows, side)
     except StateConflict as conflict:
         raise TransientError(f"another try wrote {table.location.url} at the same moment") from conflict
-
-
-def _with_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """A table's rows with ``columns``; those that it gets with this commit are null."""
-    from pyspark.sql import functions as f
-
-    have = set(frame.columns)
-    return frame.select(
-        *(
-            f.col(statements.quoted(column.name))
-            if column.name in have
-            else f.lit(None).cast(types.spark_ddl(column.type)).alias(column.name)
-            for column in columns
-        )
-    )
 
 
 def _different(rows: Batch, column: str) -> set[str | None]:

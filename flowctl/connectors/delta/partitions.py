@@ -5,21 +5,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any
 
-from flowctl.connectors.delta.replay import Action
-from flowctl.connectors.delta.statements import quoted
-from flowctl.connectors.delta.types import columns_of
-from flowctl.connectors.refusal import PREFIX, error_of
-from flowctl.engine.batch import Batch, InMemory, OnEngine
+from flowctl.connectors.delta.rows import Refusal
+from flowctl.connectors.delta.types import Action, columns_of
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.model.types import DataType
 from flowctl.spec.spec import Layout
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 #: Texts that are null as a partition's value: to the protocol, and to Spark.
 _NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
@@ -52,44 +46,24 @@ def refused(column: Column) -> tuple[str, str] | None:
     return f"a Delta table cannot be partitioned by {column.name}, which is {types.short(column.type)}: {why}", _HINT
 
 
-def without_lost_texts(rows: Batch, partitioned: Collection[str], columns: Sequence[Column]) -> Batch:
-    """``rows``; an error at the first text that would be null as a partition's value, at once for rows in memory.
-    ``TableError`` for a column that :func:`refused` does not take: of what is known only when it runs, the plan has not
-    seen it."""
+def texts_refused(partitioned: Collection[str], present: Collection[str], columns: Sequence[Column]) -> list[Refusal]:
+    """Texts of ``present`` columns that would be null as a partition's value. ``TableError`` for a column that
+    :func:`refused` does not take: of what is known only when it runs, the plan has not seen it."""
     by = [column for column in columns if column.name in partitioned]
     for column in by:
         if stop := refused(column):
             raise TableError(stop[0], hint=stop[1])
-    texts = [column.name for column in by if column.type == types.STRING and column.name in rows.names]
-    match rows:
-        case InMemory(held):
-            import pyarrow as pa
-            import pyarrow.compute as pc
-
-            for name in texts:
-                if pc.any(pc.is_in(held[name], pa.array(_NULLS))).as_py():
-                    raise error_of(_lost_in(name))
-            return rows
-        case OnEngine(frame):
-            return OnEngine(_without_lost_texts(frame, texts)) if texts else rows
-        case _:
-            assert_never(rows)
-
-
-def _without_lost_texts(frame: DataFrame, names: Sequence[str]) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    for name in names:
-        value = f.col(quoted(name))
-        failed = f.raise_error(f.lit(f"{PREFIX}{_lost_in(name)}")).cast("string")
-        frame = frame.withColumn(name, f.when(value.isin(*_NULLS), failed).otherwise(value))
-    return frame
+    return [
+        Refusal(column, _lost_in(column.name), _NULLS)
+        for column in by
+        if column.name in present and column.type == types.STRING
+    ]
 
 
 def _lost_in(name: str) -> str:
-    told = f"column {name}, by which the table is partitioned, holds a text that Delta would keep as null"
-    way = "Keep such rows out with `where`, or write to another `to`, which is not partitioned by it"
-    return f"{told} (the empty one, or {_NULLS[1]}) | {way}"
+    what = f"column {name}, by which the table is partitioned, holds a text that Delta would keep as null"
+    next_step = "Keep such rows out with `where`, or write to another `to`, which is not partitioned by it"
+    return f"{what} (the empty one, or {_NULLS[1]}) | {next_step}"
 
 
 def check_values(metadata: Mapping[str, Any], added: Iterable[Action], url: str) -> None:

@@ -9,13 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.delta import deletion_vectors, memory_file
-from flowctl.connectors.delta.actions import Action, row_count
+from flowctl.connectors.delta import data_files, deletion_vectors
+from flowctl.connectors.delta.actions import row_count
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.replay import LogSnapshot
 from flowctl.connectors.delta.row_search import FILE, ROW, DataFile, Search
 from flowctl.connectors.delta.statements import DELETION_VECTORS
-from flowctl.connectors.delta.types import columns_of
+from flowctl.connectors.delta.table import OpenTable
+from flowctl.connectors.delta.types import Action
+from flowctl.model.table_info import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,14 +31,14 @@ class Removal:
     kept: tuple[Action, ...] = ()
 
 
-def search_in(location: TableLocation, snapshot: LogSnapshot, files: Sequence[Action]) -> Search:
-    def data_file(file: Action) -> DataFile:
-        partition = snapshot.metadata["partitionColumns"]
-        values = {name: file["partitionValues"].get(name) for name in partition}
-        return DataFile(file["path"], partial(_hidden_rows, location, file), values)
+def search_in(table: OpenTable, columns: tuple[Column, ...], files: Sequence[Action]) -> Search:
+    """In ``files`` of ``table``, which gets ``columns``."""
 
-    columns = columns_of(snapshot.metadata["schemaString"])
-    return Search(location, [data_file(file) for file in files], columns)
+    def data_file(file: Action) -> DataFile:
+        values = {name: file["partitionValues"].get(name) for name in table.partition_by}
+        return DataFile(file["path"], partial(_hidden_rows, table.location, file), values)
+
+    return Search(table.location, [data_file(file) for file in files], columns)
 
 
 def rows_by_file(places: pa.Table) -> dict[int, BitMap64]:
@@ -51,24 +52,22 @@ def rows_by_file(places: pa.Table) -> dict[int, BitMap64]:
     }
 
 
-def remove_rows(
-    search: Search, snapshot: LogSnapshot, files: Sequence[Action], gone: Mapping[int, BitMap64]
-) -> Removal:
+def remove_rows(search: Search, table: OpenTable, files: Sequence[Action], gone: Mapping[int, BitMap64]) -> Removal:
     """Takes rows out of ``files``, in which ``search`` has found them."""
     vectors = {at: rows | search.files[at].hidden() for at, rows in gone.items()}
     partly = {at: rows for at, rows in vectors.items() if not _is_all(rows, files[at])}
-    if _has_deletion_vectors(snapshot):
+    if _has_deletion_vectors(table):
         kept = _hide(search.location, {files[at]["path"]: rows for at, rows in partly.items()}, files)
     else:
-        kept = _rewrite(search, snapshot, files, partly)
+        kept = _rewrite(search, table, files, partly)
     return Removal(tuple(files[at] for at in vectors), tuple(kept))
 
 
-def _has_deletion_vectors(snapshot: LogSnapshot) -> bool:
+def _has_deletion_vectors(table: OpenTable) -> bool:
     return (
-        snapshot.metadata["configuration"].get(DELETION_VECTORS) == "true"
-        and "deletionVectors" in snapshot.protocol.get("writerFeatures", ())
-        and all('"numRecords"' in (file.get("stats") or "") for file in snapshot.files)
+        table.properties.get(DELETION_VECTORS) == "true"
+        and "deletionVectors" in table.protocol.get("writerFeatures", ())
+        and all('"numRecords"' in (file.get("stats") or "") for file in table.files)
     )
 
 
@@ -100,11 +99,11 @@ def _with_vector(file: Action, descriptor: deletion_vectors.Descriptor) -> Actio
 
 
 def _rewrite(
-    search: Search, snapshot: LogSnapshot, files: Sequence[Action], gone: Mapping[int, BitMap64]
+    search: Search, table: OpenTable, files: Sequence[Action], gone: Mapping[int, BitMap64]
 ) -> Iterator[Action]:
     for at, rows in gone.items():
         partition = search.files[at].partition_values
         schema = arrow_schema([column for column in search.columns if column.name not in partition])
-        add = memory_file.write_groups(search.location, snapshot.metadata, schema, search.other_rows(at, rows))
+        add = data_files.write_groups(search.location, table.metadata, schema, search.other_rows(at, rows))
         if add is not None:
             yield {**add, "partitionValues": files[at]["partitionValues"]}

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flowctl.connectors.delta.statements import quoted, statistics_without
-from flowctl.connectors.delta.types import columns_of, schema_json
-from flowctl.connectors.refusal import PREFIX, error_of
+from flowctl.connectors.delta.statements import statistics_without
+from flowctl.connectors.delta.types import Action, columns_of, schema_json
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import DataFrame
-
-Action = dict[str, Any]
 
 
 def with_columns(metadata: Mapping[str, Any], columns: Sequence[Column], *, replaces: bool) -> Action:
@@ -50,27 +43,3 @@ def with_columns(metadata: Mapping[str, Any], columns: Sequence[Column], *, repl
     if not added and fields == schema["fields"]:
         return dict(metadata)
     return {**metadata, "schemaString": json.dumps({**schema, "fields": [*fields, *added]})}
-
-
-def without_nulls(frame: DataFrame, metadata: Mapping[str, Any]) -> DataFrame:
-    """``frame``, which raises an error at the first null in a column that ``metadata`` has as NOT NULL."""
-    from pyspark.sql import functions as f
-
-    for column in columns_of(metadata["schemaString"]):
-        if not column.nullable:
-            value = f.col(quoted(column.name))
-            failed = f.raise_error(f.lit(f"{PREFIX}{_null_in(column.name)}")).cast(types.spark_ddl(column.type))
-            frame = frame.withColumn(column.name, f.when(value.isNull(), failed).otherwise(value))
-    return frame
-
-
-def refuse_nulls(rows: pa.Table, metadata: Mapping[str, Any]) -> None:
-    """:class:`TableError` for a null in a column that ``metadata`` has as NOT NULL."""
-    for column in columns_of(metadata["schemaString"]):
-        if not column.nullable and rows[column.name].null_count:
-            raise error_of(_null_in(column.name))
-
-
-def _null_in(name: str) -> str:
-    hint = f"Let it be null in the target, or put such rows aside: expect: [{{column: {name}, not_null: true}}]"
-    return f"column {name} is NOT NULL in the target, and a row has no value for it | {hint}"

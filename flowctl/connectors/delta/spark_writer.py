@@ -7,44 +7,50 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.buffered import computed, frame_of
-from flowctl.connectors.delta import batch, choice, commit, conditions, statements, transaction
+from flowctl.connectors.delta import choice, commit, conditions, statements
 from flowctl.connectors.delta.conditions import Condition
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.connectors.delta.record import Record
+from flowctl.connectors.delta.rows import frame_in_order, live_frame, view_of, with_operations
+from flowctl.connectors.delta.spark_commit import commit_statement, created_for
 from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.delta.table import OpenTable, open_existing, open_table
-from flowctl.connectors.delta.writer import Numbered, required_scratch
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.batch import Batch
 from flowctl.engine.session import compiles, interpreted
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
+from flowctl.model.types import Decimal
 from flowctl.sql import dialects
+from flowctl.sql.difference import KeyBounds
 from flowctl.storage.scratch import Scratch, ScratchFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+#: Key types whose literals Delta compares with file statistics; text only up to what its statistics keep whole.
+_BOUNDED = (types.INT8, types.INT16, types.INT32, types.INT64, types.DATE, types.STRING)
+_LONGEST_TEXT = 200
 #: Up to so many files a log is read faster than the queries for it are compiled.
 _FEW_FILES = 10_000
 
 
 @dataclass(frozen=True)
 class SparkWriter:
-    """As :class:`flowctl.connectors.delta.writer.Writer`; a sequence number is told by settings of the session.
-    ``makes_tables``: nobody's settings say how Spark makes one, so flowctl may."""
+    """As :class:`flowctl.connectors.delta.writer.Writer`; settings of the session have the sequence number.
+    ``creates_itself``: no setting says how Spark creates tables, so flowctl may."""
 
     spark: SparkSession
-    scratch: Scratch | None = None
-    makes_tables: bool = True
+    scratch: Scratch
+    creates_itself: bool = True
 
     def prepare(self, location: TableLocation, table: OpenTable | None, job: WriteJob) -> OpenTable:
         """Spark makes a table with half a dozen queries: for a small one that is as much as writing it. Clustering is
         Spark's own business."""
         if table is not None:
             table.check_intent(job.record)
-        elif self.makes_tables and job.create and not job.layout.cluster_by:
+        elif self.creates_itself and job.create and not job.layout.cluster_by:
             commit.create(location, job)
             job, table = replace(job, create=()), open_table(location)
         table = self._run_ddl(location, table, job)
@@ -63,62 +69,60 @@ class SparkWriter:
             table = open_existing(location)
         return table
 
-    def put(self, table: OpenTable, number: Numbered, rows: Batch, job: WriteJob) -> LoggedCommit:
+    def put(self, table: OpenTable, record: Record, rows: Batch, job: WriteJob) -> Record:
         frame = self._frame(rows, job)
-        with batch.view_of(batch.with_operations(frame)) as view:
-            return self._commit(table, number, self._statement(table, frame, view, job), job)
+        with view_of(with_operations(frame)) as view:
+            return self._commit(table, record, self._statement(table, frame, view, job), job)
 
-    def rows_with_keys(self, table: OpenTable, job: WriteJob, rows: Batch) -> Batch:
-        keys = self._frame(rows, job).select(*map(quoted, job.key)).distinct()
+    def rows_with_keys(self, table: OpenTable, job: WriteJob, rows: Batch, frame: DataFrame) -> Batch:
+        keys = frame.select(*map(quoted, job.key)).distinct()
         content = self.spark.read.format("delta").load(table.location.spark_path)
         with_keys = content.join(keys, on=list(job.key), how="left_semi")
         return computed(with_keys, rows, lambda: self._folder(job, "with-keys"))
 
-    def apply_versions(self, table: OpenTable, number: Numbered, versions: Batch, job: WriteJob) -> LoggedCommit:
+    def apply_versions(self, table: OpenTable, record: Record, versions: Batch, job: WriteJob) -> Record:
         frame = self._frame(versions, job)
-        identifier, bounds = table.location.identifier, batch.key_bounds(frame, job)
-        with batch.view_of(frame) as view:
+        identifier, bounds = table.location.identifier, key_bounds(frame, job)
+        with view_of(frame) as view:
             sql = statements.apply_difference(identifier, view, job, bounds)
-            return self._commit(table, number, lambda: self._run(sql), job)
+            return self._commit(table, record, lambda: self._run(sql), job)
 
     def replace_where(
-        self, table: OpenTable, number: Numbered, going: Condition, coming: Condition, rows: Batch, side: WriteJob
-    ) -> LoggedCommit:
+        self, table: OpenTable, record: Record, going: Condition, coming: Condition, rows: Batch, side: WriteJob
+    ) -> Record:
         # REPLACE WHERE takes no column list, so the SELECT is in the table's own order; and it refuses rows that do not
         # meet its condition.
-        with batch.view_of(_in_own_order(table, self._frame(rows, side))) as view:
+        with view_of(frame_in_order(self._frame(rows, side), table.columns)) as view:
             where = conditions.sql([*going, *coming])
             sql = f"INSERT INTO {table.location.identifier} REPLACE WHERE {where} SELECT * FROM {view}"
-            return self._commit(table, number, lambda: self._run(sql), side)
+            return self._commit(table, record, lambda: self._run(sql), side)
 
     def _frame(self, rows: Batch, job: WriteJob) -> DataFrame:
         return frame_of(rows, self.spark, lambda: self._folder(job, "batch"))
 
     def _folder(self, job: WriteJob, name: str) -> ScratchFolder:
-        return required_scratch(self.scratch).folder(f"{job.record.table}-{job.record.seq}-{name}")
+        return self.scratch.folder(f"{job.record.table}-{job.record.seq}-{name}")
 
-    def _commit(
-        self, table: OpenTable, number: Numbered, statement: Callable[[], object], job: WriteJob
-    ) -> LoggedCommit:
+    def _commit(self, table: OpenTable, record: Record, statement: Callable[[], object], job: WriteJob) -> Record:
         def before_commit() -> None:
             # A history's rows were derived from this version, and a statement looks at the table anew.
             if job.mode == "scd2" and open_existing(table.location).version != table.version:
                 raise TransientError(f"another writer committed to {table.location.url} at the same moment")
             job.before_commit()
 
-        return transaction.commit(self.spark, table.location, number.app, number.record, statement, before_commit)
+        return commit_statement(self.spark, table.location, record, statement, before_commit)
 
     def _statement(self, table: OpenTable, frame: DataFrame, view: str, job: WriteJob) -> Callable[[], object]:
         """The one data statement of append, truncate and merge, ready to run."""
         identifier, present = table.location.identifier, frame.columns
         if job.replaces_content:
             if choice.has_other_columns(table.columns, job.columns):
-                return lambda: self._overwrite_with_schema(table, batch.alive(frame, job.columns), job)
+                return lambda: self._overwrite_with_schema(table, live_frame(frame, job.columns), job)
             sql = statements.overwrite(identifier, view, job.columns, present)
         elif job.mode == "append":
             sql = statements.insert(identifier, view, job.columns, present)
         else:
-            sql = statements.merge(table.location, view, job, present, batch.key_bounds(frame, job))
+            sql = statements.merge(table.location, view, job, present, key_bounds(frame, job))
         return lambda: self._run(sql)
 
     def _overwrite_with_schema(self, table: OpenTable, frame: DataFrame, job: WriteJob) -> None:
@@ -140,7 +144,7 @@ class SparkWriter:
         columns afterwards.
         """
         failure: Exception | None = None
-        with interpreted(self.spark), transaction.created_for(self.spark, job.record.intent_id):
+        with interpreted(self.spark), created_for(self.spark, job.record.intent_id):
             for statement in job.statements:
                 try:
                     self._run(statement)
@@ -171,16 +175,35 @@ def _missing(table: OpenTable, columns: Sequence[Column]) -> list[str]:
     return [f'"{column.name}" {column.type}' for column in columns if have.get(column.name) != column.type]
 
 
-def _in_own_order(table: OpenTable, frame: DataFrame) -> DataFrame:
-    """``frame`` with exactly the table's columns in its order: a sidecar of a history of other keys has more."""
+def key_bounds(frame: DataFrame, job: WriteJob) -> KeyBounds:
+    """Literal bounds of the batch's keys: those that staging has counted, otherwise from one aggregate over ``frame``.
+    None for an empty batch."""
+    keys = [column for column in job.columns if column.name in job.key and _is_bounded(column)]
+    found = job.key_bounds if job.key_bounds is not None else _counted(frame, keys)
+    return KeyBounds(
+        {
+            column.name: (_literal(found[column.name][0], column), _literal(found[column.name][1], column))
+            for column in keys
+            if column.name in found and max(map(len, found[column.name])) <= _LONGEST_TEXT
+        }
+    )
+
+
+def _counted(frame: DataFrame, keys: Sequence[Column]) -> dict[str, tuple[str, str]]:
     from pyspark.sql import functions as f
 
-    present = set(frame.columns)
-    return frame.select(
-        *(
-            f.col(quoted(column.name))
-            if column.name in present
-            else f.lit(None).cast(types.spark_ddl(column.type)).alias(column.name)
-            for column in table.columns
-        )
-    )
+    if not keys:
+        return {}
+    ends = [end(statements.quoted(column.name)).cast("string") for column in keys for end in (f.min, f.max)]
+    row = frame.agg(*ends).collect()[0]
+    found = {column.name: (row[2 * at], row[2 * at + 1]) for at, column in enumerate(keys)}
+    return {name: ends for name, ends in found.items() if ends[0] is not None}
+
+
+def _literal(text: str, column: Column) -> str:
+    plain = dialects.text(text, "spark")
+    return plain if column.type == types.STRING else f"CAST({plain} AS {types.spark_ddl(column.type)})"
+
+
+def _is_bounded(column: Column) -> bool:
+    return column.type in _BOUNDED or isinstance(column.type, Decimal)

@@ -22,6 +22,7 @@ from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
 
 TYPE_WIDENING = "delta.enableTypeWidening"
 DELETION_VECTORS = "delta.enableDeletionVectors"
+CODEC = "delta.parquet.compression.codec"
 #: What turns on a feature that columns need.
 _FEATURES = {
     features.TYPE_WIDENING: f"'{TYPE_WIDENING}' = 'true'",

@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flowctl import delays
-from flowctl.connectors.delta import log, maintenance, replay
-from flowctl.connectors.delta.creation import created_by
+from flowctl.connectors.delta import maintenance
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.log import LoggedCommit
-from flowctl.connectors.delta.replay import LogSnapshot
-from flowctl.connectors.delta.types import columns_of, has_nested_not_null
+from flowctl.connectors.delta.log import read_live_files
+from flowctl.connectors.delta.record import Record, creator, newest_record
+from flowctl.connectors.delta.types import Action, columns_of, has_nested_not_null
 from flowctl.connectors.preconditions import check_base, foreign_target
 from flowctl.errors import AccessDenied, StateConflict, StoppedByPolicy, TableError, TransientError
-from flowctl.model.commit import Commit, commit_name
+from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.storage import access
 
@@ -56,32 +55,57 @@ class OpenTable:
         return int(self.handle.version())
 
     @cached_property
+    def metadata(self) -> Action:
+        """The ``metaData`` action, as a commit may repeat it."""
+        metadata = self.handle.metadata()
+        named = {"name": metadata.name, "description": metadata.description}
+        return {
+            "id": str(metadata.id),
+            **{name: text for name, text in named.items() if text is not None},
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": self.handle.schema().to_json(),
+            "partitionColumns": list(metadata.partition_columns),
+            "configuration": dict(metadata.configuration),
+            "createdTime": metadata.created_time,
+        }
+
+    @cached_property
+    def protocol(self) -> Action:
+        """The ``protocol`` action."""
+        protocol = self.handle.protocol()
+        named = {"readerFeatures": protocol.reader_features, "writerFeatures": protocol.writer_features}
+        versions = {"minReaderVersion": protocol.min_reader_version, "minWriterVersion": protocol.min_writer_version}
+        return {**versions, **{name: features for name, features in named.items() if features is not None}}
+
+    @property
     def identity(self) -> str:
-        return str(self.handle.metadata().id)
+        return str(self.metadata["id"])
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        return columns_of(self.handle.schema().to_json())
+        return columns_of(self.metadata["schemaString"])
 
-    @cached_property
+    @property
     def properties(self) -> Mapping[str, str]:
-        return dict(self.handle.metadata().configuration)
+        properties: Mapping[str, str] = self.metadata["configuration"]
+        return properties
 
     @cached_property
     def features(self) -> list[str]:
         return sorted(_features(self.handle))
 
-    @cached_property
+    @property
     def partition_by(self) -> tuple[str, ...]:
-        return tuple(self.handle.metadata().partition_columns)
+        return tuple(self.metadata["partitionColumns"])
 
     @cached_property
     def file_count(self) -> int:
         return len(self.handle.file_uris())
 
     @cached_property
-    def snapshot(self) -> LogSnapshot:
-        return replay.replay_log(self.location, self.version)
+    def files(self) -> tuple[Action, ...]:
+        """The ``add`` actions of its live files."""
+        return read_live_files(self.location, self.version)
 
     @property
     def is_empty(self) -> bool:
@@ -113,35 +137,38 @@ class OpenTable:
             },
         )
 
-    def newest(self, app: str) -> LoggedCommit | None:
-        """The commit of the newest sequence number of ``app``."""
+    @property
+    def creator(self) -> str:
+        return creator(self.location, self.version)
+
+    def newest(self, app: str) -> Record | None:
+        """The record of the newest sequence number of ``app``."""
         if app not in self._newest:
-            self._newest[app] = log.newest_record(self.location, self.handle, app)
+            self._newest[app] = newest_record(self.location, self.handle, app)
         return self._newest[app]
 
     @cached_property
-    def _newest(self) -> dict[str, LoggedCommit | None]:
+    def _newest(self) -> dict[str, Record | None]:
         return {}
 
-    def standing(self, app: str, record: Mapping[str, Any], base: str | None = None) -> LoggedCommit | None:
+    def standing(self, record: Record, base: str | None = None) -> Record | None:
         """The commit of this very intent, or None while its number is free. :class:`StateConflict` when the number is
         somebody else's, or was given up: a void answers only to another void; or when it is free, and the newest commit
         is not ``base``."""
-        newest = self.newest(app)
-        if newest is None or newest.record["seq"] < record["seq"]:
-            name = commit_name(newest.record["seq"], newest.record["intent_id"]) if newest else ""
-            check_base(self.location.url, name, base)
+        newest, wanted = self.newest(record.app_id), record.commit
+        if newest is None or newest.seq < wanted.seq:
+            check_base(self.location.url, newest.commit.name if newest else "", base)
             return None
-        if (newest.record["seq"], newest.record["intent_id"]) != (record["seq"], record["intent_id"]):
+        there = newest.commit
+        if there.name != wanted.name:
             raise StateConflict(
-                f"{self.location.url} has number {newest.record['seq']} of intent "
-                f"{newest.record['intent_id'] or 'unknown'}, not number {record['seq']} of intent "
-                f"{record['intent_id']}",
+                f"{self.location.url} has number {there.seq} of intent {there.intent_id or 'unknown'}, "
+                f"not number {wanted.seq} of intent {wanted.intent_id}",
                 hint="Look at `flowctl state show`, then plan again: another run wrote this table",
             )
-        if newest.record["void"] and not record["void"]:
+        if there.void and not wanted.void:
             raise StateConflict(
-                f"number {record['seq']} of {record['table']} was given up", hint="Plan again: the next number is free"
+                f"number {wanted.seq} of {wanted.table} was given up", hint="Plan again: the next number is free"
             )
         return newest
 
@@ -154,9 +181,9 @@ class OpenTable:
                 f"{self.location.url} is table {self.identity} now, the plan was made for {record.target_id}",
                 hint="Plan again: it was dropped and made again",
             )
-        if record.target_id or created_by(self.location, self.handle) == record.intent_id:
+        if record.target_id or self.creator == record.intent_id:
             return
-        if self.standing(log.app_id(record.lineage, record.table), record.record()) is None:
+        if self.standing(Record(record)) is None:
             raise foreign_target(record, self.location.url)  # else another try of this number was faster
 
     def check_memory(self) -> None:
@@ -208,11 +235,11 @@ def _has_rules(field: Field) -> bool:
     return not field.nullable or not _HARMLESS.issuperset(field.metadata or ())
 
 
-def find_standing(location: TableLocation, app: str, record: Mapping[str, Any]) -> LoggedCommit | None:
+def find_standing(location: TableLocation, record: Record) -> Record | None:
     """:meth:`OpenTable.standing` of the newest version. What is free there may be taken a moment later: nothing may
     be committed on this answer alone."""
     table = open_table(location)
-    return table.standing(app, record) if table is not None else None
+    return table.standing(record) if table is not None else None
 
 
 def _foreign_names(location: TableLocation) -> set[str]:

@@ -1,9 +1,9 @@
 """Delta as a target: what is there, what was committed, and one commit per number.
 
 **The target's id** is Delta's own table id. It is random, so an intent for a table that does not exist yet has an
-empty ``target_id``: *the table this number will make*. Its CREATE names the intent (:mod:`.creation`), so that it is
-told from a table of somebody else. The commit's record carries the real id, read after CREATE, and state takes it from
-there. An intent with an id commits into that very table or not at all.
+empty ``target_id``: *the table this number will make*. Its CREATE names the intent (:func:`.record.created_for`), so
+that it is told from a table of somebody else. The commit's record carries the real id, read after CREATE, and state
+takes it from there. An intent with an id commits into that very table or not at all.
 
 What only a write needs is imported by it: most runs have nothing to do.
 """
@@ -18,17 +18,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from flowctl.connectors.base import Capabilities
-from flowctl.connectors.delta import features, gaps, log, maintenance, partitions, statements
-from flowctl.connectors.delta.choice import Way, choose, planned_traits
-from flowctl.connectors.delta.creation import created_by
+from flowctl.connectors.delta import features, gaps, maintenance, partitions, record, statements
+from flowctl.connectors.delta.choice import EngineTraits, Way, choose, planned_traits
 from flowctl.connectors.delta.location import TableLocation, location_of
-from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.connectors.delta.record import Record
 from flowctl.connectors.delta.table import OpenTable, open_table
 from flowctl.connectors.gaps import Gap
 from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob, WriteShape
 from flowctl.engine.batch import Batch, InMemory, OnEngine
-from flowctl.errors import TableError
-from flowctl.model.commit import Commit, commit_from_record
+from flowctl.errors import FlowctlError, TableError
+from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
@@ -38,8 +37,6 @@ from flowctl.storage.urls import local_path, path_place, scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from flowctl.connectors.delta.writer import Writer
 
 Name = TypeVar("Name")
 Question = TypeVar("Question")
@@ -148,32 +145,32 @@ class DeltaTarget(Target):
             create=tuple(map(location.executable, job.create)),
             alter=tuple(replace(change, statement=location.executable(change.statement)) for change in job.alter),
         )
-        app = log.app_id(job.record.lineage, job.record.table)
         table = open_table(location)
-        done = table.standing(app, job.record.record(), job.base) if table is not None else None
+        done = table.standing(Record(job.record), job.base) if table is not None else None
         if done is None:
+            from flowctl.connectors.delta.rows import refuse
+
             partitioned = table.partition_by if table is not None else job.layout.partition_by
             if job.replaces_content:  # and maybe its schema: then as the spec says
                 partitioned = (*partitioned, *job.layout.partition_by)
-            rows = partitions.without_lost_texts(rows, partitioned, job.columns)
-            done = log.keep_copy(location, app, self._commit(spark, location, table, rows, job))
+            rows = refuse(rows, partitions.texts_refused(partitioned, rows.names, job.columns))
+            done = record.keep_copy(location, self._commit(spark, location, table, rows, job))
         return _as_commit(done, job)
 
     def void(self, job: WriteJob) -> Commit:
-        from flowctl.connectors.delta.void import void
+        from flowctl.connectors.delta.commit import void
 
         location = self._location(job.object)
-        app = log.app_id(job.record.lineage, job.record.table)
-        done = void(location, app, replace(job, record=replace(job.record, void=True)))
-        return _as_commit(log.keep_copy(location, app, done), job)
+        done = void(location, replace(job, record=replace(job.record, void=True)))
+        return _as_commit(record.keep_copy(location, done), job)
 
     def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
         from flowctl.connectors.delta import history
         from flowctl.connectors.delta.choice import traits_of, way_of_all
-        from flowctl.connectors.delta.writers import writer_for
+        from flowctl.connectors.delta.writer import writer_for
 
         engine = traits_of(spark)
-        writer = writer_for(way_of_all(engine), engine, spark, self._scratch)
+        writer = writer_for(way_of_all(engine), engine, spark, self._required_scratch)
         history.quarantine(writer, self._location(job.object), OnEngine(frame), job, since)
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
@@ -196,43 +193,47 @@ class DeltaTarget(Target):
 
     def _commit(
         self, spark: SparkSession, location: TableLocation, table: OpenTable | None, rows: Batch, job: WriteJob
-    ) -> LoggedCommit:
+    ) -> Record:
         from flowctl.connectors.delta.choice import traits_of
         from flowctl.connectors.delta.row_search import Unreadable
-        from flowctl.connectors.delta.writers import writer_for
 
         engine = traits_of(spark)
         there = table.info(job.object) if table is not None else None
         shape = job.shape(in_memory=isinstance(rows, InMemory))
         way = choose(location.url, there, shape, engine).way
         try:
-            writer = writer_for(way, engine, spark, self._scratch)
-            return self._commit_by(writer, spark, location, table, rows, job)
+            return self._commit_by(way, engine, spark, location, table, rows, job)
         except Unreadable:
             if not engine.has_jvm:
                 raise
-        writer = writer_for(Way.STATEMENTS, engine, spark, self._scratch)
-        return self._commit_by(writer, spark, location, open_table(location), rows, job)
+        return self._commit_by(Way.STATEMENTS, engine, spark, location, open_table(location), rows, job)
 
     def _commit_by(
         self,
-        writer: Writer,
+        way: Way,
+        engine: EngineTraits,
         spark: SparkSession,
         location: TableLocation,
         table: OpenTable | None,
         rows: Batch,
         job: WriteJob,
-    ) -> LoggedCommit:
-        from flowctl.connectors.delta.writer import Numbered, required_scratch
+    ) -> Record:
+        from flowctl.connectors.delta.writer import writer_for
 
+        writer = writer_for(way, engine, spark, self._required_scratch)
         table = writer.prepare(location, table, job)
         job = replace(job, record=replace(job.record, target_id=table.identity))
         if job.mode == "scd2":
             from flowctl.connectors.delta import history
 
-            return history.commit(spark, writer, table, rows, job, required_scratch(self._scratch))
-        number = Numbered(log.app_id(job.record.lineage, job.record.table), job.record.record())
-        return writer.put(table, number, rows, job)
+            return history.commit(spark, writer, table, rows, job, self._required_scratch)
+        return writer.put(table, Record(job.record), rows, job)
+
+    @property
+    def _required_scratch(self) -> Scratch:
+        if self._scratch is None:
+            raise FlowctlError("a Delta target was opened without a buffer", hint="Use `flowctl apply`")
+        return self._scratch
 
     def _location(self, object: ObjectName) -> TableLocation:
         return location_of(self._root, object, self._storage)
@@ -251,17 +252,15 @@ class DeltaTarget(Target):
             return None, None
         info, commit = table.info(lookup.object), _newest_in(table, lookup)
         if commit is None:
-            info = replace(info, created_by=created_by(table.location, table.handle))
+            info = replace(info, created_by=table.creator)
         return info, commit
 
 
 def _newest_in(table: OpenTable, lookup: CommitLookup) -> Commit | None:
-    """None when there is none. When not even the copy tells its record, the answer has an empty ``intent_id``: nothing
+    """None when there is none. When not even the copy has its record, the answer has an empty ``intent_id``: nothing
     equals it, so the table stops and asks to be adopted."""
-    newest = table.newest(log.app_id(lookup.lineage, lookup.table))
-    if newest is None:
-        return None
-    return commit_from_record(newest.record, newest.version if newest.version >= 0 else None)
+    newest = table.newest(record.app_id(lookup.lineage, lookup.table))
+    return replace(newest.commit, counts=RowCounts()) if newest is not None else None
 
 
 def _at_once(ask: Callable[[Question], Answer], questions: Mapping[Name, Question]) -> dict[Name, Answer]:
@@ -269,9 +268,8 @@ def _at_once(ask: Callable[[Question], Answer], questions: Mapping[Name, Questio
         return dict(zip(questions, pool.map(ask, questions.values()), strict=True))
 
 
-def _as_commit(logged: LoggedCommit, job: WriteJob) -> Commit:
-    counts = log.counts(logged.metrics)
+def _as_commit(committed: Record, job: WriteJob) -> Commit:
+    commit = committed.commit
     if job.soft_deletes:  # Delta counts marked rows as updated, and does not tell them apart
-        counts = replace(counts, deleted=None)
-    commit = commit_from_record(logged.record, logged.version)
-    return replace(commit, counts=counts, warnings=logged.warnings)
+        return replace(commit, counts=replace(commit.counts, deleted=None))
+    return commit

@@ -11,6 +11,9 @@ from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Struct
 
+#: An action of the log, as its JSON.
+Action = dict[str, Any]
+
 _REFUSED = " ,;{}()\n\t="
 _SIMPLE = {
     "boolean": types.BOOL, "byte": types.INT8, "short": types.INT16, "integer": types.INT32, "long": types.INT64,

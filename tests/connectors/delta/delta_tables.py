@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flowctl.connectors.delta import actions, spark_files
+from flowctl.connectors.delta import actions, commit, data_files
 from flowctl.connectors.delta.choice import Way, choose, traits_of
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.table import open_existing
@@ -44,15 +44,15 @@ def location(writer: Writer) -> TableLocation:
 def foreign_commit(place: TableLocation, *content: Mapping[str, Any]) -> None:
     """Somebody else's commit, as the next version."""
     version = open_existing(place).version + 1
-    told = actions.commit_info(None, "WRITE", {"mode": "Append"}, actions.EMPTY)
-    assert actions.publish(place, version, [told, *map(dict, content)])
+    info = actions.commit_info("", "WRITE", {"mode": "Append"}, actions.EMPTY)
+    assert commit.publish(place, version, [info, *map(dict, content)])
 
 
 def foreign_rows(place: TableLocation, rows: pa.Table, **partition: str) -> None:
     """Somebody else's rows, as the next version."""
     name, footers = f"part-{uuid.uuid4()}.parquet", []
     pq.write_table(rows, f"{place.url}/{name}", metadata_collector=footers)
-    add = spark_files.add_action(name, Path(place.url, name).stat().st_size, footers[0], rows.schema.names)
+    add = data_files.add_action(name, Path(place.url, name).stat().st_size, footers[0], rows.schema.names)
     foreign_commit(place, {"add": {**add, "partitionValues": partition}})
 
 
@@ -64,4 +64,4 @@ def way(writer: Writer, job: WriteJob) -> Way:
 
 def files(writer: Writer) -> list[dict[str, Any]]:
     """The ``add`` actions of the table's files."""
-    return list(open_existing(location(writer)).snapshot.files)
+    return list(open_existing(location(writer)).files)

@@ -5,11 +5,13 @@ The suites of targets run on them with ``FLOWCTL_TEST_SPARK=sail``; here any eng
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,14 +19,15 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from flowctl.connectors.delta import actions, log, replay
-from flowctl.connectors.delta.changes import files_within
+from flowctl.connectors.delta import actions, commit
+from flowctl.connectors.delta.conditions import ALWAYS, may_match
 from flowctl.connectors.delta.file_writer import FileWriter
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.log import read_live_files
+from flowctl.connectors.delta.record import Record, app_id, keep_copy, newest_record
 from flowctl.connectors.delta.schemas import with_columns
-from flowctl.connectors.delta.table import open_table
-from flowctl.connectors.delta.types import columns_of, schema_json
-from flowctl.connectors.delta.writer import Numbered
+from flowctl.connectors.delta.table import open_existing, open_table
+from flowctl.connectors.delta.types import Action, columns_of, schema_json
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.session import has_jvm
 from flowctl.errors import TableError, TransientError
@@ -40,7 +43,7 @@ from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Writer, upserts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-APP = log.app_id(LINEAGE, TABLE)
+APP = app_id(LINEAGE, TABLE)
 
 
 class Hand:
@@ -55,16 +58,16 @@ class Hand:
         own = FileWriter(self.writer.spark, self.scratch)
         table = own.prepare(self.location, open_table(self.location), job)
         job = replace(job, record=replace(job.record, target_id=table.identity))
-        return own.put(table, Numbered(APP, job.record.record()), self.writer.batch(rows, job.columns), job)
+        return own.put(table, Record(job.record), self.writer.batch(rows, job.columns), job)
 
     def rows(self) -> list[tuple]:
         return sorted(self.writer.place.read(["id", "name"]))
 
     def foreign_commit(self, **action: object) -> None:
         """Somebody else's commit, as the next version."""
-        told = actions.commit_info(None, "WRITE", {"mode": "Append"}, actions.EMPTY)
+        info = actions.commit_info("", "WRITE", {"mode": "Append"}, actions.EMPTY)
         version = DeltaTable(self.location.url).version() + 1
-        assert actions.publish(self.location, version, [told, *([dict(action)] if action else [])])
+        assert commit.publish(self.location, version, [info, *([dict(action)] if action else [])])
 
 
 @pytest.fixture(params=["counted", "in memory", pytest.param("uncounted", marks=pytest.mark.full)])
@@ -82,7 +85,7 @@ def row(id: int, name: str | None = "a") -> dict:
 def test_the_number_is_deltas_own_and_spark_goes_on_from_it(hand: Hand) -> None:
     done = hand.write([row(1)], 1)
     assert DeltaTable(hand.location.url).transaction_version(APP) == 1
-    assert (done.record["seq"], done.metrics["numOutputRows"]) == (1, "1")
+    assert (done.seq, done.commit.counts.read) == (1, 1)
     assert hand.writer.committed().seq == 1
     hand.writer.write([row(2)], 2)  # the engine's own writer
     hand.write([row(3)], 3)
@@ -105,7 +108,7 @@ def test_what_replaces_files_is_worked_out_anew_when_somebody_else_has_committed
 
 
 @pytest.mark.parametrize("mode", ["append", "truncate", "merge"])
-def test_a_zombie_of_the_same_number_that_lands_first_is_the_only_one(hand: Hand, mode: str) -> None:
+def test_a_stale_writer_of_the_same_number_that_lands_first_is_the_only_one(hand: Hand, mode: str) -> None:
     batch = upserts if mode == "merge" else lambda *rows: list(rows)
     hand.write(batch(row(1)), 1, mode)
     hand.write(batch(row(2)), 2, mode, before_commit=lambda: hand.write(batch(row(2)), 2, mode) and None)
@@ -115,7 +118,7 @@ def test_a_zombie_of_the_same_number_that_lands_first_is_the_only_one(hand: Hand
 
 def test_a_changed_schema_is_never_appended_to_blindly(hand: Hand) -> None:
     hand.write([row(1)], 1)
-    metadata = replay.replay_log(hand.location, 1).metadata
+    metadata = open_existing(hand.location).metadata
     wider = with_columns(metadata, [*COLUMNS, Column("theirs", types.STRING)], replaces=False)
     with pytest.raises(TransientError, match="same moment"):
         hand.write([row(2)], 2, before_commit=lambda: hand.foreign_commit(metaData=wider))
@@ -126,7 +129,7 @@ def test_a_changed_schema_is_never_appended_to_blindly(hand: Hand) -> None:
 def test_a_merge_leaves_columns_of_others_and_files_without_a_change_alone(hand: Hand) -> None:
     for seq in (1, 2):
         hand.write(upserts(row(seq * 10), row(seq * 10 + 1)), seq, "merge")
-    metadata = replay.replay_log(hand.location, 2).metadata
+    metadata = open_existing(hand.location).metadata
     hand.foreign_commit(metaData=with_columns(metadata, [*COLUMNS, Column("theirs", types.STRING)], replaces=False))
     theirs = (*COLUMNS, Column("theirs", types.STRING))
     hand.write(upserts({**row(10), "theirs": "kept"}), 3, "merge", columns=theirs)
@@ -161,11 +164,11 @@ def test_every_tenth_version_is_a_checkpoint_that_keeps_the_number(hand: Hand) -
         hand.write([row(seq)], seq)
     log_folder = Path(hand.location.url, "_delta_log")
     assert json.loads((log_folder / "_last_checkpoint").read_text())["version"] == 10
-    for commit in log_folder.glob("0*.json"):
-        if int(commit.stem) < 10:
-            commit.unlink()
+    for entry in log_folder.glob("0*.json"):
+        if int(entry.stem) < 10:
+            entry.unlink()
     assert hand.writer.committed().seq == 11
-    assert len(replay.replay_log(hand.location, 11).files) == len(DeltaTable(hand.location.url).file_uris())
+    assert len(_files(hand.location)) == len(DeltaTable(hand.location.url).file_uris())
     hand.write([row(12)], 12)
     assert len(hand.rows()) == 12
 
@@ -184,24 +187,22 @@ def test_a_checkpoint_takes_expired_entries_out_of_the_log(hand: Hand) -> None:
 
 def test_the_newest_record_is_found_as_the_newest_commit_behind_others_and_as_a_copy(tmp_path: Path) -> None:
     path, location = tmp_path / "t", TableLocation(str(tmp_path / "t"), {})
-    record = Commit(LINEAGE, TABLE, 1, "intent", "id", None).record()
-    number = CommitProperties({"userMetadata": json.dumps(record)}, app_transactions=[Transaction(APP, 1)])
+    record = Record(Commit(LINEAGE, TABLE, 1, "intent", "id", None))
+    number = CommitProperties({"userMetadata": record.user_metadata}, app_transactions=[Transaction(APP, 1)])
     write_deltalake(path, pa.table({"id": [1]}), commit_properties=number)
-    newest = log.newest_record(location, DeltaTable(path), APP)
-    assert newest is not None
-    assert (newest.version, newest.record) == (0, record)
-    assert log.newest_record(location, DeltaTable(path), log.app_id(LINEAGE, "another")) is None
+    newest = newest_record(location, DeltaTable(path), APP)
+    assert newest == record.logged(version=0, counts=newest.commit.counts)
+    assert newest_record(location, DeltaTable(path), app_id(LINEAGE, "another")) is None
 
     write_deltalake(path, pa.table({"id": [2]}), mode="append")
-    assert log.newest_record(location, DeltaTable(path), APP) == newest
+    assert newest_record(location, DeltaTable(path), APP) == newest
 
-    log.keep_copy(location, APP, newest)
+    keep_copy(location, newest)
     DeltaTable(path).create_checkpoint()
-    for commit in (path / "_delta_log").glob("0*.json"):
-        commit.unlink()
-    kept = log.newest_record(location, DeltaTable(path), APP)
-    assert kept is not None
-    assert (kept.version, kept.record) == (0, record)
+    for entry in (path / "_delta_log").glob("0*.json"):
+        entry.unlink()
+    kept = newest_record(location, DeltaTable(path), APP)
+    assert kept == record.logged(version=0)
 
 
 def test_a_log_is_replayed_from_its_checkpoint(tmp_path: Path) -> None:
@@ -212,7 +213,7 @@ def test_a_log_is_replayed_from_its_checkpoint(tmp_path: Path) -> None:
         if number == 11:
             DeltaTable(tmp_path / "t").create_checkpoint()
     table = DeltaTable(tmp_path / "t")
-    found = replay.replay_log(TableLocation(str(tmp_path / "t"), {}), table.version())
+    found = open_existing(TableLocation(str(tmp_path / "t"), {}))
     assert len(found.files) == len(table.file_uris()) == 11
     assert {file["partitionValues"]["part"] for file in found.files} == {"p 0", "p 1"}
     assert [column.name for column in columns_of(found.metadata["schemaString"])] == ["id", "part"]
@@ -223,7 +224,7 @@ def test_a_log_with_a_hole_is_refused(tmp_path: Path) -> None:
         write_deltalake(tmp_path / "t", pa.table({"id": [number]}), mode="append")
     (tmp_path / "t" / "_delta_log" / f"{1:020}.json").unlink()
     with pytest.raises(TableError, match="version 1 is missing"):
-        replay.replay_log(TableLocation(str(tmp_path / "t"), {}), 2)
+        read_live_files(TableLocation(str(tmp_path / "t"), {}), 2)
 
 
 def test_which_files_a_batch_touches() -> None:
@@ -231,9 +232,29 @@ def test_which_files_a_batch_touches() -> None:
         return {"path": f"{low}", "stats": json.dumps({"minValues": {"id": low}, "maxValues": {"id": high}})}
 
     files = [file(1, 10), file(11, 20), {"path": "without statistics"}]
-    assert [found["path"] for found in files_within(files, {"id": (5, 7)})] == ["1", "without statistics"]
-    assert [found["path"] for found in files_within(files, {"id": (10, 11)})] == ["1", "11", "without statistics"]
-    assert len(files_within(files, {})) == 3
+
+    def within(low: int, high: int) -> list[str]:
+        condition = [[("id", ">=", low), ("id", "<=", high)]]
+        return [file["path"] for file in files if may_match(condition, file)]
+
+    assert within(5, 7) == ["1", "without statistics"]
+    assert within(10, 11) == ["1", "11", "without statistics"]
+    assert all(may_match(ALWAYS, file) for file in files)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "value", "may"),
+    [
+        ("2024-01-01", "2024-02-01", dt.date(2024, 1, 31), True),
+        ("2024-01-01", "2024-02-01", dt.date(2024, 3, 1), False),
+        ("+10000-01-01", "+10001-01-01", dt.date(2024, 3, 1), True),
+        (0.1, 12345678901234567890.12, Decimal("0.09"), False),
+        (0.1, 0.3, Decimal("0.30"), True),
+    ],
+)
+def test_dates_and_decimals_are_compared_exactly(low: object, high: object, value: object, may: bool) -> None:
+    file = {"stats": json.dumps({"minValues": {"v": low}, "maxValues": {"v": high}})}
+    assert may_match([[("v", ">=", value), ("v", "<=", value)]], file) is may
 
 
 def test_columns_are_added_relaxed_and_retyped_only_with_the_content() -> None:
@@ -253,9 +274,9 @@ def test_columns_are_added_relaxed_and_retyped_only_with_the_content() -> None:
     assert columns_of(wide["schemaString"])[0].type == types.INT64
 
 
-def _identity(file: replay.Action) -> str:
+def _identity(file: Action) -> str:
     return f"{file['path']} {file.get('deletionVector')}"
 
 
-def _files(location: TableLocation) -> tuple[replay.Action, ...]:
-    return replay.replay_log(location, DeltaTable(location.url).version()).files
+def _files(location: TableLocation) -> tuple[Action, ...]:
+    return open_existing(location).files

@@ -9,15 +9,16 @@ import pytest
 from deltalake import DeltaTable, Schema
 
 from flowctl.connectors.delta import features
+from flowctl.connectors.delta.history import side_job
 from flowctl.connectors.delta.spark_writer import SparkWriter
 from flowctl.connectors.delta.table import open_existing, open_table
 from flowctl.connectors.delta.types import schema_json
-from flowctl.connectors.delta.writer import side_job
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import Layout
+from flowctl.storage.scratch import Scratch
 from tests.connectors.delta import delta_tables
 from tests.connectors.writing import COLUMNS, Writer, row
 
@@ -122,12 +123,12 @@ def test_a_column_that_needs_a_feature_brings_it_into_a_table_of_an_old_protocol
     assert DeltaTable(location.url).to_pyarrow_table().num_rows == 1
 
 
-def test_a_sidecar_takes_what_its_table_takes(writer: Writer) -> None:
+def test_a_sidecar_takes_what_its_table_takes(writer: Writer, scratch: Scratch) -> None:
     """A key that became wider, and kept values of a type that needs a feature: each run of a history would fail."""
     location = delta_tables.location(writer).beside("__observed")
     narrow = (Column("id", types.INT32), Column("name", types.STRING))
     wide = (Column("id", types.INT64), narrow[1], Column("at", types.TIMESTAMP_NTZ))
-    own = SparkWriter(writer.spark)
+    own = SparkWriter(writer.spark, scratch)
     for columns in (narrow, wide, wide):
         own.prepare_sidecar(location, open_table(location), side_job(writer.job(1, "append", columns=columns), columns))
     made = open_existing(location).info(writer.place.object)

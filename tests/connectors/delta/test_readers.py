@@ -136,7 +136,7 @@ def soft(writer: Writer) -> None:
 def of_another(writer: Writer) -> None:
     """Type widening that somebody else has turned on."""
     writer.write([row(1), row(2)], 1)
-    before = open_existing(delta_tables.location(writer)).snapshot.protocol
+    before = open_existing(delta_tables.location(writer)).protocol
     named = {kind: [*before[kind], features.TYPE_WIDENING] for kind in ("readerFeatures", "writerFeatures")}
     delta_tables.foreign_commit(delta_tables.location(writer), {"protocol": {**before, **named}})
 

@@ -16,9 +16,10 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowctl.connectors.delta import spark_files, target
+from flowctl.connectors.delta import data_files, target
 from flowctl.connectors.delta.choice import Choice, Way
 from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.statistics import statistics
 from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.delta.types import schema_json
 from flowctl.model import types
@@ -42,7 +43,7 @@ def footer(folder: Path, table: pa.Table, **options: Any) -> pq.FileMetaData:
 
 
 def told(footer: pq.FileMetaData, *names: str) -> dict[str, Any]:
-    return json.loads(spark_files.statistics(footer, list(names)), parse_float=Decimal)
+    return json.loads(statistics(footer, list(names)), parse_float=Decimal)
 
 
 def test_ends_are_exact_or_rounded_outwards(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_many_columns_have_small_dictionaries(writer: Writer, spark: SparkSessio
     frame = spark.range(0, 12_000, 1, 1).select(*[(f.col("id") % 1200).alias(f"c{at}") for at in range(columns)])
     schema = schema_json([Column(f"c{at}", types.INT64) for at in range(columns)])
     metadata = {"configuration": {}, "schemaString": schema}
-    (added,) = spark_files.write_files(location, metadata, frame)
+    (added,) = data_files.write_by_spark(location, metadata, frame)
     footer = pq.read_metadata(f"{location.url}/{added['path']}")
     assert encoding in footer.row_group(0).column(0).encodings
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from flowctl.connectors.delta import log, replay
+from flowctl.connectors.delta import log
+from flowctl.connectors.delta.record import app_id
 from flowctl.connectors.delta.table import open_existing
 from flowctl.engine.session import has_jvm
 from flowctl.errors import StateConflict, TableError, TransientError
@@ -21,7 +22,7 @@ from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Row, Writer, row, 
 if TYPE_CHECKING:
     pass
 
-APP = log.app_id(LINEAGE, TABLE)
+APP = app_id(LINEAGE, TABLE)
 PLAIN, PARTITIONED, CLUSTERED = Layout(), Layout(partition_by=("name",)), Layout(cluster_by=("id",))
 
 
@@ -36,7 +37,7 @@ def create(writer: Writer, layout: Layout) -> list[str]:
 
 def theirs(writer: Writer, *ids: int, name: str = "theirs") -> None:
     rows = pa.table({"id": pa.array(ids, pa.int64()), "name": [name] * len(ids)})
-    partitioned = open_existing(delta_tables.location(writer)).snapshot.metadata["partitionColumns"]
+    partitioned = open_existing(delta_tables.location(writer)).partition_by
     if partitioned:
         delta_tables.foreign_rows(delta_tables.location(writer), rows.drop_columns(["name"]), name=name)
     else:
@@ -144,7 +145,7 @@ def test_what_asks_more_of_writers_is_seen_by_the_commit(writer: Writer) -> None
     """Features that the table gets once it was prepared."""
     writer.write([row(1)], 1)
     location = delta_tables.location(writer)
-    protocol = open_existing(location).snapshot.protocol
+    protocol = open_existing(location).protocol
     more = {**protocol, "writerFeatures": [*protocol["writerFeatures"], "rowTracking", "domainMetadata"]}
     change = once(lambda: delta_tables.foreign_commit(location, {"protocol": more}))
     with pytest.raises((TransientError, TableError)):
@@ -162,8 +163,8 @@ def test_the_log_is_walked_back_from_the_version_that_was_opened(writer: Writer)
         delta_tables.foreign_commit(location)
     found = opened.newest(APP)
     assert found is not None
-    told = next(a["commitInfo"] for a in replay.commit_actions(location, found.version) if "commitInfo" in a)
-    assert '"seq": 1' in told["userMetadata"]
+    info = log.commit_info(log.read_entry(location, found.commit.version))
+    assert '"seq": 1' in info["userMetadata"]
 
 
 def test_entries_of_the_log_survive_a_power_cut(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:

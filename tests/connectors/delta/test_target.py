@@ -153,11 +153,11 @@ def test_a_clustered_table_takes_a_void(writer: Writer) -> None:
 
 
 def test_a_void_on_a_table_that_is_not_there_makes_it(writer: Writer) -> None:
-    """The zombie of the number finds the table with its number taken, and the next number goes on in it."""
+    """The stale writer of the number finds the table with its number taken, and the next number goes on in it."""
     void = writer.void(1, columns=COLUMNS)
     assert (void.void, void.target_id) == (True, info(writer).identity)
     with pytest.raises(StateConflict):
-        writer.write([row(1)], 1, intent="zombie", create=create(writer, COLUMNS))
+        writer.write([row(1)], 1, intent="stale writer", create=create(writer, COLUMNS))
     writer.write([row(2)], 2)
     assert ids(writer) == [2]
 
@@ -348,7 +348,7 @@ def test_a_table_on_s3(spark: SparkSession, s3_server: S3Server, s3_bucket: str,
         writer.write(upserts(row(1), row(2)), 1, "merge")
         assert writer.void(2).void
         with pytest.raises(StateConflict):
-            writer.write(upserts(row(3)), 2, "merge", intent="zombie")
+            writer.write(upserts(row(3)), 2, "merge", intent="stale writer")
         writer.write(upserts(row(2, "b"), row(4)), 3, "merge")
         found = place.target.scan(spark, object, COLUMNS[:2]).orderBy("id").collect()
         assert [tuple(line) for line in found] == [(1, "a"), (2, "b"), (4, "a")]

@@ -191,7 +191,7 @@ def test_credentials_are_in_no_plan(writer: Writer, capsys: pytest.CaptureFixtur
     assert secret not in capsys.readouterr().out
 
 
-def test_a_void_waits_for_the_zombie_that_is_committing_and_tells_that_it_landed(writer: Writer) -> None:
+def test_a_void_waits_for_the_stale_writer_that_is_committing_and_tells_that_it_landed(writer: Writer) -> None:
     writer.write([ROW], 1)
     told, landed = in_flight(writer, outcome=None)
     assert landed.seq == 2
@@ -199,7 +199,7 @@ def test_a_void_waits_for_the_zombie_that_is_committing_and_tells_that_it_landed
     assert sorted(writer.place.read(["id"])) == [(1,), (2,)]
 
 
-def test_a_void_lands_when_the_zombie_gives_up(writer: Writer) -> None:
+def test_a_void_lands_when_the_stale_writer_gives_up(writer: Writer) -> None:
     writer.write([ROW], 1)
     told, landed = in_flight(writer, outcome=RuntimeError("lease lost"))
     assert isinstance(landed, RuntimeError)
@@ -224,19 +224,22 @@ def in_flight(writer: Writer, outcome: Exception | None) -> tuple[object, object
         except Exception as error:  # noqa: BLE001 - the test looks at it
             results[name] = error
 
-    zombie = threading.Thread(
+    stale_writer = threading.Thread(
         target=run,
-        args=("zombie", lambda: writer.write([{**ROW, "id": 2}], 2, intent="the zombie", before_commit=hold)),
+        args=(
+            "stale writer",
+            lambda: writer.write([{**ROW, "id": 2}], 2, intent="the stale writer", before_commit=hold),
+        ),
     )
-    zombie.start()
+    stale_writer.start()
     assert inside.wait(120)
     void = threading.Thread(target=run, args=("void", lambda: writer.void(2, intent="the void")))
     void.start()
     wait_for_a_lock(writer.place)
     go.set()
-    zombie.join()
+    stale_writer.join()
     void.join()
-    return results["void"], results["zombie"]
+    return results["void"], results["stale writer"]
 
 
 def wait_for_a_lock(place: Place) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flowctl import crashpoints, delays
-from flowctl.connectors.delta.creation import marker
+from flowctl.connectors.delta import record as records
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.log import LoggedCommit
+from flowctl.connectors.delta.record import Record
 from flowctl.connectors.delta.table import find_standing
 from flowctl.errors import TransientError
 
@@ -25,16 +24,15 @@ _RECORD = "spark.databricks.delta.commitInfo.userMetadata"
 _OVERWRITE = "spark.sql.sources.partitionOverwriteMode"
 
 
-def commit(
+def commit_statement(
     spark: SparkSession,
     location: TableLocation,
-    app: str,
-    record: Mapping[str, Any],
+    record: Record,
     statement: Callable[[], object],
     before: Callable[[], None],
-) -> LoggedCommit:
-    """Runs ``statement``, which commits exactly once, as number ``record["seq"]`` of ``app``; returns what the log
-    then says. ``before`` is called right before it.
+) -> Record:
+    """Runs ``statement``, which commits exactly once, under the number of ``record``; returns what the log then
+    has. ``before`` is called right before it.
 
     Delta skips a number that it has already seen, and any lower one, without a word: only our intent id read back
     from the log says that the commit is ours. The same question is asked after an error, because a statement whose
@@ -42,21 +40,21 @@ def commit(
     :class:`TransientError` for a conflict between writers, otherwise Spark's own error.
     """
     failure: Exception | None = None
-    with _settings(spark, app, record):
+    with _settings(spark, record):
         before()
         delays.pause()
         try:
-            with _killable(str(record["table"])):
+            with _killable(record.commit.table):
                 statement()
         except Exception as error:  # noqa: BLE001 - judged below, once the log has been asked
             failure = error
     delays.pause()
-    committed = find_standing(location, app, record)
+    committed = find_standing(location, record)
     if committed is not None:
         return committed
     if failure is None:
         raise TransientError(
-            f"{location.url} has no commit of number {record['seq']} although Spark reported none missing"
+            f"{location.url} has no commit of number {record.seq} although Spark reported none missing"
         )
     if "DELTA_CONCURRENT" in str(failure):
         raise TransientError(f"another writer committed to {location.url} at the same moment") from failure
@@ -64,12 +62,12 @@ def commit(
 
 
 @contextmanager
-def _settings(spark: SparkSession, app: str, record: Mapping[str, Any]) -> Iterator[None]:
+def _settings(spark: SparkSession, record: Record) -> Iterator[None]:
     """Session settings rather than writer options: MERGE takes no options. Cleared at once, so that DDL in the same
     session does not run under the number. Spark fills in `${…}` when a setting is read, and a position may be a text
     that holds it: JSON has another way to write the sign."""
-    text = json.dumps(record).replace("$", "\\u0024")
-    wanted = {_APP: app, _NUMBER: str(record["seq"]), _RECORD: text, _OVERWRITE: "static"}
+    text = record.user_metadata.replace("$", "\\u0024")
+    wanted = {_APP: record.app_id, _NUMBER: str(record.seq), _RECORD: text, _OVERWRITE: "static"}
     for name, value in wanted.items():
         spark.conf.set(name, value)
     try:
@@ -81,8 +79,8 @@ def _settings(spark: SparkSession, app: str, record: Mapping[str, Any]) -> Itera
 
 @contextmanager
 def created_for(spark: SparkSession, intent_id: str) -> Iterator[None]:
-    """DDL of this session says which intent it is for (:mod:`flowctl.connectors.delta.creation`)."""
-    spark.conf.set(_RECORD, json.dumps(marker(intent_id)))
+    """DDL of this session says which intent it is for (:func:`flowctl.connectors.delta.record.created_for`)."""
+    spark.conf.set(_RECORD, records.created_for(intent_id))
     try:
         yield
     finally:

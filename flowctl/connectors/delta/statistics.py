@@ -1,8 +1,8 @@
-"""New rows as Parquet files that Spark writes without Delta: the ``add`` actions come from the files' footers.
+"""The statistics of a data file, which let readers skip it: made from its Parquet footer (Delta protocol, *Per-file
+Statistics*).
 
-Delta's own write first works out the table's state with a query or two: for a small batch that takes several times as
-long as its file. Statistics are those of the Delta protocol (*Per-file Statistics*): at most what the footer says,
-rounded outwards where Delta keeps less. A column without any is read more often, never less.
+They are at most what the footer says, rounded outwards where Delta keeps less. A column without any is read more often,
+never less.
 """
 
 from __future__ import annotations
@@ -10,71 +10,20 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
-from flowctl.connectors.buffered import NO_MARKER
-from flowctl.connectors.delta import actions
-from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.replay import Action
 from flowctl.connectors.delta.types import columns_of
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
-    from pyspark.sql import DataFrame
 
-CODEC = "delta.parquet.compression.codec"
 #: As many characters of a text as Delta keeps.
 _PREFIX = 32
 #: Sorts after every text that has a prefix in common.
 _LAST = "\U0010ffff"
 _INDEXED_BY_DEFAULT = 32
-#: In a file of many columns each has few rows, so a large dictionary is filled and then found to be useless; and
-#: hundreds of them fit into no cache. 500 columns: 54 s instead of 74, files of the same size.
-_WIDE_COLUMNS, _WIDE_DICTIONARY = 100, 8 << 10
-_DICTIONARY = "parquet.dictionary.page.size"
-
-
-def write_files(location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
-    """Writes ``frame``, whose columns are those of ``metadata``, and returns the ``add`` actions for ``location``, a
-    table without partitions."""
-    folder = actions.new_folder()
-    writer = frame.write.option(NO_MARKER, "false")
-    if codec := metadata["configuration"].get(CODEC):
-        writer = writer.option("compression", codec)
-    is_wide = len(columns_of(metadata["schemaString"])) > _WIDE_COLUMNS
-    if is_wide and f"spark.hadoop.{_DICTIONARY}" not in frame.sparkSession.conf.getAll:
-        writer = writer.option(_DICTIONARY, _WIDE_DICTIONARY)
-    writer.parquet(f"{location.spark_path}/{folder}")
-    return list(_actions(location, folder, indexed_columns(metadata)))
-
-
-def _actions(location: TableLocation, folder: str, indexed: list[str]) -> Iterator[Action]:
-    import pyarrow.parquet as pq
-
-    system = location.file_system()
-    for entry in sorted(system.ls(f"{location.url}/{folder}", detail=True), key=lambda entry: str(entry["name"])):
-        name = str(entry["name"]).rpartition("/")[2]
-        if not name.endswith(".parquet") or name.startswith((".", "_")):
-            continue
-        with system.open(entry["name"], "rb") as file:
-            footer = pq.read_metadata(file)
-        if footer.num_rows:
-            yield add_action(f"{folder}/{quote(name)}", int(entry["size"]), footer, indexed)
-
-
-def add_action(path: str, size: int, footer: pq.FileMetaData, indexed: list[str]) -> Action:
-    """The ``add`` action of a file without partition values."""
-    return {
-        "path": path,
-        "partitionValues": {},
-        "size": size,
-        "modificationTime": actions.now(),
-        "dataChange": True,
-        "stats": statistics(footer, indexed),
-    }
 
 
 def indexed_columns(metadata: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,143 @@
+"""New rows as Parquet files that no reader sees until a commit names them: written by this process, by Spark or by
+Sail.
+
+A file that never gets its commit is what Delta calls unreferenced: VACUUM removes it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from flowctl.connectors.buffered import NO_MARKER
+from flowctl.connectors.delta import actions, commit, log
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.statements import CODEC
+from flowctl.connectors.delta.statistics import indexed_columns, statistics
+from flowctl.connectors.delta.types import Action, columns_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from pyspark.sql import DataFrame
+
+#: What Delta and pyarrow call the same.
+_CODECS = ("snappy", "zstd", "gzip", "brotli")
+#: Spark reads days before 1582 in files without it as its configuration says; with it, as they are.
+_VERSION = b"org.apache.spark.version"
+#: In a file of many columns each has few rows, so a large dictionary is filled and then found to be useless; and
+#: hundreds of them fit into no cache. 500 columns: 54 s instead of 74, files of the same size.
+_WIDE_COLUMNS, _WIDE_DICTIONARY = 100, 8 << 10
+_DICTIONARY = "parquet.dictionary.page.size"
+
+
+def can_write(metadata: Mapping[str, Any]) -> bool:
+    """Whether this process can write the files of such a table."""
+    return not metadata["partitionColumns"] and _codec(metadata) in _CODECS
+
+
+def _codec(metadata: Mapping[str, Any]) -> str:
+    return str(metadata["configuration"].get(CODEC, _CODECS[0])).lower()
+
+
+def write_groups(
+    location: TableLocation, metadata: Mapping[str, Any], schema: pa.Schema, groups: Iterable[pa.Table]
+) -> Action | None:
+    """Writes one file of these row groups with pyarrow; its ``add`` action, without partition values, or None where
+    there are no rows. For a small batch an engine's own write takes several times as long as the file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import pyspark
+
+    file = pa.BufferOutputStream()
+    footers: list[pq.FileMetaData] = []
+    codec = _codec(metadata)
+    schema = schema.with_metadata({_VERSION: pyspark.__version__.encode()})
+    with pq.ParquetWriter(
+        file,
+        schema,
+        compression=codec if codec in _CODECS else _CODECS[0],
+        store_decimal_as_integer=True,  # as Spark does: readers with vectors want it
+        store_schema=False,
+        metadata_collector=footers,
+    ) as writer:
+        for group in groups:
+            writer.write_table(group.replace_schema_metadata(schema.metadata))
+    if not footers[0].num_rows:
+        return None
+    content = file.getvalue()
+    name = f"part-00000-{uuid.uuid4()}.parquet"
+    location.write_file(name, content.to_pybytes())
+    return add_action(name, content.size, footers[0], indexed_columns(metadata))
+
+
+def add_action(path: str, size: int, footer: pq.FileMetaData, indexed: list[str]) -> Action:
+    """The ``add`` action of a file without partition values."""
+    return {
+        "path": path,
+        "partitionValues": {},
+        "size": size,
+        "modificationTime": actions.now(),
+        "dataChange": True,
+        "stats": statistics(footer, indexed),
+    }
+
+
+def write_by_spark(location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
+    """Writes ``frame``, whose columns are those of ``metadata``, without Delta; returns the ``add`` actions for
+    ``location``, a table without partitions. Delta's own write first works out the table's state with a query or two:
+    for a small batch that takes several times as long as its file."""
+    folder = actions.new_folder()
+    writer = frame.write.option(NO_MARKER, "false")
+    if codec := metadata["configuration"].get(CODEC):
+        writer = writer.option("compression", codec)
+    is_wide = len(columns_of(metadata["schemaString"])) > _WIDE_COLUMNS
+    if is_wide and f"spark.hadoop.{_DICTIONARY}" not in frame.sparkSession.conf.getAll:
+        writer = writer.option(_DICTIONARY, _WIDE_DICTIONARY)
+    writer.parquet(f"{location.spark_path}/{folder}")
+    return list(_adds_in(location, folder, indexed_columns(metadata)))
+
+
+def _adds_in(location: TableLocation, folder: str, indexed: list[str]) -> Iterator[Action]:
+    import pyarrow.parquet as pq
+
+    system = location.file_system()
+    for entry in sorted(system.ls(f"{location.url}/{folder}", detail=True), key=lambda entry: str(entry["name"])):
+        name = str(entry["name"]).rpartition("/")[2]
+        if not name.endswith(".parquet") or name.startswith((".", "_")):
+            continue
+        with system.open(entry["name"], "rb") as file:
+            footer = pq.read_metadata(file)
+        if footer.num_rows:
+            yield add_action(f"{folder}/{quote(name)}", int(entry["size"]), footer, indexed)
+
+
+def write_by_sail(location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
+    """As :func:`write_by_spark`, with partitions: by Sail's own Delta writer, as a table in a folder of the real one.
+
+    Its Parquet writer gets partitions wrong: a null becomes 0, 1970-01-01 or nothing in a folder's name; timestamps and
+    decimals it refuses. Its Delta writer has files, statistics and partitions as they should be."""
+    folder = actions.new_folder()
+    hidden = TableLocation(f"{location.url}/{folder}", location.storage)
+    kept = {name: value for name, value in metadata["configuration"].items() if name in _OF_FILES}
+    hidden_metadata = {**metadata, "id": str(uuid.uuid4()), "configuration": kept}
+    commit.publish(hidden, 0, [_SAIL_PROTOCOL, {"metaData": hidden_metadata}])
+    frame.write.format("delta").mode("append").save(hidden.spark_path)
+    entries = [entry for _, entry in log.read_back_from(hidden, 1)]  # Sail commits nothing where there are no rows
+    added = [action["add"] for entry in entries for action in entry if "add" in action]
+    hidden.file_system().rm(f"{hidden.url}/{log.FOLDER}", recursive=True)  # what stays is a folder of files
+    return [{**add, "path": f"{folder}/{add['path']}"} for add in added if actions.row_count(add)]
+
+
+#: Properties that say how files are written.
+_OF_FILES = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols", CODEC)
+_SAIL_PROTOCOL = {
+    "protocol": {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": ["timestampNtz"],
+        "writerFeatures": ["timestampNtz", "appendOnly", "invariants"],
+    }
+}

@@ -1,0 +1,201 @@
+"""The record of a commit, which lies with the data in the log, and how the newest one is found without Spark.
+
+A record is the ``userMetadata`` of its commit. The sequence number is Delta's own too: the version of our application
+id, which every checkpoint carries along. The record of the newest number is found by walking the commits back; a
+foreign writer's thirty days of commits can push it out of the log, so a copy lies in ``_flowctl/commits/``. The copy is
+written after the commit was read back and counts only for the very number that Delta still knows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from flowctl import delays
+from flowctl.connectors.delta import log
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.model import codec
+from flowctl.model.codec import in_json
+from flowctl.model.commit import Commit, RowCounts
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+RECORDS = "_flowctl/commits"
+_FORMAT = 1
+#: The only key of the ``userMetadata`` of a CREATE: the intent that the table is made for.
+_CREATED_FOR = "flowctl_created_for"
+#: A table on which more has happened has been used by somebody.
+_MOST_VERSIONS = 20
+
+
+def app_id(lineage: str, table: str) -> str:
+    """Delta's application id of one table of one flow; its version is our sequence number."""
+    return f"flowctl:{lineage}:{table}"
+
+
+@dataclass(frozen=True)
+class Record:
+    """``commit`` has version, counts and warnings only once it is in the log.
+
+    ``attempt``: which try of the number this is, where a history counts the observations of one try only.
+    ``data_seq``: with a void, the last number that was committed with data. ``app``: Delta's application id, where it
+    is not that of the table itself.
+    """
+
+    commit: Commit = field(metadata=in_json("inline"))
+    flowctl: int = _FORMAT
+    attempt: str = field(default="", metadata=in_json("told"))
+    data_seq: int = field(default=0, metadata=in_json("told"))
+    app: str = field(default="", metadata=in_json("told"))
+
+    @property
+    def seq(self) -> int:
+        return self.commit.seq
+
+    @property
+    def app_id(self) -> str:
+        return self.app or app_id(self.commit.lineage, self.commit.table)
+
+    @property
+    def user_metadata(self) -> str:
+        return json.dumps(codec.to_json(self))
+
+    def logged(self, **known: Any) -> Record:
+        """With what is known of its commit once it is in the log."""
+        return replace(self, commit=replace(self.commit, **known))
+
+    def warned(self, warning: str) -> Record:
+        return self.logged(warnings=(*self.commit.warnings, warning))
+
+
+@dataclass(frozen=True)
+class DataCommit:
+    """The last number that was committed with data, and which try of it: what a history's sidecar counts. ``attempt``
+    is empty where no record tells."""
+
+    number: int = 0
+    attempt: str = ""
+
+
+def data_commit(record: Record | None) -> DataCommit:
+    """That of ``record``, or what it carries along when it is a void."""
+    if record is None:
+        return DataCommit()
+    return DataCommit(record.data_seq if record.commit.void else record.seq, record.attempt)
+
+
+def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Record | None:
+    """The record of the newest number of ``app``.
+
+    RESTORE takes content back and leaves numbers as they are. The answer then has the newest number (the next must be
+    higher) and the rest from the commit whose content is there now, so it equals nothing in state.
+    """
+    delays.pause()
+    with suppress(OSError):  # cleaned away behind a checkpoint, or a store that deltalake reaches and fsspec does not
+        newest = _in_commit(log.commit_info(log.read_entry(location, table.version())), table.version(), app)
+        if newest is not None:
+            return newest
+    number = table.transaction_version(app)
+    if number is None:
+        return None
+    restored_to = None
+    for version, actions in log.read_back_from(location, table.version()):
+        if restored_to is not None and version > restored_to:
+            continue
+        info = log.commit_info(actions)
+        if info.get("operation") == "RESTORE":
+            restored = (info.get("operationParameters") or {}).get("version")
+            restored_to = int(restored) if restored is not None else -1  # named by its time: before all others
+            continue
+        record = _in_commit(info, version, app)
+        if record is not None and (restored_to is not None or record.seq == number):
+            return record.logged(seq=number)
+    kept = _read_copy(location, app)
+    if restored_to is None and kept is not None and kept.seq == number:
+        return kept
+    _, lineage, name = app.split(":", 2)
+    return Record(Commit(lineage, name, number, "", str(table.metadata().id), None))
+
+
+def _in_commit(info: Mapping[str, Any], version: int, app: str) -> Record | None:
+    try:
+        record = _from_json(json.loads(info.get("userMetadata") or "null"))
+    except ValueError:
+        return None
+    if record is None or record.app_id != app:
+        return None
+    return record.logged(version=version, counts=counts(info.get("operationMetrics") or {}))
+
+
+def _from_json(document: Any) -> Record | None:
+    """None for what somebody else wrote."""
+    if not isinstance(document, dict) or document.get("flowctl") != _FORMAT:
+        return None
+    return codec.from_json(Record, document)
+
+
+def keep_copy(location: TableLocation, record: Record) -> Record:
+    """Keeps the record of a commit that was read back, for the day the log has forgotten it. The commit stands without
+    it, and the next one makes it anew: a copy that cannot be written is a warning."""
+    path = _copy_path(location, record.app_id)
+    try:
+        content = json.dumps({"version": record.commit.version, "record": codec.to_json(record)})
+        location.file_system().pipe_file(path, content.encode())
+    except OSError as error:
+        return record.warned(f"committed, but {path} could not be written: {error.strerror or error}")
+    return record
+
+
+def _read_copy(location: TableLocation, app: str) -> Record | None:
+    try:
+        kept = json.loads(location.file_system().cat_file(_copy_path(location, app)))
+    except (FileNotFoundError, ValueError):  # none yet, or torn by a crash while it was written
+        return None
+    return codec.from_json(Record, kept["record"]).logged(version=kept["version"])
+
+
+def _copy_path(location: TableLocation, app: str) -> str:
+    return f"{location.url}/{RECORDS}/{app.replace(':', '-').replace('/', '-')}.json"
+
+
+def counts(metrics: Mapping[str, Any]) -> RowCounts:
+    """Delta's metrics of a WRITE or MERGE as row counts."""
+
+    def number(*names: str) -> int | None:
+        return next((int(metrics[name]) for name in names if name in metrics), None)
+
+    return RowCounts(
+        read=number("numSourceRows", "numOutputRows"),
+        inserted=number("numTargetRowsInserted", "numOutputRows"),
+        updated=number("numTargetRowsUpdated"),
+        deleted=number("numTargetRowsDeleted", "numDeletedRows"),
+        bytes=number("numTargetBytesAdded", "numOutputBytes"),
+    )
+
+
+def created_for(intent_id: str) -> str:
+    """The ``userMetadata`` of the CREATE of a table that ``intent_id`` needs. CREATE is a commit of its own, before the
+    data: a run that dies between the two leaves an empty table, and only this tells it from one of somebody else."""
+    return json.dumps({_CREATED_FOR: intent_id})
+
+
+def creator(location: TableLocation, version: int) -> str:
+    """The intent that the table was made for, as long as nothing was committed to it; empty for any other table. Its
+    columns may have been changed: a run that is finished later does that before its first commit."""
+    if version > _MOST_VERSIONS:
+        return ""
+    try:
+        commits = [log.read_entry(location, number) for number in range(version + 1)]
+    except OSError:  # the log no longer begins at version 0
+        return ""
+    if any("add" in action or "txn" in action for commit in commits for action in commit):
+        return ""
+    try:
+        written = json.loads(log.commit_info(commits[0]).get("userMetadata") or "null")
+    except ValueError:
+        return ""
+    return str(written.get(_CREATED_FOR, "")) if isinstance(written, dict) else ""

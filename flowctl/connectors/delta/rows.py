@@ -1,0 +1,147 @@
+"""New rows as a table takes them: its columns, in its order and types, null where a row has no value."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.buffered import where_equal
+from flowctl.connectors.delta import statements
+from flowctl.connectors.delta.statements import quoted
+from flowctl.connectors.refusal import PREFIX, error_of
+from flowctl.connectors.target import OP_COLUMN
+from flowctl.engine.batch import Batch, InMemory, OnEngine
+from flowctl.model import types
+from flowctl.model.table_info import Column
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+@contextmanager
+def view_of(frame: DataFrame) -> Iterator[str]:
+    """A temporary view of ``frame``, under a name of its own: classic and Connect both know it in SQL."""
+    name = f"flowctl_{uuid.uuid4().hex}"
+    frame.createOrReplaceTempView(name)
+    try:
+        yield name
+    finally:
+        frame.sparkSession.catalog.dropTempView(name)
+
+
+def with_operations(frame: DataFrame) -> DataFrame:
+    """A batch that names no operations has rows only."""
+    from pyspark.sql import functions as f
+
+    return frame if OP_COLUMN in frame.columns else frame.withColumn(OP_COLUMN, f.lit("U"))
+
+
+def live_rows(rows: Batch, table: Sequence[Column]) -> Batch:
+    """The rows of a batch, without its deletions."""
+    match rows:
+        case InMemory():
+            return in_order(where_equal(rows, OP_COLUMN, "U") if OP_COLUMN in rows.names else rows, table)
+        case OnEngine(frame):
+            return OnEngine(live_frame(frame, table))
+        case _:
+            assert_never(rows)
+
+
+def live_frame(frame: DataFrame, table: Sequence[Column]) -> DataFrame:
+    present = frame.columns  # asked once: a server of Spark Connect connects to the source anew to answer
+    return frame_in_order(frame.where(statements.ALIVE) if OP_COLUMN in present else frame, table, present)
+
+
+def in_order(rows: Batch, table: Sequence[Column]) -> Batch:
+    match rows:
+        case InMemory(held):
+            return InMemory(rows_in_order(held, table))
+        case OnEngine(frame):
+            return OnEngine(frame_in_order(frame, table))
+        case _:
+            assert_never(rows)
+
+
+def rows_in_order(rows: pa.Table, table: Sequence[Column]) -> pa.Table:
+    import pyarrow as pa
+
+    schema = arrow_schema(table)
+    values = [
+        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.table(values, schema=schema)
+
+
+def frame_in_order(
+    frame: DataFrame, table: Sequence[Column], present: Collection[str] | None = None, also: Sequence[str] = ()
+) -> DataFrame:
+    """``also`` are columns that come after the table's; ``present`` those that ``frame`` has, where that is known."""
+    from pyspark.sql import functions as f
+
+    have = set(frame.columns if present is None else present)
+    return frame.select(
+        *(
+            (f.col(quoted(column.name)) if column.name in have else f.lit(None))
+            .cast(types.spark_ddl(column.type))
+            .alias(column.name)
+            for column in table
+        ),
+        *also,
+    )
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What ``column`` may not hold: one of ``values``, or null where there are none."""
+
+    column: Column
+    message: str
+    values: tuple[str, ...] = ()
+
+
+def nulls_refused(columns: Sequence[Column]) -> list[Refusal]:
+    """By columns that are NOT NULL."""
+    return [Refusal(column, _null_in(column.name)) for column in columns if not column.nullable]
+
+
+def _null_in(name: str) -> str:
+    hint = f"Let it be null in the target, or quarantine such rows: expect: [{{column: {name}, not_null: true}}]"
+    return f"column {name} is NOT NULL in the target, and a row has no value for it | {hint}"
+
+
+def refuse(rows: Batch, refusals: Sequence[Refusal]) -> Batch:
+    """``rows``; an error at the first value that is refused, at once for rows in memory."""
+    match rows:
+        case InMemory(held):
+            for refusal in refusals:
+                if _is_in(held[refusal.column.name], refusal.values):
+                    raise error_of(refusal.message)
+            return rows
+        case OnEngine(frame):
+            return OnEngine(_refuse_on_engine(frame, refusals)) if refusals else rows
+        case _:
+            assert_never(rows)
+
+
+def _is_in(column: pa.ChunkedArray, values: tuple[str, ...]) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.is_in(column, pa.array(values))).as_py() if values else column.null_count)
+
+
+def _refuse_on_engine(frame: DataFrame, refusals: Sequence[Refusal]) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    for refusal in refusals:
+        name, value = refusal.column.name, f.col(quoted(refusal.column.name))
+        failed = f.raise_error(f.lit(f"{PREFIX}{refusal.message}")).cast(types.spark_ddl(refusal.column.type))
+        is_refused = value.isin(*refusal.values) if refusal.values else value.isNull()
+        frame = frame.withColumn(name, f.when(is_refused, failed).otherwise(value))
+    return frame
