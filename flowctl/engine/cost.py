@@ -35,6 +35,17 @@ IN_MEMORY_EXTRA_ROWS = 1_000
 #: Up to so many staged rows this process counts itself: in a JVM's first seconds a query takes longer.
 COUNTED_ROWS = 1_000_000
 
+#: What Spark writes to an object store it copies there once more, to name it: from so many rows on, that takes longer
+#: than Delta's own statement, which copies nothing.
+COPIED_ROWS = 1_000_000
+#: Values (rows x columns) of a batch whose keys this process looks for in a Delta table: half a million rows of usual
+#: width. 15,000 rows into 1.5 million take 10.7 s so, and 13.2 s with the engine's queries, in a cold JVM.
+SEARCHED_VALUES = 8_000_000
+#: Where Spark works on other machines, it looks for keys in larger tables: each of them reads as fast as this one.
+SEARCHED_BYTES = 1 << 30
+#: Files of a Delta table whose log is read faster than Spark compiles queries for it; a longer log is Spark's to read.
+SHORT_LOG_FILES = 10_000
+
 #: Tables at once, where ``--parallel`` does not say: more wait for each other's jobs on a machine of usual size.
 _TABLES_AT_ONCE = 4
 

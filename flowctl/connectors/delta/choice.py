@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.delta import statements
 from flowctl.connectors.delta.features import demanding_features
 from flowctl.connectors.target import WriteShape
+from flowctl.engine.cost import COPIED_ROWS, SEARCHED_BYTES, SEARCHED_VALUES, SHORT_LOG_FILES
 from flowctl.engine.session import SAIL, has_jvm, has_own_workers
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.model.types import Array, Struct
@@ -23,14 +24,6 @@ from flowctl.storage.urls import scheme
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: What Spark writes to an object store it copies there once more, to give it its name: nothing for many rows.
-_MOST_COPIED = 1_000_000
-#: Values (rows x columns) of a batch whose like this process looks for: half a million rows of usual width.
-_MOST_VALUES = 8_000_000
-#: From so many bytes on, where Spark runs on other machines, it looks for rows, and not this process.
-_LARGE = 1 << 30
-#: A longer log is Spark's business.
-_MOST_FILES = 10_000
 #: Properties that flowctl's own writing heeds, or that no writer needs to. Delta may make something of any other.
 _HEEDED = {
     statements.DELETION_VECTORS,
@@ -105,7 +98,7 @@ def choose(url: str, there: TableInfo | None, write: WriteShape, engine: EngineT
         reason = "a history, of more rows than fit into memory"
     if not reason and compares and there is not None:
         reason = _too_many(write) or _why_unmarked(there, write.columns, write.key, engine)
-    elif not reason and scheme(url) != "file" and (write.rows is None or write.rows > _MOST_COPIED):
+    elif not reason and scheme(url) != "file" and (write.rows is None or write.rows > COPIED_ROWS):
         reason = "many rows, which would be copied within the store"
     if reason:
         return Choice(Way.STATEMENTS, reason)
@@ -154,7 +147,7 @@ def _rules_of(there: TableInfo, columns: tuple[Column, ...]) -> str:
         return f"rules for {ruled[0]}"
     if has_other_columns(there.columns, columns):
         return "other columns"
-    return "a long log" if there.extra["files"] > _MOST_FILES else ""
+    return "a long log" if there.extra["files"] > SHORT_LOG_FILES else ""
 
 
 def has_other_columns(there: tuple[Column, ...], columns: tuple[Column, ...]) -> bool:
@@ -163,7 +156,7 @@ def has_other_columns(there: tuple[Column, ...], columns: tuple[Column, ...]) ->
 
 
 def _too_many(write: WriteShape) -> str:
-    if write.in_memory or (write.rows is not None and write.rows * len(write.columns) <= _MOST_VALUES):
+    if write.in_memory or (write.rows is not None and write.rows * len(write.columns) <= SEARCHED_VALUES):
         return ""
     return "many rows to compare"
 
@@ -176,7 +169,7 @@ def _why_unmarked(there: TableInfo, columns: tuple[Column, ...], key: tuple[str,
         return "files of narrower types"
     if there.extra["files"] and there.rows.value is None:
         return "files that do not say how many rows they have"
-    if not engine.is_local and (there.rows.bytes or 0) > _LARGE:
+    if not engine.is_local and (there.rows.bytes or 0) > SEARCHED_BYTES:
         return "a large table"
     if any(isinstance(column.type, Array | Struct) for column in columns if column.name in key):
         return "a key with parts"

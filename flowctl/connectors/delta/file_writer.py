@@ -13,7 +13,6 @@ from flowctl.connectors.delta.changes import Change, ChangeBuilder
 from flowctl.connectors.delta.conditions import Condition
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.record import Record
-from flowctl.connectors.delta.schemas import with_columns
 from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.delta.types import Action, columns_of
 from flowctl.connectors.target import WriteJob
@@ -70,7 +69,7 @@ class FileWriter:
         if done := table.standing(record, job.base):
             return done
         table.check_memory()
-        metadata = with_columns(table.metadata, job.columns, replaces=job.replaces_content)
+        metadata = actions.with_columns(table.metadata, job.columns, replaces=job.replaces_content)
         columns = columns_of(metadata["schemaString"])
         protocol = features.raised(table.protocol, columns)
         change = build(ChangeBuilder(self.spark, self.scratch, table, columns, job))

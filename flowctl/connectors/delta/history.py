@@ -59,9 +59,7 @@ def commit(
     """
     this = _begin_try(spark, writer, table, rows, job, scratch)
     record = Record(job.record, attempt=this.attempt)
-    with view_of(
-        with_operations(this.batch)
-    ) as view:  # a client of Spark Connect sends names, which the server looks up at the end
+    with view_of(with_operations(this.batch)) as view:  # until the end: a Connect server looks names up only then
         if job.replace:  # no earlier observation counts, and none stays
             begun = this.first(view, conditions.ALWAYS).drop(scd2.CHANGE_COLUMN)
             return writer.put(table, record, this.computed(begun, "versions"), job)

@@ -48,9 +48,9 @@ class Record:
 
     commit: Commit = field(metadata=in_json("inline"))
     flowctl: int = _FORMAT
-    attempt: str = field(default="", metadata=in_json("told"))
-    data_seq: int = field(default=0, metadata=in_json("told"))
-    app: str = field(default="", metadata=in_json("told"))
+    attempt: str = field(default="", metadata=in_json("not_default"))
+    data_seq: int = field(default=0, metadata=in_json("not_default"))
+    app: str = field(default="", metadata=in_json("not_default"))
 
     @property
     def seq(self) -> int:

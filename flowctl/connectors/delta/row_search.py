@@ -143,21 +143,21 @@ class Search:
 
     def _rows(self, group: _Group) -> pa.RecordBatch:
         """Column by column: what is in memory at a time is then little, and the same little again and again."""
+        import pyarrow as pa
+
         file = self.files[group.file]
         with _errors_of(self.location, file), _opened(self.location, file, group.metadata) as reader:
-            columns = [reader.take(column, group.number, group.rows) for column in self.columns]
+            columns = [
+                pa.concat_arrays([piece.column(0) for piece, _ in reader.pieces([column], group)])
+                for column in self.columns
+            ]
         return self._placed(columns, group, group.rows)
 
     def _pieces(self, group: _Group) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
-        file, start = self.files[group.file], 0
+        file = self.files[group.file]
         with _errors_of(self.location, file), _opened(self.location, file, group.metadata) as reader:
-            for batch in reader.batches(self.columns, _ROWS, group.number):
-                rows = _within(group.rows, start, start + batch.num_rows)
-                taken = batch.take(pa.array([row - start for row in rows], pa.int64()))
-                yield self._placed(taken.columns, group, rows)
-                start += batch.num_rows
+            for piece, rows in reader.pieces(self.columns, group):
+                yield self._placed(piece.columns, group, rows)
 
     def _placed(self, columns: list[pa.Array], group: _Group, rows: list[int]) -> pa.RecordBatch:
         import pyarrow as pa
@@ -261,20 +261,15 @@ class _Reader:
             return batch.column(field.name).cast(field.type)
         return pa.nulls(batch.num_rows, field.type)
 
-    def take(self, column: Column, group: int, rows: list[int]) -> pa.Array:
-        """The values of one column in some rows of a row group."""
+    def pieces(self, columns: Sequence[Column], group: _Group) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
+        """The group's rows, some at a time, and which of the row group's they are."""
         import pyarrow as pa
 
-        if column.name in self.file.partition_values:
-            return pa.repeat(partition_value(self.file.partition_values[column.name], column.type), len(rows))
-        if not self.has(column):
-            return pa.nulls(len(rows), arrow_type(column.type))
-        values, start = [], 0
-        for batch in self.batches([column], _ROWS, group):
-            wanted = _within(rows, start, start + batch.num_rows)
-            values.append(batch.column(0).take(pa.array([row - start for row in wanted], pa.int64())))
+        start = 0
+        for batch in self.batches(columns, _ROWS, group.number):
+            rows = _within(group.rows, start, start + batch.num_rows)
+            yield batch.take(pa.array([row - start for row in rows], pa.int64())), rows
             start += batch.num_rows
-        return pa.concat_arrays(values)
 
 
 def partition_value(text: str | None, kind: DataType) -> pa.Scalar:

@@ -17,6 +17,7 @@ from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.delta.table import OpenTable, open_existing, open_table
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.batch import Batch
+from flowctl.engine.cost import SHORT_LOG_FILES
 from flowctl.engine.session import compiles, interpreted
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 #: Key types whose literals Delta compares with file statistics; text only up to what its statistics keep whole.
 _BOUNDED = (types.INT8, types.INT16, types.INT32, types.INT64, types.DATE, types.STRING)
 _LONGEST_TEXT = 200
-#: Up to so many files a log is read faster than the queries for it are compiled.
-_FEW_FILES = 10_000
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class SparkWriter:
             job, table = replace(job, create=()), open_table(location)
         table = self._run_ddl(location, table, job)
         table.check_intent(job.record)
-        if compiles(self.spark) and table.file_count <= _FEW_FILES:
+        if compiles(self.spark) and table.file_count <= SHORT_LOG_FILES:
             self._read_log(location)
         return table
 

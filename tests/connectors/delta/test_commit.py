@@ -20,12 +20,12 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from flowctl.connectors.delta import actions, commit
+from flowctl.connectors.delta.actions import with_columns
 from flowctl.connectors.delta.conditions import ALWAYS, may_match
 from flowctl.connectors.delta.file_writer import FileWriter
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import read_live_files
 from flowctl.connectors.delta.record import Record, app_id, keep_copy, newest_record
-from flowctl.connectors.delta.schemas import with_columns
 from flowctl.connectors.delta.table import open_existing, open_table
 from flowctl.connectors.delta.types import Action, columns_of, schema_json
 from flowctl.connectors.target import WriteJob
