@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
@@ -49,7 +49,6 @@ def test_no_column_is_left() -> None:
     assert (action_of(made), made.reason) == ("stop", "`columns` leaves no column of pg:public.orders")
 
 
-@dataclass(frozen=True)
 class Narrow(worlds.LakeDdl):
     def most_columns(self, mode: Mode) -> int:
         return {"append": 10, "truncate": 10, "merge": 9, "scd2": 9}[mode]
@@ -96,7 +95,7 @@ def test_a_column_whose_values_a_partition_cannot_keep_stops(kind: DataType, sto
     new = table(layout=Layout(partition_by=("part",)))
     made = step(new, observed(high(NEW), source(columns)))
     assert (action_of(made) == "stop", "partitioned by part" in made.reason) == (stops, stops)
-    there = replace(target(columns), extra={"properties": {}, "partition_by": ["part"]})
+    there = replace(target(columns), extra={**target().extra, "partition_by": ["part"]})
     state = recorded(table(), OLD, schema=columns, target_columns=there.columns)
     made = step(table(), observed(high(NEW), source(columns), there, committed(position=OLD)), state)
     assert (action_of(made) == "stop", "partitioned by part" in made.reason) == (stops, stops), made.reason

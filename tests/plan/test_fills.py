@@ -50,7 +50,7 @@ LOSE = SchemaPolicies(dropped_column="null")
 
 
 def there(*columns: Column, **filled: Fill) -> TableInfo:
-    return replace(target(), columns=columns, extra={"filled": filled})
+    return replace(target(), columns=columns, extra={**target().extra, "filled": filled})
 
 
 def spec_of(mode, **keys):

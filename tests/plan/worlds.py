@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from flowctl.connectors.base import Capabilities
-from flowctl.connectors.delta import CAPABILITIES, gaps, partitions
-from flowctl.connectors.gaps import Gap
+from flowctl.connectors.delta import CAPABILITIES
+from flowctl.connectors.delta.target import DeltaTarget
 from flowctl.connectors.source import HighWatermark
-from flowctl.connectors.target import Fill, TargetRules
+from flowctl.connectors.target import Fill, WriteShape
 from flowctl.diagnostics import Mark
 from flowctl.errors import FlowctlError
 from flowctl.model import types
@@ -57,11 +56,11 @@ UPDATED_AT = Column("updated_at", types.TIMESTAMP)
 ORDERS = (ID, AMOUNT, UPDATED_AT)
 
 
-@dataclass(frozen=True)
-class LakeDdl(TargetRules):
-    """The pure part of a target."""
+class LakeDdl(DeltaTarget):
+    """Delta's rules, with statements that are easy to read."""
 
-    capabilities: Capabilities = CAPABILITIES
+    def __init__(self) -> None:
+        super().__init__("/lake", {}, None, CAPABILITIES)
 
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         listed = ", ".join(f"{column.name} {types.spark_ddl(column.type)}" for column in columns)
@@ -77,27 +76,10 @@ class LakeDdl(TargetRules):
     def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
         return [column for column in there.columns if column.name in written and column.native.endswith("(0)")]
 
-    def partition_columns(self, there: TableInfo | None, layout: Layout, *, rebuilds: bool) -> tuple[str, ...]:
-        names = partitions.names(there, layout) if there is None or "partition_by" in there.extra else ()
-        return (*names, *(layout.partition_by if rebuilds else ()))
-
-    def refuse_partitions(self, partitioned: Sequence[Column], columns: Sequence[Column]) -> tuple[str, str] | None:
-        return partitions.refuse(partitioned, columns)
-
-    def gap(
-        self,
-        engine: str,
-        there: TableInfo | None,
-        columns: Sequence[Column],
-        changes: Sequence[SchemaChange],
-        layout: Layout,
-        *,
-        rebuilds: bool,
-    ) -> Gap | None:
-        names = self.partition_columns(there, layout, rebuilds=rebuilds)
-        partitioned = [column for column in columns if column.name in names]
-        is_file = there is not None and "features" in there.extra  # of a Delta table; a database changes its own rows
-        return gaps.of_write(engine, there if is_file else None, partitioned, changes, rebuilds=rebuilds)
+    def explain_write(
+        self, object: ObjectName, there: TableInfo | None, write: WriteShape, engine: str, conf: Mapping[str, str]
+    ) -> str:
+        return ""
 
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
         return [replace(change, statement=_statement(str(info.object), change)) for change in changes]
@@ -158,7 +140,7 @@ def source(columns: Sequence[Column] = ORDERS, identity: str = "postgres:7/16384
 
 
 def target(columns: Sequence[Column] = ORDERS, identity: str = "delta-1", version: int = 7) -> TableInfo:
-    extra: dict[str, Any] = {"properties": {}}
+    extra: dict[str, Any] = {"properties": {}, "features": [], "partition_by": []}
     columns = tuple(Column(column.name, column.type) for column in columns)
     rows = RowEstimate(1000, "count")
     return TableInfo(ObjectName(("orders",)), columns, identity, version=version, rows=rows, extra=extra)

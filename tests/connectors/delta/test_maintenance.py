@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -69,7 +68,6 @@ def test_maintenance_is_due_where_files_could_be_fewer(
     assert told == "" or f"{MANY + 1:,} small files" in told or f"{MANY + 90:,} small files" in told
 
 
-@dataclass(frozen=True)
 class Untidy(LakeDdl):
     def maintenance_due(self, info: TableInfo) -> str:
         return "due for maintenance"
