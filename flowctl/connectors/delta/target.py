@@ -126,7 +126,7 @@ class DeltaTarget(Target):
         observed, table = super().scan_observed(spark, lookup), open_table(self._location(lookup.object))
         if observed is None or table is None:
             return observed
-        last = log.data_commit(table.newest(log.app_id(lookup.lineage, lookup.table)))
+        last = record.data_commit(table.newest(record.app_id(lookup.lineage, lookup.table)))
         return observed.where(f"NOT {conditions.sql(history.lost_observations_of(lookup.lineage, last))}")
 
     @contextmanager
