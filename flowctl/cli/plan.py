@@ -79,8 +79,8 @@ def _refuse_without(value: object, option: str, needed: str, *, is_given: bool) 
 
 def _with_effects(spec: Spec, planned: Planned, samples: int, *, with_values: bool) -> Plan:
     from flowctl.cli.progress import listening, say
+    from flowctl.run.changed_rows import Sampling
     from flowctl.run.dry_run import DryRun, with_effects
-    from flowctl.run.effects import Sampling
 
     settings = output.settings()
     with listening(settings) as listener:

@@ -14,12 +14,13 @@ Action = Literal["insert", "update", "delete"]
 @dataclass(frozen=True)
 class SampleRow:
     """One row that would change. All values are text, nulls None. ``before`` and ``after`` have the values of its other
-    columns where they were asked for: those that change, of an inserted or deleted row all of them."""
+    columns, None where they were not asked for: of an updated row those that change, of an inserted or deleted one
+    all."""
 
     action: Action
     key: Mapping[str, str | None]
-    before: Mapping[str, str | None] = field(default_factory=dict, metadata=in_json("not_default"))
-    after: Mapping[str, str | None] = field(default_factory=dict, metadata=in_json("not_default"))
+    before: Mapping[str, str | None] | None = field(default=None, metadata=in_json("not_default"))
+    after: Mapping[str, str | None] | None = field(default=None, metadata=in_json("not_default"))
 
 
 @dataclass(frozen=True)

@@ -62,12 +62,12 @@ def sample_lines(samples: Iterable[SampleRow]) -> list[str]:
 
 
 def _changes(sample: SampleRow) -> str:
-    before, after = sample.before, sample.after
+    before, after = sample.before or {}, sample.after or {}
     if sample.action == "update":
-        told = (f"{_value(before[name])} → {_value(value)}" for name, value in after.items())
+        told = {name: f"{_value(before[name])} → {_value(value)}" for name, value in after.items()}
     else:
-        told = (_value(value) for value in (after or before).values())
-    return ", ".join(f"{_printable(name)} {value}" for name, value in zip(after or before, told, strict=True))
+        told = {name: _value(value) for name, value in (after or before).items()}
+    return ", ".join(f"{_printable(name)} {value}" for name, value in told.items())
 
 
 def _value(value: str | None) -> str:

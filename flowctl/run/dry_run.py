@@ -21,8 +21,9 @@ from flowctl.model.step import Load, Plan, RecordOnly, Recover
 from flowctl.plan.planning import Planned
 from flowctl.run import events
 from flowctl.run.attempt import RunContext
+from flowctl.run.changed_rows import Sampling
 from flowctl.run.context import open_context
-from flowctl.run.effects import Sampling, count_effects
+from flowctl.run.effects import count_effects
 from flowctl.run.failure import whole_text
 from flowctl.run.protocol import new_attempt
 from flowctl.run.signals import Interruption, graceful

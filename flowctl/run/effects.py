@@ -6,7 +6,7 @@ The comparison is the engine's, for all targets: by the SELECTs of :mod:`flowctl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,19 +18,29 @@ from flowctl.connectors.target import OP_COLUMN, CommitLookup
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import named
 from flowctl.model import types
-from flowctl.model.effects import Action, CountedEffects, SampleRow
+from flowctl.model.effects import CountedEffects, SampleRow
 from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import Column
 from flowctl.plan.projection import is_mask
 from flowctl.run import events
 from flowctl.run.attempt import Attempt, RunContext
+from flowctl.run.changed_rows import (
+    ACTIONS,
+    ChangedRows,
+    Sampling,
+    before,
+    count_changes,
+    inserted_rows,
+    merged_rows,
+    sample_rows,
+    version_rows,
+)
 from flowctl.run.checks import REASON_COLUMN
 from flowctl.run.opening import open_target
-from flowctl.run.quarantine import as_text
 from flowctl.run.table import PreparedBatch, TableWork, begin_work, prepare
 from flowctl.sql import scd2
 from flowctl.sql.dialects import schema_ddl
-from flowctl.sql.difference import ACTION, Upsert, difference
+from flowctl.sql.difference import Upsert, difference
 from flowctl.sql.scd2 import Versioning
 from flowctl.sql.versioning import IS_CURRENT, OWN_COLUMNS, VALID_FROM
 from flowctl.storage.scratch import ScratchFolder
@@ -39,21 +49,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-ACTIONS: tuple[Action, ...] = ("insert", "update", "delete")
-MASKED = "(masked)"
 #: Views of the table's own session.
 _BATCH, _TARGET, _DIFFERENCE = "_flowctl_batch", "_flowctl_target", "_flowctl_difference"
 _OBSERVED, _ALL_OBSERVED = "_flowctl_observed", "_flowctl_all_observed"
-#: Of a changed row: what happens to it, and whether the target has it (or its key's current version) now.
-_ACTION, _IS_KNOWN, _ROWS = "_flowctl_action", "_flowctl_is_known", "_flowctl_rows"
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """``rows`` of each action are shown by their keys; ``with_values`` also by what changes in them."""
-
-    rows: int = 0
-    with_values: bool = False
 
 
 def count_effects(attempt: Attempt, step: Load | Recover, run: RunContext, sampling: Sampling) -> CountedEffects:
@@ -62,15 +60,6 @@ def count_effects(attempt: Attempt, step: Load | Recover, run: RunContext, sampl
         target = open_target(stack, run, run.tables[step.id])
         work = begin_work(stack, attempt, run, step, target)
         return _Comparison(work, prepare(work), sampling).effects()
-
-
-@dataclass(frozen=True)
-class _Changes:
-    """``frame`` has one row for each that changes: :data:`_ACTION`, :data:`_IS_KNOWN`, and the values of ``columns``
-    before and after, by their places in it."""
-
-    frame: DataFrame
-    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -122,14 +111,14 @@ class _Comparison:
             frame = self._frame(rows, "rows")
             alive = frame.where(named(OP_COLUMN) == "U") if OP_COLUMN in frame.columns else frame
             columns = tuple(name for name in self._column_names if name in frame.columns)
-            samples = self._samples(_inserted(alive, columns))
+            samples = self._samples(inserted_rows(alive, columns))
         return self._counted(inserted=count, deleted=deleted, samples=samples)
 
     def _of_merge(self, rows: Batch, count: int) -> CountedEffects:
         job, names = self.prepared.job, self._column_names
-        before = {name: f"_flowctl_before{n}" for n, name in enumerate(names)}
-        target = self._target()
-        target.select("*", *(named(name).alias(copy) for name, copy in before.items())).createOrReplaceTempView(_TARGET)
+        carried = {name: before(n) for n, name in enumerate(names)}
+        copies = [named(name).alias(copy) for name, copy in carried.items()]
+        self._target().select("*", *copies).createOrReplaceTempView(_TARGET)
         self._frame(rows, "batch").createOrReplaceTempView(_BATCH)
         change = Upsert(
             target=(_TARGET,),
@@ -140,13 +129,10 @@ class _Comparison:
             compared=tuple(name for name in job.compared if name in rows.names),
             operation=OP_COLUMN,
             deleted_at=job.at if job.soft_deletes else None,
-            carried=tuple(before.values()),
+            carried=tuple(carried.values()),
         )
         found = self.work.spark.sql(difference(change, "spark"))
-        after = [named(name).alias(f"_flowctl_after{n}") for n, name in enumerate(names)]
-        is_known = (named(ACTION) != "insert").alias(_IS_KNOWN)
-        changes = _Changes(found.select(named(ACTION).alias(_ACTION), is_known, *before.values(), *after), names)
-        effects = self._of_changes(changes, job.key)
+        effects = self._of_changes(merged_rows(found, names), job.key)
         return replace(effects, unchanged=max(0, count - effects.inserted - effects.updated))
 
     def _of_versions(self, rows: Batch) -> CountedEffects:
@@ -162,7 +148,7 @@ class _Comparison:
             .join(target.alias("t"), _equal("t", "d", (*key, VALID_FROM)), "left")
             .join(target.where(named(IS_CURRENT)).dropDuplicates([*key]).alias("c"), _equal("c", "d", key), "left")
         )
-        effects = self._of_changes(_version_changes(joined, names), (*key, *OWN_COLUMNS))
+        effects = self._of_changes(version_rows(joined, names), (*key, *OWN_COLUMNS))
         same = batch.alias("b").join(found.alias("d"), _equal("b", "d", key), "left_anti")
         deleted = 0
         if self.prepared.job.replace:
@@ -213,26 +199,18 @@ class _Comparison:
     def _empty(self, columns: Sequence[Column]) -> DataFrame:
         return self.work.spark.createDataFrame([], schema_ddl(columns))
 
-    def _of_changes(self, changes: _Changes, not_counted: Sequence[str]) -> CountedEffects:
-        """``not_counted`` are columns that are not told among those that change."""
-        from pyspark.sql import functions as f
-
-        frame = changes.frame
+    def _of_changes(self, changed: ChangedRows, left_out: Sequence[str]) -> CountedEffects:
+        """``left_out`` are columns that are not counted among those that change."""
         if self.sampling.rows:  # used more than once
-            frame = buffered(frame, self._folder("changes"))
-        told = [n for n, name in enumerate(changes.columns) if name not in not_counted]
-        differs = [~f.col(f"_flowctl_before{n}").eqNullSafe(f.col(f"_flowctl_after{n}")) for n in told]
-        is_counted = f.col(_IS_KNOWN) & (f.col(_ACTION) != "delete")
-        counted = [f.count_if(is_counted & one).alias(f"n{n}") for n, one in zip(told, differs, strict=True)]
-        found = frame.groupBy(_ACTION).agg(f.count(f.lit(1)).alias(_ROWS), *counted).collect()
-        numbers = {row[_ACTION]: row[_ROWS] for row in found}
-        columns = {changes.columns[n]: sum(row[f"n{n}"] for row in found) for n in told}
+            changed = replace(changed, frame=buffered(changed.frame, self._folder("changes")))
+        counts = count_changes(changed, left_out)
+        inserted, updated, deleted = (counts.rows.get(action, 0) for action in ACTIONS)
         return self._counted(
-            inserted=numbers.get("insert", 0),
-            updated=numbers.get("update", 0),
-            deleted=numbers.get("delete", 0),
-            columns={name: number for name, number in columns.items() if number},
-            samples=self._samples(replace(changes, frame=frame)),
+            inserted=inserted,
+            updated=updated,
+            deleted=deleted,
+            columns=counts.columns,
+            samples=self._samples(changed),
         )
 
     def _counted(self, **found: Any) -> CountedEffects:
@@ -244,41 +222,15 @@ class _Comparison:
         rejected = self.prepared.rejected
         if rejected is None:
             return {}
-        counted = rejected.groupBy(REASON_COLUMN).agg(f.count(f.lit(1)).alias(_ROWS)).collect()
-        return {row[REASON_COLUMN]: row[_ROWS] for row in sorted(counted)}
+        counted = rejected.groupBy(REASON_COLUMN).agg(f.count(f.lit(1)).alias("n")).collect()
+        return {row[REASON_COLUMN]: row["n"] for row in sorted(counted)}
 
-    def _samples(self, changes: _Changes) -> tuple[SampleRow, ...]:
-        is_shown = bool(self.prepared.job.key) or self.sampling.with_values
-        return tuple(self._sampled(changes)) if self.sampling.rows and is_shown else ()
-
-    def _sampled(self, changes: _Changes) -> Iterator[SampleRow]:
-        columns, key = changes.columns, self.prepared.job.key
-        masked = {part.column.name for part in self.work.columns.projection if is_mask(part)}
-        identity = [f"_flowctl_after{columns.index(name)}" for name in key]
-        texts = [as_text(changes.frame, name) for name in changes.frame.columns if name not in (_ACTION, _IS_KNOWN)]
-        for action in ACTIONS:
-            chosen = changes.frame.where(named(_ACTION) == action)
-            chosen = chosen.orderBy(*identity) if identity else chosen
-            for row in chosen.select(_IS_KNOWN, *texts).limit(self.sampling.rows).collect():
-                yield self._sample(action, row, columns, masked)
-
-    def _sample(self, action: Action, row: Any, columns: Sequence[str], masked: set[str]) -> SampleRow:
+    def _samples(self, changed: ChangedRows) -> tuple[SampleRow, ...]:
         key = self.prepared.job.key
-        before, after = (
-            {name: row[f"_flowctl_{when}{n}"] for n, name in enumerate(columns)} for when in ("before", "after")
-        )
-        shown = {name: MASKED if name in masked else after[name] for name in key}
-        if not self.sampling.with_values:
-            return SampleRow(action, shown)
-        is_known = row[_IS_KNOWN]
-        told = [name for name in columns if name not in key and (action != "update" or before[name] != after[name])]
-        hidden = {name: MASKED for name in told if name in masked}
-        return SampleRow(
-            action,
-            shown,
-            before={name: before[name] for name in told if is_known} | (hidden if is_known else {}),
-            after={name: after[name] for name in told} | hidden if action != "delete" else {},
-        )
+        if not self.sampling.rows or not (key or self.sampling.with_values):
+            return ()
+        masked = {part.column.name for part in self.work.columns.projection if is_mask(part)}
+        return tuple(sample_rows(changed, key, masked, self.sampling))
 
     @property
     def _column_names(self) -> tuple[str, ...]:
@@ -289,32 +241,6 @@ class _Comparison:
 
     def _folder(self, name: str) -> ScratchFolder:
         return self.work.run.scratch(self.work.table.id).folder(f"{self.work.table.id}-effects-{name}")
-
-
-def _inserted(frame: DataFrame, columns: tuple[str, ...]) -> _Changes:
-    from pyspark.sql import functions as f
-
-    before = [f.lit(None).cast("string").alias(f"_flowctl_before{n}") for n in range(len(columns))]
-    after = [named(name).alias(f"_flowctl_after{n}") for n, name in enumerate(columns)]
-    values = (f.lit("insert").alias(_ACTION), f.lit(False).alias(_IS_KNOWN), *before, *after)
-    return _Changes(frame.select(*values), columns)
-
-
-def _version_changes(joined: DataFrame, names: tuple[str, ...]) -> _Changes:
-    """``joined`` are versions ``d`` that change, with the stored version ``t`` that each is, and with its key's current
-    one ``c``."""
-    from pyspark.sql import functions as f
-
-    is_stored = named(VALID_FROM, "t").isNotNull()
-    action = f.when(named(scd2.CHANGE_COLUMN, "d") == "delete", "delete")
-    action = action.otherwise(f.when(is_stored, "update").otherwise("insert"))
-    before = [
-        f.when(is_stored, named(name, "t")).otherwise(named(name, "c")).alias(f"_flowctl_before{n}")
-        for n, name in enumerate(names)
-    ]
-    after = [named(name, "d").alias(f"_flowctl_after{n}") for n, name in enumerate(names)]
-    is_known = (is_stored | named(VALID_FROM, "c").isNotNull()).alias(_IS_KNOWN)
-    return _Changes(joined.select(action.alias(_ACTION), is_known, *before, *after), names)
 
 
 def _as_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:

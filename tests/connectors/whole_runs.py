@@ -20,8 +20,8 @@ from flowctl.plan.planning import make_plan
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import apply as run
 from flowctl.run import context
+from flowctl.run.changed_rows import Sampling
 from flowctl.run.dry_run import DryRun, with_effects
-from flowctl.run.effects import Sampling
 from flowctl.spec.load import load_spec
 from flowctl.spec.spec import Spec
 

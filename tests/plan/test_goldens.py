@@ -21,9 +21,10 @@ from flowctl.errors import TransientError
 from flowctl.expect.not_null import NotNull
 from flowctl.expect.rows import Rows
 from flowctl.model import types
+from flowctl.model.effects import CountedEffects, Effects, PreventedEffects, SampleRow, UnknownEffects
 from flowctl.model.interval import Interval
 from flowctl.model.position import FilesPosition, FileStamp, NoPosition, UpstreamPosition
-from flowctl.model.step import Plan
+from flowctl.model.step import Load, Plan
 from flowctl.model.table_info import Column, RowEstimate
 from flowctl.plan.document import from_json, to_json
 from flowctl.plan.render import View, render
@@ -147,7 +148,33 @@ def interrupted_and_refreshed() -> Plan:
     return plan(world(seen, states), landed, pending, anew, adopted, since, request=PlanOptions(full_refresh=("anew",)))
 
 
-PLANS = {plan.__name__: plan for plan in (first_run, second_run, nothing_to_do, interrupted_and_refreshed)}
+def dry_run() -> Plan:
+    counted = CountedEffects(
+        "2026-11-20T06:16:00.500000Z", 1200, 3, 1, 976, {"note": 1, "status of the order": 3}, {"amount: not_null": 2},
+        ("expectation id: unique: 2 rows",),
+        (
+            SampleRow("insert", {"id": "1001", "day": None}, {}, {"note": "\x1b[2J", "status of the order": "x" * 60}),
+            SampleRow("update", {"id": "7", "day": "2026-01-01"}, {"note": None}, {"note": "a"}),
+            SampleRow("delete", {"id": "12", "day": None}, {"note": "gone"}, {}),
+        ),
+    )  # fmt: skip
+    stopped = "guard.max_deleted 10%: 60 of 80 rows would be deleted"
+    prevented = PreventedEffects(counted.at, stopped, "Look at the source", 6)
+    unknown = UnknownEffects("depends on orders, which this run changes")
+    effects: dict[str, Effects] = {"orders": counted, "people": prevented, "daily": unknown}
+    seen = {"people": observed(high(NEW), target=target(), commit=committed(table="people", position=OLD))}
+    people = plan(world(seen, {"people": recorded(table("people"), OLD)}), table("people"))
+    made = replace(second_run(), steps=(*second_run().steps, *people.steps))
+    return replace(
+        made,
+        steps=tuple(
+            replace(step, effects=effects[step.id]) if isinstance(step, Load) and step.id in effects else step
+            for step in made.steps
+        ),
+    )
+
+
+PLANS = {plan.__name__: plan for plan in (first_run, second_run, nothing_to_do, interrupted_and_refreshed, dry_run)}
 
 
 def shown_as(made: Plan, view: View) -> str:

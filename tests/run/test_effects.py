@@ -124,7 +124,8 @@ class Flow:
             if not path.name.endswith(("-wal", "-shm")) and path.name != "flow.yaml"
         ]
         query = (
-            "SELECT oid::text, relname, reltuples FROM pg_class WHERE relnamespace::regnamespace::text <> 'pg_toast'"
+            "SELECT nspname, relname, relfilenode FROM pg_namespace AS n LEFT JOIN pg_class ON relnamespace = n.oid "
+            "WHERE nspname !~ '^pg_'"
         )
         tables: list[Row] = postgres_rows(self.target.location, query) if self.target.kind == "postgres" else []
         return [*files, *tables]
