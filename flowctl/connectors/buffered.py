@@ -6,7 +6,7 @@ whatever the frame's own is; and not by ``persist``, which reads anew after a wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, assert_never
@@ -79,6 +79,17 @@ def read_columns(rows: Batch, names: Sequence[str]) -> pa.Table:
             if batches:
                 return pa.Table.from_batches(batches)
             return frame.select(*map(named, names)).toArrow()
+        case _:
+            assert_never(rows)
+
+
+def record_batches(rows: Batch) -> Iterator[pa.RecordBatch]:
+    """All rows, in this process, a batch at a time."""
+    match rows:
+        case InMemory(held):
+            yield from held.to_batches()
+        case OnEngine(frame, folder):
+            yield from folder.batches() if folder is not None else frame.toArrow().to_batches()
         case _:
             assert_never(rows)
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from flowctl.connectors.postgres.watch import watched
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT
+from flowctl.connectors.sql.watch import Line, watched
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.spec import urls
 
@@ -68,7 +68,7 @@ class Client:
         with (
             translated(self),
             psycopg.connect(conninfo, autocommit=True) as connection,
-            watched(connection, conninfo) as watch,
+            watched(_line(connection, conninfo)) as watch,
         ):
             try:
                 yield connection
@@ -132,6 +132,31 @@ class Client:
             "options": f"{startup_options(settings)} {self.parameters.get('options', '')}".strip(),
         }
         return make_conninfo(**{name: value for name, value in given.items() if value is not None})
+
+
+def _line(connection: psycopg.Connection[Any], conninfo: str) -> Line:
+    from psycopg.pq import TransactionStatus
+
+    return Line(
+        conninfo,
+        is_busy=lambda: not connection.closed and connection.pgconn.transaction_status == TransactionStatus.ACTIVE,
+        cancel=lambda: connection.cancel_safe(timeout=timeouts.CANCEL),
+        fileno=connection.fileno,
+        answers=lambda: _answers(conninfo),
+    )
+
+
+def _answers(conninfo: str) -> bool:
+    """Whether the server says anything: "too many clients" and "starting up" are answers."""
+    import psycopg
+
+    try:
+        psycopg.connect(conninfo).close()
+    except psycopg.errors.ConnectionTimeout:
+        return False
+    except psycopg.Error as error:
+        return "FATAL" in str(error)
+    return True
 
 
 def startup_options(settings: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors import refusal
 from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Capabilities, OpenContext
-from flowctl.connectors.buffered import NO_MARKER, buffered, frame_of, put
+from flowctl.connectors.buffered import buffered, frame_of
 from flowctl.connectors.postgres import catalog, commits, refusals
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.copying import Accepted, copy_frame, copy_rows, copyable, is_copied_as_it_is
@@ -28,7 +28,7 @@ from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.commits import COMMITS
 from flowctl.connectors.sql.target import SqlTarget, verify_total
 from flowctl.connectors.target import OP_COLUMN, CommitLookup, Staged, WriteJob
-from flowctl.engine.batch import Batch, OnEngine
+from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.session import has_jvm
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.commit import Commit, RowCounts
@@ -36,7 +36,6 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout, ReadHints
-from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,11 +124,8 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         request = ReadRequest(tuple(columns))
         with source.snapshot(spark, relation, info, ReadHints()) as snapshot:
             rows = snapshot.rows_in_memory(request)
-            if rows is not None:
-                put(folder, rows)
-            else:
-                snapshot.frame(request).write.mode("overwrite").option(NO_MARKER, "false").parquet(folder.url)
-        return spark.read.schema(schema_ddl(columns)).parquet(folder.url)
+            batch = OnEngine(buffered(snapshot.frame(request), folder)) if rows is None else InMemory(rows)
+        return frame_of(batch, spark, lambda: folder)
 
     @contextmanager
     def stage(self, spark: SparkSession, batch: Batch, job: WriteJob) -> Iterator[Staged]:

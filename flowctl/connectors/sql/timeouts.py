@@ -3,7 +3,7 @@
 Three kinds of waiting need three kinds of bound. A lock is bounded by the server (``lock_timeout``). A statement is
 bounded by the server too (``statement_timeout``), loosely: how long a merge of a billion rows takes is the user's
 business. A server that has stopped answering keeps no promise about either, and its kernel goes on to acknowledge
-packets, so neither keepalives nor TCP's own time-outs see it: there this process (:mod:`.postgres.watch`) and the
+packets, so neither keepalives nor TCP's own time-outs see it: there this process (:mod:`.watch`) and the
 executors themselves give up.
 
 Retries come on top: :class:`flowctl.run.retry.RetryPolicy` bounds how often.

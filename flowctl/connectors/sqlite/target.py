@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 from flowctl.connectors import refusal
 from flowctl.connectors.base import Capabilities, OpenContext
-from flowctl.connectors.buffered import frame_of, put
+from flowctl.connectors.buffered import computed, frame_of, record_batches
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql import commits
 from flowctl.connectors.sql.change import StagedRows
@@ -29,14 +29,13 @@ from flowctl.connectors.sqlite.database import open_database, translated
 from flowctl.connectors.sqlite.duplicates import explain_duplicates
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.target import CommitLookup, WriteJob
-from flowctl.engine.batch import Batch, InMemory
+from flowctl.engine.batch import Batch
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.commit import Commit
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.sql.dialects import schema_ddl
-from flowctl.storage.scratch import ScratchFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,9 +43,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Mirrored:
-    """Segments with the rows of ``job``, in the order of ``columns``."""
+    """The rows of ``job``, in the order of ``columns``, as SQLite stores them."""
 
-    folder: ScratchFolder
+    rows: Batch
     columns: tuple[Column, ...]
     job: WriteJob
 
@@ -121,11 +120,8 @@ class SqliteTarget(SqlTarget[SqliteSession]):
         folder = self.scratch().folder(f"mirror-{job.object}-{job.record.seq}")
         frame = storable(frame_of(batch, spark, lambda: self.scratch().folder(f"rows-{job.object}")), columns)
         with refusal.named():
-            if isinstance(batch, InMemory):
-                put(folder, frame.toArrow())
-            else:
-                frame.write.mode("overwrite").parquet(folder.url)
-        yield _Mirrored(folder, tuple(columns), job)
+            rows = computed(frame, batch, lambda: folder)
+        yield _Mirrored(rows, tuple(columns), job)
 
     def load(self, session: SqliteSession, rows: _Mirrored) -> StagedRows:
         """Streams segments into a temporary table of the target's types; memory of one batch."""
@@ -135,7 +131,7 @@ class SqliteTarget(SqlTarget[SqliteSession]):
         insert = f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows.columns))})"
         total = 0
         session.execute("BEGIN")
-        for batch in rows.folder.batches():
+        for batch in record_batches(rows.rows):
             connection.executemany(insert, zip(*(values.to_pylist() for values in batch.columns), strict=True))
             total += batch.num_rows
         session.execute("COMMIT")

@@ -13,24 +13,31 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.sql import timeouts
 from flowctl.connectors.sql.waiting import interruptible
 
-if TYPE_CHECKING:
-    import psycopg
+
+@dataclass(frozen=True)
+class Line:
+    """One open connection, as its driver knows it. ``server`` is equal for connections to the same one, ``answers``
+    asks it, over another connection, whether it lives. ``cancel`` asks for the end of the statement under way."""
+
+    server: str
+    is_busy: Callable[[], bool]
+    cancel: Callable[[], None]
+    fileno: Callable[[], int]
+    answers: Callable[[], bool]
 
 
 @dataclass
 class Watched:
     """``given_up`` says why the connection was closed under its owner, in the words of an error."""
 
-    connection: psycopg.Connection[Any]
-    conninfo: str
+    line: Line
     given_up: str = ""
     busy_since: float | None = None
     unanswered: int = 0
@@ -40,23 +47,23 @@ class Watched:
     def interrupt(self) -> None:
         """Cancels the statement under way, and cuts the connection where that does not help. One that was only seen
         once may be a short one: what is asked after an interruption."""
-        self.seen_busy = self.seen_busy + 1 if self._is_busy() else 0
+        self.seen_busy = self.seen_busy + 1 if self.line.is_busy() else 0
         if self.seen_busy < 2:
             return
         self.given_up = "the run was asked to stop while it waited for an answer"
         with contextlib.suppress(Exception):  # the server may not answer this either
-            self.connection.cancel_safe(timeout=timeouts.CANCEL)
+            self.line.cancel()
         if not self._ended.wait(timeouts.CANCEL):
             self.cut()
 
     def cut(self) -> None:
-        """Ends the call under way as a lost connection does. The descriptor is libpq's own to close."""
-        with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(self.connection.fileno())) as other:
+        """Ends the call under way as a lost connection does. The descriptor is the driver's own to close."""
+        with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(self.line.fileno())) as other:
             other.shutdown(socket.SHUT_RDWR)
 
     def look(self, now: float) -> bool:
         """Whether the server should be asked now if it lives."""
-        if not self._is_busy():
+        if not self.line.is_busy():
             self.busy_since, self.unanswered = None, 0
             return False
         self.busy_since = now if self.busy_since is None else self.busy_since
@@ -71,15 +78,10 @@ class Watched:
             self.given_up = "the server does not answer any more"
             self.cut()
 
-    def _is_busy(self) -> bool:
-        from psycopg.pq import TransactionStatus
-
-        return not self.connection.closed and self.connection.pgconn.transaction_status == TransactionStatus.ACTIVE
-
 
 @contextmanager
-def watched(connection: psycopg.Connection[Any], conninfo: str) -> Iterator[Watched]:
-    one = Watched(connection, conninfo)
+def watched(line: Line) -> Iterator[Watched]:
+    one = Watched(line)
     _WATCH.add(one)
     try:
         with interruptible(one.interrupt):
@@ -121,24 +123,11 @@ class _Watch:
             doubtful: dict[str, list[Watched]] = {}
             for one in open_now:
                 if one.look(now):
-                    doubtful.setdefault(one.conninfo, []).append(one)
-            for conninfo, waiting in doubtful.items():
-                is_alive = _answers(conninfo)
+                    doubtful.setdefault(one.line.server, []).append(one)
+            for waiting in doubtful.values():
+                is_alive = waiting[0].line.answers()
                 for one in waiting:
                     one.answered(is_alive)
 
 
 _WATCH = _Watch()
-
-
-def _answers(conninfo: str) -> bool:
-    """Whether the server says anything: "too many clients" and "starting up" are answers."""
-    import psycopg
-
-    try:
-        psycopg.connect(conninfo).close()
-    except psycopg.errors.ConnectionTimeout:
-        return False
-    except psycopg.Error as error:
-        return "FATAL" in str(error)
-    return True
