@@ -1,11 +1,10 @@
 """The contract of a system that flowctl reads.
 
-A source answers questions about metadata without ever starting an engine: what is there, what does it look like, how
-far does it go. Rows come out of one *snapshot*: every frame (or capture) taken from one snapshot shows the same moment,
-for as long as its context is open, and the context stays open until the write is done. Values are exact, or the read
-fails with a :class:`TableError` that names column and type; nothing is rounded, cut or shifted.
+A source describes its tables without ever starting an engine. Rows come out of one *snapshot*: all frames that are
+taken from it show the same moment, as long as its context is open, which is until the write is done. Values are exact,
+or the read fails with a :class:`TableError` that names column and type; nothing is rounded, cut or shifted.
 
-What is abstract every source has. The other methods have a default that suits a source with nothing to say.
+Methods that are not abstract have a default for sources with nothing to say.
 """
 
 from __future__ import annotations
@@ -37,9 +36,8 @@ PLACE_COLUMN = "_flowctl_place"
 
 @dataclass(frozen=True)
 class SourceCapabilities:
-    """``position``: what its plain objects offer beside reading in full. ``hides_order``: whether rows stand in an
-    order there, and an engine does not tell which. ``refuses``: why a table cannot be read whatever is there, and what
-    to do, as its spec alone tells."""
+    """``position``: what its plain objects offer beside reading in full. ``hides_order``: whether rows have an order
+    there that an engine does not tell. ``refuses``: why a table cannot be read, and what to do, by its spec alone."""
 
     position: Literal["cursor", "files", "none"]
     hides_order: Callable[[str, TableSpec], bool] = lambda engine, table: False
@@ -103,7 +101,7 @@ class HighWatermark:
 
 @dataclass(frozen=True)
 class Missing:
-    """What is said where there is no such object: the place, resolved, and what to do, with what comes near."""
+    """Why there is no such object, with the place, resolved; and what to do, with the nearest name."""
 
     reason: str
     hint: str
@@ -139,7 +137,7 @@ class Source(ABC):
 
     @abstractmethod
     def why_missing(self, relation: Relation) -> Missing:
-        """Of an object that :meth:`describe` found none for."""
+        """Of an object that :meth:`describe` did not find."""
 
     def describe_files(
         self, relation: Relation, read: Mapping[str, FileStamp]
@@ -149,13 +147,12 @@ class Source(ABC):
         raise NotImplementedError(f"{type(self).__name__} is no source of files")
 
     def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
-        """Why what was described cannot be read so; None when it can. ``reads_twice``: the table takes several queries
-        of one moment. Pure."""
+        """Why the table cannot be read so; None when it can. ``reads_twice``: it takes several queries of one moment.
+        Pure."""
         return None
 
     def explain_read(self, request: WatermarkRequest, hints: ReadHints) -> str:
-        """How it will be read, in a few words for the plan; empty when there is nothing to tell. Pure: ``request.info``
-        is what was described, ``request.lower`` where an increment starts."""
+        """How it will be read, in a few words for the plan; empty: nothing to tell. Pure."""
         return ""
 
 
@@ -190,27 +187,25 @@ class Snapshot(ABC):
         """Whether :meth:`frame` would have no rows, at the cost of one row where the system can."""
 
     def rows_in_memory(self, request: ReadRequest) -> pa.Table | None:
-        """What :meth:`frame` would have, read by this process sooner than an engine would. None, maybe after having
-        begun, when it is more than this process holds (``engine.cost.IN_MEMORY_BYTES``), or when the user has said how
-        it is read."""
+        """What :meth:`frame` would have, read by this process sooner than an engine would. None when it is more than
+        this process holds (``engine.cost.IN_MEMORY_BYTES``), or when the spec says how it is read."""
         return None
 
     def in_order(self) -> Self:
-        """The same moment with :data:`PLACE_COLUMN` in every frame, if the source has an order and this engine can
-        tell; else this one."""
+        """The same moment with :data:`PLACE_COLUMN` in every frame, if there is an order and this engine tells it."""
         return self
 
     @property
     def hides_order(self) -> bool:
-        """Whether the source's rows stand in an order, and these frames do not tell which."""
+        """Whether the rows have an order that these frames do not tell."""
         return False
 
     def confirm(self, interval: Interval) -> None:
-        """``TableError`` unless ``interval`` is all as planned, where nothing protects what is read from being changed.
-        Called before the commit, once all of it was read."""
+        """``TableError`` unless ``interval`` is all as planned, where nothing protects it from being changed. Called
+        before the commit, once all of it was read."""
 
     def release(self) -> None:
-        """Called when no further frame will be taken: what those taken do not need is let go, such as a lock."""
+        """Called when no further frame will be taken: gives up what those taken do not need."""
 
 
 class Capture(ABC):

@@ -1,12 +1,12 @@
 """The contract of a system that flowctl writes.
 
 A target commits data *together with* ``(lineage, table, seq)``, intent id and position, in one atomic act, and answers
-later what it committed last. A number may be staged and committed again after any failure: if it is already committed
-under our intent id, ``commit`` changes nothing and returns the recorded commit; under another intent id, or when the
-target has a higher number, it raises :class:`StateConflict`. Numbers only rise.
+later what it committed last. A sequence number may be staged and committed again after any failure: if it is already
+committed under our intent id, ``commit`` changes nothing and returns the recorded commit; under another intent id, or
+when the target has a higher number, it raises :class:`StateConflict`. Sequence numbers only rise.
 
-:class:`TargetRules` is what a plan asks: pure, from what was described. :class:`Target` adds what looks and what
-writes. What is abstract every target has; the other methods have a default that suits a target without such limits.
+:class:`TargetRules` is what a plan asks: pure, from what was described. :class:`Target` reads and writes. Methods that
+are not abstract have a default for targets without such limits.
 """
 
 from __future__ import annotations
@@ -45,13 +45,10 @@ Fill = Literal["computed", "numbered", "default"]
 
 @dataclass(frozen=True)
 class TargetCapabilities:
-    """What the type's schema, which lists the modes, does not have.
-
-    ``widens``: column type changes done in place, as (old, new) tests. ``refuses_names`` says why a column name
-    cannot be one, or returns None. ``stores`` is the type that ``describe`` gives for a column made with a type, where
-    it is not the same (an int8 that becomes a smallint): such a column is no drift. ``replaces_types``: a commit that
-    replaces all content replaces types with it, so that no column has to widen in place. ``atomic``: what one commit of
-    several tables changes at once."""
+    """Beside the modes, which the type's schema lists. ``widens(old, new)``: whether a column's type changes in place.
+    ``refuses_names``: why a column cannot be called so, or None. ``stores``: the type that a column made with a type
+    has, where it is another one (an int8 becomes a smallint). ``replaces_types``: replacing all content replaces types
+    too. ``atomic``: what one commit of several tables changes at once."""
 
     widens: Callable[[DataType, DataType], bool]
     refuses_names: Callable[[str], str | None] = lambda name: None
@@ -69,10 +66,8 @@ class CommitLookup:
 
 @dataclass(frozen=True)
 class WriteShape:
-    """What a target may choose its way of writing by: known of a job, and about as much of a plan's step. ``columns``
-    are those of the target afterwards; ``creates``, ``alters`` and ``replaces`` as ``create``, ``alter`` and
-    ``replace`` of :class:`WriteJob`. ``rows`` is about how many at most (None: unknown); ``in_memory``: this process
-    may hold them."""
+    """What a target chooses its way of writing by: known of a :class:`WriteJob`, and about as much of a plan's step.
+    ``rows`` is about how many at most (None: unknown); ``in_memory``: this process may hold them."""
 
     mode: Mode
     columns: tuple[Column, ...]
@@ -87,18 +82,16 @@ class WriteShape:
 
 @dataclass(frozen=True)
 class WriteJob:
-    """Everything a target needs to commit one number, whoever calls it and however often.
+    """Everything a target needs to commit one sequence number, whoever calls it and however often.
 
-    ``record`` is what to store with the data. ``create`` is the DDL that makes the table, where it was not there, and
-    ``alter`` are the changes of one that was, each with its statement; both from :class:`TargetRules`. They are part of
-    the commit, or of a try before it that may have died. ``columns`` are all columns of the target afterwards, in
-    order. ``compared`` are those whose change makes a row new. ``replace`` replaces the whole content (truncate; full
-    refresh of append and merge). ``soft_deletes`` sets ``_deleted_at`` to ``at`` instead of deleting. ``at`` is the
-    moment fixed in the intent; leftovers of leases below ``fence`` are dropped. ``rows`` is how many the batch has,
-    once counted; ``estimated_rows`` about how many at most (None: unknown). ``key_bounds`` are the least and the
-    greatest value of key columns, as Spark writes them (None: unknown). ``base`` names the commit that must be the
-    newest (empty: none; None: any). ``before_commit`` must be called right before the atomic act: it may raise.
-    """
+    ``record`` is stored with the data. ``create`` is the DDL that makes a missing table, ``alter`` the changes of an
+    existing one, each with its statement; both are part of the commit, or of a try before it that may have died.
+    ``columns`` are all columns of the target afterwards, in order; ``compared`` those whose change makes a row new.
+    ``replace`` replaces the whole content. ``soft_deletes`` sets ``_deleted_at`` to ``at``, the moment fixed in the
+    intent, instead of deleting. Leftovers of leases below ``fence`` are dropped. ``rows`` is how many the batch has,
+    once counted; ``estimated_rows`` about how many at most; ``key_bounds`` are the least and the greatest value of key
+    columns, as Spark writes them (None: unknown). ``base`` names the commit that must be the newest (empty: none; None:
+    any). ``before_commit`` must be called right before the atomic act: it may raise."""
 
     record: Commit
     object: ObjectName
@@ -149,8 +142,7 @@ class WriteJob:
 
 @dataclass(frozen=True)
 class Staged:
-    """One batch that :meth:`Target.stage` has made ready. ``rows`` is the target's own business, None for a void;
-    ``columns`` are those that the batch has."""
+    """One batch that :meth:`Target.stage` has made ready. ``rows`` is the target's own business, None for a void."""
 
     job: WriteJob
     rows: Any
@@ -164,15 +156,14 @@ class TargetRules(ABC):
 
     @abstractmethod
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
-        """The DDL that makes the table, for the plan to show and `write` to run."""
+        """The DDL that makes the table."""
 
     @abstractmethod
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
-        """The same changes, each with the statement that makes it (empty for those that need none); and what
-        else they need or do, as changes of their own."""
+        """The same changes, each with its statement (empty: none needed); and what else they need or do, as changes."""
 
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
-        """What it will choose for :meth:`create_statements` of the same, in a few words; empty: nothing to tell."""
+        """What :meth:`create_statements` will choose, in a few words for the plan."""
         return ""
 
     def explain_write(
@@ -183,38 +174,32 @@ class TargetRules(ABC):
         engine: str,
         conf: Mapping[str, str],
     ) -> str:
-        """How ``engine``, with its settings ``conf``, will write into what is ``there``, in a few words, and why, where
-        that is not as usual; empty: as usual."""
+        """How ``engine``, with its settings ``conf``, will write, and why, where that is not as usual; for the plan."""
         return ""
 
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
-        """Why what was described cannot be written exactly, so that a plan stops; None when it can. ``replaces``: the
-        whole content is replaced."""
+        """Why the table cannot be written exactly; None when it can. ``replaces``: the whole content is replaced."""
         return None
 
     def most_columns(self, mode: Mode) -> int | None:
-        """How many columns a table of this mode may have, flowctl's own among them: the change to be made has some more
-        on its way. None: no limit worth a check."""
+        """How many columns a table of this mode may have, flowctl's own among them; None: no limit worth a check."""
         return None
 
     def filled_columns(self, there: TableInfo) -> Mapping[str, Fill] | None:
-        """Columns that the database fills itself, by name; flowctl makes none. None: this target fills none, and its
-        columns are those of whatever replaces its content."""
+        """Columns that the database fills itself; flowctl makes none. None: the target fills none, and replacing its
+        content replaces its columns."""
         return None
 
     def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
-        """Those of the columns ``written`` for whose values a write checks that they are stored as they are, and fails
-        otherwise."""
+        """Those of ``written`` whose type may change a value: a write checks each, and fails rather than store it."""
         return []
 
     def partition_columns(self, there: TableInfo | None, layout: Layout, *, rebuilds: bool) -> tuple[str, ...]:
-        """The columns by which the table is partitioned, or will be where there is none, or where all of its content
-        and its schema are replaced (``rebuilds``)."""
+        """By which the table is partitioned, or will be once it is made, or rebuilt with its schema (``rebuilds``)."""
         return ()
 
     def refuse_partitions(self, partitioned: Sequence[Column], columns: Sequence[Column]) -> tuple[str, str] | None:
-        """Why no table of ``columns`` can be partitioned by those that are ``partitioned``, and what to do; None when
-        one can."""
+        """Why no table of ``columns`` can be partitioned so, and what to do; None when one can."""
         return None
 
     def gap(
@@ -239,16 +224,16 @@ class TargetRules(ABC):
 class Target(TargetRules):
     @abstractmethod
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
-        """As :meth:`Source.describe`; ``identity`` is the target id that definitions and commits record. No Spark."""
+        """As :meth:`Source.describe`; ``identity`` is the target id that definitions and commits record. No Spark, as
+        in all methods that take none."""
 
     @abstractmethod
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
-        """Where each is or will be, equal for two names of one table; a table's sidecars have its place and their
-        suffix. No Spark."""
+        """Where each is or will be, equal for two names of one table; sidecars have their table's and their suffix."""
 
     @abstractmethod
     def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
-        """The newest commit of each table of the lineage, by table id; voids included. No Spark."""
+        """The newest commit of each table of the lineage, by table id; voids included."""
 
     def described_and_committed(
         self, lookups: Sequence[CommitLookup]
@@ -259,13 +244,12 @@ class Target(TargetRules):
         return {lookup.table: (infos[lookup.object], commits.get(lookup.table)) for lookup in lookups}
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
-        """Why this user may not write, as far as it can be told beforehand; None when nothing speaks against it. Writes
-        nothing, no Spark."""
+        """Why this user may not write, as far as can be told without writing; None when nothing is known against it."""
         return None
 
     def lease_folder(self, object: ObjectName) -> str | None:
-        """URL of the folder for the table's own lease log, of a target that is only safe with one writing driver for
-        each table; None where the target serialises writers itself."""
+        """URL of the folder for the table's own lease log, where only one driver may write a table; None where the
+        target serializes writers itself."""
         return None
 
     @abstractmethod
@@ -282,13 +266,13 @@ class Target(TargetRules):
 
     @abstractmethod
     def stage(self, spark: SparkSession, batch: Batch, job: WriteJob) -> AbstractContextManager[Staged]:
-        """Makes ``batch`` ready to be committed as ``job`` says, as far as nobody else sees it. What that leaves behind
-        is gone when the context ends; what a killed process leaves, the next one with a higher fence drops."""
+        """Makes ``batch`` ready to be committed; nobody else sees it. What that leaves behind is gone when the context
+        ends; what a killed process leaves, the next one with a higher fence drops."""
 
     @abstractmethod
     def commit(self, staged: Sequence[Staged]) -> Sequence[Commit]:
-        """Commits batches of several tables and returns their commits, in the same order, read back from the target,
-        with counts. All or nothing where the target is ``atomic`` as a database; otherwise one after the other, and
+        """Commits batches of several tables and returns their commits, in the same order, with counts, read back from
+        the target. All or nothing where the target is ``atomic`` as a database; otherwise one after the other, and
         those before the one that fails stay committed."""
 
     def write(self, spark: SparkSession, batch: Batch, job: WriteJob) -> Commit:
@@ -299,11 +283,10 @@ class Target(TargetRules):
 
     @abstractmethod
     def void(self, job: WriteJob) -> Commit:
-        """Commits number ``job.record.seq`` empty, so that nothing else can land under it. Spark-free where the
-        target can."""
+        """Commits the job's sequence number empty, so that nothing else can be committed under it."""
 
+    @abstractmethod
     def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
-        """Keeps rejected rows beside the table: makes ``frame`` (of ``job.columns``) the only rows of the sidecar
-        ``job.object`` with this job's lineage and ``_seq`` ``since`` or above; makes the table, and the columns that it
-        lacks. Committed before the batch, after ``before_commit``; repeated it replaces."""
-        raise TableError(f"{job.object} cannot keep quarantined rows", hint="Set on_fail: fail or warn")
+        """Keeps rejected rows in a sidecar: makes ``frame`` (of ``job.columns``) the only rows of ``job.object`` with
+        this job's lineage and ``_seq`` ``since`` or above; makes the table, and the columns that it lacks. Committed
+        before the batch, after ``before_commit``; repeated it replaces."""
