@@ -1,14 +1,20 @@
 """What PostgreSQL would not write as the plan says: tables that cannot be written exactly, and columns that something
-uses, so that no type is changed and no column dropped. The plan says so; the error would come at the end of a run."""
+uses, so that no type is changed and no column dropped. The plan says so; the error would come at the end of a run.
+Which unique constraint refuses a row, only the commit tells."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.postgres.client import Client
+from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.sql import hindrances
-from flowctl.errors import StoppedByPolicy
+from flowctl.connectors.sql.hindrances import Constraint
+from flowctl.connectors.target import WriteJob
+from flowctl.errors import FlowctlError, StoppedByPolicy
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import ObjectName, TableInfo
@@ -94,6 +100,31 @@ def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
     return replace(change, action="fail", note=f"{listed(names)} {verb} it", next_step=hindrances.drop_them(names))
 
 
+def violated_constraint(client: Client, job: WriteJob, error: Exception) -> Constraint | None:
+    """Of the job's table, none of another one, which a trigger writes. Statements that cannot be made are left out: for
+    a partition alone, for what a foreign key refers to."""
+    import psycopg
+
+    name = error.diag.constraint_name if isinstance(error, psycopg.errors.UniqueViolation) else None
+    if not name:
+        return None
+    table, row = POSTGRES.table(job.object.parts), None
+    with suppress(FlowctlError), client.connect() as connection:  # the error itself says more
+        row = connection.execute(_CONSTRAINT, {"table": table, "name": name}).fetchone()
+    if row is None:
+        return None
+    index, definition, is_deferrable, is_fixed, can_be_constraint = row
+    own = POSTGRES.quoted(name)
+    if is_fixed:
+        return Constraint(f"{name} {definition or ''}".rstrip(), is_deferrable=is_deferrable)
+    if definition is None:
+        using = f"ALTER TABLE {table} ADD CONSTRAINT {own} UNIQUE USING INDEX {POSTGRES.quoted(name)} DEFERRABLE"
+        return Constraint(name, f"DROP INDEX {index}", using if can_be_constraint else "")
+    removal = f"ALTER TABLE {table} DROP CONSTRAINT {own}"
+    deferral = "" if is_deferrable else f"{removal}, ADD CONSTRAINT {own} {definition} DEFERRABLE"
+    return Constraint(f"{name} {definition}", removal, deferral, is_deferrable=is_deferrable)
+
+
 #: Triggers name columns in OF and WHEN. Up to PostgreSQL 14 a generated column depends on others by itself, later by
 #: its expression. A partition key is a dependency of its column on the whole table.
 _DEPENDANTS = """
@@ -127,4 +158,17 @@ _DEPENDANTS = """
         JOIN pg_attribute a ON a.attrelid = b.oid AND a.attnum = d.objsubid
     )
     SELECT root::bigint, column_name, how, name FROM uses WHERE name IS NOT NULL ORDER BY root, column_name, how, name
+"""
+#: Only an index without a condition or expressions, in the usual order, can become a constraint.
+_CONSTRAINT = """
+SELECT format('%%I.%%I', s.nspname, x.relname), pg_get_constraintdef(c.oid), coalesce(c.condeferrable, false),
+       i.indrelid <> t.oid OR EXISTS (SELECT FROM pg_constraint f WHERE f.contype = 'f' AND f.conindid = x.oid),
+       t.relkind = 'r' AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indoption::text !~ '[1-9]'
+         AND NOT EXISTS (SELECT FROM pg_opclass o WHERE o.oid = ANY (i.indclass) AND NOT o.opcdefault)
+FROM pg_class t
+JOIN pg_index i ON i.indrelid = t.oid OR i.indrelid IN (SELECT relid FROM pg_partition_tree(t.oid))
+JOIN pg_class x ON x.oid = i.indexrelid
+JOIN pg_namespace s ON s.oid = x.relnamespace
+LEFT JOIN pg_constraint c ON c.conindid = x.oid AND c.contype IN ('p', 'u')
+WHERE t.oid = to_regclass(%(table)s) AND x.relname = %(name)s
 """

@@ -11,9 +11,8 @@ from flowctl.connectors import refusal
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.postgres import catalog, foreign, watermarks
 from flowctl.connectors.postgres.client import Client
-from flowctl.connectors.postgres.failures import error_of_read
 from flowctl.connectors.postgres.foreign import ForeignReader
-from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader
+from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader, error_of_read
 from flowctl.connectors.postgres.snapshot import PAGED_KINDS, HeldSnapshot, hold_snapshot
 from flowctl.connectors.source import DirectSource, HighWatermark, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import bare_query

@@ -1,8 +1,13 @@
-"""Staging tables: what executors have copied, until one transaction takes it.
+"""Staging tables: what was copied of a batch, until one transaction takes it.
 
-One for each try, named by table, fence and intent: a stale writer of an older try fills another one. What died with its
-owner is dropped by the next fence. It is UNLOGGED (a server that crashes empties it, and the counts then say so),
-except where it is to become the target itself: a new table is then written once, not a second time out of the first.
+Rows are copied exactly, or refused by the column's name. Texts are always quoted, so no row can be the two characters
+that end a COPY. A task that is tried again copies its rows a second time: only the attempt that Spark counts is
+accepted, by its transaction.
+
+There is one table for each try, named by table, fence and intent: a stale writer of an older try fills another one.
+What died with its owner is dropped by the next fence. It is UNLOGGED (a server that crashes empties it, and the counts
+then say so), except where it is to become the target itself: a new table is written once, not a second time out of the
+first.
 """
 
 from __future__ import annotations
@@ -10,24 +15,31 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.postgres import types as native
 from flowctl.connectors.postgres.client import Client
-from flowctl.connectors.postgres.copying import Accepted
 from flowctl.connectors.postgres.modifiers import CONSTRAINT, Modified, modified_columns
 from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.sql import timeouts
 from flowctl.connectors.target import WriteJob
+from flowctl.engine.spark_types import named
 from flowctl.errors import FlowctlError, TransientError
+from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.model.types import Array, DataType, Struct
 
 if TYPE_CHECKING:
     import psycopg
+    import pyarrow as pa
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
 
 _PREFIX = "_flowctl_stage_"
+_REPORT = "transaction BIGINT, rows BIGINT"
 
 
 @contextmanager
@@ -64,6 +76,94 @@ def _made(client: Client, schema: str, job: WriteJob, kind: str, listed: str) ->
     finally:
         with contextlib.suppress(FlowctlError), client.connect() as connection:  # else the next fence drops it
             _drop(connection, schema, name)
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """One part of the frame: the transaction (32 bits, as in ``xmin``) of the attempt that counts, and how many rows it
+    has copied and committed."""
+
+    transaction: int
+    rows: int
+
+
+def copy_frame(
+    frame: DataFrame, columns: Sequence[Column], conninfo: str, stage: str, natives: Mapping[str, str]
+) -> list[Accepted]:
+    """Copies ``frame`` into the table ``stage`` (SQL name); ``natives`` are types that the target has already, for
+    errors."""
+    from pyspark import cloudpickle
+
+    from flowctl.connectors.postgres import executors
+
+    cloudpickle.register_pickle_by_value(executors)
+    writer = executors.PartWriter(conninfo, stage, _typed(columns, natives), timeouts.EXECUTOR_SILENCE)
+    return _accepted(row.asDict() for row in copyable(frame, columns).mapInArrow(writer.copy, _REPORT).collect())
+
+
+def copy_rows(
+    rows: pa.Table,
+    columns: Sequence[Column],
+    connection: psycopg.Connection[Any],
+    stage: str,
+    natives: Mapping[str, str],
+) -> list[Accepted]:
+    """The same for rows of this process, as :func:`copyable` makes them, over ``connection`` (in autocommit mode):
+    executors would first start Python."""
+    from flowctl.connectors.postgres.executors import PartWriter
+
+    writer = PartWriter("", stage, _typed(columns, natives), timeouts.EXECUTOR_SILENCE, opened=connection)
+    return _accepted(row for batch in writer.copy(iter(rows.to_batches())) for row in batch.to_pylist())
+
+
+def _typed(columns: Sequence[Column], natives: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(column.name, natives.get(column.name, "its type")) for column in columns]
+
+
+def _accepted(reports: Iterable[Mapping[str, Any]]) -> list[Accepted]:
+    return [Accepted(report["transaction"], report["rows"]) for report in reports if report["rows"]]
+
+
+def is_copied_as_it_is(column: Column) -> bool:
+    """Whether Arrow writes its values into CSV as PostgreSQL reads them."""
+    return column.type != types.BINARY and not isinstance(column.type, Array | Struct)
+
+
+def copyable(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """Types that Arrow writes into CSV as PostgreSQL reads them; the others as the text of a literal. Columns are known
+    by their place: mapInArrow takes a dot in a name for a field of a struct."""
+
+    def numbered(at: int, column: Column) -> SparkColumn:
+        value = named(column.name).cast(types.spark_ddl(column.type))
+        return _text(value, column.type).alias(f"c{at}")
+
+    return frame.select(*[numbered(at, column) for at, column in enumerate(columns)])
+
+
+def _text(value: SparkColumn, kind: DataType) -> SparkColumn:
+    from pyspark.sql import functions as f
+
+    match kind:
+        case types.BINARY:
+            return f.concat(f.lit("\\x"), f.hex(value))
+        case Array(Array() | Struct()) | Struct():
+            return f.to_json(value)
+        case Array(item):
+            elements = f.transform(value, lambda each: f.coalesce(_element(each, item), f.lit("NULL")))
+            return f.concat(f.lit("{"), f.array_join(elements, ","), f.lit("}"))
+        case _:
+            return value
+
+
+def _element(value: SparkColumn, kind: DataType) -> SparkColumn:
+    """One element of an array literal, quoted; sessions run in UTC, so that is what a zoned timestamp's text is in."""
+    from pyspark.sql import functions as f
+
+    text = _text(value, kind).cast("string")
+    if kind == types.TIMESTAMP:
+        text = f.concat(text, f.lit("Z"))
+    escaped = f.replace(f.replace(text, f.lit("\\"), f.lit("\\\\")), f.lit('"'), f.lit('\\"'))
+    return f.concat(f.lit('"'), escaped, f.lit('"'))
 
 
 def accept(

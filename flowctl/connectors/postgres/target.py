@@ -8,7 +8,7 @@ it; until then the intent has none.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,23 @@ from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.buffered import buffered, frame_of
 from flowctl.connectors.postgres import catalog, commits, refusals
 from flowctl.connectors.postgres.client import Client
-from flowctl.connectors.postgres.copying import Accepted, copy_frame, copy_rows, copyable, is_copied_as_it_is
-from flowctl.connectors.postgres.duplicates import explain_duplicates
 from flowctl.connectors.postgres.modifiers import is_limited
 from flowctl.connectors.postgres.session import POSTGRES, PostgresSession
-from flowctl.connectors.postgres.staging import accept, become, future_table, stage_table
+from flowctl.connectors.postgres.staging import (
+    Accepted,
+    accept,
+    become,
+    copy_frame,
+    copy_rows,
+    copyable,
+    future_table,
+    is_copied_as_it_is,
+    stage_table,
+)
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.commits import COMMITS
+from flowctl.connectors.sql.hindrances import Constraint
 from flowctl.connectors.sql.target import SqlTarget, verify_total
 from flowctl.connectors.target import OP_COLUMN, CommitLookup, Staged, WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
@@ -172,8 +181,8 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         lock = "ACCESS EXCLUSIVE" if rows.becomes else "SHARE"
         return StagedRows(rows.stage, rows.columns, accept(session.connection, rows.stage, rows.accepted, lock))
 
-    def explain_errors(self, session: PostgresSession, job: WriteJob) -> AbstractContextManager[None]:
-        return explain_duplicates(self.client, job)
+    def violated_constraint(self, session: PostgresSession, job: WriteJob, error: Exception) -> Constraint | None:
+        return refusals.violated_constraint(self.client, job, error)
 
     def commits_table(self, session: PostgresSession, object: ObjectName) -> tuple[str, ...]:
         return (commits.schema_of(session.connection, object), COMMITS)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -34,6 +34,7 @@ from flowctl.connectors.sql.change import (
     replace_quarantined,
     staged_columns,
 )
+from flowctl.connectors.sql.hindrances import Constraint, refused_row
 from flowctl.connectors.sql.session import Session, SqlDialect
 from flowctl.connectors.target import CommitLookup, Fill, Staged, Target, WriteJob
 from flowctl.engine.batch import Batch, OnEngine
@@ -89,8 +90,9 @@ class SqlTarget(Target, Generic[S]):
         """In the transaction: what :meth:`load` gave, as a table that nobody changes any more."""
 
     @abstractmethod
-    def explain_errors(self, session: S, job: WriteJob) -> AbstractContextManager[None]:
-        """Around the transaction: errors for which the job's table has next steps of its own."""
+    def violated_constraint(self, session: S, job: WriteJob, error: Exception) -> Constraint | None:
+        """The unique constraint of the job's table that has refused a row, in a statement or at the commit; None for
+        other errors of the transaction."""
 
     def ensure_commits(self, session: S, object: ObjectName) -> None:
         table = self.commits_table(session, object)
@@ -178,24 +180,32 @@ class SqlTarget(Target, Generic[S]):
         counts: dict[str, RowCounts] = {}
         with self.writing_session() as session:
             loaded = {one.job.record.table: self._prepare(session, one) for one in in_order}
-            with ExitStack() as explained:
+            with self._refusals_named(session, in_order), session.transaction():
                 for one in in_order:
-                    explained.enter_context(self.explain_errors(session, one.job))
-                with session.transaction():
-                    for one in in_order:
-                        table = one.job.record.table
-                        if self._take_number(session, one.job):
-                            counts[table] = self.write_batch(session, one.job, loaded[table])
-                    landed = [one.job for one in in_order if one.job.record.table in counts]
-                    for job in landed:
-                        job.before_commit()
-                    for job in landed:
-                        crashpoints.reached("in_commit", job.record.table)
-                        delays.pause()
+                    table = one.job.record.table
+                    if self._take_number(session, one.job):
+                        counts[table] = self.write_batch(session, one.job, loaded[table])
+                landed = [one.job for one in in_order if one.job.record.table in counts]
+                for job in landed:
+                    job.before_commit()
+                for job in landed:
+                    crashpoints.reached("in_commit", job.record.table)
+                    delays.pause()
             delays.pause()
             newest = self.newest(session, [_lookup(one.job) for one in staged])
         found = _recorded(staged, [newest[one.job.record.table] for one in staged])
         return [replace(commit, counts=counts.get(commit.table, commit.counts)) for commit in found]
+
+    @contextmanager
+    def _refusals_named(self, session: S, staged: Sequence[Staged]) -> Iterator[None]:
+        """A row that a unique constraint refuses is an error with next steps."""
+        try:
+            yield
+        except Exception as error:
+            for one in staged:
+                if constraint := self.violated_constraint(session, one.job, error):
+                    raise refused_row(one.job, constraint) from error
+            raise
 
     def _prepare(self, session: S, one: Staged) -> Any:
         """What :meth:`load` gives; None for a void."""

@@ -1,5 +1,5 @@
-"""What SQLite cannot change of a table. What keeps it from dropping a column is asked of a copy of the file's schema in
-memory, as only SQLite's own parser tells which columns a view, a trigger or an expression uses."""
+"""What SQLite cannot change of a table, and which unique constraint refuses a row. What keeps it from dropping a column
+is asked of a copy of the file's schema in memory: only SQLite's own parser tells which columns a view uses."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from contextlib import closing, suppress
 from dataclasses import replace
 
 from flowctl.connectors.sql import hindrances
+from flowctl.connectors.sql.hindrances import Constraint
 from flowctl.connectors.sqlite.database import quoted
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import TableInfo
+from flowctl.sql import dialects
 
 #: In the info of a target: the statements that make what is in the file.
 SCHEMA = "schema"
@@ -73,3 +75,28 @@ def _in_the_way(copy: sqlite3.Connection, statement: str) -> tuple[list[str], st
             return names, ""
         else:
             return names, ""
+
+
+def violated_constraint(connection: sqlite3.Connection, table: str, error: Exception) -> Constraint | None:
+    """Of ``table``, none of another one, which a trigger writes. SQLite tells a constraint's columns, not its name."""
+    if not isinstance(error, sqlite3.IntegrityError):
+        return None
+    told = str(error).removeprefix("UNIQUE constraint failed: ")
+    indexes = connection.execute('SELECT name, origin FROM pragma_index_list(?) WHERE "unique"', [table]).fetchall()
+    for name, origin in indexes:
+        rows = connection.execute("SELECT name FROM pragma_index_info(?) ORDER BY seqno", [name]).fetchall()
+        if told not in (f"index '{name}'", _qualified(table, rows)):
+            continue
+        if origin == "c":
+            return Constraint(name, removal=f"DROP INDEX {dialects.quoted(name, 'sqlite')}")
+        return Constraint(_listed("PRIMARY KEY" if origin == "pk" else "UNIQUE", rows))
+    key = connection.execute("SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", [table]).fetchall()
+    return Constraint(_listed("PRIMARY KEY", key)) if told == _qualified(table, key) else None
+
+
+def _qualified(table: str, rows: list[tuple[str]]) -> str:
+    return ", ".join(f"{table}.{name}" for (name,) in rows)
+
+
+def _listed(kind: str, rows: list[tuple[str]]) -> str:
+    return f"{kind} ({', '.join(name for (name,) in rows)})"

@@ -23,10 +23,10 @@ from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql import commits
 from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.commits import COMMITS
+from flowctl.connectors.sql.hindrances import Constraint
 from flowctl.connectors.sql.target import SqlTarget, verify_total
 from flowctl.connectors.sqlite import place, refusals
 from flowctl.connectors.sqlite.database import open_database, translated
-from flowctl.connectors.sqlite.duplicates import explain_duplicates
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.target import CommitLookup, WriteJob
 from flowctl.engine.batch import Batch
@@ -141,8 +141,8 @@ class SqliteTarget(SqlTarget[SqliteSession]):
     def accept(self, session: SqliteSession, rows: StagedRows) -> StagedRows:
         return rows
 
-    def explain_errors(self, session: SqliteSession, job: WriteJob) -> AbstractContextManager[None]:
-        return explain_duplicates(session.connection, job)
+    def violated_constraint(self, session: SqliteSession, job: WriteJob, error: Exception) -> Constraint | None:
+        return refusals.violated_constraint(session.connection, job.object.parts[-1], error)
 
     def commits_table(self, session: SqliteSession, object: ObjectName) -> tuple[str, ...]:
         return (COMMITS,)
