@@ -26,7 +26,7 @@ def exactly(value: Expression, found: Column, wanted: Column, hint: str = "") ->
         return value
     require_possible(found, wanted)
     kind = types.spark_ddl(wanted.type)
-    told = f.raise_error(f.lit(refusal(found.name, found.native, wanted.type, hint=hint))).cast(kind)
+    refused = f.raise_error(f.lit(refusal(found.name, found.native, wanted.type, hint=hint))).cast(kind)
     cast = value.try_cast(kind)
     if found.type == types.STRING:
         same = value.rlike(text_shape(wanted.type)) & cast.isNotNull()
@@ -36,7 +36,7 @@ def exactly(value: Expression, found: Column, wanted: Column, hint: str = "") ->
         same = cast.isNotNull()
     else:
         same = cast.try_cast(types.spark_ddl(found.type)).eqNullSafe(value)
-    return f.when(value.isNull(), f.lit(None).cast(kind)).when(same, cast).otherwise(told)
+    return f.when(value.isNull(), f.lit(None).cast(kind)).when(same, cast).otherwise(refused)
 
 
 def require_possible(found: Column, wanted: Column) -> None:

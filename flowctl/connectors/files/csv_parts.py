@@ -101,7 +101,7 @@ class CsvReader:
                 rows = self._parsed(block, is_first)
             except _Misfit as misfit:
                 where = self._where(part, offset, block, misfit, is_first)
-                raise RuntimeError(f"{PREFIX}{where}{misfit.told}") from None  # Arrow's own text holds the value
+                raise RuntimeError(f"{PREFIX}{where}{misfit.message}") from None  # Arrow's own text holds the value
             yield _placed(rows, part.number, offset) if self.has_places else rows
             is_first = False
 
@@ -143,7 +143,7 @@ class CsvReader:
         try:
             return self._table(block).is_closed
         except pa.ArrowInvalid:
-            return True  # what is wrong with it is told when it is read
+            return True  # what is wrong with it is reported when it is read
 
     def _table(self, block: bytes, is_first: bool = False) -> _Texts:
         """All values as text. ``ArrowInvalid`` for bytes that are not UTF-8."""
@@ -260,11 +260,11 @@ class _Texts:
 
 
 class _Misfit(Exception):
-    """``told`` follows on the place of the first row that does not fit, whose number in the block may be known."""
+    """``message`` follows on the place of the first row that does not fit, whose number in the block may be known."""
 
-    def __init__(self, told: str, row: int | None = None) -> None:
-        super().__init__(told)
-        self.told, self.row = told, row
+    def __init__(self, message: str, row: int | None = None) -> None:
+        super().__init__(message)
+        self.message, self.row = message, row
 
 
 class _Recoded(io.RawIOBase):
@@ -275,16 +275,16 @@ class _Recoded(io.RawIOBase):
         self._encoding, self._path = encoding, path
 
     def read(self, size: int = -1) -> bytes:
-        return self._told(lambda: self._text.read(size))
+        return self._encoded(lambda: self._text.read(size))
 
     def readline(self, size: int | None = -1) -> bytes:
-        return self._told(self._text.readline)
+        return self._encoded(self._text.readline)
 
     def close(self) -> None:
         self._text.close()
         super().close()
 
-    def _told(self, read: Callable[[], str]) -> bytes:
+    def _encoded(self, read: Callable[[], str]) -> bytes:
         try:
             return read().encode()
         except UnicodeError:
@@ -312,9 +312,9 @@ def _converted(texts: pa.Array, column: Field) -> pa.Array:
         return pc.if_else(pc.is_valid(texts), is_true, pa.scalar(None, kind))
     if pa.types.is_timestamp(kind) and kind.tz:
         zoned = pc.match_substring_regex(texts, _ZONE)
-        told = pc.cast(pc.if_else(zoned, texts, nothing), kind)
-        untold = pc.cast(pc.if_else(zoned, nothing, texts), pa.timestamp("us"))
-        return pc.coalesce(told, pc.assume_timezone(untold, "UTC"))
+        with_zone = pc.cast(pc.if_else(zoned, texts, nothing), kind)
+        without = pc.cast(pc.if_else(zoned, nothing, texts), pa.timestamp("us"))
+        return pc.coalesce(with_zone, pc.assume_timezone(without, "UTC"))
     values = pc.cast(texts, kind)
     if pa.types.is_floating(kind):
         is_given = pc.match_substring(texts, "Infinity")
@@ -331,11 +331,11 @@ def _find(texts: pa.Array, column: Field) -> None:
             raise _Misfit(column.refusal, row) from None
 
 
-def _require(fits: pa.Array, told: str) -> None:
+def _require(fits: pa.Array, message: str) -> None:
     """Null fits."""
     row = pc.index(fits, False).as_py()
     if row >= 0:
-        raise _Misfit(told, row)
+        raise _Misfit(message, row)
 
 
 def _without(texts: pa.Array, text: str) -> pa.Array:

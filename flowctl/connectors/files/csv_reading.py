@@ -106,6 +106,6 @@ def field_of(column: Column) -> Field:
     from flowctl.connectors.files.csv_parts import Field
 
     require_possible(Column(column.name, types.STRING), column)
-    told = refusal(column.name, column.native, column.type, hint=file_hint(column.name)).removeprefix(PREFIX)
+    message = refusal(column.name, column.native, column.type, hint=file_hint(column.name)).removeprefix(PREFIX)
     shape = "" if column.type == types.STRING else text_shape(column.type)
-    return Field(column.name, arrow_type(column.type), shape, f": {told}")
+    return Field(column.name, arrow_type(column.type), shape, f": {message}")

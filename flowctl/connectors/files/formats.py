@@ -61,17 +61,8 @@ class Format:
 
     @property
     def csv(self) -> Csv:
-        given = self.options
-        quote = str(given.get("quote", Csv.quote))
-        return Csv(
-            header=bool(given.get("header", Csv.header)),
-            delimiter=str(given.get("delimiter", Csv.delimiter)),
-            quote=quote,
-            escape=str(given.get("escape", quote)),
-            null_value=str(given.get("null_value", Csv.null_value)),
-            encoding=str(given.get("encoding", Csv.encoding)),
-            multiline=bool(given.get("multiline", Csv.multiline)),
-        )
+        given = {name: value for name, value in self.options.items() if name in Csv.__dataclass_fields__}
+        return Csv(**{"escape": given.get("quote", Csv.quote), **given})
 
     @property
     def is_common_csv(self) -> bool:
@@ -139,9 +130,9 @@ def check_delimiters(format: Format, found: Mapping[str, Sequence[Column]]) -> N
     path = next((path for path, sign in signs.items() if sign), None)
     if path is None:
         return
-    told, is_one = (f"`format: {{delimiter: {json.dumps(one)}}}`" for one in (signs[path], Csv.delimiter))
+    option, is_one = (f"`format: {{delimiter: {json.dumps(one)}}}`" for one in (signs[path], Csv.delimiter))
     other = next((path for path, columns in found.items() if len(columns) > 1), None)
-    way = f"Set {told}, or"
+    way = f"Set {option}, or"
     if other is not None:
         way = f"Write it with {Csv.delimiter!r} as {other} is, or leave it out of the pattern in `from`; set"
     raise TableError(
@@ -174,7 +165,7 @@ def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[
         header = [name.replace(_SEPARATOR, given.delimiter) for name in found]
     names = [name.removeprefix("\ufeff") if at == 0 else name for at, name in enumerate(header)]
     _check_header(names, path)
-    if _other_delimiter(format, names):  # told when the other files are known
+    if _other_delimiter(format, names):  # reported when the other files are known
         return (Column(names[0], types.STRING),)
     known = {column.name: column for column in format.declared}
     unknown = sorted(set(known) - set(names))

@@ -174,9 +174,9 @@ def _json_lines(
     # Spark leaves out what follows the first value: only in a list can it be told that nothing does.
     parsed = f.try_parse_json(f.concat(f.lit("["), f.col("value"), f.lit(f',"{_END}"]')))
     is_object = (f.variant_get(parsed, "$[1]", "string") == _END) & f.col("value").rlike(r"^[ \t\r\n]*\{")
-    told = f.concat(f.lit(PREFIX), f.col("_metadata.file_path"), f.lit(_NO_OBJECT))
+    message = f.concat(f.lit(PREFIX), f.col("_metadata.file_path"), f.lit(_NO_OBJECT))
     objects = lines.select(
-        f.when(is_object, parsed).otherwise(f.raise_error(told).cast("variant")).alias(_JSON), *place
+        f.when(is_object, parsed).otherwise(f.raise_error(message).cast("variant")).alias(_JSON), *place
     )
     values = [_json_value("$[0]", column).alias(column.name) for column in columns]
     return objects.select(*values, *([PLACE_COLUMN] if has_places else []))

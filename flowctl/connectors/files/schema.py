@@ -83,8 +83,8 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
             return TransientError(f"{root.url}/{path} cannot be read: {error}", hint="Check the store")
         case PermissionError():
             return TableError(f"{path} may not be read", hint="Let this user read the file")
-        case OSError(strerror=str(told)):
-            return TableError(f"{path} cannot be read: {told}", hint="Check the disk and the file")
+        case OSError(strerror=str(reason)):
+            return TableError(f"{path} cannot be read: {reason}", hint="Check the disk and the file")
         case UnicodeError():
             hint = "Fix it, or say what it is written in with `format.encoding`"
             return TableError(f"{path} is not {format.csv.encoding} text", hint=hint)
@@ -95,9 +95,9 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
             hint = "Replace it, or leave it out of the pattern in `from`"
             return TableError(f"{path} is not compressed as its name tells, or not whole", hint=hint)
         case _:
-            told = next(iter(str(error).splitlines()), type(error).__name__)
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
             hint = "Replace it, or leave it out of the pattern in `from`"
-            return TableError(f"{path} cannot be read as {format.name}: {told}", hint=hint)
+            return TableError(f"{path} cannot be read as {format.name}: {reason}", hint=hint)
 
 
 def merged(found: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:

@@ -214,8 +214,8 @@ def translated(client: Client) -> Iterator[None]:
 def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
     place = f"{client.host}:{client.port}/{client.database}"
     lines = (error.diag.message_primary or str(error)).strip().splitlines()
-    told = [line for line in lines if not line.startswith("\t")]  # libpq's own advice is indented
-    message = f"PostgreSQL {place}: {told[-1] if told else type(error).__name__}"
+    words = [line for line in lines if not line.startswith("\t")]  # libpq's own advice is indented
+    message = f"PostgreSQL {place}: {words[-1] if words else type(error).__name__}"
     state = error.sqlstate or ""
     is_refused = not state and any(phrase in message for phrase in _REFUSED)  # libpq gives no code when it connects
     if is_refused or state.startswith(("28", "3D")):

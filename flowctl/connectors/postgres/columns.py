@@ -70,5 +70,5 @@ def _converted(value: str, wanted: Column, found: Column) -> str:
 
 def _raised(wanted: Column, found: Column, because: str = "") -> str:
     """A condition that fails with our text. It hangs on the row's value, or the planner would evaluate it at once."""
-    told = text_literal(refusal(found.name, found.native, wanted.type, because))
-    return f"({told} || left({quoted(found.name)}::text, 0))::integer IS NULL"
+    message = text_literal(refusal(found.name, found.native, wanted.type, because))
+    return f"({message} || left({quoted(found.name)}::text, 0))::integer IS NULL"

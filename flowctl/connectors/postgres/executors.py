@@ -86,7 +86,7 @@ class PartReader:
                         yield from self._parsed(block)
                         guard.hear()
         except psycopg.Error as error:
-            raise RuntimeError(_told(error, guard, "sent")) from None  # the driver's own text may hold values
+            raise RuntimeError(_message(error, guard, "sent")) from None  # the driver's own text may hold values
         finally:
             guard.end()
 
@@ -160,8 +160,8 @@ class PartWriter:
                         guard.pause()
                     guard.hear()
         except psycopg.Error as error:
-            told = "" if guard.was_cut else self._refused(error)
-            raise RuntimeError(told or _told(error, guard, "taken")) from None  # its own text holds the value
+            refused = "" if guard.was_cut else self._refused(error)
+            raise RuntimeError(refused or _message(error, guard, "taken")) from None  # its own text holds the value
         finally:
             guard.end()
         return transaction, rows
@@ -279,7 +279,7 @@ def _listed(texts: Any, column: Field) -> Any:
         raise RuntimeError(column.refusal) from None
 
 
-def _told(error: psycopg.Error, guard: _Guard, done: str) -> str:
+def _message(error: psycopg.Error, guard: _Guard, done: str) -> str:
     if guard.was_cut:
         return f"SQLSTATE 08006: PostgreSQL has {done} nothing for {guard.seconds:.0f} seconds"
     state, message = error.sqlstate, error.diag.message_primary or str(error)

@@ -62,10 +62,10 @@ def _alone(
     try:
         ((clock, *row),) = connection.execute(f"SELECT {values}").fetchall()
     except psycopg.Error as error:
-        told = from_driver(error, client)
-        if not isinstance(told, TableError):
+        failure = from_driver(error, client)
+        if not isinstance(failure, TableError):
             raise
-        return HighWatermark(None, RowEstimate(), failure=told)
+        return HighWatermark(None, RowEstimate(), failure=failure)
     return read_watermark(request, row, clock, _exact_value)
 
 

@@ -81,17 +81,17 @@ def violated_constraint(connection: sqlite3.Connection, table: str, error: Excep
     """Of ``table``, none of another one, which a trigger writes. SQLite tells a constraint's columns, not its name."""
     if not isinstance(error, sqlite3.IntegrityError):
         return None
-    told = str(error).removeprefix("UNIQUE constraint failed: ")
+    violated = str(error).removeprefix("UNIQUE constraint failed: ")
     indexes = connection.execute('SELECT name, origin FROM pragma_index_list(?) WHERE "unique"', [table]).fetchall()
     for name, origin in indexes:
         rows = connection.execute("SELECT name FROM pragma_index_info(?) ORDER BY seqno", [name]).fetchall()
-        if told not in (f"index '{name}'", _qualified(table, rows)):
+        if violated not in (f"index '{name}'", _qualified(table, rows)):
             continue
         if origin == "c":
             return Constraint(name, removal=f"DROP INDEX {dialects.quoted(name, 'sqlite')}")
         return Constraint(_listed("PRIMARY KEY" if origin == "pk" else "UNIQUE", rows))
     key = connection.execute("SELECT name FROM pragma_table_info(?) WHERE pk ORDER BY pk", [table]).fetchall()
-    return Constraint(_listed("PRIMARY KEY", key)) if told == _qualified(table, key) else None
+    return Constraint(_listed("PRIMARY KEY", key)) if violated == _qualified(table, key) else None
 
 
 def _qualified(table: str, rows: list[tuple[str]]) -> str:
