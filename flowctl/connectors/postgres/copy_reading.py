@@ -21,6 +21,7 @@ from flowctl.engine.session import most_at_once
 from flowctl.model import types
 from flowctl.model.types import Array
 from flowctl.sql.dialects import schema_ddl
+from flowctl.storage.scratch import ScratchFolder
 
 if TYPE_CHECKING:
     import psycopg
@@ -48,6 +49,19 @@ def read_here(connection: psycopg.Connection[Any], parts: Parts) -> Iterator[pa.
 
     reader = _reader(parts, opened=connection)
     return reader.read(iter([pa.record_batch([pa.array(range(len(reader.queries)))], names=["number"])]))
+
+
+def buffered_frame(
+    spark: SparkSession, connection: psycopg.Connection[Any], parts: Parts, folder: ScratchFolder
+) -> DataFrame:
+    """The rows of :func:`read_here`, which this process writes to ``folder``."""
+    columns, rows = [one.column for one in parts.transfers], 0
+    with folder.sink(arrow_schema(columns)) as sink:
+        for batch in read_here(connection, parts):
+            rows += batch.num_rows
+            sink.write(batch)
+    schema = schema_ddl(columns)
+    return spark.read.schema(schema).parquet(folder.url) if rows else spark.createDataFrame([], schema)
 
 
 def rows_in_memory(connection: psycopg.Connection[Any], parts: Parts, most_bytes: int) -> pa.Table | None:

@@ -11,42 +11,10 @@ no other is known to, and what would need it is refused in the plan.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.arrow import arrow_schema
-from flowctl.connectors.postgres.copy_reading import read_here
-from flowctl.connectors.postgres.snapshot import HeldSnapshot
-from flowctl.connectors.sql.parts import Parts
-from flowctl.errors import FlowctlError, StoppedByPolicy
+from flowctl.errors import StoppedByPolicy
 from flowctl.model.table_info import TableInfo
 from flowctl.spec.spec import ReadHints
-from flowctl.sql.dialects import schema_ddl
-from flowctl.storage.scratch import Scratch
-
-if TYPE_CHECKING:
-    import psycopg
-    from pyspark.sql import DataFrame, SparkSession
-
-
-@dataclass(frozen=True)
-class ForeignReader:
-    """``connection`` has joined the held snapshot, which the local tables of a relation need, and keeps it."""
-
-    connection: psycopg.Connection[Any]
-    scratch: Scratch | None
-
-    def frame(self, spark: SparkSession, held: HeldSnapshot, parts: Parts) -> DataFrame:
-        if self.scratch is None:
-            raise FlowctlError("a foreign table was opened without a buffer", hint="Use `flowctl apply`")
-        columns = [one.column for one in parts.transfers]
-        folder, rows = self.scratch.folder("foreign"), 0
-        with folder.sink(arrow_schema(columns)) as sink:
-            for batch in read_here(self.connection, parts):
-                rows += batch.num_rows
-                sink.write(batch)
-        schema = schema_ddl(columns)
-        return spark.read.schema(schema).parquet(folder.url) if rows else spark.createDataFrame([], schema)
 
 
 def refused(info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from flowctl.connectors.postgres import copy_reading
 from flowctl.connectors.postgres.client import NO_SUCH_SNAPSHOT, Client
 from flowctl.connectors.postgres.columns import quoted, transfer
 from flowctl.connectors.postgres.conditions import COMPARISONS, between
-from flowctl.connectors.postgres.foreign import ForeignReader
 from flowctl.connectors.postgres.jdbc_reading import jdbc_frame
 from flowctl.connectors.postgres.planner import Planned, planned
 from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST, HeldSnapshot
@@ -26,19 +25,29 @@ from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.model.types import Decimal
 from flowctl.spec.spec import ReadHints
+from flowctl.storage.scratch import Scratch
 
 if TYPE_CHECKING:
+    import psycopg
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-#: An engine without a JVM has no JDBC; in a JVM, rows that come from Python cost a quarter more of CPU time.
-Reader = Literal["jdbc", "copy"]
+Way = Literal["jdbc", "copy", "here"]
+
+
+def way_of_reading(*, has_jvm: bool, is_foreign: bool) -> Way:
+    """``jdbc`` by executors in a JVM, where rows that come from Python cost a quarter more of CPU time; ``copy`` by
+    executors without one; ``here``, by this process over one connection, what other servers have rows of. Whatever the
+    way, a few rows are read by this process before it is taken (:meth:`PostgresSnapshot.rows_in_memory`)."""
+    if is_foreign:
+        return "here"
+    return "jdbc" if has_jvm else "copy"
 
 
 @dataclass(frozen=True)
 class PostgresSnapshot(Snapshot):
-    """Readable while ``held`` lives. ``info`` is what was described for the plan,
-    ``native`` the types that the columns have in this moment."""
+    """Readable while ``held`` lives. ``info`` is what was described for the plan, ``native`` the types that the columns
+    have in this moment. ``joined`` is the one connection that reads it ``here``, into a folder of ``scratch``."""
 
     spark: SparkSession
     client: Client
@@ -46,28 +55,33 @@ class PostgresSnapshot(Snapshot):
     relation: Relation
     info: TableInfo
     hints: ReadHints
-    reader: Reader
+    way: Way
     native: Mapping[str, str]
-    foreign: ForeignReader | None = None
+    joined: psycopg.Connection[Any] | None = None
+    scratch: Scratch | None = None
     _plans: dict[str, Mapping[str, Planned]] = field(default_factory=dict, repr=False, compare=False)
 
     def frame(self, request: ReadRequest) -> DataFrame:
         condition = between(request, self.info)
-        if self.foreign is not None:
-            return self.foreign.frame(self.spark, self.held, self._parts(request, condition, Cut()))
-        parts = self._parts(request, condition, self._cut(request, condition))
-        match self.reader:
+        cut = Cut() if self.way == "here" else self._cut(request, condition)
+        parts = self._parts(request, condition, cut)
+        match self.way:
             case "jdbc":
                 return jdbc_frame(self.spark, self.client, self.held, parts, self.hints, self.info.rows)
             case "copy":
                 return copy_reading.copy_frame(self.spark, self.client, self.held, parts)
+            case "here":
+                assert self.joined is not None
+                if self.scratch is None:
+                    raise FlowctlError("a foreign table was opened without a buffer", hint="Use `flowctl apply`")
+                return copy_reading.buffered_frame(self.spark, self.joined, parts, self.scratch.folder("foreign"))
             case _:
-                assert_never(self.reader)
+                assert_never(self.way)
 
     def rows_in_memory(self, request: ReadRequest) -> pa.Table | None:
         """Read in one part, as far as the statistics are right."""
         condition = between(request, self.info)
-        if self.foreign is not None or not request.columns or self.hints != ReadHints():
+        if self.way == "here" or not request.columns or self.hints != ReadHints():
             return None
         if not self._is_small(request, condition):
             return None
@@ -85,8 +99,8 @@ class PostgresSnapshot(Snapshot):
 
     def is_empty(self, request: ReadRequest) -> bool:
         query = f"SELECT FROM {self._rows(between(request, self.info))} LIMIT 1"
-        if self.foreign is not None:
-            return self.foreign.connection.execute(query.encode()).fetchone() is None
+        if self.joined is not None:
+            return self.joined.execute(query.encode()).fetchone() is None
         with self.client.connect() as connection:
             self.held.join(connection)
             return connection.execute(query.encode()).fetchone() is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,7 @@ from flowctl.connectors import refusal
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.postgres import catalog, foreign, watermarks
 from flowctl.connectors.postgres.client import Client
-from flowctl.connectors.postgres.foreign import ForeignReader
-from flowctl.connectors.postgres.reading import PostgresSnapshot, Reader, error_of_read
+from flowctl.connectors.postgres.reading import PostgresSnapshot, error_of_read, way_of_reading
 from flowctl.connectors.postgres.snapshot import PAGED_KINDS, HeldSnapshot, hold_snapshot
 from flowctl.connectors.source import DirectSource, HighWatermark, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import bare_query
@@ -75,26 +74,21 @@ class PostgresSource(DirectSource):
     def snapshot(
         self, spark: SparkSession, relation: Relation, info: TableInfo, hints: ReadHints
     ) -> Iterator[PostgresSnapshot]:
-        reader: Reader = "jdbc" if has_jvm(spark) else "copy"
         with (
             hold_snapshot(self.client, relation, info.extra.get("kind")) as held,
             refusal.named(lambda text: error_of_read(text, self.client, held, relation, info)),
-            self._foreign_reader(held, info, hints) as foreign_reader,
+            ExitStack() as stack,
         ):
+            is_foreign = held.is_foreign or bool(info.extra.get("foreign"))
+            way, joined = way_of_reading(has_jvm=has_jvm(spark), is_foreign=is_foreign), None
+            if way == "here":
+                if error := foreign.refused(info, hints, reads_twice=False):
+                    raise error
+                joined = stack.enter_context(self.client.connect())
+                held.join(joined)
             _refuse_another(held, info)
             native = _native_types(held, relation)
-            yield PostgresSnapshot(spark, self.client, held, relation, info, hints, reader, native, foreign_reader)
-
-    @contextmanager
-    def _foreign_reader(self, held: HeldSnapshot, info: TableInfo, hints: ReadHints) -> Iterator[ForeignReader | None]:
-        if not held.is_foreign and not info.extra.get("foreign"):
-            yield None
-            return
-        if error := foreign.refused(info, hints, reads_twice=False):
-            raise error
-        with self.client.connect() as connection:
-            held.join(connection)
-            yield ForeignReader(connection, self.scratch)
+            yield PostgresSnapshot(spark, self.client, held, relation, info, hints, way, native, joined, self.scratch)
 
 
 def _refuse_another(held: HeldSnapshot, info: TableInfo) -> None:

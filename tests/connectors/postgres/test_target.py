@@ -11,9 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from flowctl.connectors.postgres.copying import Accepted, copy_frame
 from flowctl.connectors.postgres.session import POSTGRES
-from flowctl.connectors.postgres.staging import accept, stage_table
+from flowctl.connectors.postgres.staging import Accepted, accept, copy_frame, stage_table
 from flowctl.connectors.sql import target as sql_target
 from flowctl.connectors.sql import timeouts
 from flowctl.engine.batch import OnEngine
