@@ -35,6 +35,9 @@ def _check_url(spec: Spec, path: str, url: str) -> Iterator[Diagnostic]:
         usual = [scheme for scheme, store in by_scheme().items() if scheme == store.schemes[0]]
         hint = did_you_mean(name, tuple(by_scheme()), f"There are: {', '.join(usual)}")
         yield Diagnostic(f"`{label}`: there is no storage `{name}://`", hint, spec.marks.get(path), "unknown-storage")
+    elif store.is_of_process:
+        what = f"`{label}`: {name}:// lies {store.place}, which ends with each run"
+        yield Diagnostic(what, "Use a local folder or object storage", spec.marks.get(path), "storage-of-process")
     elif store.has_buckets and not rest.partition("/")[0]:
         hint = f"Write {name}://bucket/path"
         yield Diagnostic(f"`{label}` names no bucket", hint, spec.marks.get(path), "no-bucket")

@@ -20,7 +20,7 @@ Given = Mapping[str, str]
 class Store(ABC):
     """``schemes`` are those of its URLs, the usual one first. ``environment`` is what credentials are read from where
     ``takes_credentials`` is false. ``jars`` are the sets of ``ivy.xml`` that Spark needs for it. ``place`` describes a
-    store that other hosts do not reach."""
+    store that other hosts do not reach; one that other processes do not reach either ``is_of_process``."""
 
     schemes: ClassVar[tuple[str, ...]]
     has_buckets: ClassVar[bool] = True
@@ -28,6 +28,7 @@ class Store(ABC):
     environment: ClassVar[str] = ""
     jars: ClassVar[tuple[str, ...]] = ()
     place: ClassVar[str] = ""
+    is_of_process: ClassVar[bool] = False
 
     @abstractmethod
     def open(self, url: str, given: Given, *, unsafe: bool, private: bool) -> BlobStore:

@@ -12,6 +12,7 @@ class MemoryOfProcess(Store):
     schemes: ClassVar = ("memory",)
     has_buckets: ClassVar = False
     place: ClassVar = "in this process's memory"
+    is_of_process: ClassVar = True
 
     def open(self, url: str, given: Given, *, unsafe: bool, private: bool) -> BlobStore:
         return MemoryStore(url)
