@@ -22,6 +22,7 @@ _COMMANDS = {
     "plan": "Show exactly what apply would do.",
     "apply": "Print the plan and execute it.",
     "state": "Show and change what the state store remembers.",
+    "maintain": "Compact Delta tables and remove old files, where due.",
     "runs": "Show the run history.",
     "setup": "Fetch the jars, check their sums, build the JVM archive.",
     "spark-server": "Run a Spark Connect server for many short runs.",

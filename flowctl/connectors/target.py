@@ -12,12 +12,13 @@ are not abstract have a default for targets without such limits.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flowctl.connectors.gaps import Gap
+from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.engine.batch import Batch
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.commit import Commit
@@ -216,8 +217,8 @@ class TargetRules(ABC):
         return None
 
     def maintenance_due(self, info: TableInfo) -> str:
-        """What is due and what to do, in words for people; empty when nothing is. flowctl tidies up nothing by itself:
-        it is for the user to do."""
+        """What `flowctl maintain` would find to do, as far as the description tells, in words for people; empty when
+        nothing is due. A run maintains nothing by itself."""
         return ""
 
 
@@ -284,6 +285,21 @@ class Target(TargetRules):
     @abstractmethod
     def void(self, job: WriteJob) -> Commit:
         """Commits the job's sequence number empty, so that nothing else can be committed under it."""
+
+    def maintenance(self, objects: Sequence[ObjectName], engine: str) -> Mapping[ObjectName, Maintenance]:
+        """What is due for those of the tables that are there, and can be done with ``engine``, a ``spark.url``. Empty
+        for a target that maintains its tables itself. Writes nothing, no Spark."""
+        return {}
+
+    def maintain(
+        self, due: Maintenance, session: Callable[[], SparkSession], before_commit: Callable[[], None]
+    ) -> Iterator[Task]:
+        """Does what is ``due``, one task after the other, and yields what was done. No row changes, and neither do
+        commits and what :meth:`committed` says of them; whoever stands on an older version conflicts or stays right.
+        Ended at any moment, it leaves a table that is right, and can be called again. ``session`` starts Spark, if it
+        is needed; ``before_commit`` is called before each change and may raise. For the caller to hold the table's
+        lease."""
+        yield from ()
 
     @abstractmethod
     def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:

@@ -9,7 +9,7 @@ from typing import assert_never
 from flowctl.errors import UsageError
 from flowctl.model.step import Check, Load, Plan, RecordOnly, Recover, Removed, Step, Stopped, UpToDate
 from flowctl.observe.asking import Connections
-from flowctl.observe.observation import discover, observe
+from flowctl.observe.observation import Discovery, discover, observe
 from flowctl.observe.world import World
 from flowctl.plan.build import build
 from flowctl.redaction import REDACTOR
@@ -38,15 +38,20 @@ def make_plan(spec: Spec, options: PlanOptions) -> Planned:
 
 def resolve_and_observe(spec: Spec, options: PlanOptions) -> tuple[Resolved, World]:
     """The tables of the flow and the world that a plan is made from; errors as :func:`make_plan`."""
+    with Connections(spec) as connections:
+        resolved, discovery = resolve_listed(spec, options, connections)
+        return resolved, observe(spec, resolved, discovery, connections, options.estimate)
+
+
+def resolve_listed(spec: Spec, options: PlanOptions, connections: Connections) -> tuple[Resolved, Discovery]:
+    """The tables of the flow, those of patterns as the sources list them; errors as :func:`make_plan`."""
     has_patterns = any(is_pattern(table.id) for table in spec.tables)  # whose tables a term may mean
     resolved = resolve(spec, {}, None if has_patterns else options)  # what `validate` refuses, before a system is asked
-    with Connections(spec) as connections:
-        discovery = discover(spec, connections)
-        try:
-            resolved = resolve(spec, discovery.objects, options) if has_patterns else resolved
-        except UsageError as error:  # the term may well mean a table that could not be listed
-            raise next(iter(discovery.failures.values()), error) from error
-        return resolved, observe(spec, resolved, discovery, connections, options.estimate)
+    discovery = discover(spec, connections)
+    try:
+        return resolve(spec, discovery.objects, options) if has_patterns else resolved, discovery
+    except UsageError as error:  # the term may well mean a table that could not be listed
+        raise next(iter(discovery.failures.values()), error) from error
 
 
 def _without_secrets(step: Step) -> Step:

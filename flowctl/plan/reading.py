@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -179,7 +180,8 @@ def _maintenance(case: Case) -> Iterator[str]:
     """Of a table whose rows stay."""
     target = case.observed.target
     if target is not None and not case.replaces and (due := case.rules.maintenance_due(target)):
-        yield due
+        command = f"flowctl maintain {case.spec_path} --select {shlex.quote(case.table.id)}"
+        yield f"due for maintenance: {due}. Run `{command}`"
 
 
 def _giving_up(case: Case) -> Iterator[str]:

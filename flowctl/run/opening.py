@@ -19,7 +19,7 @@ from flowctl.observe.relations import relation
 from flowctl.run import events
 from flowctl.run.attempt import RunContext
 from flowctl.run.reading import SqlSnapshot, open_snapshot
-from flowctl.spec.spec import SqlSource, TableSpec
+from flowctl.spec.spec import Spec, SqlSource, TableSpec
 from flowctl.state.lease import Lease
 from flowctl.storage import access
 from flowctl.storage.options import open_store
@@ -35,19 +35,22 @@ def open_target(stack: ExitStack, run: RunContext, table: TableSpec) -> Target:
     return target
 
 
-def take_table_lease(stack: ExitStack, run: RunContext, table: TableSpec, target: Target, object: ObjectName) -> None:
+def take_table_lease(
+    stack: ExitStack, spec: Spec, run_id: str, table: TableSpec, target: Target, object: ObjectName
+) -> Lease | None:
     folder = target.lease_folder(object)
-    if folder is not None:
-        blobs = open_store(folder, run.spec.storage, unsafe=run.spec.state.unsafe, private=False)
-        try:
-            lease = Lease.acquire(blobs, prefix="", run_id=run.run_id)
-        except AbortRun as error:  # of the store, which is the target's here and not the state's
-            raise TableError(
-                f"{table.target} cannot be written: {error.message}",
-                hint=error.hint if error.hint == access.HINT else f"Let this user write to {folder}, for its lease",
-                mark=table.mark_of("to"),
-            ) from error
-        stack.enter_context(lease)
+    if folder is None:
+        return None
+    blobs = open_store(folder, spec.storage, unsafe=spec.state.unsafe, private=False)
+    try:
+        lease = Lease.acquire(blobs, prefix="", run_id=run_id)
+    except AbortRun as error:  # of the store, which is the target's here and not the state's
+        raise TableError(
+            f"{table.target} cannot be written: {error.message}",
+            hint=error.hint if error.hint == access.HINT else f"Let this user write to {folder}, for its lease",
+            mark=table.mark_of("to"),
+        ) from error
+    return stack.enter_context(lease)
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
             return AttemptResult(found, step, recovered=True)
         if isinstance(step, RecordOnly):
             raise StateConflict(f"{step.id}: the plan found sequence number {intent.seq} committed, it is gone now")
-        take_table_lease(stack, run, table, target, object)
+        take_table_lease(stack, run.spec, run.run_id, table, target, object)
         work = begin_work(stack, attempt, run, step, target)
         commit, warnings = _write(work, newest)
     crashpoints.reached("after_commit", table.id)
@@ -71,7 +71,7 @@ def void(run: RunContext, step: Load, pending: Intent) -> Commit:
         before = _newest(target, table, run)
         if found := _of_intent(before, step.id, pending):
             return found
-        take_table_lease(stack, run, table, target, ObjectName(table.target.parts))
+        take_table_lease(stack, run.spec, run.run_id, table, target, ObjectName(table.target.parts))
         columns = step.columns if isinstance(step.columns, Columns) else Columns(target=step.columns.target)
         job = _job(run, step, columns, pending, before.position if before else None)
         return target.void(replace(job, record=replace(job.record, void=True)))

@@ -32,6 +32,7 @@ ON_SAIL = tuple(
     for name in (
         "delta/test_adopted.py",
         "delta/test_commit.py",
+        "delta/test_maintain.py",
         "delta/test_readers.py",
         "test_history_of_others.py",
         "test_hostile.py::test_values_in_keys_of_a_merge[postgres-partitioned",

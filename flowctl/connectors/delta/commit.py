@@ -178,12 +178,17 @@ def _read_back(location: TableLocation, version: int, record: Record) -> Record:
 
 
 def _with_checkpoint(location: TableLocation, version: int, record: Record) -> Record:
-    """It makes reading faster and nothing else: what fails here is a warning, and the next tenth commit tries again."""
+    """What fails here is a warning, and the next tenth commit tries again."""
+    if version % _CHECKPOINT_EVERY == 0 and (failure := write_checkpoint(location, version)):
+        return record.warned(f"committed, but {failure}")
+    return record
+
+
+def write_checkpoint(location: TableLocation, version: int) -> str:
+    """Of ``version``, the newest: it makes reading faster and nothing else. What failed, empty for nothing."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    if version % _CHECKPOINT_EVERY != 0:
-        return record
     try:
         table = DeltaTable(location.url, storage_options=location.options or None)
         table.create_checkpoint()
@@ -191,5 +196,5 @@ def _with_checkpoint(location: TableLocation, version: int, record: Record) -> R
             table.cleanup_metadata()  # as Spark does here: entries that are older than the table keeps them
     except (DeltaError, OSError) as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
-        return record.warned(f"committed, but {location.url} got no checkpoint at version {version}: {line}")
-    return record
+        return f"{location.url} got no checkpoint at version {version}: {line}"
+    return ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from flowctl.connectors.buffered import NO_MARKER
 from flowctl.connectors.delta import actions, commit, log
@@ -43,10 +43,15 @@ def _codec(metadata: Mapping[str, Any]) -> str:
 
 
 def write_groups(
-    location: TableLocation, metadata: Mapping[str, Any], schema: pa.Schema, groups: Iterable[pa.Table]
+    location: TableLocation,
+    metadata: Mapping[str, Any],
+    schema: pa.Schema,
+    groups: Iterable[pa.Table],
+    folder: str = "",
 ) -> Action | None:
     """Writes one file of these row groups with pyarrow; its ``add`` action, without partition values, or None where
-    there are no rows. For a small batch an engine's own write takes several times as long as the file."""
+    there are no rows. For a small batch an engine's own write takes several times as long as the file. ``folder`` is
+    one below the table's, as the log writes it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     import pyspark
@@ -68,8 +73,8 @@ def write_groups(
     if not footers[0].num_rows:
         return None
     content = file.getvalue()
-    name = f"part-00000-{uuid.uuid4()}.parquet"
-    location.write_file(name, content.to_pybytes())
+    name = f"{folder}/part-00000-{uuid.uuid4()}.parquet".lstrip("/")
+    location.write_file(unquote(name), content.to_pybytes())
     return add_action(name, content.size, footers[0], indexed_columns(metadata))
 
 

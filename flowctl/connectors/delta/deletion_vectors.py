@@ -41,7 +41,7 @@ def read(location: TableLocation, descriptor: Descriptor) -> BitMap64:
     if descriptor["storageType"] == "i":
         data = _decoded(descriptor["pathOrInlineDv"])[:size]
     else:
-        path, start = _path(location, descriptor), int(descriptor.get("offset") or 0)
+        path, start = path_of(location, descriptor), int(descriptor.get("offset") or 0)
         stored = location.file_system().cat_file(path, start=start, end=start + 4 + size + 4)
         length, data, checksum = stored[:4], stored[4 : 4 + size], stored[4 + size :]
         if length != struct.pack(">I", size) or checksum != struct.pack(">I", zlib.crc32(data)):
@@ -76,7 +76,8 @@ def write(location: TableLocation, vectors: Mapping[str, BitMap64]) -> dict[str,
     return found
 
 
-def _path(location: TableLocation, descriptor: Descriptor) -> str:
+def path_of(location: TableLocation, descriptor: Descriptor) -> str:
+    """Of the file that holds it, which has others, too; not of one that lies in the log itself."""
     where = str(descriptor["pathOrInlineDv"])
     if descriptor["storageType"] == "p":
         return unquote(where)

@@ -19,6 +19,8 @@ from flowctl.model.types import Array, DataType, Struct
 DELETION_VECTORS = "deletionVectors"
 TIMESTAMP_NTZ = "timestampNtz"
 TYPE_WIDENING = "typeWidening"
+#: No feature of Delta's: what writers have to mind in arrays and structs.
+NESTED_NOT_NULL = "NOT NULL within a column"
 
 #: Who cannot read a table with it, as far as tests/connectors/delta/test_readers.py has tried.
 _COST = {

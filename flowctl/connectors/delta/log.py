@@ -60,22 +60,37 @@ def read_back_from(location: TableLocation, version: int) -> Iterator[tuple[int,
 
 def read_live_files(location: TableLocation, version: int) -> tuple[Action, ...]:
     """The ``add`` actions of the files that are live in ``version``; :class:`TableError` when the log has a hole."""
+    live: dict[tuple[str, str], Action] = {}
+    for action in _actions(location, version, "add"):
+        if "add" in action:
+            live[_identity(action["add"])] = action["add"]
+        elif "remove" in action:
+            live.pop(_identity(action["remove"]), None)
+    return tuple(live.values())
+
+
+def read_removed_files(location: TableLocation, version: int) -> Iterator[Action]:
+    """The ``remove`` actions that the log still has at ``version``: its checkpoints leave out those of files that are
+    older than the table's retention."""
+    return (action["remove"] for action in _actions(location, version, "remove") if "remove" in action)
+
+
+def checkpoint_before(location: TableLocation, version: int) -> int:
+    """The version of the newest checkpoint at ``version``; -1: none."""
+    return _newest_checkpoint(_names(location), version)[0]
+
+
+def _actions(location: TableLocation, version: int, kind: str) -> Iterator[Action]:
+    """Those of one kind in the newest checkpoint, then all of the commits after it."""
     delays.pause()
     names = _names(location)
     start, parts = _newest_checkpoint(names, version)
-    live: dict[tuple[str, str], Action] = {}
     for part in parts:
-        for added in _adds_in_checkpoint(location, part):
-            live[_identity(added)] = added
+        yield from _in_checkpoint(location, part, kind)
     for number in range(start + 1, version + 1):
         if f"{number:020}.json" not in names:
             raise TableError(f"{location.url}: version {number} is missing in its log", hint="Repair or move it")
-        for action in read_entry(location, number):
-            if "add" in action:
-                live[_identity(action["add"])] = action["add"]
-            elif "remove" in action:
-                live.pop(_identity(action["remove"]), None)
-    return tuple(live.values())
+        yield from read_entry(location, number)
 
 
 def _names(location: TableLocation) -> set[str]:
@@ -100,14 +115,14 @@ def _newest_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[st
     return newest[0], found.get(newest, [])
 
 
-def _adds_in_checkpoint(location: TableLocation, name: str) -> Iterator[Action]:
+def _in_checkpoint(location: TableLocation, name: str, kind: str) -> Iterator[Action]:
     """As a commit has them: absent fields left out, maps as objects."""
     import pyarrow.parquet as pq
 
     with location.file_system().open(f"{location.url}/{FOLDER}/{name}", "rb") as file:
-        for batch in pq.ParquetFile(file).iter_batches(columns=["add"]):
-            for add in batch.column(0).to_pylist(maps_as_pydicts="strict"):
-                if add is not None:
-                    if vector := add.get("deletionVector"):
-                        add["deletionVector"] = {name: part for name, part in vector.items() if part is not None}
-                    yield {name: part for name, part in add.items() if part is not None and name not in _COPIES}
+        for batch in pq.ParquetFile(file).iter_batches(columns=[kind]):
+            for found in batch.column(0).to_pylist(maps_as_pydicts="strict"):
+                if found is not None:
+                    if vector := found.get("deletionVector"):
+                        found["deletionVector"] = {name: part for name, part in vector.items() if part is not None}
+                    yield {kind: {key: part for key, part in found.items() if part is not None and key not in _COPIES}}

@@ -97,15 +97,18 @@ class Search:
     def other_rows(self, at: int, gone: BitMap64) -> Iterator[pa.Table]:
         """The live rows of a file but ``gone``, without its partition columns."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         file, start = self.files[at], 0
         columns = [column for column in self.columns if column.name not in file.partition_values]
-        dead = gone | file.hidden()
+        dead = pa.array(list(gone | file.hidden()), pa.int64())
         with _errors_of(self.location, file), _opened(self.location, file) as reader:
+            reader.require_readable(columns)
             for batch in reader.batches(columns, _GROUP_ROWS):
-                live = [number not in dead for number in range(start, start + batch.num_rows)]
-                yield pa.Table.from_batches([batch.filter(pa.array(live, pa.bool_()))])
-                start += batch.num_rows
+                end = start + batch.num_rows
+                live = pc.invert(pc.is_in(pa.arange(start, end), dead))
+                yield pa.Table.from_batches([batch.filter(live)] if len(dead) else [batch])
+                start = end
 
     def _typed(self, keys: pa.Table) -> pa.Table:
         import pyarrow as pa

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from flowctl import delays
 from flowctl.connectors.delta import maintenance
+from flowctl.connectors.delta.features import NESTED_NOT_NULL
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.log import read_live_files
 from flowctl.connectors.delta.record import Record, creator, newest_record
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable, Field
 
 RETENTION = "delta.setTransactionRetentionDuration"
-#: No feature of Delta's: what writers have to mind in arrays and structs.
-NESTED_NOT_NULL = "NOT NULL within a column"
 #: What a column's metadata says of features that writers have to mind.
 _MARKS = {
     "delta.generationExpression": "generatedColumns",

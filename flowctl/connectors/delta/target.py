@@ -24,6 +24,7 @@ from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.record import Record
 from flowctl.connectors.delta.table import OpenTable, open_table
 from flowctl.connectors.gaps import Gap
+from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.connectors.target import CommitLookup, Staged, Target, WriteJob, WriteShape
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.errors import FlowctlError, TableError
@@ -114,6 +115,23 @@ class DeltaTarget(Target):
 
     def maintenance_due(self, info: TableInfo) -> str:
         return maintenance.due(info)
+
+    def maintenance(self, objects: Sequence[ObjectName], engine: str) -> Mapping[ObjectName, Maintenance]:
+        from flowctl.connectors.delta.maintain import find_due
+
+        def ask(object: ObjectName) -> Maintenance | None:
+            table = open_table(self._location(object))
+            return find_due(table, object, has_jvm=planned_traits(engine, {}).has_jvm) if table is not None else None
+
+        found = _at_once(ask, {object: object for object in objects})
+        return {object: due for object, due in found.items() if due is not None}
+
+    def maintain(
+        self, due: Maintenance, session: Callable[[], SparkSession], before_commit: Callable[[], None]
+    ) -> Iterator[Task]:
+        from flowctl.connectors.delta.maintain import carry_out
+
+        return carry_out(self._location(due.object), due, session, before_commit)
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         names = [statements.quoted(column.name) for column in columns]

@@ -8,8 +8,7 @@ import pytest
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import ArrayType, PrimitiveType, StructType
 
-from flowctl.connectors.delta.features import demanding_features
-from flowctl.connectors.delta.table import NESTED_NOT_NULL
+from flowctl.connectors.delta.features import NESTED_NOT_NULL, demanding_features
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode

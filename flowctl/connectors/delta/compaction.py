@@ -1,0 +1,183 @@
+"""Small files become large ones, and rows that deletion vectors hide go: other files, the same rows.
+
+Not by ``deltalake``: it refuses tables with type widening, leaves hidden rows in large files, and its entries are not
+synced to a local disk. Like every commit of flowctl's own, an entry is created only as the version right after the
+opened one. A writer that stands on an older version has then read files that are gone and begins again (tests: Spark's
+MERGE, and flowctl's own); whoever commits first makes this entry fail, and the files are chosen anew. The entries say
+that no data changes, so readers of changes skip them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from flowctl import crashpoints
+from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.delta import actions, commit, data_files
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.maintenance import SMALL
+from flowctl.connectors.delta.row_removal import search_in
+from flowctl.connectors.delta.table import OpenTable, open_existing
+from flowctl.connectors.delta.types import Action
+from flowctl.errors import TableError, TransientError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from flowctl.connectors.delta.row_search import Search
+
+#: What files become: one is held in memory as it is written.
+TARGET = 128 << 20
+#: A file with a larger part of its rows hidden is written again without them, as Spark's OPTIMIZE does.
+_HIDDEN_SHARE = 0.05
+#: Groups of files that one entry replaces: what a kill or another writer's commit costs.
+_GROUPS = 8
+#: Rows of a row group, and files read at once.
+_ROWS, _READERS = 1 << 17, 8
+_TRIES = 10
+
+
+def hidden_rows(file: Action) -> int:
+    vector = file.get("deletionVector")
+    return int(vector["cardinality"]) if vector else 0
+
+
+def known_rows(file: Action) -> int | None:
+    """Those of an ``add``, hidden ones included, where its statistics say."""
+    count = json.loads(file.get("stats") or "{}").get("numRecords")
+    return int(count) if count is not None else None
+
+
+def groups(files: Sequence[Action]) -> list[list[int]]:
+    """Which of the files are written again, by place: those of a group together. Small ones of one partition up to
+    :data:`TARGET` bytes, in the order of the log; and those with many hidden rows."""
+    by_partition: dict[str, list[list[int]]] = defaultdict(lambda: [[]])
+    for at, file in enumerate(files):
+        if file["size"] >= SMALL and not _has_many_hidden(file):
+            continue
+        found = by_partition[json.dumps(file["partitionValues"], sort_keys=True)]
+        if found[-1] and sum(files[one]["size"] for one in found[-1]) + file["size"] > TARGET:
+            found.append([])
+        found[-1].append(at)
+    return [
+        group
+        for found in by_partition.values()
+        for group in found
+        if len(group) > 1 or any(_has_many_hidden(files[at]) for at in group)
+    ]
+
+
+def _has_many_hidden(file: Action) -> bool:
+    hidden, rows = hidden_rows(file), known_rows(file)
+    return hidden > 0 and (rows is None or hidden > rows * _HIDDEN_SHARE)
+
+
+def compact(location: TableLocation, check: Callable[[OpenTable], None], before_commit: Callable[[], None]) -> None:
+    """Writes again whatever :func:`groups` names, until it names nothing more. ``check`` raises when the version at
+    hand is none that flowctl may write again; ``before_commit`` is called before each entry, and may raise."""
+    lost = 0
+    while True:
+        table = open_existing(location)
+        check(table)
+        chosen = groups(table.files)[:_GROUPS]
+        if not chosen:
+            return
+        if not _replace(table, chosen, before_commit):
+            lost += 1
+        if lost == _TRIES:
+            raise TransientError(f"{location.url} is written by others too fast to be compacted")
+
+
+def _replace(table: OpenTable, chosen: Sequence[Sequence[int]], before_commit: Callable[[], None]) -> bool:
+    """One entry; False when somebody else has committed since the table was opened."""
+    files = table.files
+    search = search_in(table, table.columns, files)
+    added = [add for group in chosen for add in _write_again(table, search, group)]
+    removed = [actions.remove(files[at])["remove"] for group in chosen for at in group]
+    metrics = {"numAddedFiles": str(len(added)), "numRemovedFiles": str(len(removed))}
+    content = [
+        actions.commit_info("", "OPTIMIZE", {"predicate": "[]"}, metrics),
+        *({"remove": {**file, "dataChange": False}} for file in removed),
+        *({"add": {**file, "dataChange": False}} for file in added),
+    ]
+    before_commit()
+    name = table.location.url.rpartition("/")[2]
+    crashpoints.reached("in_commit", name)
+    committed = commit.publish(table.location, table.version + 1, content)
+    crashpoints.reached("after_commit", name)
+    return committed
+
+
+def _write_again(table: OpenTable, search: Search, group: Sequence[int]) -> Iterator[Action]:
+    """The ``add`` actions of new files with the live rows of a group's."""
+    files = [table.files[at] for at in group]
+    values: Mapping[str, Any] = files[0]["partitionValues"]
+    folder = files[0]["path"].rpartition("/")[0]  # Polars wants a partition's name in the paths of all files or of none
+    schema = arrow_schema([column for column in search.columns if column.name not in values])
+    rows, size = [known_rows(file) for file in files], sum(file["size"] for file in files)
+    expected = sum(count or 0 for count in rows) - sum(map(hidden_rows, files))
+    most = expected if size <= TARGET else max(expected * TARGET // size, _ROWS)
+    written, pieces = 0, _pieces(search, table.files, group)
+    for first in pieces:
+        some = _up_to(first, pieces, most)
+        add = data_files.write_groups(table.location, table.metadata, schema, some, folder)
+        if add is not None:
+            written += actions.row_count(add)
+            yield {**add, "partitionValues": values}
+    if None not in rows and written != expected:
+        raise TableError(
+            f"{table.location.url}: files of {expected:,} rows, as the log counts them, have {written:,}",
+            hint="Compare the table with its source, then report this with --verbose",
+        )
+
+
+def _up_to(first: pa.Table, more: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    yield first
+    taken = first.num_rows
+    while taken < rows and (piece := next(more, None)) is not None:
+        yield piece
+        taken += piece.num_rows
+
+
+def _pieces(search: Search, files: Sequence[Action], group: Sequence[int]) -> Iterator[pa.Table]:
+    """The live rows of the files, in their order, as row groups of usual size."""
+    import pyarrow as pa
+
+    held: list[pa.Table] = []
+    for piece in _live_rows(search, files, group):
+        held.append(piece)
+        if sum(one.num_rows for one in held) >= _ROWS:
+            yield pa.concat_tables(held)
+            held = []
+    if held:
+        yield pa.concat_tables(held)
+
+
+def _live_rows(search: Search, files: Sequence[Action], group: Sequence[int]) -> Iterator[pa.Table]:
+    """Several small files are read at once; a large one a piece at a time."""
+    from pyroaring import BitMap64
+
+    read = partial(search.other_rows, gone=BitMap64())
+    with ThreadPoolExecutor(_READERS) as pool:
+        for some in _read_at_once(files, group):
+            if len(some) == 1:
+                yield from read(some[0])
+            else:
+                yield from chain.from_iterable(pool.map(lambda at: list(read(at)), some))
+
+
+def _read_at_once(files: Sequence[Action], group: Sequence[int]) -> Iterator[list[int]]:
+    """As many as one small file's bytes at most, for they are all held in memory."""
+    held: list[int] = []
+    for at in group:
+        if held and (len(held) == _READERS or sum(files[one]["size"] for one in (*held, at)) > SMALL):
+            yield held
+            held = []
+        held.append(at)
+    yield held

@@ -1,0 +1,114 @@
+"""Files in a table's folder that no version within its retention needs.
+
+Not by ``deltalake`` 1.6.6: its full vacuum also removes the deletion vectors of the newest version (tested). What a
+killed run has written and never committed goes here, too, once it is old enough: a stale writer may still commit
+younger files. So nothing goes that is younger than a week, however short the table's own retention.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from time import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from flowctl.connectors.delta import deletion_vectors, log
+from flowctl.connectors.delta.location import TableLocation
+from flowctl.connectors.delta.table import OpenTable
+from flowctl.connectors.delta.types import Action
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+RETENTION = "delta.deletedFileRetentionDuration"
+_WEEK = 7 * 86400.0
+_SECONDS = {"week": _WEEK, "day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
+_PART = re.compile(r"(\d+)\s+(week|day|hour|minute|second)s?")
+#: Files deleted at once, and between two looks at the lease.
+_AT_ONCE, _BATCH = 16, 1000
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """``path`` is the store's own, ``name`` relative to the table's folder."""
+
+    path: str
+    name: str
+    size: int
+    modified: float
+
+
+def retention_seconds(properties: Mapping[str, str]) -> float | None:
+    """For how long files stay after no version needs them, at least a week; None for an interval of another form."""
+    written = properties.get(RETENTION, "interval 1 week").lower().removeprefix("interval").strip()
+    parts = _PART.findall(written)
+    if not parts or _PART.sub("", written).strip():
+        return None
+    return max(sum(int(count) * _SECONDS[unit] for count, unit in parts), _WEEK)
+
+
+def removable(table: OpenTable, retention: float) -> list[StoredFile]:
+    """Old files that neither the opened version has nor one that ended within ``retention`` seconds."""
+    end = time() - retention
+    removed = [
+        file
+        for file in log.read_removed_files(table.location, table.version)
+        if file.get("deletionTimestamp") is None or file["deletionTimestamp"] / 1000 > end
+    ]
+    needed = {name for file in (*table.files, *removed) for name in _names(table.location, file)}
+    return [file for file in _stored(table.location) if file.modified < end and file.name not in needed]
+
+
+def remove(location: TableLocation, files: Sequence[StoredFile], before_each: Callable[[], None]) -> None:
+    """Deletes them; ``before_each`` is called before each thousand and may raise."""
+    system = location.file_system()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for start in range(0, len(files), _BATCH):
+            before_each()
+            list(pool.map(partial(_remove_one, system), files[start : start + _BATCH]))
+
+
+def _remove_one(system: AbstractFileSystem, file: StoredFile) -> None:
+    with suppress(FileNotFoundError):
+        system.rm_file(file.path)
+
+
+def _names(location: TableLocation, file: Action) -> Iterable[str]:
+    yield unquote(file["path"])
+    vector = file.get("deletionVector")
+    if vector and vector["storageType"] != "i":
+        yield deletion_vectors.path_of(location, vector).removeprefix(f"{location.url}/")
+
+
+def _stored(location: TableLocation) -> Iterator[StoredFile]:
+    """All but what begins with a dot or an underscore: the log, flowctl's own records, change files."""
+    system = location.file_system()
+    root = str(system.info(location.url)["name"]).rstrip("/")
+    for entry in system.ls(location.url, detail=True):
+        name = str(entry["name"]).rstrip("/").rpartition("/")[2]
+        if name.startswith((".", "_")) or str(entry["name"]).rstrip("/") == root:
+            continue
+        below = system.find(entry["name"], detail=True).values() if entry["type"] == "directory" else [entry]
+        for file in below:
+            path = str(file["name"])
+            yield StoredFile(path, path.removeprefix(f"{root}/"), int(file["size"]), _modified(file))
+
+
+def _modified(entry: Mapping[str, Any]) -> float:
+    """Seconds since 1970, under the name that the file system gives it; now, where it gives none."""
+    names = ("LastModified", "last_modified", "mtime", "updated")
+    match next((entry[name] for name in names if entry.get(name) is not None), None):
+        case dt.datetime() as moment:
+            return moment.timestamp()
+        case str() as text:
+            return dt.datetime.fromisoformat(text).timestamp()
+        case int() | float() as seconds:
+            return float(seconds)
+        case _:
+            return time()

@@ -1,0 +1,194 @@
+"""`flowctl maintain`: find what is due under the lease, show it, do exactly it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.maintenance import Maintenance, Task
+from flowctl.errors import ExitCode, FlowctlError, StoppedByPolicy
+from flowctl.model.table_info import ObjectName
+from flowctl.observe.asking import Connections, each_answered
+from flowctl.plan.planning import resolve_listed
+from flowctl.resolve.places import sidecars_of
+from flowctl.resolve.resolve import PlanOptions
+from flowctl.run.engine import engine_for
+from flowctl.run.failure import translate
+from flowctl.run.opening import take_table_lease
+from flowctl.spec.spec import Spec, TableSpec
+from flowctl.state.document import StateDocument
+from flowctl.state.lease import Lease
+from flowctl.state.location import open_flow
+from flowctl.state.runs import new_run_id
+from flowctl.state.store import StateStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class DueTable:
+    """A table, or a sidecar of it. ``error``: why it could not be looked at, or is not to be touched."""
+
+    table: TableSpec
+    object: ObjectName
+    due: Maintenance | None = None
+    error: FlowctlError | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.table.target.connection}:{self.object}"
+
+    @property
+    def is_runnable(self) -> bool:
+        return self.due is not None and bool(self.due.tasks) and self.error is None
+
+
+@dataclass(frozen=True)
+class MaintenancePlan:
+    """``tables`` are those of which there is something to say; of ``others`` nothing is due, ``unlisted`` are patterns
+    whose source could not be listed."""
+
+    tables: tuple[DueTable, ...]
+    others: int
+    unlisted: tuple[FlowctlError, ...] = ()
+
+    @property
+    def runnable(self) -> list[DueTable]:
+        return [one for one in self.tables if one.is_runnable]
+
+
+@dataclass(frozen=True)
+class TableMaintained:
+    """``done`` may be some of the tasks, where there is an ``error``."""
+
+    table: DueTable
+    done: tuple[Task, ...] = ()
+    error: FlowctlError | None = None
+
+
+@dataclass(frozen=True)
+class MaintenanceResult:
+    """``approved`` False: nothing was done."""
+
+    plan: MaintenancePlan
+    approved: bool = False
+    tables: tuple[TableMaintained, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        errors = [
+            *self.plan.unlisted,
+            *(one.error for one in self.plan.tables if one.error),
+            *(one.error for one in self.tables if one.error),
+        ]
+        return ExitCode.first([error.exit_code for error in errors])
+
+
+def maintain(
+    spec: Spec,
+    select: tuple[str, ...],
+    approve: Callable[[MaintenancePlan], bool],
+    say: Callable[[str], None],
+    *,
+    verbose: bool = False,
+) -> MaintenanceResult:
+    """Errors of single tables are in the result; others are raised."""
+    blobs, run_id = open_flow(spec), new_run_id()
+    with ExitStack() as stack:
+        lease = stack.enter_context(Lease.acquire(blobs, run_id=run_id))
+        connections = stack.enter_context(Connections(spec))
+        plan = _find_due(spec, select, StateStore(blobs).read(), connections)
+        if not approve(plan):
+            return MaintenanceResult(plan)
+        tables = [one.table for one in plan.runnable]
+        engine = stack.enter_context(engine_for(spec, tables, {}, verbose, say))
+        work = _Work(spec, run_id, connections, lease, lambda: engine.session("maintain"), say)
+        return MaintenanceResult(plan, approved=True, tables=tuple(map(work.maintain, plan.runnable)))
+
+
+def _find_due(
+    spec: Spec, select: tuple[str, ...], document: StateDocument, connections: Connections
+) -> MaintenancePlan:
+    resolved, discovery = resolve_listed(spec, PlanOptions(select=select), connections)
+    tables = [table for table in resolved.tables if table.id in resolved.selected]
+    listed = list(_looked_at(spec, tables, document, connections))
+    shown = [one for one in listed if one.error or (one.due and (one.due.tasks or one.due.left_out))]
+    return MaintenancePlan(tuple(shown), len(listed) - len(shown), tuple(discovery.failures.values()))
+
+
+def _looked_at(
+    spec: Spec, tables: Sequence[TableSpec], document: StateDocument, connections: Connections
+) -> Iterator[DueTable]:
+    """Each table with its sidecars, those left out that are not there or need no maintenance."""
+    for name in dict.fromkeys(table.target.connection for table in tables):
+        objects = {
+            ObjectName((*table.target.parts[:-1], table.target.parts[-1] + suffix)): table
+            for table in tables
+            if table.target.connection == name
+            for suffix in ("", *sidecars_of(table))
+        }
+
+        def ask(wanted: Sequence[ObjectName], name: str = name) -> dict[ObjectName, Maintenance | None]:
+            target = connections.get(name).target
+            found = target.maintenance(wanted, spec.spark.url) if target else {}
+            return {object: found.get(object) for object in wanted}
+
+        for object, due in each_answered(ask, list(objects), connections.mark(name)).items():
+            table = objects[object]
+            if isinstance(due, FlowctlError):
+                yield DueTable(table, object, error=due)
+            elif due is not None:
+                yield DueTable(table, object, due, _unfinished(spec, table, document) if due.tasks else None)
+
+
+def _unfinished(spec: Spec, table: TableSpec, document: StateDocument) -> FlowctlError | None:
+    """A killed run may still be writing, and its next one finishes what it began: only then is it quiet."""
+    intent = document.table(table.id).intent
+    if intent is None:
+        return None
+    return StoppedByPolicy(
+        f"{table.id}: sequence number {intent.seq}, begun by run {intent.run_id}, is not finished",
+        hint=f"Run `flowctl apply {spec.argument}` first",
+        mark=table.mark,
+    )
+
+
+@dataclass(frozen=True)
+class _Work:
+    spec: Spec
+    run_id: str
+    connections: Connections
+    lease: Lease
+    session: Callable[[], SparkSession]
+    say: Callable[[str], None]
+
+    def maintain(self, one: DueTable) -> TableMaintained:
+        done: list[Task] = []
+        try:
+            for task in self._tasks(one):
+                self.say(f"{one.name}: {task.name}: {task.text}")
+                done.append(task)
+        except Exception as cause:  # noqa: BLE001 - translated: Spark's, drivers' or flowctl's own
+            error = translate(cause, one.table.mark, one.name)
+            if error is not cause:
+                error.__cause__ = cause
+            return TableMaintained(one, tuple(done), error)
+        return TableMaintained(one, tuple(done))
+
+    def _tasks(self, one: DueTable) -> Iterator[Task]:
+        """Under the table's own lease, too, which is the owner's for a sidecar."""
+        table = one.table
+        target = self.connections.get(table.target.connection).target
+        assert target is not None and one.due is not None
+        with ExitStack() as stack:
+            own = take_table_lease(stack, self.spec, self.run_id, table, target, ObjectName(table.target.parts))
+
+            def check_leases() -> None:
+                self.lease.check()
+                if own is not None:
+                    own.check()
+
+            yield from target.maintain(one.due, self.session, check_leases)
