@@ -20,12 +20,11 @@ from flowctl.storage.scratch import Scratch
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What one connector type can do, as ``CAPABILITIES`` of its module. ``extra`` is the pip extra that brings its
-    drivers, ``drivers`` the import names to look for, ``jars`` the sets of ``ivy.xml`` that Spark needs for it.
-    ``signs`` are texts that its errors hold, in any library; a target's executors import ``on_executors``. ``storage``
-    names the option that is a URL or a folder of files. ``places`` gives, from a connection's options as text, how
-    errors name where it leads. ``gaps`` says what an engine cannot do with a table that reads or writes a connection,
-    or with the connection alone (None), as far as the spec tells."""
+    """What one connector type can do. ``extra`` is the pip extra that brings its drivers, ``drivers`` their import
+    names, ``jars`` the sets of ``ivy.xml`` that Spark needs. ``signs`` are texts that its errors hold, in any library;
+    a target's executors import ``on_executors``. ``storage`` names the option that is a URL or a folder of files.
+    ``places`` gives, from a connection's options as text, how errors name where it leads. ``gaps`` says what an engine
+    cannot do with a table that reads or writes a connection, or with the connection alone (None), by the spec."""
 
     source: SourceCapabilities | None
     target: TargetCapabilities | None

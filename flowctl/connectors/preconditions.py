@@ -1,11 +1,8 @@
 """What must hold of a target before a sequence number is committed to it, whichever target it is.
 
-An intent without a target id means *the table that this number makes*. Another table under that name belongs to
-somebody else, whose rows a truncate would delete and an append would mix with ours.
-
-A number is committed over the very commit that its interval begins at. A target that is taken back while a run is under
-way (a copy put in its place, RESTORE) has lost the rows in between, and its number is lower than ours all the same.
-Only the commit that state had as the number was begun shows it.
+An intent without a target id means *the table that this number makes*: another table under that name is somebody
+else's. A number is committed over the very commit that its interval begins at: a target that was restored meanwhile has
+lost the rows in between, which only the commit that state had as the number was begun shows.
 """
 
 from __future__ import annotations

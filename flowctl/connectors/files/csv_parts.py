@@ -1,7 +1,6 @@
 """What executors run to read CSV: a run of whole lines at a time, parsed by pyarrow as text, then turned into the
-declared types by Arrow's kernels. What is not exactly that is refused by file and line.
-
-Text first, because pyarrow's own typed parsing takes 0x1F for a number and digits that a decimal has no place for.
+declared types by Arrow's kernels, as pyarrow's own typed parsing takes 0x1F for a number and digits that a decimal has
+no place for. What is not exactly of its type is refused by file and line.
 
 Executors have pyarrow and fsspec but perhaps no flowctl: whoever ships these functions registers this module to be
 pickled by value, so it may use nothing but them, the standard library and constants.

@@ -16,13 +16,12 @@ from flowctl.sql.dialects import Dialect
 
 @dataclass(frozen=True)
 class SqlDialect:
-    """``name`` is how :mod:`flowctl.sql` renders statements for it, ``marker`` stands for a parameter, ``column_type``
-    gives the DDL of a type. ``name_type`` is the type of text that a primary key can have. ``insert_new`` inserts a row
-    unless its key is taken, and waits for a transaction that is about to take it. ``drop_temporary`` drops a temporary
-    table inside a transaction. ``widen``, ``relax`` and ``retype`` are the clauses of ALTER TABLE that make a column's
-    type wider, let it be null, and give it another type without its values; empty where there are none.
-    ``transactional_ddl``: DDL takes part in a transaction. Where it ends one, it is run before, and :class:`.SqlTarget`
-    tolerates what an earlier try has made of it."""
+    """``name`` is the dialect of :mod:`flowctl.sql`, ``marker`` stands for a parameter, ``column_type`` gives the DDL
+    of a type, ``name_type`` that of text in a primary key. ``insert_new`` inserts a row unless its key is taken, and
+    waits for a transaction that is about to take it. ``drop_temporary`` drops a temporary table inside a transaction.
+    ``widen``, ``relax`` and ``retype`` are the clauses of ALTER TABLE that make a column's type wider, let it be null,
+    and give it another type without its values; empty where there are none. ``transactional_ddl``: DDL takes part in a
+    transaction; where it ends one, it runs before (see :mod:`.target`)."""
 
     name: Dialect
     marker: str

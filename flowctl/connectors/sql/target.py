@@ -2,16 +2,16 @@
 
 The order of :meth:`SqlTarget.commit`, of all tables together:
 
-1. What is staged is loaded where this connection finds it, the numbers table is made if it is not there, and so is what
-   the batch needs of its table, where DDL cannot take part in the transaction.
-2. The transaction begins. Each table claims its number first, so that a second writer of it waits, then gets its DDL,
-   the check that it is the very table of the intent, and its change. Tables come in the order of their ids: two groups
-   never wait for each other.
+1. What is staged is loaded where this connection finds it; the commits table is made if it is not there, and so is what
+   the batch needs of its table, where DDL ends a transaction.
+2. The transaction begins. Each table claims its sequence number first, so that a second writer of it waits, then gets
+   its DDL, the check that it is the very table of the intent, and its change. Tables come in the order of their ids:
+   two groups never wait for each other.
 3. ``before_commit`` of each, the commit, and what was committed is read back.
 
 **DDL outside of the transaction** may be left by a try that died. So a CREATE carries the id of its intent, by which
-the next try knows the table as its own; a change of a table that is made already is left out; and nothing is dropped
-but what the plan names. A number that is committed runs none.
+the next try knows the table as its own; a change that is made already is left out; nothing is dropped but what the plan
+names. A sequence number that is committed runs none.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ S = TypeVar("S", bound=Session)
 
 
 class SqlTarget(Target, Generic[S]):
-    """What is abstract is the database's own; the other methods without a docstring in the contract are for it to
-    override."""
+    """What is abstract is the database's own; so are overrides of the other methods that :class:`Target` does not
+    have."""
 
     dialect: SqlDialect
     context: OpenContext
@@ -78,8 +78,8 @@ class SqlTarget(Target, Generic[S]):
     def hand_over(
         self, spark: SparkSession, batch: Batch, columns: Sequence[Column], job: WriteJob
     ) -> AbstractContextManager[Any]:
-        """The rows of ``batch``, where :meth:`load` or :meth:`accept` finds them, until the context ends. Repeats by
-        executors and leftovers of tries with a lower fence are not among them."""
+        """The rows of ``batch``, where :meth:`load` or :meth:`accept` finds them, until the context ends: without
+        repeats by executors and leftovers of tries with a lower fence."""
 
     def load(self, session: S, rows: Any) -> Any:
         """Before the transaction: what :meth:`hand_over` gave, where this session finds it."""
@@ -102,8 +102,8 @@ class SqlTarget(Target, Generic[S]):
         """In the transaction, before the table's change, once its DDL is done: locks and settings."""
 
     def with_creator(self, statement: str, intent_id: str) -> str:
-        """``statement``, a CREATE, so that :meth:`Session.describe` has ``created_by`` of the table. Required where DDL
-        is not transactional."""
+        """``statement``, a CREATE, so that :meth:`Session.describe` has ``created_by`` of the table; for a database
+        whose DDL ends a transaction."""
         raise NotImplementedError(f"{type(self).__name__} does not say who made a table")
 
     def refuse_change(self, info: TableInfo, change: SchemaChange) -> SchemaChange | None:

@@ -1,13 +1,9 @@
 """How long anything may wait for a database, in seconds.
 
-Three kinds of waiting need three kinds of bound. A lock is bounded by the server (``lock_timeout``). A statement is
-bounded by the server too (``statement_timeout``), loosely: how long a merge of a billion rows takes is the user's
-business. A server that has stopped answering keeps no promise about either, and its kernel goes on to acknowledge
-packets, so neither keepalives nor TCP's own time-outs see it: there this process (:mod:`.watch`) and the
-executors themselves give up.
-
-Retries come on top: :class:`flowctl.run.retry.RetryPolicy` bounds how often.
-"""
+A lock and a statement are bounded by the server; a statement loosely, as how long a merge of a billion rows takes is
+the user's business. A server that has stopped answering keeps no promise about either, and its kernel continues to
+acknowledge packets, so neither keepalives nor TCP's own time-outs see it: there this process (:mod:`.watch`) and the
+executors themselves give up. :class:`flowctl.run.retry.RetryPolicy` bounds how often something is tried."""
 
 from __future__ import annotations
 

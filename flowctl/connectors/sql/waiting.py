@@ -1,7 +1,5 @@
-"""Calls into a database that a signal must be able to end: whoever may wait says how its waiting ends.
-
-A thread inside a driver's call hears of no signal. So each open connection registers here what ends its call, and
-:func:`interrupt_all` (the run's, after the grace that a signal leaves) does all of it.
+"""Calls into a database that a signal must be able to end. A thread inside a driver's call hears of no signal, so each
+open connection registers here what ends its call, and :func:`interrupt_all` does all of it.
 """
 
 from __future__ import annotations

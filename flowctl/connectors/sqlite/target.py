@@ -1,10 +1,10 @@
 """SQLite as an embedded target, the mirror of landing: executors write segments, the driver streams them into a
 temporary table, and one ``BEGIN IMMEDIATE`` transaction commits the change together with its number.
 
-The temporary table is this connection's own, so a killed try leaves nothing behind and the file is locked only for the
-final transaction. The first write stores the file's inode in it (``_flowctl_target``) as its id from then
-on, so it stays the same file when it is copied or moved. SQLite has no id of a table: one that was dropped and made
-again differs from its predecessor by its columns only.
+The temporary table is this connection's own, so a killed try leaves nothing behind, and the file is locked only for the
+final transaction. The first write stores the file's inode in it (``_flowctl_target``) as its id from then on, so it
+stays the same file when it is copied or moved. SQLite has no id of a table: one that was dropped and made again differs
+from its predecessor by its columns only.
 """
 
 from __future__ import annotations
