@@ -9,6 +9,7 @@ import pytest
 from flowctl.connectors.base import OpenContext
 from flowctl.connectors.delta import connect as delta
 from flowctl.connectors.postgres import connect as postgres
+from flowctl.connectors.postgres.reading import way_of_reading
 from flowctl.connectors.source import Relation, WatermarkRequest
 from flowctl.connectors.sql.parts import splitting
 from flowctl.connectors.sqlite import connect as sqlite
@@ -64,6 +65,12 @@ def test_an_increment_may_be_found_by_an_index() -> None:
     assert told == "read through an index or in ≈ 4 parts of one snapshot (34 MB)"
     told = explained(info(heap=32 * MB), ReadHints(2), TypedValue(types.INT64, 1))
     assert told == "read in up to 2 parts of one snapshot (read.splits)"
+
+
+def test_postgres_is_read_by_executors_unless_other_servers_have_rows() -> None:
+    assert way_of_reading(has_jvm=True, is_foreign=False) == "jdbc"
+    assert way_of_reading(has_jvm=False, is_foreign=False) == "copy"
+    assert {way_of_reading(has_jvm=jvm, is_foreign=True) for jvm in (True, False)} == {"here"}
 
 
 def test_a_key_that_is_no_integer_cuts_nothing() -> None:
