@@ -1,4 +1,4 @@
-"""What a target and the state say about one committed (or intended) number of one table."""
+"""What a target and the state record of one committed (or intended) sequence number of one table."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from flowctl.model.position import Position
 
 @dataclass(frozen=True)
 class Intent:
-    """Written to state before anything is written to a target: number ``seq`` of this table belongs to this interval
-    for ever. ``id`` is unique for each try that gets a number. ``at`` (RFC 3339) is the moment that fixes
-    ``valid_from: now`` and detected deletions for every redo of this number. ``kind`` ``void`` is a number given up:
-    committed empty, so that a stale writer of the old try cannot land. ``replaces``: the whole content is replaced, by
-    every redo too. ``refresh``: somebody asked for a full refresh, which is owed until this number, or one after it,
-    does it. ``runs`` is how many have tried this number."""
+    """Written to state before anything is written to a target: sequence number ``seq`` of this table belongs to this
+    interval for ever. ``id`` is unique for each try that gets a sequence number. ``at`` (RFC 3339) is the moment that
+    fixes ``valid_from: now`` and detected deletions for every redo. ``replaces``: the whole content is replaced, by
+    every redo too. ``refresh``: somebody asked for a full refresh, which is owed until this sequence number, or a later
+    one, does it. ``runs`` is how many have tried it."""
 
     id: str
     seq: int
@@ -41,7 +40,7 @@ class Intent:
 
 @dataclass(frozen=True)
 class RowCounts:
-    """What one commit did, as far as the target tells; None where it does not."""
+    """What one commit did, as far as the target counts it; None where it does not."""
 
     read: int | None = None
     inserted: int | None = None
@@ -58,13 +57,12 @@ def commit_name(seq: int, intent_id: str) -> str:
 
 @dataclass(frozen=True)
 class Commit:
-    """The target's own record of the newest number of ``(lineage, table)``, stored atomically with the data.
+    """The target's own record of the newest sequence number of ``(lineage, table)``, stored atomically with the data.
 
     ``position`` is what was consumed; recovery copies it to state. ``version`` is the target's version after this
-    commit where it has one. ``void`` marks a number given up; it carries the position of the commit before it (None
-    from an older flowctl). ``counts`` is known only to the process that wrote it, and so are ``warnings``: what failed
-    after the commit, and changes nothing about it.
-    """
+    commit where it has one. ``void`` marks an abandoned sequence number; it carries the position of the commit before
+    it (None from an older flowctl). ``counts`` is known only to the process that wrote it, and so are ``warnings``:
+    what failed after the commit, and changes nothing about it."""
 
     lineage: str
     table: str
@@ -79,7 +77,7 @@ class Commit:
 
     @property
     def name(self) -> str:
-        """Number and intent: no other commit of this lineage has both."""
+        """Sequence number and intent: no other commit of this lineage has both."""
         return commit_name(self.seq, self.intent_id)
 
     def record(self) -> dict[str, Any]:

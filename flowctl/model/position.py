@@ -1,4 +1,4 @@
-"""How far a target has consumed a source: typed, ordered within its kind, and equal after a trip through JSON."""
+"""How far a target has consumed a source: typed, ordered within its kind, unchanged by JSON."""
 
 from __future__ import annotations
 

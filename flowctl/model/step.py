@@ -112,8 +112,9 @@ class _Transfer(_TableStep):
 
 @dataclass(frozen=True, kw_only=True)
 class Load(_Transfer):
-    """A new sequence number. A pending intent with a lower one is given up: its void is committed first. ``follows`` is
-    the begun number of the same table that the step before this one finishes; this one begins once that is recorded."""
+    """A new sequence number. A pending intent with a lower one is abandoned: its void is committed first. ``follows``
+    is the begun sequence number of the same table that the step before this one finishes; this one begins once that is
+    recorded."""
 
     follows: int | None = field(default=None, metadata=in_json("since"))
 

@@ -1,4 +1,4 @@
-"""What a source or a target says about one table."""
+"""One table as a source or a target describes it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Estimate = Literal["none", "stats", "count"]
 RowMethod = Literal["none", "stats", "count", "unknown"]
 
 
-#: Of an identity whose system could not be told, as when a privilege was taken away: ``pg:unknown@db:5432/5/16384``.
+#: Of an identity whose system is not known, as when a privilege was taken away: ``pg:unknown@db:5432/5/16384``.
 UNKNOWN = "unknown"
 
 
@@ -44,7 +44,7 @@ class ObjectName:
 @dataclass(frozen=True)
 class Column:
     """One column. ``native`` is the system's own text of its type. ``as_text`` says that the system's type has no
-    exact counterpart and its canonical text is read instead; ``note`` tells people why, when it is not obvious."""
+    exact counterpart and its canonical text is read instead; ``note`` explains why, where it is not obvious."""
 
     name: str
     type: DataType
@@ -67,8 +67,8 @@ class RowEstimate:
 class TableInfo:
     """What was observed of one table at one moment.
 
-    ``identity`` tells this very table from another of the same name (system identifier and OID, Delta table id,
-    file inode): definitions record it. ``system`` tells only the system that it is in, where the identity says more
+    ``identity`` distinguishes this very table from another of the same name (system identifier and OID, Delta table id,
+    file inode): definitions record it. ``system`` is that of the system alone, where the identity has more
     than that. ``version`` is the target's own version where it has one. ``created_by`` is the id of the intent that a
     target was made for, as long as it holds no commit; empty where a table comes with its first commit. ``primary_key``
     is in key order. ``clock`` is the system's own time. ``extra`` is for the connector that made it and nobody else:

@@ -125,8 +125,8 @@ def _hides_order(spec: Spec, table: TableSpec) -> bool:
 
 
 def steps_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> tuple[Step, ...]:
-    """The table's step; two where a begun number is finished first and more has come since. Pure: the same case gives
-    the same steps."""
+    """The table's step; two where a begun sequence number is finished first and more has come since. Pure: the same
+    case gives the same steps."""
     steps = _decided(case, reading.rfc3339(now), estimate)
     return tuple(replace(step, how=how(step, case)) if isinstance(step, Load | Recover) else step for step in steps)
 
@@ -154,7 +154,7 @@ def _finished(case: Case, begun: Intent, now: str, estimate: Estimate) -> Iterat
 
 
 def _sequence(table_id: str, before: Mapping[str, Step], world: World) -> int:
-    """The number that a table has once this plan is applied."""
+    """The sequence number that a table has once this plan is applied."""
     planned = progress_after(before[table_id]) if table_id in before else None
     return planned.seq if planned else world.state.table(table_id).seq
 

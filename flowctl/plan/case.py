@@ -24,10 +24,11 @@ from flowctl.state.document import TableState
 @dataclass(frozen=True)
 class Case:
     """``upstream`` holds, for each table that this one reads, its step in this plan; ``upstream_columns`` the columns
-    that it finds there (:func:`flowctl.plan.upstream.columns_found`), ``sequences`` the number that it has once this
-    plan is applied (0: never loaded). ``ddl`` is None only when the target was not observed. ``shared`` says what else
-    is written to the target's place, ``refused_name`` why it cannot have its name and what to do. ``spec_path`` is the
-    spec as commands in hints name it. ``hides_order`` as in :class:`flowctl.connectors.source.SourceCapabilities`."""
+    that it finds there (:func:`flowctl.plan.upstream.columns_found`), ``sequences`` the sequence number that it has
+    once this plan is applied (0: never loaded). ``ddl`` is None only when the target was not observed. ``shared`` says
+    what else is written to the target's place, ``refused_name`` why it cannot have its name and what to do.
+    ``spec_path`` is the spec as commands in hints name it. ``hides_order`` as in
+    :class:`flowctl.connectors.source.SourceCapabilities`."""
 
     table: TableSpec
     observed: Observed
@@ -81,12 +82,12 @@ class Case:
 
     @property
     def pending(self) -> bool:
-        """Whether a begun number is to be finished before anything new."""
+        """Whether a begun sequence number is to be finished before anything new."""
         return self.state.intent is not None and not self.state.given_up and not self.full_refresh
 
     @property
     def begun(self) -> Intent | None:
-        """The begun number that is finished before anything new."""
+        """The intent whose sequence number is finished before anything new."""
         return self.state.intent if self.pending else None
 
     @property
@@ -98,8 +99,8 @@ class Case:
         return begun
 
     @property
-    def has_landed(self) -> bool:
-        """Whether the target carries the begun number, and only state does not know yet."""
+    def is_committed(self) -> bool:
+        """Whether the target carries the begun sequence number, and only state does not know yet."""
         commit, intent = self.observed.commit, self.state.intent
         return intent is not None and commit is not None and (commit.seq, commit.intent_id) == (intent.seq, intent.id)
 

@@ -15,7 +15,7 @@ _OF_SOURCE = ("source_system", "source_identity")
 
 def definition(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
     """JSON-safe and canonical. What was observed of the source tells the very system and object from others of the
-    same name. The target's id is recorded beside the definition, with its number."""
+    same name. The target's id is recorded with the definition, beside its sequence number."""
     return {
         "from": _source(table.source),
         "source_system": (source.system or source.identity) if source else "",

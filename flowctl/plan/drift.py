@@ -1,4 +1,4 @@
-"""What somebody else did to a target, and the columns there that flowctl does not write."""
+"""Changes that others have made to a target, and the columns there that flowctl does not write."""
 
 from __future__ import annotations
 

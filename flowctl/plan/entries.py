@@ -1,4 +1,4 @@
-"""What the plan says of each step: one line, and below it only what is not ordinary. :mod:`flowctl.plan.render` lays
+"""The plan's text for each step: one line, and below it only what is not ordinary. :mod:`flowctl.plan.render` lays
 the entries out."""
 
 from __future__ import annotations

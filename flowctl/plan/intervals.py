@@ -37,7 +37,8 @@ def find(
 
 
 def find_upstream(sequences: Mapping[str, int], recorded: Position | None) -> Finding:
-    """The interval of a SQL table: ``sequences`` is the number each table it reads will have when it runs."""
+    """The interval of a SQL table: ``sequences`` has the sequence number that each table it reads will have when it
+    runs."""
     upper = UpstreamPosition(tuple(sorted(sequences.items())))
     if not sequences:
         return Work(Interval(None, NoPosition()), "always runs in full")

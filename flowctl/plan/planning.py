@@ -55,7 +55,7 @@ def resolve_listed(spec: Spec, options: PlanOptions, connections: Connections) -
 
 
 def _without_secrets(step: Step) -> Step:
-    """What the step says to people, which may repeat what a driver has said. The values that a run needs are as they
+    """Its texts for people, which may repeat a driver's. The values that a run needs are as they
     are: connectors put no part of a connection's options into them."""
     hide = REDACTOR.redact
     step = replace(step, reason=hide(step.reason))

@@ -186,7 +186,7 @@ def _maintenance(case: Case) -> Iterator[str]:
 
 def _giving_up(case: Case) -> Iterator[str]:
     intent = case.state.intent
-    if intent is not None and case.has_landed:
+    if intent is not None and case.is_committed:
         yield f"{_begun(intent)}, is committed in the target: it is recorded first"
     elif intent is not None:
         yield f"{_begun(intent)}, is given up: it is committed as void first"

@@ -1,4 +1,4 @@
-"""A begun number that is finished first, and what has come since: the same run reads that too, under the next number.
+"""A begun sequence number that is finished first, and what has come since: the same run reads that too, under the next.
 
 The second step stands on the first: its interval begins where the begun one ends, which is known, and its intent is
 written once the first is recorded. Which rows append has written at that position is known only then.
@@ -41,24 +41,24 @@ from flowctl.state.document import Recorded, StateDocument
 
 def can_be_finished(case: Case, begun: Intent) -> bool:
     seen = case.observed
-    return case.has_landed or intervals.can_be_read_again(_interval(case, begun), seen.watermark, seen.source)
+    return case.is_committed or intervals.can_be_read_again(_interval(case, begun), seen.watermark, seen.source)
 
 
 def giving_up(case: Case) -> Case:
     """A begun interval that can never be read as it was: a file was fixed, a cursor's type changed. Nothing of it is in
-    the target, so it is given up, and what is there now is read under the next number; by a full refresh, where it was
-    one."""
+    the target, so it is abandoned, and what is there now is read under the next sequence number; by a full refresh,
+    where it was one."""
     is_refresh = case.begun_refresh is not None
     return replace(case, state=replace(case.state, given_up=True), full_refresh=is_refresh)
 
 
 def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stopped:
-    """The begun number again, with its own interval; or, when the target carries it, only its record. Keys that are
-    due to be compared are compared now: that is no part of the interval."""
+    """The begun sequence number again, with its own interval; or, when the target carries it, only its record. Keys
+    that are due to be compared are compared now: that is no part of the interval."""
     table = replace(planned_table(case), definition=begun.definition)
     is_refresh = case.begun_refresh is not None
     interval = _interval(case, begun)
-    if case.has_landed:
+    if case.is_committed:
         return RecordOnly(
             table=table,
             reason=f"sequence number {begun.seq} of run {begun.run_id} is committed: it is only recorded",
@@ -92,8 +92,8 @@ def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stoppe
 
 
 def describe_repetition(begun: Intent, spec_path: str, table_id: str) -> str:
-    """How many runs have tried the begun number in vain, since when, and the two next steps: nobody who reads one run
-    only would know. Empty for a number that one run only has tried."""
+    """How many runs have tried the begun sequence number in vain, since when, and the two next steps: nobody who reads
+    one run only would know. Empty for one that a single run has tried."""
     if begun.runs < 2:
         return ""
     giving_up = state_command("set", spec_path, table_id, "--accept-definition")
@@ -107,7 +107,7 @@ def read_since(
     case: Case, begun: Intent, finished: Recover | RecordOnly, now: str, estimate: Estimate
 ) -> Load | Stopped | None:
     """What the next run would do once ``finished`` is recorded; None where that is nothing. A source without a position
-    is read as it is now by the begun number already, unless that had landed before."""
+    is read as it is now under the begun sequence number already, unless that was committed before."""
     after = _recorded(case, begun, finished)
     step: Load | UpToDate | Stopped | None
     match finished:
@@ -153,7 +153,7 @@ def _left_behind(columns: Columns | RuntimeColumns, *, is_replaced: bool) -> Col
 def _recorded(case: Case, begun: Intent, finished: Recover | RecordOnly) -> Case:
     """The case once ``finished`` is recorded, whose target has then the columns that it leaves behind."""
     table_id, observed = case.table.id, case.observed
-    landed = observed.commit if case.has_landed else None
+    landed = observed.commit if case.is_committed else None
     commit = landed or Commit("", table_id, begun.seq, begun.id, begun.target_id, begun.interval.upper)
     recorded = Recorded(
         finished.table.definition,

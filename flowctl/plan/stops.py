@@ -105,7 +105,7 @@ def _refused_name(case: Case) -> Stop | None:
 
 
 def _target_moved(case: Case) -> Stop | None:
-    """The target's own record must be what state says: number, intent, and the very table."""
+    """The target's own record must match the state: sequence number, intent, and the very table."""
     state, target, commit = case.state, case.observed.target, case.observed.commit
     intent = None if state.given_up else state.intent
     expected = state.target_id or (intent.target_id if intent else "")
@@ -146,10 +146,10 @@ def _moved_since_refresh(case: Case, begun: Intent) -> Stop | None:
     target, commit = case.observed.target, case.observed.commit
     if target is None:
         return _gone(case) if begun.target_id else None
-    if not (case.has_landed or _is_what_begun_writes(target, begun)):
+    if not (case.is_committed or _is_what_begun_writes(target, begun)):
         reason = f"{case.table.target} is another table than the one that the interrupted full refresh replaces"
         return Stop(reason, f"Replace this one with --full-refresh {case.table.id}", "to")
-    if commit is not None and commit.seq >= begun.seq and not case.has_landed:
+    if commit is not None and commit.seq >= begun.seq and not case.is_committed:
         reason = f"the target carries sequence number {commit.seq}, which is not that of the interrupted full refresh"
         return Stop(reason, _next_steps(case), "to")
     return None
@@ -285,10 +285,10 @@ def _no_history(case: Case) -> Stop | None:
 
 
 def _is_ours(case: Case, target: TableInfo) -> bool:
-    """Whether this flow has written, adopted or made the table. Neither a number nor an intent tells that on its own:
+    """Whether this flow has written, adopted or made the table. Neither a sequence number nor an intent proves it:
     one that was given up, or that an interrupted run has left, may be older than somebody else's table."""
     state, commit, intent, refresh = case.state, case.observed.commit, case.state.intent, case.begun_refresh
-    if case.has_landed:
+    if case.is_committed:
         return True
     if refresh is not None and _is_what_begun_writes(target, refresh):
         return True
@@ -308,7 +308,7 @@ def _is_what_begun_writes(target: TableInfo, begun: Intent) -> bool:
 def _agrees(case: Case, commit: Commit | None) -> bool:
     state = case.state
     found = (commit.seq, commit.intent_id) if commit else (0, "")
-    return found == (state.seq, state.intent_id) or case.has_landed
+    return found == (state.seq, state.intent_id) or case.is_committed
 
 
 REASONS: tuple[Reason, ...] = (

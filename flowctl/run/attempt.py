@@ -56,9 +56,10 @@ class AttemptResult:
 
 @dataclass
 class Attempt:
-    """``base`` names the commit that state has: the number is committed over it, or over any (None). ``writing`` turns
-    true when the target may have been touched: from then on the intent stays pending. ``upstream_shape`` is that of the
-    columns from which Spark has told those of a SQL table in this run; empty where the plan knew them."""
+    """``base`` names the commit that state has: the sequence number is committed over it, or over any (None).
+    ``writing`` turns true when the target may have been touched: from then on the intent stays pending.
+    ``upstream_shape`` is that of the columns from which Spark has told those of a SQL table in this run; empty where
+    the plan knew them."""
 
     step: Runnable
     intent: Intent

@@ -27,8 +27,8 @@ FIX_ROWS = "Fix the rows in the source, or set on_fail: quarantine or warn"
 
 @dataclass(frozen=True)
 class BatchCounts:
-    """What was counted of one staged batch. ``found`` is what each expectation looks for, of those that are decided
-    here, and ``columns`` what they must know of their columns; ``target_rows`` is the target's live rows before the
+    """What was counted of one staged batch. ``found`` is what each expectation measures, of those that are decided
+    here, and ``columns`` the columns that they need; ``target_rows`` is the target's live rows before the
     commit, None when no guard needs it; ``deleted`` is how many of those the batch's deletes take, None for as many as
     it has. ``null_keys`` counts rows that lack a part of their key, ``key_bounds`` is what
     :class:`flowctl.connectors.target.WriteJob` takes."""

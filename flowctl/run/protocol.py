@@ -1,8 +1,8 @@
 """The commit protocol of one run: intents before anything is written, commits, records, and what is withdrawn.
 
-A number that the plan gives up is voided in its target first. The intents of all tables are one write of the state;
-that of a step behind a begun number is written once that is recorded. What is committed is recorded at once; an intent
-under which no write has begun is withdrawn at the end.
+A sequence number that the plan abandons is voided in its target first. The intents of all tables are one write of the
+state; that of a step behind a begun sequence number is written once that is recorded. What is committed is recorded at
+once; an intent under which no write has begun is withdrawn at the end.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Protocol:
         return _key(step) in self._attempts
 
     def carry_out(self, step: Runnable, finished: Step | None = None) -> TableResult:
-        """One number of a table from start to record; never raises. ``finished`` is the step before it, where one
-        is."""
+        """One sequence number of a table from start to record; never raises. ``finished`` is the step before it, where
+        one is."""
         started, run = time.monotonic(), self._run
         rows = None if isinstance(step, RecordOnly) else step.rows.value
         run.listener(events.TableStarted(step.table, rows))
@@ -126,8 +126,8 @@ class Protocol:
 
 
 def give_up(step: Load, writer: StateWriter, run: RunContext) -> None:
-    """Commits a void under a pending number that the plan does not finish, so that no stale writer of it can land. One
-    that is committed all the same is kept, and recorded where the plan allows for its rows."""
+    """Commits a void under a pending sequence number that the plan does not finish, so that no stale writer of it can
+    land. One that is committed all the same is kept, and recorded where the plan allows for its rows."""
     from flowctl.run.table import void
 
     before = writer.document.table(step.id)
@@ -141,8 +141,8 @@ def give_up(step: Load, writer: StateWriter, run: RunContext) -> None:
 
 
 def _allows_for(step: Load, before: TableState, commit: Commit) -> bool:
-    """Whether the rows of a number that was to be given up do no harm in the target: the plan has seen them there, or
-    replaces them; or somebody has given the number up, so that they are read again. Only append would write these
+    """Whether the rows of a sequence number that was to be abandoned do no harm in the target: the plan has seen them
+    there, or replaces them; or somebody has abandoned it, so that they are read again. Only append would write these
     twice, unless that is what was asked for."""
     if step.write_full or commit.name == step.table.seen.commit:
         return True
@@ -178,16 +178,17 @@ def new_intent(step: Runnable, document: StateDocument, run: RunContext) -> Inte
 
 def is_withdrawn(attempt: Attempt, outcome: TableResult) -> bool:
     """No write has begun under its intent, so that nothing can land any more, and the next run finds by itself what it
-    has to do. It does not where somebody asked for a full refresh: that stays begun unless a guard refused it. A number
-    that an earlier run began is not ours to withdraw."""
+    has to do. It does not where somebody asked for a full refresh: that stays begun unless a guard refused it. A
+    sequence number that an earlier run began is not ours to withdraw."""
     if outcome.ok or attempt.writing or not isinstance(attempt.step, Load):
         return False
     return not attempt.step.refresh or isinstance(outcome.error, StoppedByPolicy)
 
 
 def continued(step: Load, finished: Step, document: StateDocument) -> Load:
-    """``step`` from the position that the number before it has recorded: only now is it known which rows append has
-    written there. Where only the engine could tell the columns, they are those that ``finished`` was written with."""
+    """``step`` from the position that the sequence number before it has recorded: only now is it known which rows
+    append has written there. Where only the engine could tell the columns, they are those that ``finished`` was written
+    with."""
     recorded, interval = document.table(step.id), step.interval
     if recorded.seq != step.follows:
         raise StalePlan(f"{step.id}: sequence number {step.follows} is not the recorded one", hint="Run again")

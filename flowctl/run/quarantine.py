@@ -1,7 +1,8 @@
-"""Rejected rows as they are kept beside the table: every column as text, with lineage, number, run and reason.
+"""Rejected rows as they are kept in the table's sidecar: every column as text, with lineage, sequence number, run and
+reason.
 
-They are written before the batch, so a number may be there whose batch never lands. What is there of such numbers is
-replaced by the next batch that is written, also when nothing of it is rejected any more.
+They are written before the batch, so a sequence number may be there whose batch is never committed. What is there of
+such numbers is replaced by the next batch that is written, also when nothing of it is rejected any more.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def quarantine(
     repeats: bool,
 ) -> None:
     """Keeps the ``rejected`` rows of the job's batch (None: it has none). ``newest`` is the target's newest commit;
-    ``repeats``: an earlier try of this number may have kept some."""
+    ``repeats``: an earlier try of this sequence number may have kept some."""
     gave_up = newest is not None and newest.void
     if rejected is None and not (repeats or gave_up):
         return

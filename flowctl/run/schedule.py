@@ -99,7 +99,7 @@ class Schedule:
             self._closed_by = f"{table} failed (on_error: stop)"
 
     def _table(self, first: Runnable, later: Sequence[Runnable | UpToDate | Stopped]) -> tuple[TableResult, ...]:
-        """One table from start to record, a begun number first; never raises."""
+        """One table from start to record, a begun sequence number first; never raises."""
         outcome = self._protocol.carry_out(first)
         return (outcome, *(self._since(step, first.seq, outcome) for step in later))
 

@@ -1,7 +1,7 @@
 """One table through the commit protocol: look, stage, check, commit. Recording is the protocol's.
 
 Whatever goes wrong here, trying again under the same intent is safe: the first thing each try does is to ask the
-target whether our number is committed already.
+target whether our sequence number is committed already.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ COMMIT_MARGIN = 1.0
 
 
 def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
-    """Commits the attempt's number, or finds it committed; raises flowctl's errors or Spark's and drivers' own."""
+    """Commits the attempt's sequence number, or finds it committed; raises flowctl's errors or Spark's and drivers'
+    own."""
     step, intent, table = attempt.step, attempt.intent, run.tables[attempt.step.id]
     with ExitStack() as stack:
         target, object = open_target(stack, run, table), ObjectName(table.target.parts)
@@ -63,8 +64,8 @@ def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
 
 
 def void(run: RunContext, step: Load, pending: Intent) -> Commit:
-    """Gives up a pending number: commits it empty in the target, unless it turns out to be committed already. The void
-    carries the position of the commit before it: how far the target has come does not change."""
+    """Abandons a pending sequence number: commits it empty in the target, unless it turns out to be committed already.
+    The void carries the position of the commit before it: how far the target has come does not change."""
     table = run.tables[step.id]
     with ExitStack() as stack:
         target = open_target(stack, run, table)
@@ -77,7 +78,7 @@ def void(run: RunContext, step: Load, pending: Intent) -> Commit:
         return target.void(replace(job, record=replace(job.record, void=True)))
 
 
-def find_landed(attempt: Attempt, run: RunContext) -> Commit | None:
+def find_commit(attempt: Attempt, run: RunContext) -> Commit | None:
     """Asks the target anew, over a connection of its own."""
     table = run.tables[attempt.step.id]
     with ExitStack() as stack:
@@ -91,8 +92,8 @@ def _newest(target: Target, table: TableSpec, run: RunContext) -> Commit | None:
 
 
 def _of_intent(found: Commit | None, table_id: str, intent: Intent) -> Commit | None:
-    """``found``, the target's newest commit, if it is of exactly this intent; None when its number is still free;
-    conflicts otherwise."""
+    """``found``, the target's newest commit, if it is of exactly this intent; None when its sequence number is still
+    free; conflicts otherwise."""
     if found is None or found.seq < intent.seq:
         return None
     if (found.seq, found.intent_id) != (intent.seq, intent.id):

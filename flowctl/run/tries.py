@@ -1,5 +1,5 @@
 """One sequence number of a table until it is committed: tried again where that may help, and never without asking the
-target first whether it has the number already."""
+target first whether it has the sequence number already."""
 
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ def _store(step: Runnable, run: RunContext) -> str:
 
 
 def _ask_target(attempt: Attempt, run: RunContext) -> tuple[AttemptResult | None, str]:
-    """A statement may land although its client saw an error. What the target says of our number, and that in words;
-    when it cannot be asked now, the next try or the next run does."""
-    from flowctl.run.table import find_landed
+    """A statement may be committed although its client saw an error. Our commit in the target, and what is known of it
+    in words; when it cannot be asked now, the next try or the next run does."""
+    from flowctl.run.table import find_commit
 
     if not attempt.writing:
         return None, "nothing was written"
     try:
-        found = find_landed(attempt, run)
+        found = find_commit(attempt, run)
     except Exception:  # noqa: BLE001 - the first error is the one to report
         return None, f"the next run finds out whether sequence number {attempt.intent.seq} was committed"
     if found is not None:

@@ -58,12 +58,12 @@ def landed(position: CursorPosition = BEGUN_TO) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("spec", [APPENDED, table()], ids=["append", "merge"])
-@pytest.mark.parametrize("has_landed", [False, True])
-def test_what_has_come_since_is_read_under_the_next_number(spec: TableSpec, has_landed: bool) -> None:
-    there = landed() if has_landed else unchanged_target()
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_what_has_come_since_is_read_under_the_next_number(spec: TableSpec, is_committed: bool) -> None:
+    there = landed() if is_committed else unchanged_target()
     first, second = steps(spec, observed(high(NEW, rows=7, rows_at_position=1), **there), begun(spec))
     assert (action_of(first), first.seq, first.interval.upper) == ("recover", 4, BEGUN_TO)
-    assert isinstance(first, RecordOnly) == has_landed
+    assert isinstance(first, RecordOnly) == is_committed
     assert (action_of(second), second.seq, second.follows, statements(second)) == ("change", 5, 4, ())
     assert (second.interval.lower, second.interval.read_from, second.interval.upper) == (BEGUN_TO, BEGUN_TO.at, NEW)
     assert second.reason == "new rows, once sequence number 4 is recorded"
@@ -85,9 +85,9 @@ def test_a_position_that_the_target_tells_keeps_what_was_written_there() -> None
 
 
 @pytest.mark.parametrize("spec", [APPENDED, table(), HISTORY], ids=["append", "merge", "scd2"])
-@pytest.mark.parametrize("has_landed", [False, True])
-def test_without_new_rows_there_is_nothing_more(spec: TableSpec, has_landed: bool) -> None:
-    there = landed(NEW) if has_landed else unchanged_target()
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_without_new_rows_there_is_nothing_more(spec: TableSpec, is_committed: bool) -> None:
+    there = landed(NEW) if is_committed else unchanged_target()
     assert len(steps(spec, observed(high(NEW), **there), begun(spec, NEW))) == 1
 
 
@@ -123,23 +123,23 @@ def test_a_first_run_that_was_interrupted_creates_and_continues() -> None:
     assert (action_of(second), second.seq, statements(second), second.interval.lower) == ("change", 2, (), BEGUN_TO)
 
 
-@pytest.mark.parametrize("has_landed", [False, True])
-def test_a_table_that_is_read_in_full_is_read_once_now(has_landed: bool) -> None:
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_table_that_is_read_in_full_is_read_once_now(is_committed: bool) -> None:
     spec = table(mode="truncate")
     state = recorded(spec, NoPosition(), intent=intent(spec, Interval(None, NoPosition())), highest=4)
-    commit = committed(4, "i4", NoPosition()) if has_landed else committed(position=NoPosition())
+    commit = committed(4, "i4", NoPosition()) if is_committed else committed(position=NoPosition())
     made = steps(spec, observed(high(NoPosition()), target=target(), commit=commit), state)
-    assert [action_of(one) for one in made] == (["recover", "change"] if has_landed else ["recover"])
+    assert [action_of(one) for one in made] == (["recover", "change"] if is_committed else ["recover"])
 
 
-@pytest.mark.parametrize("has_landed", [False, True])
-def test_new_files_are_those_that_neither_was_read_nor_was_begun(has_landed: bool) -> None:
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_new_files_are_those_that_neither_was_read_nor_was_begun(is_committed: bool) -> None:
     spec = table(mode="append", cursor=None)
     read, pending, new = (FileStamp(f"{name}.csv", 10, name) for name in ("a", "b", "c"))
     log = FileLog().with_read("orders", [read])
     after = log.with_read("orders", [pending])
     state = recorded(spec, log.position, intent=intent(spec, Interval(log.position, after.position)), highest=4)
-    commit = committed(4, "i4", after.position) if has_landed else committed(position=log.position)
+    commit = committed(4, "i4", after.position) if is_committed else committed(position=log.position)
     seen = observed(high(FilesPosition((read, pending, new))), target=target(), commit=commit, positions="files")
     first, second = steps(spec, replace(seen, file_log=log, pending_log=after), state)
     assert first.interval.files_read == (pending,)
