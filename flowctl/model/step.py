@@ -91,14 +91,25 @@ class _TableStep:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Transfer(_TableStep):
-    """Commits ``interval`` to the target under the sequence number ``seq``. ``write_full``: the whole content is
+class _Numbered(_TableStep):
+    """``interval`` is that of the sequence number ``seq``."""
+
+    seq: int
+    interval: Interval
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Of one plan, only this step has it."""
+        return self.table.id, self.seq
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Transfer(_Numbered):
+    """Commits the interval to the target. ``write_full``: the whole content is
     replaced (truncate, full refresh of append and merge). ``refresh``: a full refresh, which somebody asked for.
     ``check_deletes``: keys that the source no longer has are looked for. ``how`` says for people what was chosen and
     why; nothing is decided by it. ``notes`` warn. ``effects`` is what a dry run found, where one was asked for."""
 
-    seq: int
-    interval: Interval
     columns: Columns | RuntimeColumns = field(metadata=in_json("inline"))
     rows: RowEstimate = RowEstimate()
     checks: tuple[Check, ...] = ()
@@ -130,11 +141,9 @@ class Recover(_Transfer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordOnly(_TableStep):
+class RecordOnly(_Numbered):
     """A sequence number that an earlier run has begun and the target carries already: only state does not know yet."""
 
-    seq: int
-    interval: Interval
     columns: Columns = field(metadata=in_json("inline"))
     refresh: bool = field(default=False, metadata=in_json("since"))
 

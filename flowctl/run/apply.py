@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from flowctl import __version__
-from flowctl.engine import cost, sail
-from flowctl.engine.conf import is_sail
+from flowctl.engine import cost
 from flowctl.errors import AbortRun, ExitCode, FlowctlError
 from flowctl.model.step import Load, Plan, Removed, Runnable
 from flowctl.plan.document import to_json as plan_json
@@ -20,7 +19,7 @@ from flowctl.plan.reading import rfc3339
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import events, file_logs
 from flowctl.run.attempt import TableResult, TableResults
-from flowctl.run.context import open_context
+from flowctl.run.context import open_context, require_engine
 from flowctl.run.failure import translate
 from flowctl.run.retry import RetryPolicy
 from flowctl.run.schedule import ASKED_TO_STOP, execute, unmoved
@@ -28,7 +27,7 @@ from flowctl.run.signals import Interruption, graceful
 from flowctl.run.tries import Retries
 from flowctl.spec.spec import Spec
 from flowctl.state.lease import Lease
-from flowctl.state.location import check_reachable, flow_url, open_flow
+from flowctl.state.location import flow_url, open_flow
 from flowctl.state.runs import BegunRun, Outcome, RunError, RunRecord, TableRun, new_run_id, put_begun, put_run
 from flowctl.state.store import StateStore
 from flowctl.state.writer import StateWriter
@@ -73,21 +72,16 @@ class Audience:
 def apply(spec: Spec, options: ApplyOptions, audience: Audience) -> RunResult:
     """Runs the flow once. Failures of tables are in the result, and so is what ended a run that had begun; what keeps
     it from beginning is raised."""
-    check_reachable(flow_url(spec), spec.spark.url)
-    if is_sail(spec.spark.url):
-        sail.require()
-    blobs = open_flow(spec)
-    run_id = options.run_id
-    interruption = Interruption()
+    require_engine(spec)
+    blobs, interruption = open_flow(spec), Interruption()
     with (
         graceful(interruption, audience.say),
-        Lease.acquire(blobs, run_id=run_id, lock_timeout=options.lock_timeout) as lease,
+        Lease.acquire(blobs, run_id=options.run_id, lock_timeout=options.lock_timeout) as lease,
     ):
         planned = _planned(spec, options)
         if not audience.approve(planned):
-            return RunResult(run_id, planned.plan, ExitCode.OK)
-        run = _Run(spec, options, audience, planned, blobs, lease, run_id, interruption)
-        return run.finish()
+            return RunResult(options.run_id, planned.plan, ExitCode.OK)
+        return _Run(spec, options, audience, planned, blobs, lease, interruption).finish()
 
 
 def _planned(spec: Spec, options: ApplyOptions) -> Planned:
@@ -108,7 +102,6 @@ class _Run:
     planned: Planned
     blobs: BlobStore
     lease: Lease
-    run_id: str
     interruption: Interruption
 
     def finish(self) -> RunResult:
@@ -125,7 +118,7 @@ class _Run:
         error = ended.error
         codes = [exit_code(ended.outcomes), *([error.exit_code] if error else [])]
         record = self._record(started, ended.outcomes, ExitCode.first(codes), serial, error)
-        return RunResult(self.run_id, plan, record.exit_code, record, error)
+        return RunResult(self.options.run_id, plan, record.exit_code, record, error)
 
     def _execute(self, started: dt.datetime) -> tuple[TableResults, int]:
         plan, document = self.planned.plan, self.planned.world.state
@@ -134,10 +127,10 @@ class _Run:
             there = [step for step in plan.steps if not isinstance(step, Removed | Runnable)]
             return TableResults(tuple(map(unmoved, there))), document.serial
         ids = tuple(dict.fromkeys(step.id for step in todo))
-        self.audience.listener(events.RunStarted(self.run_id, len(ids)))
-        put_begun(self.blobs, BegunRun(self.run_id, plan.flow, rfc3339(started), ids))
+        self.audience.listener(events.RunStarted(self.options.run_id, len(ids)))
+        put_begun(self.blobs, BegunRun(self.options.run_id, plan.flow, rfc3339(started), ids))
         with ExitStack() as stack:
-            buffer = Buffer(flow_url(self.spec), self.run_id, self.spec.storage)
+            buffer = Buffer(flow_url(self.spec), self.options.run_id, self.spec.storage)
             stack.callback(self._remove, buffer)
             buffer.sweep()
             run = stack.enter_context(
@@ -145,7 +138,7 @@ class _Run:
                     self.spec,
                     self.planned,
                     todo,
-                    self.run_id,
+                    self.options.run_id,
                     buffer,
                     self.interruption,
                     self.audience.listener,
@@ -182,7 +175,7 @@ class _Run:
     ) -> RunRecord:
         plan = self.planned.plan
         record = RunRecord(
-            id=self.run_id,
+            id=self.options.run_id,
             flow=plan.flow,
             lineage=self.planned.world.state.lineage if serial else "",
             spec_digest=plan.spec_digest,

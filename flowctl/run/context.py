@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from flowctl.engine import sail
+from flowctl.engine.conf import is_sail
 from flowctl.model.step import RecordOnly, Runnable
 from flowctl.plan.planning import Planned
 from flowctl.run import events
@@ -12,7 +14,15 @@ from flowctl.run.attempt import RunContext
 from flowctl.run.engine import engine_for, load_of_run
 from flowctl.run.signals import Interruption
 from flowctl.spec.spec import Spec
+from flowctl.state.location import check_reachable, flow_url
 from flowctl.storage.buffer import Buffer
+
+
+def require_engine(spec: Spec) -> None:
+    """:class:`FlowctlError` where the engine is not installed, or could not reach the flow's folder."""
+    check_reachable(flow_url(spec), spec.spark.url)
+    if is_sail(spec.spark.url):
+        sail.require()
 
 
 @contextmanager

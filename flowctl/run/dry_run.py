@@ -13,8 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from flowctl.engine import cost, sail
-from flowctl.engine.conf import is_sail
+from flowctl.engine import cost
 from flowctl.errors import AbortRun, ExitCode, FlowctlError, LockedError
 from flowctl.model.effects import CountedEffects, Effects, PreventedEffects, UnknownEffects
 from flowctl.model.step import Load, Plan, RecordOnly, Recover
@@ -22,7 +21,7 @@ from flowctl.plan.planning import Planned
 from flowctl.run import events
 from flowctl.run.attempt import RunContext
 from flowctl.run.changed_rows import Sampling
-from flowctl.run.context import open_context
+from flowctl.run.context import open_context, require_engine
 from flowctl.run.effects import count_effects
 from flowctl.run.failure import whole_text
 from flowctl.run.protocol import new_attempt
@@ -30,7 +29,7 @@ from flowctl.run.signals import Interruption, graceful
 from flowctl.run.tries import Retries, describe, persist
 from flowctl.spec.spec import Spec
 from flowctl.state.document import StateDocument
-from flowctl.state.location import check_reachable, flow_url, open_flow
+from flowctl.state.location import flow_url, open_flow
 from flowctl.state.runs import list_begun, new_run_id
 from flowctl.storage.buffer import FOLDER, Buffer
 from flowctl.storage.urls import local_path, scheme
@@ -46,22 +45,17 @@ class DryRun:
     verbose: bool = False
 
 
-#: Table and sequence number.
-Key = tuple[str, int]
-
-
 def with_effects(spec: Spec, planned: Planned, dry_run: DryRun) -> Plan:
     """The plan, each step that writes rows with its effects. What would end the whole run is raised."""
     plan = planned.plan
     steps = [step for step in plan.steps if isinstance(step, Load | Recover)]
-    unknown = {_key(step): UnknownEffects(why) for step in steps if (why := _why_unknown(step, plan))}
-    todo = [step for step in steps if _key(step) not in unknown]
-    found: dict[Key, Effects] = {**unknown, **(_find(spec, planned, todo, dry_run) if todo else {})}
+    unknown = {step.key: UnknownEffects(why) for step in steps if (why := _why_unknown(step, plan))}
+    todo = [step for step in steps if step.key not in unknown]
+    found: dict[tuple[str, int], Effects] = {**unknown, **(_find(spec, planned, todo, dry_run) if todo else {})}
     return replace(
         plan,
         steps=tuple(
-            replace(step, effects=found[_key(step)]) if isinstance(step, Load | Recover) else step
-            for step in plan.steps
+            replace(step, effects=found[step.key]) if isinstance(step, Load | Recover) else step for step in plan.steps
         ),
     )
 
@@ -75,10 +69,10 @@ def _why_unknown(step: Load | Recover, plan: Plan) -> str:
     return f"depends on {', '.join(changing)}, which this run changes" if changing else ""
 
 
-def _find(spec: Spec, planned: Planned, todo: Sequence[Load | Recover], dry_run: DryRun) -> dict[Key, Effects]:
-    check_reachable(flow_url(spec), spec.spark.url)
-    if is_sail(spec.spark.url):
-        sail.require()
+def _find(
+    spec: Spec, planned: Planned, todo: Sequence[Load | Recover], dry_run: DryRun
+) -> dict[tuple[str, int], Effects]:
+    require_engine(spec)
     interruption, run_id, retries = Interruption(), new_run_id(), Retries()
     with (
         graceful(interruption, lambda text: dry_run.say("stopping")),
@@ -90,7 +84,7 @@ def _find(spec: Spec, planned: Planned, todo: Sequence[Load | Recover], dry_run:
     ):
         dry_run.listener(events.DryRunStarted(len(todo)))
         found = pool.map(lambda step: _of_table(step, planned.world.state, run, retries, dry_run), todo)
-        effects = dict(zip(map(_key, todo), found, strict=True))
+        effects = dict(zip((step.key for step in todo), found, strict=True))
     if interruption.stopping.is_set():
         raise AbortRun("stopped before the effects of all tables were known", hint="Run again")
     if any(isinstance(one, PreventedEffects) and one.exit_code == ExitCode.TABLE for one in effects.values()):
@@ -145,7 +139,3 @@ def _refuse_begun(spec: Spec, run_id: str) -> None:
     newer = [run.id for run in list_begun(open_flow(spec)) if run.id > run_id]
     if newer:
         raise LockedError(f"run {newer[-1]} has begun meanwhile", hint="Plan again once it has ended")
-
-
-def _key(step: Load | Recover) -> Key:
-    return step.id, step.seq

@@ -27,9 +27,6 @@ from flowctl.state import document as documents
 from flowctl.state.document import Recorded, StateDocument, TableState
 from flowctl.state.writer import StateWriter
 
-#: Table and sequence number.
-Key = tuple[str, int]
-
 
 class Protocol:
     """Thread-safe but for :meth:`begin` and :meth:`withdraw`, which are called before and after all others."""
@@ -38,7 +35,7 @@ class Protocol:
         self._run = run
         self._writer = writer
         self._retries = retries
-        self._attempts: dict[Key, Attempt] = {}
+        self._attempts: dict[tuple[str, int], Attempt] = {}
 
     def begin(self, plan: Plan) -> None:
         """Nothing where the run is to stop before it has begun. What is raised ends the run."""
@@ -49,14 +46,14 @@ class Protocol:
             if isinstance(step, Load):
                 give_up(step, self._writer, self._run)
         document = self._writer.document
-        self._attempts = {_key(step): new_attempt(step, document, self._run) for step in steps}
+        self._attempts = {step.key: new_attempt(step, document, self._run) for step in steps}
         crashpoints.reached("before_intent")
         if self._attempts:
             self._writer.begin({attempt.step.id: attempt.intent for attempt in self._attempts.values()})
         crashpoints.reached("after_intent")
 
     def has_begun(self, step: Runnable) -> bool:
-        return _key(step) in self._attempts
+        return step.key in self._attempts
 
     def carry_out(self, step: Runnable, finished: Step | None = None) -> TableResult:
         """One sequence number of a table from start to record; never raises. ``finished`` is the step before it, where
@@ -70,7 +67,7 @@ class Protocol:
             self._record(result, attempt)
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables go on
             error, seconds = describe(cause, step, run), time.monotonic() - started
-            add_repetition(error, self._attempts.get(_key(step)), run.spec.argument)
+            add_repetition(error, self._attempts.get(step.key), run.spec.argument)
             if isinstance(error, AbortRun):  # one message for all tables, at the end of the run
                 run.listener(events.TableSkipped(step.id, "the run has ended under it"))
             else:
@@ -84,7 +81,7 @@ class Protocol:
 
     def withdraw(self, ended: TableResults) -> TableResults:
         """Takes back intents under which nothing can land."""
-        outcomes = {_key(one.step): one for one in ended.outcomes if isinstance(one.step, Runnable)}
+        outcomes = {one.step.key: one for one in ended.outcomes if isinstance(one.step, Runnable)}
         withdrawn = [attempt.step.id for key, attempt in self._attempts.items() if is_withdrawn(attempt, outcomes[key])]
         if withdrawn:
             try:
@@ -95,13 +92,13 @@ class Protocol:
 
     def _attempt(self, step: Runnable, finished: Step | None) -> Attempt:
         if finished is None or not isinstance(step, Load):
-            return self._attempts[_key(step)]
+            return self._attempts[step.key]
         step = continued(step, finished, self._writer.document)
         attempt = new_attempt(step, self._writer.document, self._run)
         crashpoints.reached("before_intent", step.id)
         self._writer.begin({step.id: attempt.intent})
         crashpoints.reached("after_intent", step.id)
-        self._attempts[_key(step)] = attempt
+        self._attempts[step.key] = attempt
         return attempt
 
     def _record(self, result: AttemptResult, attempt: Attempt) -> None:
@@ -204,7 +201,3 @@ def continued(step: Load, finished: Step, document: StateDocument) -> Load:
         case RuntimeColumns(), Recover(columns=Columns() as written):
             columns = replace(written, changes=(), statements=())
     return replace(step, interval=replace(interval, lower=lower), table=replace(step.table, seen=seen), columns=columns)
-
-
-def _key(step: Runnable) -> Key:
-    return step.id, step.seq
