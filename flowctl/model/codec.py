@@ -95,7 +95,7 @@ def _object_writer(kind: Any) -> Convert:
 
 @cache
 def _reader(kind: Any) -> Convert | None:
-    """None for what is in JSON as it is."""
+    """None for what needs no conversion."""
     if read := _readers.get(_classes(kind)):
         return _optional(read) if NoneType in get_args(kind) else read
     if is_dataclass(kind):

@@ -51,7 +51,7 @@ class RowCounts:
 
 
 def commit_name(seq: int, intent_id: str) -> str:
-    """:attr:`Commit.name` of what is recorded elsewhere."""
+    """:attr:`Commit.name` of a commit that is recorded elsewhere."""
     return f"{seq}/{intent_id}"
 
 

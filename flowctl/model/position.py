@@ -33,7 +33,7 @@ class Ties:
 
     @property
     def rows(self) -> int | None:
-        """How many rows that is; None when nobody has counted."""
+        """Their number; None where nobody has counted them."""
         numbers = [number for _, number in self.counts if number is not None]
         return sum(numbers) if len(numbers) == len(self.counts) else None
 

@@ -99,7 +99,7 @@ class _Numbered(_TableStep):
 
     @property
     def key(self) -> tuple[str, int]:
-        """Of one plan, only this step has it."""
+        """Unique within a plan."""
         return self.table.id, self.seq
 
 
@@ -209,7 +209,6 @@ class Plan:
 
     @property
     def runnable(self) -> tuple[Runnable, ...]:
-        """The steps that a run carries out."""
         return tuple(step for step in self.steps if isinstance(step, Runnable))
 
 

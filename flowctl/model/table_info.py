@@ -22,7 +22,7 @@ UNKNOWN = "unknown"
 
 
 def same_identity(one: str, other: str) -> bool:
-    """Whether two identities (of tables or systems) may be one: what is unknown is not another."""
+    """Whether two identities (of tables or systems) may be the same: an unknown system matches any."""
     (of_one, _, rest), (of_other, _, others) = (text.partition("/") for text in (one, other))
     kind, _, system = of_one.partition(":")
     other_kind, _, other_system = of_other.partition(":")

@@ -57,7 +57,7 @@ def with_columns_accepted(
 
 
 def _position_is_lost(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Position | None) -> bool:
-    """A new target is filled from the beginning: nothing doubles there."""
+    """A new target is filled from the beginning: nothing is appended twice there."""
     if recorded.get("to", wanted["to"]) != wanted["to"]:
         return False
     if recorded.get("cursor", wanted["cursor"]) != wanted["cursor"]:

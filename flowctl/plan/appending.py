@@ -44,7 +44,7 @@ def kind_of(definition: Mapping[str, Any], offered: PositionKind) -> Kind:
 
 
 def is_of_kind(position: Position | None, kind: Kind) -> bool:
-    """The beginning is of any."""
+    """None, the beginning, is of every kind."""
     return position is None or isinstance(position, _OF_KIND[kind])
 
 
@@ -71,7 +71,7 @@ def appending_twice(case: Case) -> Stop | None:
 
 
 def _behind(case: Case, kind: Kind, recorded: Position | None, written: Position | None) -> bool:
-    """Whether the target may have rows that would be read again: what cannot be compared is behind."""
+    """Whether the target may have rows that would be read again. What cannot be compared counts as behind."""
     if written is None:
         return not is_of_kind(recorded, kind)
     match recorded, written:
@@ -95,7 +95,7 @@ def _is_below(at: TypedValue, reached: TypedValue) -> bool:
 
 
 def _beyond(case: Case, kind: Kind, written: Position | None) -> str:
-    """What the target has that state does not know of, for people."""
+    """What the target has beyond the recorded position, for people."""
     recorded, log = case.state.position, case.observed.written_log
     if kind == "cursor" and isinstance(written, CursorPosition):
         return f"state says {describe(recorded)}, the target has rows up to {describe(written)}"

@@ -181,7 +181,7 @@ def _of_the_whole_flow(spec: Spec, resolved: Resolved, world: World) -> Iterator
 
 
 def _stopped(pattern: TableSpec, reason: str, hint: str, by: StoppedBy, mark: Mark | None = None) -> Stopped:
-    """A pattern that is no table yet."""
+    """A pattern that has no tables yet."""
     table = PlannedTable(
         id=pattern.id,
         mark=mark or pattern.mark_of("from"),

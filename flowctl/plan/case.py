@@ -56,7 +56,7 @@ class Case:
 
     @property
     def is_glob(self) -> bool:
-        """Whether many objects, or none, may be meant by one table: files."""
+        """Whether the table may mean many objects, or none: files."""
         return isinstance(self.table.source, ObjectSource) and self.table.source.is_glob
 
     @property

@@ -51,7 +51,7 @@ def max_deleted(table: TableSpec) -> float:
 
 
 def is_default(check: Check) -> bool:
-    """Whether the check is the one of every table, which the spec does not ask for."""
+    """Whether the check applies to every table without being written."""
     return check.name == f"max_deleted {_percent(DEFAULT_MAX_DELETED)}"
 
 
@@ -69,7 +69,7 @@ def is_empty(watermark: HighWatermark | None) -> bool:
 
 
 def via(table: TableSpec) -> Via:
-    """Everything that needs no staged batch goes straight."""
+    """Direct, unless something needs a staged batch."""
     return "staged" if why_staged(table) else "direct"
 
 

@@ -60,7 +60,7 @@ def unprotected_column(case: Case) -> Stop | None:
 
 
 def _protected(table: TableSpec) -> Iterator[tuple[str, str]]:
-    """The columns that shall not be seen as they are, each behind the rule that says so."""
+    """The columns that must not be written as they are, each with the rule that says so."""
     yield from (("columns.mask", name) for name in table.columns.mask)
     yield from (("columns.exclude", name) for name in table.columns.exclude)
 
@@ -119,7 +119,7 @@ def missing_protected_column(table: TableSpec, there: Sequence[str], state: Tabl
 
 
 def dropped_exclusions(case: Case) -> Iterator[str]:
-    """The notes about excluded columns that the source has no longer. Files may lack any."""
+    """Notes about excluded columns that the source no longer has. Files may lack any column."""
     source = case.observed.source
     if source is not None and source.columns and case.table.columns.exclude and case.observed.positions != "files":
         yield from dropped_notes(case.table, [column.name for column in source.columns], case.state)
@@ -140,7 +140,7 @@ def _dropped(table: TableSpec, there: Sequence[str], state: TableState) -> tuple
 
 
 def _new(table: TableSpec, there: Sequence[str], state: TableState) -> list[str]:
-    """The columns that would be written and were not yet; none where no earlier run tells."""
+    """The columns that would be written for the first time; none where no earlier run is recorded."""
     recorded = {column.name for column in state.schema}
     return [name for name in there if recorded and name not in recorded and is_taken(table, name)]
 

@@ -74,7 +74,7 @@ def cursor_interval(
 
 
 def _other_order(table: TableSpec, cursor: Cursor, at: TypedValue, now: DataType, spec_path: str) -> Stop:
-    """The column has become another type, of whose values nobody knows on which side of the position they were."""
+    """The column has another type now: on which side of the position its rows are is not known."""
     was = f"was {short(at.type)} when {at.text()} was recorded"
     position = f'{{"kind": "cursor", "type": "{now}", "value": "VALUE"}}'
     again = ["--append-again"] if table.mode == "append" else []
@@ -87,7 +87,7 @@ def _other_order(table: TableSpec, cursor: Cursor, at: TypedValue, now: DataType
 
 
 def _warnings(mode: Mode, watermark: HighWatermark) -> Iterator[str]:
-    """What the source has shown that may cost rows, and the key against it."""
+    """What the source shows that may cost rows, with the key that prevents it."""
     if watermark.zone:
         yield f"cursor.delay is counted in {watermark.zone}, the source's own time zone; cursor.zone names another one"
     if watermark.writers:
@@ -187,7 +187,7 @@ def _first_run(bounds: _Bounds, newest: TypedValue) -> Finding:
 
 
 def _no_newest(bounds: _Bounds) -> Finding:
-    """Nothing has a cursor value, or nothing that `cursor.delay` lets through."""
+    """No row has a cursor value, or none that `cursor.delay` lets through."""
     since, name, has_younger = bounds.since, bounds.cursor.column, bounds.watermark.has_younger
     if bounds.has_null_rows and since is None and not has_younger:
         return Stop(f'every "{name}" is null: there is no position to record', "Leave the cursor out", "cursor")
@@ -220,7 +220,7 @@ def _between(bounds: _Bounds, since: CursorPosition, newest: TypedValue) -> Find
 
 
 def _reason_to_look_again(bounds: _Bounds, since: CursorPosition) -> str | None:
-    """Why rows may have come although the newest cursor value has not moved."""
+    """Why there may be new rows although the newest cursor value is the recorded one."""
     if bounds.cursor.lag:
         return "no newer rows; looks again for late ones (lag)"
     if since.at.type == DATE:

@@ -62,7 +62,6 @@ def action_of(step: Step) -> Action:
 
 
 def count_actions(plan: Plan) -> dict[Action, int]:
-    """How many steps of each action."""
     counts: dict[Action, int] = {"create": 0, "change": 0, "none": 0, "stop": 0, "recover": 0, "removed": 0}
     for step in plan.steps:
         counts[action_of(step)] += 1

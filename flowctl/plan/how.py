@@ -41,7 +41,7 @@ def _making(step: Load | Recover, case: Case) -> str:
 
 
 def _writing(step: Load | Recover, case: Case) -> str:
-    """By about how many rows there are; one that is not known changes nothing."""
+    """By the estimated number of rows; an unknown one changes nothing."""
     columns, rows = step.columns, step.rows
     if not isinstance(columns, Columns):
         return ""

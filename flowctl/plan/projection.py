@@ -71,7 +71,7 @@ TEXT_SUFFIX = "__text"
 
 
 def renaming(name: str) -> str:
-    """The rule that gives a source column a name of which nobody has another, for hints."""
+    """The rule, for hints, that gives a source column another name, which no other column has."""
     return f"columns: {{rename: {{{name}: source_{name.lstrip('_')}}}}}"
 
 

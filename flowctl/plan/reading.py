@@ -92,7 +92,7 @@ def read(case: Case, now: str, estimate: Estimate) -> Load | UpToDate | Stopped:
 
 
 def _up_to_date(case: Case, columns: Columns | RuntimeColumns, reason: str, notes: tuple[str, ...]) -> UpToDate:
-    """With the target's columns as they are, where no change is made: tables by SQL read these."""
+    """The columns are the target's as they are, as no change is made: SQL tables that read it find these."""
     target = case.observed.target
     if isinstance(columns, Columns):
         if columns.statements and target:
@@ -143,7 +143,7 @@ def find(case: Case) -> Finding:
 
 
 def compares_keys(case: Case) -> bool:
-    """Whether the target's rows have the keys that missing ones are looked for by."""
+    """Whether missing keys can be looked for: the target has the key's columns."""
     target = case.observed.target
     if target is None or case.lacks_history:
         return False
@@ -151,7 +151,7 @@ def compares_keys(case: Case) -> bool:
 
 
 def _only_deletes(case: Case, upper: Position) -> Interval:
-    """Nothing new to read, but keys to compare: the interval from the position to itself."""
+    """No new rows, but keys to compare: the interval from the position to itself."""
     cursor = case.table.cursor
     match upper:
         case CursorPosition(at) if cursor is not None:
@@ -177,7 +177,7 @@ def _rows(case: Case, work: Work, estimate: Estimate) -> RowEstimate:
 
 
 def _maintenance(case: Case) -> Iterator[str]:
-    """Of a table whose rows stay."""
+    """Nothing is due for a table whose content is replaced."""
     target = case.observed.target
     if target is not None and not case.replaces and (due := case.rules.maintenance_due(target)):
         command = f"flowctl maintain {case.spec_path} --select {shlex.quote(case.table.id)}"

@@ -151,7 +151,7 @@ def _left_behind(columns: Columns | RuntimeColumns, *, is_replaced: bool) -> Col
 
 
 def _recorded(case: Case, begun: Intent, finished: Recover | RecordOnly) -> Case:
-    """The case once ``finished`` is recorded, whose target has then the columns that it leaves behind."""
+    """The case once ``finished`` is recorded: the target then has the columns that it leaves behind."""
     table_id, observed = case.table.id, case.observed
     landed = observed.commit if case.is_committed else None
     commit = landed or Commit("", table_id, begun.seq, begun.id, begun.target_id, begun.interval.upper)
@@ -168,14 +168,14 @@ def _recorded(case: Case, begun: Intent, finished: Recover | RecordOnly) -> Case
 
 
 def _is_same(one: Position, other: Position) -> bool:
-    """Whether two positions are one, whatever is known of the rows there."""
+    """Whether two positions are the same, whatever rows are recorded there."""
     if isinstance(one, CursorPosition) and isinstance(other, CursorPosition):
         return one.at == other.at
     return one == other
 
 
 def _interval(case: Case, begun: Intent) -> Interval:
-    """With the files that it reads, where only their log has them."""
+    """The begun interval, with its files where only their log lists them."""
     log = case.observed.pending_log
     if begun.interval.files_read is not None or log is None:
         return begun.interval

@@ -111,7 +111,7 @@ def _next_step(change: SchemaChange, case: Case) -> str:
 
 
 def _next_steps_for_another_type(change: SchemaChange, case: Case) -> str:
-    """A history keeps its types in a full refresh, and a key its own whatever the policy."""
+    """A history keeps its types even in a full refresh, and a key whatever the policy."""
     again = f"drop the table in the target, then run with --full-refresh {case.table.id}"
     ways = ["Declare its type under `columns.types`"]
     if change.column not in case.table.key:
@@ -139,7 +139,7 @@ def _refuse_partitions(case: Case, columns: Columns | RuntimeColumns) -> Stop | 
 
 
 def _refuse_on_sail(case: Case, columns: Columns | RuntimeColumns) -> Stop | None:
-    """What only the source or the target tells."""
+    """As far as only the source or the target shows it; the rest is refused by `validate`."""
     if case.spark_url != SAIL:
         return None
     gap: Gap | None

@@ -109,7 +109,7 @@ def _wider(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
 
 
 def _anew(compared: Comparison, made: ProjectedColumn, now: Column) -> _Outcome:
-    """A wider type that comes with the content that replaces what is there."""
+    """A wider type that comes with the new content."""
     outcome = _wider(compared.table, made, now)
     change, *relaxed = outcome.changes
     if change.action == "fail" and not compared.rebuilds:
@@ -183,7 +183,7 @@ def _null(column: Column) -> ProjectedColumn:
 
 
 def _own_of_another_mode(compared: Comparison, empty: ProjectedColumn) -> _Outcome:
-    """A column of flowctl's own that this mode does not have: it goes with the content that it was made for."""
+    """One of flowctl's own columns that this mode does not have: it leaves with the content it was made for."""
     if compared.replaces:
         return _leaves(empty, "mode", "safe")
     return _Outcome(empty, written=False, left_alone=True)
@@ -276,7 +276,7 @@ def _refused_names(
 
 
 def _typed(made: ProjectedColumn, now: Column) -> ProjectedColumn:
-    """The target's type may be the wider one: values are cast up."""
+    """The target's type may be the wider one: values are cast to it."""
     return replace(made, column=replace(made.column, type=now.type))
 
 

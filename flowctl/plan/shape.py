@@ -73,7 +73,7 @@ def _declared(case: Case, source: SqlSource) -> tuple[Column, ...] | None:
 def _compared(
     case: Case, wanted: Sequence[ProjectedColumn], source_columns: Sequence[Column], *, is_running: bool
 ) -> Columns:
-    """``is_running``, and a begun number: then flowctl itself may have made a column that is not recorded yet."""
+    """While running, or with a begun intent, flowctl itself may have made a column that is not recorded yet."""
     target, can = case.observed.target, case.rules.capabilities.target
     assert can is not None, "resolve has refused connections that are no targets"
     if target is None:

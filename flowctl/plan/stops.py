@@ -100,7 +100,7 @@ def _foreign_target(case: Case) -> Stop | None:
 
 
 def _refused_name(case: Case) -> Stop | None:
-    """Of a pattern's table: another table's would have ended the run."""
+    """Of a table of a pattern; another table's name would have ended the run."""
     return Stop(*case.refused_name, "to") if case.refused_name else None
 
 
@@ -142,7 +142,7 @@ def _next_steps(case: Case) -> str:
 
 
 def _moved_since_refresh(case: Case, begun: Intent) -> Stop | None:
-    """A full refresh replaces what was there when it began, whatever state says of that: its own intent names it."""
+    """A full refresh replaces what was there when it began: its own intent names that, whatever state says."""
     target, commit = case.observed.target, case.observed.commit
     if target is None:
         return _gone(case) if begun.target_id else None
@@ -156,7 +156,7 @@ def _moved_since_refresh(case: Case, begun: Intent) -> Stop | None:
 
 
 def _foreign_sidecar(case: Case) -> Stop | None:
-    """A table of somebody else's where this one is about to keep something: it would be changed, or replaced."""
+    """Someone else's table where this one would keep a sidecar: it would be changed or replaced."""
     for suffix, info in case.observed.sidecars.items():
         if info is None:
             continue
@@ -203,7 +203,7 @@ def _definition_changed(case: Case) -> Stop | None:
 
 
 def _no_columns(case: Case) -> Stop | None:
-    """No system has a use for rows without columns. An empty file may get some."""
+    """No system stores rows without columns. A file that is empty may still get some."""
     source, table = case.observed.source, case.table
     if source is None or table.columns.add or any(is_taken(table, column.name) for column in source.columns):
         return None
@@ -230,7 +230,7 @@ def _too_many_columns(case: Case) -> Stop | None:
 
 
 def _key_is_not_read(case: Case) -> Stop | None:
-    """Keys and the event time are names in the target."""
+    """Keys and the event time name columns of the target."""
     source, table = case.observed.source, case.table
     if source is None:
         return None
@@ -274,7 +274,7 @@ def _moved(case: Case) -> bool:
 
 
 def _no_history(case: Case) -> Stop | None:
-    """Another mode's rows, accepted or adopted as a history: no version of theirs could be continued."""
+    """Rows of another mode, accepted or adopted as a history: there are no versions to continue."""
     if not case.lacks_history or case.full_refresh or case.pending:
         return None
     return Stop(

@@ -37,7 +37,7 @@ def with_columns(
 
 
 def as_of_now(ties: Ties, table: TableSpec, info: TableInfo) -> Ties | str:
-    """With the columns as the source has them now; else what is in the way, for people."""
+    """With the columns as the source has them now; or why they cannot be compared, for people."""
     if not ties.counts:
         return replace(ties, columns=ties.columns or ())
     if ties.columns is None:
@@ -64,7 +64,7 @@ def rows_are_gone(column: str, at: TypedValue) -> str:
 
 
 def taking_all_for_written(table_id: str, at: TypedValue, spec_path: str) -> str:
-    """The next steps where written rows cannot be told from new ones."""
+    """The next steps where written rows cannot be distinguished from new ones."""
     return (
         f"{state_command('set', spec_path, table_id, *position_option(at))} treats all rows there as written; "
         f"--full-refresh {table_id} reads everything again and replaces the target's content"

@@ -72,10 +72,10 @@ def _shape(source: SqlSource, columns: Mapping[str, Sequence[Column]], *, names_
 
 
 def _is_named(name: str, text: str | None) -> bool:
-    """Rather too often than not at all: some other word may hold the name."""
+    """Errs on the safe side: another word may contain the name."""
     return text is None or _folded(name) in text
 
 
 def _folded(text: str) -> str:
-    """As Spark compares names, with or without quotes."""
+    """As Spark compares names: without case and quotes."""
     return text.replace("`", "").lower()

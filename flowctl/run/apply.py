@@ -232,7 +232,7 @@ def _run_error(error: FlowctlError) -> RunError:
 
 
 def _versions(outcomes: Sequence[TableResult]) -> Mapping[str, str]:
-    """Of what was at work: to ask for packages costs a run with nothing to do a twentieth of its time."""
+    """Only of runs that write: looking up packages takes a twentieth of a run that has nothing to do."""
     found = {"flowctl": __version__}
     if not any(isinstance(outcome.step, Runnable) for outcome in outcomes):
         return found

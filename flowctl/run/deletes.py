@@ -15,7 +15,7 @@ SOFT_DELETED = "_deleted_at"
 
 
 def live(target: DataFrame, mode: str) -> DataFrame:
-    """The target's rows that stand for a row of the source now: not soft-deleted, and current for scd2."""
+    """The target's rows that correspond to a row of the source: not soft-deleted, and current for scd2."""
     from pyspark.sql import functions as f
 
     if mode == "scd2":
@@ -24,7 +24,7 @@ def live(target: DataFrame, mode: str) -> DataFrame:
 
 
 def gone(source_keys: DataFrame, target_live: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Keys that the target has and the source has not."""
+    """Keys that the target has and the source does not have."""
     return _pair(target_live.select(*map(named, key)), source_keys, key, "left_anti")
 
 

@@ -15,7 +15,7 @@ from flowctl.storage.blobs import BlobStore
 
 
 def put(blobs: BlobStore, steps: Iterable[Load], world: World) -> None:
-    """:class:`StalePlan` when a saved plan stands on another log."""
+    """:class:`StalePlan` when a saved plan continues another log."""
     for step in steps:
         grown = _grown(step, world)
         if grown is None:
@@ -26,7 +26,7 @@ def put(blobs: BlobStore, steps: Iterable[Load], world: World) -> None:
 
 
 def retire(blobs: BlobStore, steps: Iterable[Load], world: World, serial: int) -> None:
-    """Of committed ``steps``: what their old position led to and the new one, in the document ``serial``, does not."""
+    """Of committed ``steps``: the entries that their old position led to and the new one, in ``serial``, does not."""
     for step in steps:
         grown, known = _grown(step, world), [*_entries(world, step.id), *_base(step, world).entries]
         if grown is not None:
@@ -35,7 +35,7 @@ def retire(blobs: BlobStore, steps: Iterable[Load], world: World, serial: int) -
 
 
 def _carried_over(step: Load, world: World) -> Iterable[FileEntry]:
-    """What an older flowctl listed in its state is in no log yet."""
+    """Entries for the files that an older flowctl listed in its state."""
     state = world.state.table(step.id)
     begun = state.intent.interval.upper if state.intent is not None and step.follows is not None else state.position
     return _base(step, world).entries if isinstance(begun, FilesPosition) else ()

@@ -72,7 +72,6 @@ def landed_rows(rows: pa.RecordBatch, request: ReadRequest) -> pa.RecordBatch:
 
 
 def landed_table(rows: pa.Table, request: ReadRequest) -> pa.Table:
-    """All of them."""
     import pyarrow as pa
 
     if not request.masked or not rows.num_rows:

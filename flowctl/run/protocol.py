@@ -38,7 +38,7 @@ class Protocol:
         self._attempts: dict[tuple[str, int], Attempt] = {}
 
     def begin(self, plan: Plan) -> None:
-        """Nothing where the run is to stop before it has begun. What is raised ends the run."""
+        """Writes nothing where the run is to stop before it has begun. An error here ends the run."""
         steps = [step for step in plan.runnable if not isinstance(step, Load) or step.follows is None]
         if self._run.stopping.is_set():
             steps = []
@@ -80,7 +80,7 @@ class Protocol:
         )
 
     def withdraw(self, ended: TableResults) -> TableResults:
-        """Takes back intents under which nothing can land."""
+        """Removes intents under which nothing can be committed any more."""
         outcomes = {one.step.key: one for one in ended.outcomes if isinstance(one.step, Runnable)}
         withdrawn = [attempt.step.id for key, attempt in self._attempts.items() if is_withdrawn(attempt, outcomes[key])]
         if withdrawn:
@@ -117,7 +117,7 @@ class Protocol:
         crashpoints.reached("after_record", step.id)
 
     def _recorded_shape(self, table: str) -> str:
-        """It holds for the columns that the plan has taken from state."""
+        """Valid for the columns that the plan took from state."""
         is_sql = isinstance(self._run.tables[table].source, SqlSource)
         return self._writer.document.table(table).upstream_shape if is_sql else ""
 
@@ -147,7 +147,7 @@ def _allows_for(step: Load, before: TableState, commit: Commit) -> bool:
 
 
 def new_attempt(step: Runnable, document: StateDocument, run: RunContext) -> Attempt:
-    """Where all is read again, or the table is not there yet, it does not matter what the target had before."""
+    """Where everything is read again, or the table is not there yet, earlier commits do not matter."""
     state, intent = document.table(step.id), new_intent(step, document, run)
     if isinstance(step, RecordOnly) or step.refresh or step.write_full or not intent.target_id:
         return Attempt(step, intent)

@@ -59,7 +59,7 @@ def open_snapshot(
 
 
 def rows_of(snapshot: Snapshot, request: ReadRequest) -> Batch:
-    """Of the snapshot, read by whoever has them sooner."""
+    """Read by this process where that is quicker, else by the engine."""
     if isinstance(snapshot, LandedSnapshot):
         return snapshot.rows(request)
     rows = snapshot.rows_in_memory(request)

@@ -118,7 +118,7 @@ class Schedule:
 
 
 def unmoved(step: UpToDate | Stopped) -> TableResult:
-    """The outcome of a step that the plan itself has ended: nothing to do, or stopped."""
+    """The outcome of a step that nothing is run for: nothing to do, or stopped."""
     match step:
         case UpToDate():
             return TableResult(step)

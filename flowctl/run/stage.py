@@ -86,7 +86,7 @@ def _staged(work: Staging) -> Batch:
 
 
 def _needs_engine(work: Staging) -> bool:
-    """Whether more is asked of the batch than its rows, deletes and keys."""
+    """Whether checking takes more than counting rows, deletes and keys."""
     return bool(
         work.table.expect
         or not _is_keyed(work)
@@ -96,7 +96,7 @@ def _needs_engine(work: Staging) -> bool:
 
 
 def _compares_keys(work: Staging) -> bool:
-    """Whether keys that the source has no longer are looked for."""
+    """Whether keys that the source no longer has are looked for."""
     is_wanted = work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys)
     return is_wanted and work.step.table.seen.exists
 
@@ -159,7 +159,7 @@ def _is_keyed(work: Staging) -> bool:
 
 
 def _identity(work: Staging) -> list[str]:
-    """What must not be null in a row, and makes it one row."""
+    """The columns that identify a row, and must not be null."""
     if not _is_keyed(work):
         return []
     return [*work.table.key, *(["valid_from"] if work.table.mode == "scd2" else [])]
@@ -175,7 +175,7 @@ def _null_key(work: Staging) -> SparkColumn:
 
 
 def _null_keys(work: Staging, rows: DataFrame) -> int:
-    """Asked alone where rows are compared by their keys before the batch is complete."""
+    """Counted alone where rows are compared by their keys before the batch is complete."""
     from pyspark.sql import functions as f
 
     return int(rows.agg(f.count_if(_null_key(work))).collect()[0][0])
@@ -224,7 +224,7 @@ def _sample(rows: DataFrame, key: Sequence[str]) -> str:
 
 
 def _with_missing_keys(work: Staging, rows: DataFrame) -> DataFrame:
-    """Adds ``D`` rows for keys that the source has no longer, and rows that the target should have and has not."""
+    """Adds ``D`` rows for keys that the source no longer has, and rows that the target should have but has not."""
     table, key = work.table, work.table.key
     target = work.target.scan(work.spark, work.target_object, _scanned(work))
     live = deletes.live(target, table.mode).select(*[named(name) for name in key])
@@ -279,7 +279,7 @@ def _eligible(work: Staging) -> Interval | None:
 
 
 def _scanned(work: Staging) -> list[Column]:
-    """Of the key and what tells live rows from others: those columns that the target has before this commit."""
+    """The key, and the columns that distinguish live rows, which the target has before this commit."""
     own = (deletes.SOFT_DELETED, "is_current")
     added = {change.column for change in work.columns.changes if change.action in ("add", "text")}
     wanted = [column for column in work.columns.target if column.name in work.table.key or column.name in own]

@@ -79,7 +79,7 @@ def void(run: RunContext, step: Load, pending: Intent) -> Commit:
 
 
 def find_commit(attempt: Attempt, run: RunContext) -> Commit | None:
-    """Asks the target anew, over a connection of its own."""
+    """Asks the target again, over a connection of its own."""
     table = run.tables[attempt.step.id]
     with ExitStack() as stack:
         newest = _newest(open_target(stack, run, table), table, run)

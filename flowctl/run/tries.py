@@ -29,7 +29,7 @@ class Retries:
 
 
 def commit(attempt: Attempt, run: RunContext, retries: Retries) -> AttemptResult:
-    """Raises flowctl's own errors."""
+    """Raises flowctl's own errors only."""
     from flowctl.run.table import run_table
 
     step = attempt.step
@@ -73,7 +73,7 @@ def describe(cause: Exception, step: Runnable, run: RunContext) -> FlowctlError:
 
 
 def add_repetition(error: FlowctlError, attempt: Attempt | None, spec_path: str) -> None:
-    """Adds to the hint how many runs have tried the number in vain."""
+    """Adds to the hint how many runs have tried the sequence number in vain."""
     tried = describe_repetition(attempt.intent, spec_path, attempt.step.id) if attempt else ""
     if tried and not isinstance(error, AbortRun):
         error.hint = f"{error.hint}; {tried}" if error.hint else tried[:1].upper() + tried[1:]
@@ -84,7 +84,7 @@ def _connections(step: Runnable, run: RunContext) -> tuple[Connection, ...]:
 
 
 def _store(step: Runnable, run: RunContext) -> str:
-    """What a refusal is about that names nothing, as those of object stores do: one of the table's."""
+    """What a refusal is about that names no place, as those of object stores do: one of the table's."""
     roots = map(str, (*map(registry.storage, _connections(step, run)), run.spec.state.url))
     return " or ".join(dict.fromkeys(root for root in roots if "://" in root)) or "the store"
 
