@@ -15,7 +15,7 @@ from flowctl.connectors.gaps import Gap
 from flowctl.connectors.source import DirectSource, LandedSource, SourceCapabilities
 from flowctl.connectors.target import Target, TargetCapabilities
 from flowctl.spec.spec import Connection, TableSpec
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class OpenContext:
 
     storage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     base_dir: str = "."
-    scratch: Scratch | None = None
+    scratch: Buffer | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from flowctl.engine.cost import IN_MEMORY_BYTES
 from flowctl.engine.spark_types import named
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.storage.scratch import ScratchFolder, SegmentSink
+from flowctl.storage.buffer import BufferFolder, SegmentSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NO_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
 
-def buffered(frame: DataFrame, folder: ScratchFolder) -> DataFrame:
+def buffered(frame: DataFrame, folder: BufferFolder) -> DataFrame:
     """The rows of ``frame``, which the engine writes to ``folder``."""
     frame.write.mode("overwrite").option(NO_MARKER, "false").parquet(folder.url)
     return frame.sparkSession.read.schema(frame.schema).parquet(folder.url)
@@ -41,7 +41,7 @@ def batch_like(like: Batch, frame: DataFrame) -> Batch:
     return InMemory(frame.toArrow()) if isinstance(like, InMemory) else OnEngine(frame)
 
 
-def computed(frame: DataFrame, like: Batch, folder: Callable[[], ScratchFolder]) -> Batch:
+def computed(frame: DataFrame, like: Batch, folder: Callable[[], BufferFolder]) -> Batch:
     """As :func:`batch_like`, worked out once: for several uses."""
     if isinstance(like, InMemory):
         return batch_like(like, frame)
@@ -49,7 +49,7 @@ def computed(frame: DataFrame, like: Batch, folder: Callable[[], ScratchFolder])
     return OnEngine(buffered(frame, place), place)
 
 
-def frame_of(batch: Batch, spark: SparkSession, folder: Callable[[], ScratchFolder]) -> DataFrame:
+def frame_of(batch: Batch, spark: SparkSession, folder: Callable[[], BufferFolder]) -> DataFrame:
     """The batch as the engine sees it; rows in memory through a file in ``folder``."""
     match batch:
         case OnEngine(frame):
@@ -126,7 +126,7 @@ def with_constants(rows: Batch, values: Mapping[Column, Any]) -> Batch:
             assert_never(rows)
 
 
-def put(folder: ScratchFolder, rows: pa.Table) -> None:
+def put(folder: BufferFolder, rows: pa.Table) -> None:
     with folder.sink(rows.schema) as sink:
         for part in rows.to_batches():
             sink.write(part)
@@ -136,12 +136,12 @@ class Overflowing:
     """A sink that keeps what it gets as long as this process may hold it, and puts all of it into a folder once there
     is more. A context manager: the rows of a folder are there when it ends."""
 
-    def __init__(self, schema: pa.Schema, make_folder: Callable[[], ScratchFolder]) -> None:
+    def __init__(self, schema: pa.Schema, make_folder: Callable[[], BufferFolder]) -> None:
         self._schema = schema
         self._make_folder = make_folder
         self._held: list[pa.RecordBatch] = []
         self._bytes = 0
-        self._folder: ScratchFolder | None = None
+        self._folder: BufferFolder | None = None
         self._sink: SegmentSink | None = None
         self._stack = ExitStack()
 

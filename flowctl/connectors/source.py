@@ -22,7 +22,7 @@ from flowctl.model.position import FileStamp, Position
 from flowctl.model.table_info import Column, Estimate, ObjectName, RowEstimate, TableInfo
 from flowctl.model.value import TypedValue
 from flowctl.spec.spec import ReadHints, TableSpec
-from flowctl.storage.scratch import SegmentSink
+from flowctl.storage.buffer import SegmentSink
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flowctl.storage.scratch import ScratchFolder
+from flowctl.storage.buffer import BufferFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +34,7 @@ class OnEngine:
     others; None where no folder has."""
 
     frame: DataFrame
-    folder: ScratchFolder | None = None
+    folder: BufferFolder | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

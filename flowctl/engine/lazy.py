@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from flowctl.engine.base import Engine
@@ -75,9 +74,7 @@ class LazyEngine:
     def __enter__(self) -> LazyEngine:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Waits for a start under way: what it has made by then must be ended too."""
         if self._started is not None:
             self._started.exception()

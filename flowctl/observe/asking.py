@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from types import TracebackType
 from typing import TypeVar
 
 from flowctl import extras
@@ -35,9 +34,7 @@ class Connections:
     def __enter__(self) -> Connections:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def get(self, name: str) -> Connector:

@@ -25,7 +25,7 @@ from flowctl.run.masking import maskable
 from flowctl.run.reading import rows_of
 from flowctl.spec.spec import TableSpec
 from flowctl.sql.row_hash import row_hash_sql
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +53,7 @@ def read_interval(
     columns: tuple[Column, ...],
     table: TableSpec,
     interval: Interval,
-    scratch: Scratch,
+    scratch: Buffer,
     spec_path: str,
 ) -> IntervalRead:
     """:class:`StoppedByPolicy` when none of the rows written at the lower bound is in the source any more."""
@@ -72,7 +72,7 @@ class _Append:
     table: TableSpec
     interval: Interval
     upper: CursorPosition
-    scratch: Scratch
+    scratch: Buffer
     spec_path: str
 
     def read(self) -> IntervalRead:

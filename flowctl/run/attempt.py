@@ -14,7 +14,7 @@ from flowctl.model.table_info import TableInfo
 from flowctl.run import events
 from flowctl.spec.spec import Spec, TableSpec
 from flowctl.state.document import TableState
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ class RunContext:
     sources: Mapping[str, TableInfo]
     states: Callable[[str], TableState]
     session: Callable[[str], SparkSession]
-    scratch: Callable[[str], Scratch]
+    scratch: Callable[[str], Buffer]
     listener: events.Listener
     stopping: threading.Event
     engine_lost: Callable[[str], EngineFailed | TableError | None] = lambda text: None

@@ -43,7 +43,7 @@ from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.difference import Upsert, difference
 from flowctl.sql.scd2 import Versioning
 from flowctl.sql.versioning import IS_CURRENT, OWN_COLUMNS, VALID_FROM
-from flowctl.storage.scratch import ScratchFolder
+from flowctl.storage.buffer import BufferFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -239,7 +239,7 @@ class _Comparison:
     def _frame(self, rows: Batch, name: str) -> DataFrame:
         return frame_of(rows, self.work.spark, lambda: self._folder(name))
 
-    def _folder(self, name: str) -> ScratchFolder:
+    def _folder(self, name: str) -> BufferFolder:
         return self.work.run.scratch(self.work.table.id).folder(f"{self.work.table.id}-effects-{name}")
 
 

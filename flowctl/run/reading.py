@@ -25,7 +25,7 @@ from flowctl.run.masking import landed_columns, landed_rows, landed_table
 from flowctl.spec.spec import ReadHints, SqlSource
 from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.refs import with_names
-from flowctl.storage.scratch import Scratch, ScratchFolder, SegmentSink
+from flowctl.storage.buffer import Buffer, BufferFolder, SegmentSink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ def open_snapshot(
     relation: Relation,
     info: TableInfo,
     hints: ReadHints,
-    scratch: Scratch,
+    scratch: Buffer,
     on_rows: Callable[[int], None] = lambda rows: None,
 ) -> Iterator[Snapshot]:
     """The source's own snapshot, or landed captures read back by Spark. Open until the write is done. ``on_rows`` gets
@@ -73,7 +73,7 @@ class LandedSnapshot(Snapshot):
 
     spark: SparkSession
     capture: Capture
-    scratch: Scratch
+    scratch: Buffer
     close: Callable[[], None] = lambda: None
     on_rows: Callable[[int], None] = lambda rows: None
 
@@ -91,7 +91,7 @@ class LandedSnapshot(Snapshot):
             self.capture.read(request, _LandingSink(sink, request, self.on_rows))
         return sink.batch(self.spark, schema_ddl(columns))
 
-    def _folder(self) -> ScratchFolder:
+    def _folder(self) -> BufferFolder:
         return self.scratch.folder(f"landed-{next(self._numbers)}")
 
     def is_empty(self, request: ReadRequest) -> bool:

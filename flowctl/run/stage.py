@@ -28,7 +28,7 @@ from flowctl.observe.lower_bound import read_from
 from flowctl.run import batch, checks, counting, deletes, masking
 from flowctl.run.checks import REASON_COLUMN, BatchCounts
 from flowctl.spec.spec import DetectFlag, DetectMissingKeys, TableSpec
-from flowctl.storage.scratch import Scratch, ScratchFolder
+from flowctl.storage.buffer import Buffer, BufferFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -64,7 +64,7 @@ class Staging:
     intent: Intent
     target: Target
     target_object: ObjectName
-    scratch: Scratch
+    scratch: Buffer
 
 
 def stage(work: Staging) -> StagedBatch:
@@ -150,7 +150,7 @@ def _written(work: Staging, name: str, frame: DataFrame) -> DataFrame:
     return buffered(frame, _folder(work, name))
 
 
-def _folder(work: Staging, name: str) -> ScratchFolder:
+def _folder(work: Staging, name: str) -> BufferFolder:
     return work.scratch.folder(f"{work.step.id}-{work.intent.seq}-{name}")
 
 

@@ -27,7 +27,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from types import TracebackType
 from typing import Any
 
 from flowctl.errors import AbortRun, LeaseLost, LockedError
@@ -161,9 +160,7 @@ class Lease:
     def __enter__(self) -> Lease:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # The block's own error matters more than a store that cannot be reached for the release: the lease expires.
         with contextlib.suppress(AbortRun):
             self.release()

@@ -10,7 +10,6 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from types import TracebackType
 
 from flowctl.errors import AbortRun, FlowctlError
 from flowctl.model.commit import Commit, Intent
@@ -69,9 +68,7 @@ class StateWriter:
     def __enter__(self) -> StateWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _write_all(self) -> None:

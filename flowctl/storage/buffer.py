@@ -1,8 +1,8 @@
 """The buffer: Parquet segments below ``<state>/<flow>/buffer/<run id>/``, for landing, staging and the mirror.
 
-It implements :class:`flowctl.connectors.base.Scratch`. Nothing in it outlives its run: a number that was begun is
-redone from the source, never from here. A segment of ours is seen complete or not at all; folders that Spark writes
-are complete when its job has ended. Memory is bounded by one row group, whatever the table's size.
+Nothing in it outlives its run: a number that was begun is redone from the source, never from here. A segment of ours
+is seen complete or not at all; folders that Spark writes are complete when its job has ended. Memory is bounded by one
+row group, whatever the table's size.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
 from flowctl.storage.durable import make_private_folder, open_private
 from flowctl.storage.options import Storage, fsspec_options, spark_url
@@ -27,6 +26,12 @@ FOLDER = "buffer"
 #: A row group is written when it has this much (Arrow bytes): large enough to be read fast, small enough to hold.
 ROW_GROUP_BYTES = 64 * 2**20
 READ_ROWS = 64 * 1024
+
+
+class SegmentSink(Protocol):
+    """Takes the record batches of a segment, one per call."""
+
+    def write(self, batch: pa.RecordBatch) -> None: ...
 
 
 class Buffer:
@@ -72,14 +77,12 @@ class Buffer:
     def __enter__(self) -> Buffer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.remove()
 
 
 class BufferFolder:
-    """``url`` is as Spark reads and writes it."""
+    """One folder of segments. ``url`` is as Spark reads and writes it."""
 
     def __init__(self, fs: Any, path: str, url: str) -> None:
         self._fs = fs

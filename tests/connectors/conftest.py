@@ -13,7 +13,6 @@ import pytest
 from flowctl.connectors.base import Connector
 from flowctl.connectors.postgres import source as postgres_source
 from flowctl.storage.buffer import Buffer
-from flowctl.storage.scratch import Scratch
 from tests.connectors.reading import opened
 from tests.connectors.sail_gaps import GAPS
 from tests.connectors.target_matrix import FACTORIES, Place
@@ -73,13 +72,13 @@ def _leave_out_what_sail_cannot(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def scratch(tmp_path: Path) -> Iterator[Scratch]:
+def scratch(tmp_path: Path) -> Iterator[Buffer]:
     with Buffer(str(tmp_path / "state" / "flow"), "run-1", {}) as buffer:
         yield buffer
 
 
 @pytest.fixture(params=sorted(FACTORIES))
-def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
     """A table that is not there yet, on each target in turn."""
     with FACTORIES[request.param](request, tmp_path, scratch) as opened:
         yield opened
@@ -99,7 +98,7 @@ def writer(spark: SparkSession, place: Place, request: pytest.FixtureRequest) ->
 
 @pytest.fixture
 def delta_writer(
-    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer
 ) -> Iterator[Writer]:
     """For what is Delta's alone."""
     with FACTORIES["delta"](request, tmp_path, scratch) as place:

@@ -23,7 +23,7 @@ from flowctl.diagnostics import Mark
 from flowctl.engine.session import has_jvm
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Place:
         return self.target.capabilities
 
 
-Factory = Callable[[pytest.FixtureRequest, Path, Scratch], AbstractContextManager[Place]]
+Factory = Callable[[pytest.FixtureRequest, Path, Buffer], AbstractContextManager[Place]]
 
 
 @contextmanager
-def opened(type: str, options: dict[str, Any], scratch: Scratch) -> Iterator[Target]:
+def opened(type: str, options: dict[str, Any], scratch: Buffer) -> Iterator[Target]:
     """The target of one connection, opened as a run opens it."""
     connection = Connection("to", type, options, Mark("spec.yaml", 1))
     with open_connection(connection, OpenContext(scratch=scratch)) as connector:
@@ -60,7 +60,7 @@ def opened(type: str, options: dict[str, Any], scratch: Scratch) -> Iterator[Tar
 
 
 @contextmanager
-def sqlite(_request: pytest.FixtureRequest, folder: Path, scratch: Scratch) -> Iterator[Place]:
+def sqlite(_request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Iterator[Place]:
     path = folder / "target.db"
 
     def rows(statement: str) -> list[tuple[Any, ...]]:
@@ -84,7 +84,7 @@ def sqlite(_request: pytest.FixtureRequest, folder: Path, scratch: Scratch) -> I
 
 
 @contextmanager
-def postgres(request: pytest.FixtureRequest, _folder: Path, scratch: Scratch) -> Iterator[Place]:
+def postgres(request: pytest.FixtureRequest, _folder: Path, scratch: Buffer) -> Iterator[Place]:
     import psycopg
 
     url = request.getfixturevalue("postgres_database")
@@ -108,7 +108,7 @@ def postgres(request: pytest.FixtureRequest, _folder: Path, scratch: Scratch) ->
 
 
 @contextmanager
-def delta(request: pytest.FixtureRequest, folder: Path, scratch: Scratch) -> Iterator[Place]:
+def delta(request: pytest.FixtureRequest, folder: Path, scratch: Buffer) -> Iterator[Place]:
     """Its outside reader is Spark; others are asked in `delta/test_readers.py`."""
     spark = request.getfixturevalue("spark")
     space = " " if has_jvm(spark) else "_"  # Sail reaches no path with one

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors.target_matrix import FACTORIES
 from tests.connectors.test_target_history import COLUMNS, gone, seen, versions, write
 from tests.connectors.writing import Writer
@@ -25,7 +25,7 @@ ADDED = {
 
 
 @pytest.fixture(params=sorted(ADDED))
-def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
+def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Writer]:
     with FACTORIES[request.param](request, tmp_path, scratch) as place:
         yield Writer(spark, place)
 

@@ -37,7 +37,7 @@ from tests.connectors.target_matrix import Place
 from tests.connectors.writing import COLUMNS, Writer, upserts
 
 if TYPE_CHECKING:
-    from flowctl.storage.scratch import Scratch
+    from flowctl.storage.buffer import Buffer
 
 #: Before each line that a racer says; engines write to standard output too.
 _SAYS = "racer: "
@@ -59,7 +59,7 @@ class Track:
     partition_by: tuple[str, ...] = ()
 
     @contextmanager
-    def opened(self, scratch: Scratch | None = None) -> Iterator[Target]:
+    def opened(self, scratch: Buffer | None = None) -> Iterator[Target]:
         connection = Connection("to", self.type, dict(self.options), Mark("spec.yaml", 1))
         with open_connection(connection, OpenContext(storage=self.storage, scratch=scratch)) as connector:
             assert connector.target is not None

@@ -32,7 +32,7 @@ from flowctl.model.table_info import Column
 from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.difference import ACTION, Upsert, difference
 from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
-from flowctl.storage.scratch import Scratch, ScratchFolder
+from flowctl.storage.buffer import Buffer, BufferFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +68,7 @@ class ChangeBuilder:
     """Works out what one commit changes in ``table``, which has ``columns`` afterwards."""
 
     spark: SparkSession
-    scratch: Scratch
+    scratch: Buffer
     table: OpenTable
     columns: tuple[Column, ...]
     job: WriteJob
@@ -201,7 +201,7 @@ class ChangeBuilder:
     def _files_that_may_match(self, condition: Condition) -> tuple[Action, ...]:
         return tuple(file for file in self.table.files if conditions.may_match(condition, file))
 
-    def _folder(self, name: str) -> ScratchFolder:
+    def _folder(self, name: str) -> BufferFolder:
         return self.scratch.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
 
 

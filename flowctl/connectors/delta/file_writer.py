@@ -19,7 +19,7 @@ from flowctl.connectors.target import WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.session import has_jvm, reachable
 from flowctl.errors import TableError
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +30,7 @@ class FileWriter:
     """As :class:`flowctl.connectors.delta.writer.Writer`, on any engine that can write files."""
 
     spark: SparkSession
-    scratch: Scratch
+    scratch: Buffer
 
     def prepare(self, location: TableLocation, table: OpenTable | None, job: WriteJob) -> OpenTable:
         if not has_jvm(self.spark) and not reachable(location.url):

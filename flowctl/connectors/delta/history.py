@@ -36,7 +36,7 @@ from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Layout
 from flowctl.sql import scd2
 from flowctl.sql.scd2 import Versioning
-from flowctl.storage.scratch import Scratch, ScratchFolder
+from flowctl.storage.buffer import Buffer, BufferFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +50,7 @@ _LINEAGE, _NUMBER, _ATTEMPT = (
 
 
 def commit(
-    spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, scratch: Scratch
+    spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, scratch: Buffer
 ) -> Record:
     """Writes one batch of history and returns the commit of the versions.
 
@@ -80,7 +80,7 @@ class _Try:
     sidecar: OpenTable
     job: WriteJob
     side: WriteJob
-    scratch: Scratch
+    scratch: Buffer
     last: DataCommit
     attempt: str
     rows: Batch
@@ -96,7 +96,7 @@ class _Try:
     def frame(self, rows: Batch, name: str) -> DataFrame:
         return frame_of(rows, self.spark, lambda: self.folder(name))
 
-    def folder(self, name: str) -> ScratchFolder:
+    def folder(self, name: str) -> BufferFolder:
         return self.scratch.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
 
     def first(self, rows: str, going: Condition) -> DataFrame:
@@ -160,7 +160,7 @@ class _Try:
 
 
 def _begin_try(
-    spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, scratch: Scratch
+    spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, scratch: Buffer
 ) -> _Try:
     """With its sidecar, which is there from now on."""
     present = (*rows.names, OP_COLUMN)

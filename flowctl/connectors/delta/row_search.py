@@ -23,7 +23,7 @@ from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Struct
-from flowctl.storage.scratch import SegmentSink
+from flowctl.storage.buffer import SegmentSink
 from flowctl.storage.urls import local_path, scheme
 
 if TYPE_CHECKING:

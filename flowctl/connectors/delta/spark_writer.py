@@ -25,7 +25,7 @@ from flowctl.model.table_info import Column
 from flowctl.model.types import Decimal
 from flowctl.sql import dialects
 from flowctl.sql.difference import KeyBounds
-from flowctl.storage.scratch import Scratch, ScratchFolder
+from flowctl.storage.buffer import Buffer, BufferFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ class SparkWriter:
     ``creates_itself``: no setting says how Spark creates tables, so flowctl may."""
 
     spark: SparkSession
-    scratch: Scratch
+    scratch: Buffer
     creates_itself: bool = True
 
     def prepare(self, location: TableLocation, table: OpenTable | None, job: WriteJob) -> OpenTable:
@@ -99,7 +99,7 @@ class SparkWriter:
     def _frame(self, rows: Batch, job: WriteJob) -> DataFrame:
         return frame_of(rows, self.spark, lambda: self._folder(job, "batch"))
 
-    def _folder(self, job: WriteJob, name: str) -> ScratchFolder:
+    def _folder(self, job: WriteJob, name: str) -> BufferFolder:
         return self.scratch.folder(f"{job.record.table}-{job.record.seq}-{name}")
 
     def _commit(self, table: OpenTable, record: Record, statement: Callable[[], object], job: WriteJob) -> Record:

@@ -32,8 +32,8 @@ from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
+from flowctl.storage.buffer import Buffer
 from flowctl.storage.options import Storage
-from flowctl.storage.scratch import Scratch
 from flowctl.storage.urls import local_path, path_place, scheme
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _READERS = 16
 class DeltaTarget(Target):
     """``scratch`` is None while planning; only a history needs it."""
 
-    def __init__(self, root: str, storage: Storage, scratch: Scratch | None, capabilities: Capabilities) -> None:
+    def __init__(self, root: str, storage: Storage, scratch: Buffer | None, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
         self._root = root
         self._storage = storage
@@ -248,7 +248,7 @@ class DeltaTarget(Target):
         return writer.put(table, Record(job.record), rows, job)
 
     @property
-    def _required_scratch(self) -> Scratch:
+    def _required_scratch(self) -> Buffer:
         if self._scratch is None:
             raise FlowctlError("a Delta target was opened without a buffer", hint="Use `flowctl apply`")
         return self._scratch

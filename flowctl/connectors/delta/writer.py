@@ -17,7 +17,7 @@ from flowctl.connectors.delta.spark_writer import SparkWriter
 from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.batch import Batch
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +50,7 @@ class Writer(Protocol):
         none of the table's that is to stay."""
 
 
-def writer_for(way: Way, engine: EngineTraits, spark: SparkSession, scratch: Scratch) -> Writer:
+def writer_for(way: Way, engine: EngineTraits, spark: SparkSession, scratch: Buffer) -> Writer:
     match way:
         case Way.STATEMENTS:
             return SparkWriter(spark, scratch, creates_itself=not engine.setting)

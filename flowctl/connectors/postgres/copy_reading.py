@@ -21,7 +21,7 @@ from flowctl.engine.session import most_at_once
 from flowctl.model import types
 from flowctl.model.types import Array
 from flowctl.sql.dialects import schema_ddl
-from flowctl.storage.scratch import ScratchFolder
+from flowctl.storage.buffer import BufferFolder
 
 if TYPE_CHECKING:
     import psycopg
@@ -52,7 +52,7 @@ def read_here(connection: psycopg.Connection[Any], parts: Parts) -> Iterator[pa.
 
 
 def buffered_frame(
-    spark: SparkSession, connection: psycopg.Connection[Any], parts: Parts, folder: ScratchFolder
+    spark: SparkSession, connection: psycopg.Connection[Any], parts: Parts, folder: BufferFolder
 ) -> DataFrame:
     """The rows of :func:`read_here`, which this process writes to ``folder``."""
     columns, rows = [one.column for one in parts.transfers], 0

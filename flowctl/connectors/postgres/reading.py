@@ -25,7 +25,7 @@ from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.model.types import Decimal
 from flowctl.spec.spec import ReadHints
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     import psycopg
@@ -58,7 +58,7 @@ class PostgresSnapshot(Snapshot):
     way: Way
     native: Mapping[str, str]
     joined: psycopg.Connection[Any] | None = None
-    scratch: Scratch | None = None
+    scratch: Buffer | None = None
     _plans: dict[str, Mapping[str, Planned]] = field(default_factory=dict, repr=False, compare=False)
 
     def frame(self, request: ReadRequest) -> DataFrame:

@@ -21,7 +21,7 @@ from flowctl.engine.session import has_jvm
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.spec.spec import ReadHints
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ class PostgresSource(DirectSource):
 
     client: Client
     capabilities: Capabilities
-    scratch: Scratch | None = None
+    scratch: Buffer | None = None
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """Tables, partitioned tables, materialized views and foreign tables; views only by their name."""

@@ -43,7 +43,7 @@ from flowctl.model.commit import Commit, RowCounts
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -289,7 +289,7 @@ class SqlTarget(Target, Generic[S]):
             return [None] * len(jobs)  # the first error says more
         return [found[job.record.table] for job in jobs]
 
-    def scratch(self) -> Scratch:
+    def scratch(self) -> Buffer:
         if self.context.scratch is None:
             raise FlowctlError("an SQL target was opened without a buffer", hint="Use `flowctl apply`")
         return self.context.scratch

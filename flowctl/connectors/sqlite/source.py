@@ -44,7 +44,7 @@ from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.value import TypedValue
-from flowctl.storage.scratch import SegmentSink
+from flowctl.storage.buffer import SegmentSink
 
 #: Rows per Arrow batch: 20 columns of Python values at a time is what bounds the memory.
 _BATCH_ROWS = 50_000

@@ -18,7 +18,7 @@ from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.target import WriteJob
 from flowctl.engine.session import has_jvm
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors.target_matrix import delta
 from tests.connectors.writing import Writer
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def writer_on_spark(
-    spark: SparkSession, request: pytest.FixtureRequest, folder: Path, scratch: Scratch, why: str
+    spark: SparkSession, request: pytest.FixtureRequest, folder: Path, scratch: Buffer, why: str
 ) -> Iterator[Writer]:
     """A writer into an empty lake; skips on Sail, saying ``why``."""
     if not has_jvm(spark):

@@ -35,7 +35,7 @@ from flowctl.model import types
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors.delta import delta_tables
 from tests.connectors.target_matrix import delta
 from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Writer, upserts
@@ -49,7 +49,7 @@ APP = app_id(LINEAGE, TABLE)
 class Hand:
     """Writes as ``Writer`` does, through :class:`FileWriter` whatever the engine is, with the engine's own files."""
 
-    def __init__(self, writer: Writer, scratch: Scratch, is_counted: bool) -> None:
+    def __init__(self, writer: Writer, scratch: Buffer, is_counted: bool) -> None:
         self.writer, self.scratch, self.is_counted = writer, scratch, is_counted
         self.location = delta_tables.location(writer)
 
@@ -71,7 +71,7 @@ class Hand:
 
 
 @pytest.fixture(params=["counted", "in memory", pytest.param("uncounted", marks=pytest.mark.full)])
-def hand(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Hand]:
+def hand(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Hand]:
     """Nobody looks for rows by himself whose number he does not know: the engine does, or writes files anew."""
     with delta(request, tmp_path, scratch) as place:
         writer = Writer(spark, place, in_memory=request.param == "in memory")

@@ -25,7 +25,7 @@ from flowctl.connectors.delta.types import schema_json
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors.delta import delta_tables
 from tests.connectors.delta.delta_tables import writer_on_spark
 from tests.connectors.writing import COLUMNS, Writer
@@ -131,7 +131,7 @@ ROWS = [
 
 
 @pytest.fixture
-def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
+def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Writer]:
     with writer_on_spark(spark, request, tmp_path, scratch, "Sail writes with its own Delta writer") as writer:
         yield writer
 

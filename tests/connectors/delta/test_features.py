@@ -18,7 +18,7 @@ from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import Layout
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors.delta import delta_tables
 from tests.connectors.writing import COLUMNS, Writer, row
 
@@ -123,7 +123,7 @@ def test_a_column_that_needs_a_feature_brings_it_into_a_table_of_an_old_protocol
     assert DeltaTable(location.url).to_pyarrow_table().num_rows == 1
 
 
-def test_a_sidecar_takes_what_its_table_takes(writer: Writer, scratch: Scratch) -> None:
+def test_a_sidecar_takes_what_its_table_takes(writer: Writer, scratch: Buffer) -> None:
     """A key that became wider, and kept values of a type that needs a feature: each run of a history would fail."""
     location = delta_tables.location(writer).beside("__observed")
     narrow = (Column("id", types.INT32), Column("name", types.STRING))

@@ -28,7 +28,7 @@ from flowctl.model.position import NoPosition
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Connection, Layout
 from flowctl.sql import scd2
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.sql.history import Batch, Observation, Version, moment_of, plain, random_histories, versions
 from tests.sql.test_scd2 import CASES, missing, row
 
@@ -115,7 +115,7 @@ class History:
 
 
 @pytest.fixture(params=["in memory", pytest.param("engine", marks=pytest.mark.full)])
-def history(spark: SparkSession, scratch: Scratch, tmp_path: Path, request: pytest.FixtureRequest):
+def history(spark: SparkSession, scratch: Buffer, tmp_path: Path, request: pytest.FixtureRequest):
     """As small batches are written, which this process holds, and as all others are."""
     in_memory = request.param == "in memory"
     connection = Connection("lake", "delta", {"path": "lake"}, Mark("spec.yaml", 1))

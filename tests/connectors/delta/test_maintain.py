@@ -26,7 +26,7 @@ from flowctl.engine.session import has_jvm
 from flowctl.errors import TransientError
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Layout
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors.delta import delta_tables
 from tests.connectors.delta.test_readers import COSTS, KINDS, READERS, WITH, WITHOUT, rows_of, statements
 from tests.connectors.target_matrix import delta
@@ -45,7 +45,7 @@ def everything_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
+def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Writer]:
     with delta(request, tmp_path, scratch) as place:
         yield Writer(spark, place)
 
@@ -88,7 +88,7 @@ def test_every_kind_of_table_keeps_its_rows_and_its_commit(
     spark: SparkSession,
     request: pytest.FixtureRequest,
     tmp_path: Path,
-    scratch: Scratch,
+    scratch: Buffer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     of = KINDS[kind]

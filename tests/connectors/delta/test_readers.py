@@ -26,7 +26,7 @@ from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Layout
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors import test_target_history
 from tests.connectors.delta import delta_tables
 from tests.connectors.target_matrix import delta
@@ -170,7 +170,7 @@ COSTS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_table_is_read_or_refused(
-    kind: str, spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch
+    kind: str, spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer
 ) -> None:
     of = KINDS[kind]
     if of.on_spark_only and not has_jvm(spark):
@@ -193,7 +193,7 @@ def test_every_kind_of_table_is_read_or_refused(
 
 @pytest.mark.parametrize("layout", [WITH, WITHOUT], ids=["deletion vectors", "without"])
 def test_deltalake_appends_and_merges_and_flowctl_goes_on(
-    layout: Layout, spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch
+    layout: Layout, spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer
 ) -> None:
     with delta(request, tmp_path, scratch) as place:
         writer = Writer(spark, replace(place, object=ObjectName(("t",))))

@@ -24,7 +24,7 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors.delta import delta_tables
 from tests.connectors.delta.delta_tables import writer_on_spark
 from tests.connectors.target_matrix import delta
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
+def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Writer]:
     with writer_on_spark(spark, request, tmp_path, scratch, "needs statements of Delta's own") as writer:
         yield writer
 
 
 @pytest.fixture
-def marker(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Writer]:
+def marker(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Writer]:
     """On any engine."""
     with delta(request, tmp_path, scratch) as place:
         yield Writer(spark, place)

@@ -21,8 +21,8 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Connection, Layout
+from flowctl.storage.buffer import Buffer
 from flowctl.storage.options import hadoop_conf
-from flowctl.storage.scratch import Scratch
 from tests.connectors.target_matrix import Place
 from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Writer, gone, row, upserts
 
@@ -333,7 +333,7 @@ def test_names_that_are_taken_can_be_written(writer: Writer) -> None:
     assert tuple(found)[3:] == tuple(second.values())
 
 
-def test_a_table_on_s3(spark: SparkSession, s3_server: S3Server, s3_bucket: str, scratch: Scratch) -> None:
+def test_a_table_on_s3(spark: SparkSession, s3_server: S3Server, s3_bucket: str, scratch: Buffer) -> None:
     """Schema and commits are read, voids are written, without Spark: with the credentials of the spec."""
     root, object = f"s3://{s3_bucket}/lake", ObjectName(("sales/orders",))
     keys = s3_server.storage()

@@ -15,7 +15,7 @@ from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
 from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy
 from flowctl.spec.spec import Connection, ReadHints
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import table
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.fixture
-def postgres(postgres_database: str, reader: str, scratch: Scratch) -> Iterator[Connector]:  # noqa: ARG001
+def postgres(postgres_database: str, reader: str, scratch: Buffer) -> Iterator[Connector]:  # noqa: ARG001
     connection = Connection("source", "postgres", {"url": postgres_database}, Mark("flow.yaml", 1))
     with registry.open(connection, OpenContext(scratch=scratch)) as connector:
         yield connector

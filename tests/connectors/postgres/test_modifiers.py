@@ -19,7 +19,7 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors.target_matrix import Place, postgres
 from tests.connectors.writing import Writer, upserts
 
@@ -56,7 +56,7 @@ FITTING = {name: value for name, (_, _, value, _) in LIMITED.items()}
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
     with postgres(request, tmp_path, scratch) as opened:
         yield opened
 

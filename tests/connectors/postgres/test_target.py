@@ -22,7 +22,7 @@ from flowctl.model.commit import RowCounts
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors.target_matrix import Place, postgres
 from tests.connectors.writing import COLUMNS, Writer, gone, upserts
 
@@ -31,7 +31,7 @@ ROW = {"id": 1, "name": "a", "amount": None}
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
     with postgres(request, tmp_path, scratch) as opened:
         yield opened
 

@@ -23,7 +23,7 @@ from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors.target_matrix import Place, sqlite
 from tests.connectors.test_target import *  # noqa: F403
 from tests.connectors.writing import COLUMNS, Writer, row, upserts
@@ -64,7 +64,7 @@ class EndingTarget(SqliteTarget):
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
     with sqlite(request, tmp_path, scratch) as opened:
         target = EndingTarget(Path(opened.options["path"]), OpenContext(scratch=scratch), CAPABILITIES)
         yield replace(opened, target=target)

@@ -10,7 +10,7 @@ import pytest
 
 from flowctl.errors import TableError
 from flowctl.model.step import Mode
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors.target_matrix import Place, postgres, sqlite
 from tests.connectors.writing import Writer, row, upserts
 
@@ -37,7 +37,7 @@ CASES = [(kind, constraint, count) for kind, some in KINDS.items() for constrain
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
     with FACTORIES[request.param](request, tmp_path, scratch) as opened:
         yield opened
 

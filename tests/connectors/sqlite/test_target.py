@@ -17,7 +17,7 @@ from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import Array
-from flowctl.storage.scratch import Scratch
+from flowctl.storage.buffer import Buffer
 from tests.connectors.target_matrix import Place, sqlite
 from tests.connectors.test_target_history import COLUMNS as HISTORY
 from tests.connectors.test_target_history import seen
@@ -27,7 +27,7 @@ ROW = {"id": 1, "name": "a", "amount": None}
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Scratch) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
     with sqlite(request, tmp_path, scratch) as opened:
         yield opened
 
