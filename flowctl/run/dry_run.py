@@ -26,11 +26,11 @@ from flowctl.run.effects import count_effects
 from flowctl.run.failure import whole_text
 from flowctl.run.protocol import new_attempt
 from flowctl.run.signals import Interruption, graceful
-from flowctl.run.tries import Retries, describe, persist
+from flowctl.run.tries import Retries, describe, retry_step
 from flowctl.spec.spec import Spec
 from flowctl.state.document import StateDocument
 from flowctl.state.location import flow_url, open_flow
-from flowctl.state.runs import list_begun, new_run_id
+from flowctl.state.runs import list_begun, list_runs, new_run_id
 from flowctl.storage.buffer import FOLDER, Buffer
 from flowctl.storage.urls import local_path, scheme
 
@@ -51,7 +51,7 @@ def with_effects(spec: Spec, planned: Planned, dry_run: DryRun) -> Plan:
     steps = [step for step in plan.steps if isinstance(step, Load | Recover)]
     unknown = {step.key: UnknownEffects(why) for step in steps if (why := _why_unknown(step, plan))}
     todo = [step for step in steps if step.key not in unknown]
-    found: dict[tuple[str, int], Effects] = {**unknown, **(_find(spec, planned, todo, dry_run) if todo else {})}
+    found: dict[tuple[str, int], Effects] = {**unknown, **(_compare(spec, planned, todo, dry_run) if todo else {})}
     return replace(
         plan,
         steps=tuple(
@@ -69,7 +69,7 @@ def _why_unknown(step: Load | Recover, plan: Plan) -> str:
     return f"depends on {', '.join(changing)}, which this run changes" if changing else ""
 
 
-def _find(
+def _compare(
     spec: Spec, planned: Planned, todo: Sequence[Load | Recover], dry_run: DryRun
 ) -> dict[tuple[str, int], Effects]:
     require_engine(spec)
@@ -85,8 +85,6 @@ def _find(
         dry_run.listener(events.DryRunStarted(len(todo)))
         found = pool.map(lambda step: _of_table(step, planned.world.state, run, retries, dry_run), todo)
         effects = dict(zip((step.key for step in todo), found, strict=True))
-    if interruption.stopping.is_set():
-        raise AbortRun("stopped before the effects of all tables were known", hint="Run again")
     if any(isinstance(one, PreventedEffects) and one.exit_code == ExitCode.TABLE for one in effects.values()):
         _refuse_begun(spec, run_id)
     return effects
@@ -96,8 +94,10 @@ def _find(
 def _scratch(spec: Spec, run_id: str) -> Iterator[Buffer]:
     """A buffer that leaves no folder behind where a flow never ran."""
     url = flow_url(spec)
-    path = Path(local_path(url)) / FOLDER
-    made = [folder for folder in (path, *path.parents) if not folder.exists()] if scheme(url) == "file" else []
+    made: list[Path] = []
+    if scheme(url) == "file":
+        path = Path(local_path(url)) / FOLDER
+        made = [folder for folder in (path, *path.parents) if not folder.exists()]
     try:
         with Buffer(url, run_id, spec.storage) as buffer:
             yield buffer
@@ -124,10 +124,12 @@ def _of_table(
 
     effects: Effects
     try:
-        effects = persist(once, step, run, retries)
+        effects = retry_step(once, step, run, retries)
     except AbortRun:
         raise
     except FlowctlError as error:
+        if run.stopping.is_set():
+            raise AbortRun("stopped before the effects of all tables were known", hint="Plan again") from error
         effects = PreventedEffects(attempt.intent.at, error.message, error.hint, error.exit_code)
     run.listener(events.TableCompared(step.id, effects, time.monotonic() - started))
     return effects
@@ -136,6 +138,8 @@ def _of_table(
 def _refuse_begun(spec: Spec, run_id: str) -> None:
     """:class:`LockedError` when a run has begun meanwhile, which has removed what was in the buffer: what looks like
     failures of tables is none."""
-    newer = [run.id for run in list_begun(open_flow(spec)) if run.id > run_id]
-    if newer:
-        raise LockedError(f"run {newer[-1]} has begun meanwhile", hint="Plan again once it has ended")
+    blobs = open_flow(spec)
+    ids = [*(run.id for run in list_begun(blobs)), *(run.id for run in list_runs(blobs, limit=1))]
+    newest = max(ids, default="")
+    if newest > run_id:
+        raise LockedError(f"run {newest} has begun meanwhile", hint="Plan again once it has ended")

@@ -102,17 +102,21 @@ class _Comparison:
         return info.columns if info else ()
 
     def _of_new_rows(self, rows: Batch, count: int) -> CountedEffects:
-        """All rows of the batch come; those that are there go where they are replaced."""
-        there, deleted = self._columns_there, 0
-        if there and self.prepared.job.replaces_content:
-            deleted = self.work.target.scan(self.work.spark, self.work.object, there[:1]).count()
+        """All rows of the batch come."""
         samples: tuple[SampleRow, ...] = ()
         if self.sampling.rows:
             frame = self._frame(rows, "rows")
             alive = frame.where(named(OP_COLUMN) == "U") if OP_COLUMN in frame.columns else frame
             columns = tuple(name for name in self._column_names if name in frame.columns)
             samples = self._samples(inserted_rows(alive, columns))
-        return self._counted(inserted=count, deleted=deleted, samples=samples)
+        return self._counted(inserted=count, deleted=self._count_replaced(), samples=samples)
+
+    def _count_replaced(self) -> int:
+        """The target's rows, where all of them go."""
+        there = self._columns_there
+        if not there or not self.prepared.job.replaces_content:
+            return 0
+        return int(self.work.target.scan(self.work.spark, self.work.object, there[:1]).count())
 
     def _of_merge(self, rows: Batch, count: int) -> CountedEffects:
         job, names = self.prepared.job, self._column_names
@@ -139,10 +143,11 @@ class _Comparison:
         """Rows are versions. A new one is compared with its key's current one."""
         batch = self._frame(rows, "batch")
         batch.createOrReplaceTempView(_BATCH)
-        target = self._target()
+        job = self.prepared.job
+        target = self._empty(job.columns) if job.replace else self._target()
         target.createOrReplaceTempView(_TARGET)
         found = self._frame(self._version_difference(rows, target), "difference")
-        names, key = self._column_names, self.prepared.job.key
+        names, key = self._column_names, job.key
         joined = (
             found.alias("d")
             .join(target.alias("t"), _equal("t", "d", (*key, VALID_FROM)), "left")
@@ -150,11 +155,8 @@ class _Comparison:
         )
         effects = self._of_changes(version_rows(joined, names), (*key, *OWN_COLUMNS))
         same = batch.alias("b").join(found.alias("d"), _equal("b", "d", key), "left_anti")
-        deleted = 0
-        if self.prepared.job.replace:
-            deleted = target.count()
         unchanged = same.where(named(OP_COLUMN) == "U").count()
-        return replace(effects, unchanged=unchanged, deleted=effects.deleted + deleted)
+        return replace(effects, unchanged=unchanged, deleted=effects.deleted + self._count_replaced())
 
     def _version_difference(self, rows: Batch, target: DataFrame) -> Batch:
         """:func:`flowctl.sql.scd2.difference`, worked out."""
@@ -162,7 +164,7 @@ class _Comparison:
         known = self._observed(rows)
         known.createOrReplaceTempView(_OBSERVED)
         arrival, *hashed = spark.sql(scd2.next_arrival((_OBSERVED,), "spark")).collect()[0]
-        is_first = job.replace or (arrival == 1 and target.isEmpty())
+        is_first = arrival == 1 and target.isEmpty()
         tables = Tables((_TARGET,), (_BATCH,), (_OBSERVED,))
         change = versioning(job, tables, rows.names, arrival, "postgres", first=is_first)
         change = scd2.after(change, hashed)

@@ -46,10 +46,10 @@ def commit(attempt: Attempt, run: RunContext, retries: Retries) -> AttemptResult
                 raise lost from cause
             raise _with_outlook(describe(cause, step, run), known) from cause
 
-    return persist(once, step, run, retries)
+    return retry_step(once, step, run, retries)
 
 
-def persist(once: Callable[[], Result], step: Runnable, run: RunContext, retries: Retries) -> Result:
+def retry_step(once: Callable[[], Result], step: Runnable, run: RunContext, retries: Retries) -> Result:
     """Calls ``once``, which is about ``step``, again after errors that may go away by themselves."""
     connections = _connections(step, run)
 

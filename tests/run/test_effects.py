@@ -150,10 +150,14 @@ def flow(request: pytest.FixtureRequest, tmp_path: Path, engine: Engine, monkeyp
     return Flow(runs, Orders(tmp_path / "source.db"), TargetPlace(kind, "", object, location), connection)
 
 
+def is_on_sail() -> bool:
+    return os.environ.get("FLOWCTL_TEST_SPARK") == "sail"
+
+
 def is_long(kind: str, name: str) -> bool:
     """On Sail each case takes a second, on Spark ten: there the ways of each target that differ most."""
     short = {("delta", "scd2"), ("postgres", "soft missing keys"), ("sqlite", "append")}
-    return os.environ.get("FLOWCTL_TEST_SPARK") != "sail" and (kind, name) not in short
+    return not is_on_sail() and (kind, name) not in short
 
 
 @pytest.mark.parametrize(
@@ -183,6 +187,29 @@ def test_what_is_counted_is_what_a_run_changes(flow: Flow, name: str) -> None:
         agree(found, committed.rows, soft="soft" in name)
         if mode == "merge" and there and not replaced and "cursor" not in name:
             assert found.unchanged == len(flow.orders.rows) - deletions(flow, name) - found.inserted - found.updated
+
+
+#: What a full refresh turns into a history: rows of another mode, and a history of other keys.
+HISTORIES = {"rows": TABLES["truncate"], "other keys": {**TABLES["scd2"], "key": ["id", "gone"]}}
+
+
+@pytest.mark.parametrize(
+    ("flow", "before"),
+    [
+        pytest.param(kind, name, marks=[] if is_on_sail() else [pytest.mark.full])
+        for kind in KINDS
+        for name in HISTORIES
+    ],
+    indirect=["flow"],
+)
+def test_a_history_in_the_place_of_something_else(flow: Flow, before: str) -> None:
+    flow.orders.change()
+    flow.runs.apply(flow.document({**HISTORIES[before], **NO_FLOATS}))
+    flow.orders.change()
+    document, there = flow.document(TABLES["scd2"]), flow.content()
+    found = counted(flow.runs.effects(document, full_refresh=("orders",)))
+    assert flow.runs.apply(document, full_refresh=("orders",)).exit_code == 0
+    assert (found.inserted, found.updated, found.deleted) == (len(flow.content()), 0, len(there))
 
 
 def deletions(flow: Flow, name: str) -> int:

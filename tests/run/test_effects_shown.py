@@ -175,6 +175,29 @@ def test_a_new_column_is_compared_as_if_it_were_there(runs: SharedRuns) -> None:
     assert [table.rows.updated for table in result.record.tables] == [2, 2]
 
 
+def test_a_wider_column_is_compared_as_if_it_were_wide(runs: SharedRuns, postgres_database: str) -> None:
+    import psycopg
+
+    runs.monkeypatch.setenv("PG_PASSWORD", "etl-secret")
+    url = postgres_database.replace("etl-secret", "${secret:env:PG_PASSWORD}")
+    flow = document(MERGE)
+    flow["connections"]["pg"] = {"type": "postgres", "url": url}
+    flow["tables"] = {"people": {"from": "pg:public.people", "to": "pg:public.copy", **MERGE}}
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute("CREATE TABLE people (id int PRIMARY KEY, n int, t varchar(5))")
+        connection.execute("INSERT INTO people VALUES (1, 1, 'a'), (2, 2, NULL), (3, NULL, 'c')")
+        runs.apply(flow)
+        connection.execute("ALTER TABLE people ALTER n TYPE bigint")
+        connection.execute("UPDATE people SET n = 5000000000 WHERE id = 2")
+        found = counted(runs.effects(flow))
+        assert (found.inserted, found.updated, found.unchanged, found.columns) == (0, 1, 2, {"n": 1})
+        kinds = "SELECT atttypid::regtype::text FROM pg_attribute WHERE attrelid = 'copy'::regclass AND attname = 'n'"
+        assert connection.execute(kinds).fetchall() == [("integer",)]
+        result = runs.apply(flow)
+    assert result.record is not None
+    assert result.record.tables[0].rows.updated == 1
+
+
 def test_the_numbers_are_those_of_their_moment(runs: SharedRuns) -> None:
     plan = runs.effects(document({"mode": "truncate"}))
     change(runs, "DELETE FROM people WHERE id = 1")
