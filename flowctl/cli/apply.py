@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flowctl.cli import output
-from flowctl.cli.arguments import spec_argument, variables_option
-from flowctl.cli.options import chosen, plan_options
+from flowctl.cli.arguments import plan_options, spec_argument
 from flowctl.cli.plan import show
 
 if TYPE_CHECKING:
     from flowctl.plan.planning import Planned
     from flowctl.run.apply import RunResult
+    from flowctl.spec.spec import Spec
 
 
 @click.command("apply")
@@ -30,14 +30,12 @@ if TYPE_CHECKING:
     "--lock-timeout", default="0s", show_default=True, metavar="DURATION", help="How long to wait for another run."
 )
 @plan_options
-@variables_option
 def command(
-    spec_path: str,
+    spec: Spec,
     plan_file: str | None,
     confirm: bool,
     parallel: int | None,
     lock_timeout: str,
-    variables: dict[str, str],
     **given: Any,
 ) -> int:
     """Print the plan and execute it: exactly that plan, exactly once."""
@@ -45,11 +43,10 @@ def command(
     from flowctl.resolve.resolve import PlanOptions
     from flowctl.run.apply import ApplyOptions, Audience, apply
     from flowctl.run.engine import engine_line
-    from flowctl.spec.load import load_spec
 
     settings = output.settings()
     as_json = settings.format == "json"
-    plan_options = PlanOptions(**chosen(given))
+    plan_options = PlanOptions(**given)
     _refuse_terms_beside_plan(plan_file, plan_options)
     options = ApplyOptions(
         plan=plan_options,
@@ -66,7 +63,6 @@ def command(
             return True
         return click.confirm("Apply this?", err=True)
 
-    spec = load_spec([spec_path], variables)
     settings.run_id = options.run_id
 
     with listening(settings) as listener:

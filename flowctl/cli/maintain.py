@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from flowctl import text
 from flowctl.cli import output
-from flowctl.cli.arguments import spec_argument, variables_option
+from flowctl.cli.arguments import spec_argument
 from flowctl.text import Line, Piece
 
 if TYPE_CHECKING:
     from flowctl.connectors.maintenance import Task
     from flowctl.errors import FlowctlError
     from flowctl.run.maintain import DueTable, MaintenancePlan, MaintenanceResult
+    from flowctl.spec.spec import Spec
 
 #: The version of the JSON that ``--format json`` prints.
 FORMAT = 1
@@ -30,11 +31,9 @@ FORMAT = 1
     help="Only these tables, with their sidecars; terms as for `plan`; repeatable.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@variables_option
-def command(spec_path: str, select: tuple[str, ...], yes: bool, variables: Mapping[str, str]) -> int:
+def command(spec: Spec, select: tuple[str, ...], yes: bool) -> int:
     """Compact Delta tables, write checkpoints and remove old files, where that is due."""
     from flowctl.run.maintain import maintain
-    from flowctl.spec.load import load_spec
 
     settings = output.settings()
 
@@ -45,7 +44,6 @@ def command(spec_path: str, select: tuple[str, ...], yes: bool, variables: Mappi
             return False
         return yes or click.confirm("Do this?", abort=True, err=True)
 
-    spec = load_spec([spec_path], variables)
     result = maintain(spec, select, approve, output.write_line, verbose=settings.verbose)
     if settings.format == "json":
         output.write_json({"format": FORMAT, "flow": spec.flow, **_to_json(result)})

@@ -119,7 +119,7 @@ def output_options(command: click.Command) -> click.Command:
             output_options(child)
         return command
     own = {option for parameter in command.params for option in parameter.opts}
-    command.params += [option() for name, option in _OPTIONS.items() if name not in own]
+    command.params += [option for option in _options() if own.isdisjoint(option.opts)]
     return command
 
 
@@ -168,34 +168,29 @@ def keep_setting(name: str) -> Callable[[click.Context, click.Parameter, Any], A
     return keep
 
 
-def _format_option() -> click.Option:
-    return click.Option(
-        ["--format"],
-        type=click.Choice(["text", "json"]),
-        expose_value=False,
-        callback=keep_setting("format"),
-        help="Format of the result.  [default: text]",
-    )
-
-
-def _log_format_option() -> click.Option:
-    return click.Option(
-        ["--log-format"],
-        type=click.Choice(["text", "json"]),
-        expose_value=False,
-        callback=keep_setting("log_format"),
-        help="Format of logs and errors.  [default: text]",
-    )
-
-
-def _verbose_option() -> click.Option:
-    return click.Option(
-        ["--verbose", "-v"],
-        is_flag=True,
-        expose_value=False,
-        callback=keep_setting("verbose"),
-        help="Show more detail, and the traces of errors.",
-    )
-
-
-_OPTIONS = {"--format": _format_option, "--log-format": _log_format_option, "--verbose": _verbose_option}
+def _options() -> list[click.Option]:
+    """Those of all commands."""
+    formats = click.Choice(["text", "json"])
+    return [
+        click.Option(
+            ["--format"],
+            type=formats,
+            expose_value=False,
+            callback=keep_setting("format"),
+            help="Format of the result.  [default: text]",
+        ),
+        click.Option(
+            ["--log-format"],
+            type=formats,
+            expose_value=False,
+            callback=keep_setting("log_format"),
+            help="Format of logs and errors.  [default: text]",
+        ),
+        click.Option(
+            ["--verbose", "-v"],
+            is_flag=True,
+            expose_value=False,
+            callback=keep_setting("verbose"),
+            help="Show more detail, and the traces of errors.",
+        ),
+    ]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flowctl.cli import output
-from flowctl.cli.arguments import spec_argument, variables_option
-from flowctl.cli.options import chosen, plan_options
+from flowctl.cli.arguments import plan_options, spec_argument
 from flowctl.errors import ExitCode
 from flowctl.model.step import Plan
 
@@ -34,16 +33,14 @@ if TYPE_CHECKING:
 )
 @click.option("--values", is_flag=True, help="With --samples: also their values.")
 @plan_options
-@variables_option
 def command(
-    spec_path: str,
+    spec: Spec,
     out: str | None,
     detailed_exitcode: bool,
     ddl: bool,
     effects: bool,
     samples: int | None,
     values: bool,
-    variables: dict[str, str],
     **given: Any,
 ) -> int:
     """Show exactly what apply would do: intervals, rows, schema changes, checks."""
@@ -52,12 +49,10 @@ def command(
     from flowctl.plan.planning import make_plan
     from flowctl.resolve.resolve import PlanOptions
     from flowctl.run.engine import engine_line
-    from flowctl.spec.load import load_spec
 
     _refuse_without(samples, "--samples", "--effects", is_given=effects)
     _refuse_without(values, "--values", "--samples", is_given=samples is not None)
-    spec = load_spec([spec_path], variables)
-    options = PlanOptions(**chosen(given))
+    options = PlanOptions(**given)
     planned = make_plan(spec, options)
     if effects:
         planned = replace(planned, plan=_with_effects(spec, planned, samples or 0, with_values=values))

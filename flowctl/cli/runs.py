@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
 
 from flowctl import text
 from flowctl.cli import output, result
-from flowctl.cli.arguments import spec_argument, variables_option
+from flowctl.cli.arguments import spec_argument
 from flowctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from flowctl.spec.spec import Spec
     from flowctl.state.runs import BegunRun, RunRecord
     from flowctl.storage.blobs import BlobStore
 
@@ -26,14 +26,11 @@ _LEFT = ("run", "started (UTC)", "tables")
 @spec_argument
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many runs to list.")
-@variables_option
-def command(spec_path: str, run_id: str | None, limit: int, variables: Mapping[str, str]) -> int:
+def command(spec: Spec, run_id: str | None, limit: int) -> int:
     """List the newest runs, or show one RUN in full. A run without an end is active, or was killed."""
-    from flowctl.spec.load import load_spec
     from flowctl.state.location import open_flow
     from flowctl.state.runs import list_begun, list_runs
 
-    spec = load_spec([spec_path], variables)
     blobs = open_flow(spec)
     begun = {run.id: (run, _state_of(blobs, run)) for run in list_begun(blobs)}
     if run_id is not None:

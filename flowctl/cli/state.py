@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
 from flowctl.cli import output
-from flowctl.cli.arguments import spec_argument, variables_option
+from flowctl.cli.arguments import spec_argument
 from flowctl.cli.state_views import FORMAT, history, known_table, list_tables, open_store, show, state_json
 from flowctl.errors import ExitCode, StoppedByPolicy, UsageError
 
@@ -38,15 +38,13 @@ for _view in (list_tables, show, history):
 @click.option("--accept-definition", is_flag=True, help="Continue with the spec's current definition.")
 @click.option("--append-again", is_flag=True, help="Append all above the position again, even if the target has it.")
 @yes_option
-@variables_option
 def set_table(
-    spec_path: str,
+    spec: Spec,
     table_id: str,
     position: str | None,
     accept_definition: bool,
     append_again: bool,
     yes: bool,
-    variables: Mapping[str, str],
 ) -> int:
     """Change where a table continues; its sequence number stays. append treats the rows at the position itself as
     written and reads the rows above it; merge and scd2 read those rows again."""
@@ -58,7 +56,7 @@ def set_table(
     if append_again and position is None:
         raise UsageError("--append-again needs a position", hint="Give --position, the last row not to append again")
 
-    def change(spec: Spec, document: StateDocument) -> StateDocument:
+    def change(document: StateDocument) -> StateDocument:
         table, again = known_table(document, table_id), append_again
         if position is not None:
             given = changes.position_from_text(position, table)
@@ -70,26 +68,25 @@ def set_table(
             document = documents.with_position(document, table_id, given, append_again=again)
         return document
 
-    return _change(spec_path, variables, "set", change, yes=yes)
+    return _change(spec, "set", change, yes=yes)
 
 
 @command.command("reset")
 @spec_argument
 @click.argument("table_ids", metavar="ID...", nargs=-1, required=True)
 @yes_option
-@variables_option
-def reset(spec_path: str, table_ids: tuple[str, ...], yes: bool, variables: Mapping[str, str]) -> int:
+def reset(spec: Spec, table_ids: tuple[str, ...], yes: bool) -> int:
     """Forget tables, except for their sequence numbers: the next run reads them from the beginning. Touches no
     target."""
     from flowctl.state import document as documents
 
-    def change(_: Spec, document: StateDocument) -> StateDocument:
+    def change(document: StateDocument) -> StateDocument:
         for table_id in table_ids:
             known_table(document, table_id)
             document = documents.reset(document, table_id)
         return document
 
-    return _change(spec_path, variables, "reset", change, yes=yes)
+    return _change(spec, "reset", change, yes=yes)
 
 
 @command.command("adopt")
@@ -100,15 +97,14 @@ def reset(spec_path: str, table_ids: tuple[str, ...], yes: bool, variables: Mapp
     help="Where to continue, if the target has no record of it; as for `state set`, or `now` for files.",
 )
 @yes_option
-@variables_option
-def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variables: Mapping[str, str]) -> int:
+def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
     """Take sequence number, position and schema from the target as it is. Touches no data."""
     from flowctl.plan.case import Case
     from flowctl.plan.fills import columns_to_record
     from flowctl.state import changes
     from flowctl.state import document as documents
 
-    def change(spec: Spec, document: StateDocument) -> StateDocument:
+    def change(document: StateDocument) -> StateDocument:
         table, observed, ddl = _observe(spec, table_id)
         if observed.target is None:
             raise StoppedByPolicy(
@@ -131,37 +127,31 @@ def adopt(spec_path: str, table_id: str, position: str | None, yes: bool, variab
             raise UsageError(f"{table.target} does not say how far it has come", hint=hint)
         return adopted
 
-    return _change(spec_path, variables, "adopt", change, yes=yes)
+    return _change(spec, "adopt", change, yes=yes)
 
 
 @command.command("rollback")
 @spec_argument
 @click.option("--to", "serial", type=click.IntRange(min=1), required=True, help="A serial that `state history` lists.")
 @yes_option
-@variables_option
-def rollback(spec_path: str, serial: int, yes: bool, variables: Mapping[str, str]) -> int:
+def rollback(spec: Spec, serial: int, yes: bool) -> int:
     """Write a new version with an older one's positions, definitions and schemas. Sequence numbers do not fall."""
     from flowctl.state import document as documents
-    from flowctl.state.location import open_flow
-    from flowctl.state.store import StateStore
 
-    def change(spec: Spec, document: StateDocument) -> StateDocument:
-        return documents.rolled_back(document, StateStore(open_flow(spec)).read_serial(serial))
+    def change(document: StateDocument) -> StateDocument:
+        return documents.rolled_back(document, open_store(spec).read_serial(serial))
 
-    return _change(spec_path, variables, "rollback", change, yes=yes)
+    return _change(spec, "rollback", change, yes=yes)
 
 
 @command.command("unlock")
 @spec_argument
 @yes_option
-@variables_option
-def unlock(spec_path: str, yes: bool, variables: Mapping[str, str]) -> int:
+def unlock(spec: Spec, yes: bool) -> int:
     """Release the lease on behalf of its holder. Only if the holder is certainly dead, and its Spark job with it."""
-    from flowctl.spec.load import load_spec
     from flowctl.state import lease
     from flowctl.state.location import open_flow
 
-    spec = load_spec([spec_path], variables)
     blobs = open_flow(spec)
     held = lease.current(blobs)
     if held is None or held.released:
@@ -175,10 +165,9 @@ def unlock(spec_path: str, yes: bool, variables: Mapping[str, str]) -> int:
 
 
 def _change(
-    spec_path: str,
-    variables: Mapping[str, str],
+    spec: Spec,
     verb: str,
-    change: Callable[[Spec, StateDocument], StateDocument],
+    change: Callable[[StateDocument], StateDocument],
     *,
     yes: bool,
 ) -> int:
@@ -187,10 +176,10 @@ def _change(
     from flowctl.state.changes import differences, render
     from flowctl.state.lease import Lease
 
-    spec, store = open_store(spec_path, variables)
+    store = open_store(spec)
     with Lease.acquire(store.blobs, run_id=f"state {verb}") as lease:
         before = store.read()
-        after = change(spec, before)
+        after = change(before)
         found = differences(before, after)
         for line in render(found):
             output.write_line(line)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from flowctl import text
 from flowctl.cli import output
-from flowctl.cli.arguments import spec_argument, variables_option
+from flowctl.cli.arguments import spec_argument
 from flowctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -23,13 +22,12 @@ FORMAT = 1
 
 @click.command("list")
 @spec_argument
-@variables_option
-def list_tables(spec_path: str, variables: Mapping[str, str]) -> int:
+def list_tables(spec: Spec) -> int:
     """All tables: sequence number, position, last run, pending intent."""
     from flowctl.model.position import readable
     from flowctl.state import codec
 
-    spec, document = read_state(spec_path, variables)
+    document = open_store(spec).read()
     if output.settings().format == "json":
         output.write_json(state_json(spec, document, tables=codec.to_json(document)["tables"]))
         return ExitCode.OK
@@ -48,12 +46,11 @@ def list_tables(spec_path: str, variables: Mapping[str, str]) -> int:
 @click.command("show")
 @spec_argument
 @click.argument("table_id", metavar="ID")
-@variables_option
-def show(spec_path: str, table_id: str, variables: Mapping[str, str]) -> int:
+def show(spec: Spec, table_id: str) -> int:
     """Everything recorded of one table."""
     from flowctl.state import changes, codec
 
-    spec, document = read_state(spec_path, variables)
+    document = open_store(spec).read()
     table = known_table(document, table_id)
     if output.settings().format == "json":
         output.write_json(state_json(spec, document, id=table_id, table=codec.table_to_json(table)))
@@ -67,12 +64,11 @@ def show(spec_path: str, table_id: str, variables: Mapping[str, str]) -> int:
 @click.command("history")
 @spec_argument
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The newest so many.")
-@variables_option
-def history(spec_path: str, limit: int, variables: Mapping[str, str]) -> int:
+def history(spec: Spec, limit: int) -> int:
     """The kept versions of the state, newest first, with the changes of each."""
     from flowctl.state.changes import differences
 
-    spec, store = open_store(spec_path, variables)
+    store = open_store(spec)
     kept = store.history()
     versions: list[dict[str, Any]] = []
     for version, older in list(zip(kept, [*kept[1:], None], strict=True))[:limit]:
@@ -98,18 +94,11 @@ def history(spec_path: str, limit: int, variables: Mapping[str, str]) -> int:
     return ExitCode.OK
 
 
-def open_store(spec_path: str, variables: Mapping[str, str]) -> tuple[Spec, StateStore]:
-    from flowctl.spec.load import load_spec
+def open_store(spec: Spec) -> StateStore:
     from flowctl.state.location import open_flow
     from flowctl.state.store import StateStore
 
-    spec = load_spec([spec_path], variables)
-    return spec, StateStore(open_flow(spec))
-
-
-def read_state(spec_path: str, variables: Mapping[str, str]) -> tuple[Spec, StateDocument]:
-    spec, store = open_store(spec_path, variables)
-    return spec, store.read()
+    return StateStore(open_flow(spec))
 
 
 def known_table(document: StateDocument, table_id: str) -> TableState:
