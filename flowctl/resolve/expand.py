@@ -18,9 +18,9 @@ from flowctl.diagnostics import Diagnostic, Mark
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.names import is_pattern, names_of
 from flowctl.spec.spec import ObjectSource, TableSpec
+from flowctl.spec.template import fill_placeholders
 
 _ID = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_PLACEHOLDER = re.compile(r"\$\$\{|\$\{(\w+)\}")
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ def _substituted(value: Any, names: Mapping[str, str]) -> Any:
     """Asked for every value of every table: the very same object where nothing is filled in."""
     kind: Any = type(value)
     if kind is str:
-        return _PLACEHOLDER.sub(lambda found: _text(found, names), value) if "${" in value else value
+        return fill_placeholders(value, names) if "${" in value else value
     if kind is tuple:
         filled = tuple(_substituted(item, names) for item in value)
         return filled if any(map(is_not, filled, value)) else value
@@ -111,12 +111,6 @@ def _text_fields(kind: Any) -> tuple[str, ...]:
     if kind is Mark or not is_dataclass(kind):
         return ()
     return tuple(field.name for field in fields(kind) if field.name != "marks")
-
-
-def _text(found: re.Match[str], names: Mapping[str, str]) -> str:
-    if found[0] == "$${":
-        return "${"
-    return names.get(found[1], found[0])
 
 
 def _bad_ids(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:

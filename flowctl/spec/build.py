@@ -38,7 +38,9 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         return plain(node.entries[key]) if key in node.entries else default
 
     expect = node.entries.get("expect")
-    guard = {key: _guard_value(value) for key, value in get("guard", {}).items()}
+    guard: dict[str, Any] = {
+        key: fraction(value) if isinstance(value, str) else value for key, value in get("guard", {}).items()
+    }
     cursor, deletes = get("cursor", None), get("deletes", None)
     valid_from = get("scd2", {}).get("valid_from")
     built = TableSpec(
@@ -52,10 +54,10 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         dedupe=get("dedupe", "fail" if valid_from == "now" else None),
         deletes=_deletes(deletes) if deletes else None,
         compare_ignore=tuple(get("compare", {}).get("ignore", ())),
-        columns=_columns(get("columns", {})),
+        columns=ColumnRules(**_frozen(get("columns", {}))),
         where=get("where", None),
         read=ReadHints(**get("read", {})),
-        layout=Layout(**{key: _freeze(value) for key, value in get("layout", {}).items()}),
+        layout=Layout(**_frozen(get("layout", {}))),
         expect=tuple(map(_expectation, expect.items)) if expect else (),
         guard=Guard(**guard),
         valid_from=valid_from,
@@ -64,7 +66,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         allow_none=get("allow_none", False),
         on_schema_change=SchemaPolicies(**get("on_schema_change", {})),
         on_error=get("on_error", "continue"),
-        marks=dict(_marks(node)),
+        marks={path: child.place for path, child in _below(node, "")},
     )
     return replace(built, layout=_with_statistics(built))
 
@@ -91,14 +93,14 @@ def marks(root: Node) -> Mapping[str, Mark]:
         path: node.mark
         for key in ("state", "connections", "storage")
         if (written := root.entries.get(key))
-        for path, node in [(key, written), *_below(written, key)]
+        for path, node in [(key, written), *_below(written, f"{key}.")]
     }
 
 
-def _below(node: Node, path: str) -> Iterator[tuple[str, Node]]:
+def _below(node: Node, prefix: str) -> Iterator[tuple[str, Node]]:
     for key, child in node.entries.items():
-        yield f"{path}.{key}", child
-        yield from _below(child, f"{path}.{key}")
+        yield f"{prefix}{key}", child
+        yield from _below(child, f"{prefix}{key}.")
 
 
 def spark(node: Node | None) -> SparkSettings:
@@ -122,7 +124,7 @@ def _cursor(written: Mapping[str, Any]) -> Cursor:
 
 
 def _deletes(written: Mapping[str, Any]) -> Deletes:
-    given: dict[str, Any] = {key: _freeze(value) for key, value in written.items() if key != "detect"}
+    given = {key: value for key, value in _frozen(written).items() if key != "detect"}
     if written["detect"] == "flag":
         return DetectFlag(**given)
     if "every" in given:
@@ -130,18 +132,10 @@ def _deletes(written: Mapping[str, Any]) -> Deletes:
     return DetectMissingKeys(**given)
 
 
-def _columns(written: Mapping[str, Any]) -> ColumnRules:
-    return ColumnRules(**{key: _freeze(value) for key, value in written.items()})
-
-
 def _expectation(entry: Node) -> Expectation:
     given = plain(entry)
     check = next(check for key, check in kinds().items() if key in given)
     return check.read(given, entry.mark)
-
-
-def _guard_value(value: Any) -> Any:
-    return fraction(value) if isinstance(value, str) else value
 
 
 def _with_statistics(table: TableSpec) -> Layout:
@@ -155,8 +149,8 @@ def _with_statistics(table: TableSpec) -> Layout:
     return replace(layout, statistics=tuple(dict.fromkeys((*table.key, *cursor, *versions, *layout.cluster_by))))
 
 
-def _freeze(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _frozen(written: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in written.items()}
 
 
 def _with_secrets(node: Node) -> Any:
@@ -167,7 +161,3 @@ def _with_secrets(node: Node) -> Any:
             return parse_secrets(text)
         case value:
             return value
-
-
-def _marks(node: Node) -> Iterator[tuple[str, Mark]]:
-    return ((path.removeprefix("."), child.place) for path, child in _below(node, ""))

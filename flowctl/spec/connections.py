@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from flowctl.spec import urls
 from flowctl.spec.findings import Findings
-from flowctl.spec.locations import check_url
 from flowctl.spec.messages import LATER_HINT
 from flowctl.spec.node import Node, leaves
 from flowctl.spec.references import ConnectionTypes
 from flowctl.spec.schema import Schema, check, connector_schema, connector_types, definition, later_types
-from flowctl.spec.secrets import LATER_PROVIDERS, PROVIDERS, password_in_clear, secret_references
+from flowctl.spec.secrets import (
+    LATER_PROVIDERS,
+    PROVIDERS,
+    is_one_reference,
+    password_in_clear,
+    secret_references,
+    without_references,
+)
 from flowctl.spec.spec import SecretRef
 from flowctl.spec.suggest import did_you_mean
 
@@ -36,15 +42,15 @@ def check_connections(root: Node, findings: Findings) -> ConnectionTypes:
             _check_secrets(node, connector_schema(type), f"connections.{name}", findings)
             if url := node.get("url"):
                 hint = connector_schema(type)["properties"].get("url", {}).get("x-expected", "")
-                check_url(url, f"connections.{name}.url", urls.flaw, hint, findings)
+                _check_url(url, f"connections.{name}.url", urls.flaw, hint, findings)
     stores = root.get("storage")
     for prefix, node in stores.entries.items() if stores else ():
         _check_secrets(node, definition("storage"), f"storage.{prefix}", findings)
         if endpoint := node.get("endpoint"):
             label, hint = f"storage.{prefix}.endpoint", "Write https://host:port"
-            check_url(endpoint, label, urls.flaw_of_endpoint, hint, findings)
+            _check_url(endpoint, label, urls.flaw_of_endpoint, hint, findings)
     if url := root.get("spark.url"):
-        check_url(url, "spark.url", urls.flaw_of_spark, "Write sc://host:port or spark://host:port", findings)
+        _check_url(url, "spark.url", urls.flaw_of_spark, "Write sc://host:port or spark://host:port", findings)
     if conf := root.get("spark.conf"):
         _check_settings(conf, findings)
     for key in ("state", "spark", "vars"):
@@ -67,6 +73,15 @@ def _type(node: Node, findings: Findings) -> str | None:
         hint = did_you_mean(type, connector_types(), "There are: ")
         findings.error(written, f"there is no connection type `{type}`", hint, "unknown-connection-type")
     return None
+
+
+def _check_url(node: Node, label: str, flaw_of: Callable[[str], str], hint: str, findings: Findings) -> None:
+    """The form of a server's URL, apart from secret references. It is parsed on use, by libraries that repeat in their
+    errors what they cannot parse."""
+    if not isinstance(node.value, str) or is_one_reference(node.value):
+        return
+    if flaw := flaw_of(without_references(node.value, urls.PLACEHOLDER)):
+        findings.error(node, f"`{label}` cannot be read: {flaw}", hint, "bad-url")
 
 
 def _check_secrets(node: Node, schema: Schema, label: str, findings: Findings) -> None:

@@ -45,9 +45,9 @@ def parse_document(text: str, shown: str) -> tuple[Node | None, list[Diagnostic]
     if refusal := _too_large(text, shown):
         return None, [refusal]
     try:
-        root = _Composer(text).get_single_node()
-    except _TooDeep as deep:
-        return None, [_nested(Mark(shown, deep.at.line + 1, deep.at.column + 1))]
+        root = _Composer(text, shown).get_single_node()
+    except _Refused as refused:
+        return None, [refused.finding]
     except yaml.MarkedYAMLError as error:
         return None, [_syntax_error(error, text, shown)]
     except yaml.reader.ReaderError as error:
@@ -82,20 +82,21 @@ def _is_plain(scalar: yaml.ScalarNode) -> bool:
     return not scalar.style
 
 
-class _TooDeep(Exception):
-    """``at`` is the mark of the first map or list beyond the limit."""
+class _Refused(Exception):
+    """Ends composing and reading: the rest is not looked at."""
 
-    def __init__(self, at: Any) -> None:
-        super().__init__()
-        self.at = at
+    def __init__(self, finding: Diagnostic) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
 
 
 class _Composer(CParser):
     """libyaml's parser and composer with a resolver that decides nothing: values are typed in :class:`_Reading`. It
     counts levels instead, because composing recurses on the machine's stack."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, shown: str) -> None:
         super().__init__(text)
+        self._shown = shown
         self._depth = 0
 
     def resolve(self, kind: type, value: Any, implicit: Any) -> str:
@@ -103,7 +104,7 @@ class _Composer(CParser):
 
     def descend_resolver(self, current_node: Any, current_index: Any) -> None:
         if self._depth > limits.DEPTH:
-            raise _TooDeep(current_node.start_mark)
+            raise _Refused(_nested(_mark_of(current_node, self._shown)))
         self._depth += 1
 
     def ascend_resolver(self) -> None:
@@ -120,7 +121,7 @@ class _Reading:
         self._count = 0
 
     def node(self, composed: yaml.Node, key_mark: Mark | None = None) -> Node:
-        mark = self._mark(composed)
+        mark = _mark_of(composed, self.shown)
         if composed.tag != _UNTAGGED:
             self._error(f"the tag {composed.tag} has no meaning here", "Remove it", mark, "yaml-tag")
         if id(composed) in self._open:
@@ -163,7 +164,7 @@ class _Reading:
     def _entries(self, composed: yaml.MappingNode) -> dict[str, Node]:
         entries: dict[str, Node] = {}
         for key, value in composed.value:
-            mark = self._mark(key)
+            mark = _mark_of(key, self.shown)
             name = str(key.value)
             if len(name) > _LONGEST_KEY:
                 self._error(f"a key has more than {_LONGEST_KEY} characters", "Shorten it", mark, "too-large")
@@ -188,20 +189,13 @@ class _Reading:
                 entries[name] = self.node(value, mark)
         return entries
 
-    def _mark(self, composed: yaml.Node) -> Mark:
-        start = composed.start_mark
-        return Mark(self.shown, start.line + 1, start.column + 1)
-
     def _error(self, message: str, hint: str, mark: Mark, code: str) -> None:
         self.diagnostics.append(Diagnostic(message, hint, mark, code))
 
 
-class _Refused(Exception):
-    """Ends the walk: the rest is not read."""
-
-    def __init__(self, finding: Diagnostic) -> None:
-        super().__init__(finding.message)
-        self.finding = finding
+def _mark_of(composed: yaml.Node, shown: str) -> Mark:
+    start = composed.start_mark
+    return Mark(shown, start.line + 1, start.column + 1)
 
 
 def _is_text(item: yaml.Node) -> bool:

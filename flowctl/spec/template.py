@@ -7,7 +7,7 @@ a template that determines the shape of the spec would make places meaningless.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -80,12 +80,15 @@ class _Rendering:
             return self._substitute(text)
         if len(text) > _LONGEST_TEMPLATE:
             raise ValueError(f"the value has more than {_LONGEST_TEMPLATE:,} characters")
-        environment = self._environment or self._start()
+        if self._environment is None:
+            from flowctl.spec.sandbox import Sandbox  # importing Jinja2 costs a small spec a tenth of its time
+
+            self._environment = Sandbox()
         names = {"vars": self.variables, "ref": _reference if in_sql else _no_reference}
         if (lone := _LONE.fullmatch(text)) and "{{" not in lone[1] and "}}" not in lone[1]:
-            value = environment.compile_expression(lone[1], undefined_to_none=False)(**names)
+            value = self._environment.compile_expression(lone[1], undefined_to_none=False)(**names)
             return _scalar(value)
-        return environment.from_string(text).render(**names)
+        return self._environment.from_string(text).render(**names)
 
     def _knows_all(self, text: str, *, in_sql: bool) -> bool:
         return all(variable in self.variables if variable else in_sql for variable, _ in _SIMPLE.findall(text))
@@ -96,7 +99,7 @@ class _Rendering:
         named = [self.variables[name] for name, _ in _SIMPLE.findall(text) if name]
         if sum(len(value) for value in named if isinstance(value, str)) > limits.VALUE_SIZE:
             raise ValueError("its result would be too large")
-        return _SIMPLE.sub(lambda one: _text(self.variables[one[1]]) if one[1] else _reference(one[2]), text)
+        return _SIMPLE.sub(lambda one: str(self.variables[one[1]]) if one[1] else _reference(one[2]), text)
 
     def _check(self, value: YamlScalar) -> YamlScalar:
         if isinstance(value, str):
@@ -105,19 +108,12 @@ class _Rendering:
                 raise ValueError("its result would be too large")
         return value
 
-    def _start(self) -> SandboxedEnvironment:
-        """Jinja2 is imported for the first expression: it costs a small spec a tenth of its time."""
-        from flowctl.spec.sandbox import Sandbox
-
-        self._environment = Sandbox()
-        return self._environment
-
     def _explain(self, error: Exception) -> tuple[str, str]:
         from jinja2 import TemplateSyntaxError, UndefinedError
 
         match error:
             case _RefOutsideSql():
-                return str(error), "Make a table with `from: {sql: …}`, and say it there"
+                return str(error), "Make a table with `from: {sql: …}`, and use it there"
             case TemplateSyntaxError():
                 return f"the expression cannot be read: {error.message}", "Check what stands between {{ and }}"
             case UndefinedError() if name := re.search(r"has no attribute '(\w+)'", str(error)):
@@ -139,11 +135,6 @@ def _outside(text: str) -> str:
         parts.append(text[at:start])
         at = end + 2
     return "".join([*parts, text[at:]])
-
-
-def _text(value: YamlScalar) -> str:
-    """As Jinja2 writes it."""
-    return str(value)
 
 
 def _scalar(value: Any) -> YamlScalar:
@@ -173,20 +164,10 @@ class _RefOutsideSql(ValueError):
     pass
 
 
-def fill_placeholders(text: str, values: Mapping[str, str], unknown: Callable[[str], None] | None = None) -> str:
+def fill_placeholders(text: str, values: Mapping[str, str]) -> str:
     """``text`` with ``${name}`` replaced from ``values`` and ``$${`` turned into a literal ``${``. Other names stay as
-    they are (including ``${secret:…}``) and are passed to ``unknown``."""
-
-    def fill(match: re.Match[str]) -> str:
-        if match[0] == "$${":
-            return "${"
-        if match[1] not in values:
-            if unknown:
-                unknown(match[1])
-            return match[0]
-        return values[match[1]]
-
-    return _PLACEHOLDER.sub(fill, text)
+    they are (including ``${secret:…}``)."""
+    return _PLACEHOLDER.sub(lambda found: "${" if found[0] == "$${" else values.get(found[1], found[0]), text)
 
 
 def placeholders(text: str) -> list[str]:
