@@ -3,7 +3,7 @@ a dump, a restore or a drop of the schema takes both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -61,19 +61,13 @@ def schema_of(connection: psycopg.Connection[Any], object: ObjectName) -> str:
 def schemas_of(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> dict[ObjectName, str]:
     """The schema of each object: of a bare name that of the table that it finds, else where it would be made."""
     bare = [object.parts[-1] for object in objects if len(object.parts) < 2]
-    found = dict(
-        connection.execute(
-            "SELECT c.relname, s.nspname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace"
-            " WHERE c.relname = ANY (%s) AND pg_table_is_visible(c.oid)",
-            [bare],
-        ).fetchall()
-    )
-    return {
-        object: object.parts[-2]
-        if len(object.parts) > 1
-        else found.get(object.parts[-1]) or schema_of(connection, object)
-        for object in objects
-    }
+    rows = connection.execute(
+        "SELECT c.relname, s.nspname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace"
+        " WHERE c.relname = ANY (%s) AND pg_table_is_visible(c.oid)",
+        [bare],
+    ).fetchall()
+    visible = {ObjectName((name,)): schema for name, schema in rows}
+    return {object: visible.get(object) or schema_of(connection, object) for object in objects}
 
 
 def newest(connection: psycopg.Connection[Any], lookups: Sequence[CommitLookup]) -> dict[str, Commit | None]:
@@ -86,8 +80,9 @@ def newest(connection: psycopg.Connection[Any], lookups: Sequence[CommitLookup])
     found: dict[str, Commit | None] = {lookup.table: None for lookup in lookups}
     if there:
         queries = " UNION ALL ".join(_query(schema) for schema in there)
-        asked = {schema: by_schema[schema] for schema in there}
-        for row in connection.execute(queries, _parameters(asked)).fetchall():
+        asked = [by_schema[schema] for schema in there]
+        parameters = [[getattr(one, name) for one in lookups] for lookups in asked for name in ("lineage", "table")]
+        for row in connection.execute(queries, parameters).fetchall():
             commit = commit_of(row)
             found[commit.table] = commit
     return found
@@ -145,11 +140,3 @@ def _query(schema: str) -> str:
         f'SELECT * FROM {POSTGRES.table((schema, COMMITS))} AS k WHERE k.lineage = w.lineage AND k."table" = w.id'
         " ORDER BY k.seq DESC LIMIT 1) AS c"
     )
-
-
-def _parameters(asked: Mapping[str, Sequence[CommitLookup]]) -> list[list[str]]:
-    return [
-        values
-        for lookups in asked.values()
-        for values in ([lookup.lineage for lookup in lookups], [lookup.table for lookup in lookups])
-    ]

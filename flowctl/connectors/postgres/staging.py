@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,25 +42,21 @@ _PREFIX = "_flowctl_stage_"
 _REPORT = "transaction BIGINT, rows BIGINT"
 
 
-@contextmanager
 def stage_table(
     client: Client, schema: str, job: WriteJob, columns: Sequence[Column], there: TableInfo | None
-) -> Iterator[tuple[str, str]]:
+) -> AbstractContextManager[tuple[str, str]]:
     """A new staging table (schema, name) for ``columns``, dropped at the end; leftovers of older fences go first."""
     modified: Mapping[str, Modified] = {}
     if there is not None:
         with client.connect() as connection:
             modified = modified_columns(connection, there, [column.name for column in columns])
     listed = [_column(number, column, there, modified) for number, column in enumerate(columns)]
-    with _made(client, schema, job, "UNLOGGED TABLE", ", ".join(listed)) as stage:
-        yield stage
+    return _made(client, schema, job, "UNLOGGED TABLE", ", ".join(listed))
 
 
-@contextmanager
-def future_table(client: Client, schema: str, job: WriteJob) -> Iterator[tuple[str, str]]:
+def future_table(client: Client, schema: str, job: WriteJob) -> AbstractContextManager[tuple[str, str]]:
     """As :func:`stage_table`, but what :func:`become` makes the job's target of: all of its columns, and logged."""
-    with _made(client, schema, job, "TABLE", POSTGRES.listed(job.columns)) as stage:
-        yield stage
+    return _made(client, schema, job, "TABLE", POSTGRES.listed(job.columns))
 
 
 @contextmanager

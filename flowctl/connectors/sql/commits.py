@@ -1,8 +1,8 @@
-"""The numbers table of an SQL database: which number of which table was committed last, and by which intent.
+"""The commits table of an SQL database: which sequence number of which table was committed last, by which intent.
 
-The record of a number goes in first: ``_flowctl_commits`` has the primary key (lineage, table, seq), so of two writers
-of one number the second waits for the first and then finds it taken. That is also what makes a void final: once its row
-is there, nothing else can land under that number.
+A commit inserts its row first: the primary key is (lineage, table, seq), so of two writers of one sequence number the
+second waits for the first and then finds it taken. That also makes a void final: nothing else can be committed under
+that sequence number.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMMIT_COLUMNS = ("lineage", "table", "seq", "intent_id", "target_id", "position
 
 
 def create_commits(table: tuple[str, ...], dialect: SqlDialect) -> str:
-    """The DDL of the numbers table; text and integers only, so that it is the same everywhere."""
+    """The DDL of the commits table; text and integers only, so that it is the same everywhere."""
     kinds = {
         "lineage": f"{dialect.name_type} NOT NULL",
         "table": f"{dialect.name_type} NOT NULL",
@@ -42,9 +42,9 @@ def create_commits(table: tuple[str, ...], dialect: SqlDialect) -> str:
 def claim(
     session: Session, commits: tuple[str, ...], record: Commit, at: str, base: str | None = None
 ) -> Commit | None:
-    """Takes ``record``'s number in this transaction and returns None; or returns the commit that has it already under
-    our intent id. :class:`StateConflict` when another intent has it, a higher number is there, or the newest one is not
-    ``base``."""
+    """Takes ``record``'s sequence number in this transaction and returns None; or returns the commit that has it
+    already under our intent id. :class:`StateConflict` when another intent has it, a higher one is there, or the newest
+    one is not ``base``."""
     newest = newest_commit(session, commits, record.lineage, record.table)
     if newest is not None and newest.seq >= record.seq:
         return already_committed(newest, record)
@@ -52,21 +52,11 @@ def claim(
     delays.pause()
     dialect, name = session.dialect, session.dialect.table(commits)
     markers = ", ".join([dialect.marker] * len(COMMIT_COLUMNS))
-    taken = session.execute(
-        dialect.insert_new.format(table=name, columns=_names(dialect), values=markers),
-        [
-            record.lineage,
-            record.table,
-            record.seq,
-            record.intent_id,
-            record.target_id,
-            _position(record),
-            record.void,
-            at,
-        ],
-    )
+    identity = (record.lineage, record.table, record.seq, record.intent_id, record.target_id)
+    insert = dialect.insert_new.format(table=name, columns=_names(dialect), values=markers)
+    taken = session.execute(insert, [*identity, _position(record), record.void, at])
     delays.pause()
-    if taken == 0:  # another writer of this number has committed while we waited for it
+    if taken == 0:  # another writer of it has committed while we waited for it
         raced = newest_commit(session, commits, record.lineage, record.table)
         return already_committed(raced, record) if raced else None
     session.execute(
@@ -77,8 +67,8 @@ def claim(
 
 
 def already_committed(newest: Commit, record: Commit) -> Commit:
-    """``newest`` when it is ``record``'s own commit; else :class:`StateConflict` saying which number stands. A void
-    carries the id of the intent that it gave up, and answers only to another void."""
+    """``newest`` when it is ``record``'s own commit; else :class:`StateConflict`. A void carries the id of the intent
+    that it gave up, and answers only to another void."""
     ours = (newest.seq, newest.intent_id) == (record.seq, record.intent_id)
     if ours and newest.void and not record.void:
         raise StateConflict(
@@ -103,7 +93,7 @@ def identified(record: Commit, target_id: str) -> Commit:
 
 
 def name_target(session: Session, commits: tuple[str, ...], record: Commit) -> None:
-    """Stores the target's id with the number just claimed: it is only known once the table is there."""
+    """Stores the target's id with the sequence number just claimed: it is only known once the table is there."""
     dialect = session.dialect
     session.execute(
         f"UPDATE {dialect.table(commits)} SET target_id = {dialect.marker}"
