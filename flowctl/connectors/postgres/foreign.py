@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.table_info import TableInfo
 from flowctl.spec.spec import ReadHints
+from flowctl.text import some
 
 
 def refused(info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
@@ -22,17 +23,16 @@ def refused(info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedB
     names: Sequence[str] = info.extra.get("foreign") or ()
     if not names:
         return None
-    listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     if (hints.splits or 1) > 1 or hints.split_by != "auto":
         return StoppedByPolicy(
-            f"{info.object} cannot be read in parts: {listed} lies on another server, which a snapshot of this one "
-            "does not reach, so rows could be lost or read twice",
+            f"{info.object} cannot be read in parts: {some(names)} lies on another server, which a snapshot of this "
+            "one does not reach, so rows could be lost or read twice",
             hint="Remove `read.splits` and `read.split_by`, or read the other server by a connection of its own",
         )
     if reads_twice and not info.extra.get("repeatable"):
         return StoppedByPolicy(
             f"{info.object} cannot be read by this table: it takes two queries of one moment, and the foreign data "
-            f"wrapper of {listed} gives each query its own",
+            f"wrapper of {some(names)} gives each query its own",
             hint="Read the other server by a connection of its own, or use mode: truncate without missing_keys",
         )
     return None

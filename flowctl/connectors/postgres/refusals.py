@@ -18,6 +18,7 @@ from flowctl.errors import FlowctlError, StoppedByPolicy
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.text import some
 
 if TYPE_CHECKING:
     import psycopg
@@ -39,7 +40,7 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
         )
     if foreign := info.extra.get("foreign"):
         return StoppedByPolicy(
-            f"{info.object} has rows on another server ({listed(foreign)}), which does not commit them together with "
+            f"{info.object} has rows on another server ({some(foreign)}), which does not commit them together with "
             "their sequence number",
             hint="Name a table in `to` whose partitions are all of this database",
         )
@@ -51,14 +52,10 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
     if (following := info.extra.get("following")) and (replaces or mode == "scd2"):
         return StoppedByPolicy(
             f"{info.object} would have rows deleted and written anew, and through a foreign key that deletes or "
-            f"changes rows of {listed(following)}",
+            f"changes rows of {some(following)}",
             hint="Make that foreign key ON DELETE NO ACTION DEFERRABLE INITIALLY DEFERRED, or drop it",
         )
     return None
-
-
-def listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def with_dependants(
@@ -97,7 +94,7 @@ def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
     if not names:
         return None
     verb = "uses" if len(names) == 1 else "use"
-    return replace(change, action="fail", note=f"{listed(names)} {verb} it", next_step=hindrances.drop_them(names))
+    return replace(change, action="fail", note=f"{some(names)} {verb} it", next_step=hindrances.drop_them(names))
 
 
 def violated_constraint(client: Client, job: WriteJob, error: Exception) -> Constraint | None:
