@@ -1,20 +1,27 @@
-"""What sources of SQL databases share: how far each table goes, and what is missing or altered."""
+"""What sources of SQL databases share: how far each table goes, what is missing or altered, and how this process
+reads."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.source import HighWatermark, Missing, Relation, Source, WatermarkRequest
-from flowctl.connectors.sql.conditions import Comparisons, Condition
+from flowctl.connectors.arrow import arrow_schema
+from flowctl.connectors.source import Capture, HighWatermark, Missing, ReadRequest, Relation, Source, WatermarkRequest
+from flowctl.connectors.sql.conditions import EVERY_ROW, Comparisons, Condition
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 from flowctl.model.value import TypedValue
 from flowctl.spec.suggest import nearest
+from flowctl.storage.buffer import SegmentSink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def watermark_values(comparisons: Comparisons, request: WatermarkRequest, column: Column | None) -> Condition:
@@ -104,3 +111,59 @@ def require_unaltered(info: TableInfo, name: str, native: str | None) -> None:
             f"it is {native or 'of no type'}, it was {before.native or 'of no type'}",
             hint="Plan again",
         )
+
+
+@dataclass(frozen=True)
+class SqlCapture(Capture):
+    """One moment of a relation that only this process reads. ``here`` are the columns of that moment, by name; ``info``
+    has those that were described for the plan, or none."""
+
+    relation: Relation
+    info: TableInfo
+    here: Mapping[str, Column]
+    comparisons: Comparisons
+
+    @abstractmethod
+    def rows(self, query: Condition) -> Iterator[Sequence[Sequence[Any]]]:
+        """As many at a time as this process may hold."""
+
+    @abstractmethod
+    def to_arrow(self, values: Sequence[Any], column: Column) -> pa.Array:
+        """:class:`TableError` for a value that is not exactly one of the column's type."""
+
+    def prepare(self, cursor: Column) -> None:
+        """Before a query whose conditions compare ``cursor``."""
+
+    def read(self, request: ReadRequest, sink: SegmentSink) -> int:
+        import pyarrow as pa
+
+        condition, schema, total = self._condition(request), arrow_schema(request.columns), 0
+        names = ", ".join(self.comparisons.quoted(column.name) for column in request.columns)
+        query = f"SELECT {names} FROM {self.comparisons.from_clause(self.relation, condition)}"
+        for rows in self.rows(Condition(query, condition.parameters)):
+            columns = zip(zip(*rows, strict=True), request.columns, strict=True)
+            arrays = [self.to_arrow(values, column) for values, column in columns]
+            sink.write(pa.RecordBatch.from_arrays(arrays, schema=schema))
+            total += len(rows)
+        return total
+
+    def is_empty(self, request: ReadRequest) -> bool:
+        there = self.comparisons.exists(self.relation, self._condition(request))
+        ((exists,),) = next(iter(self.rows(Condition(f"SELECT {there.sql}", there.parameters))))
+        return not exists
+
+    def _condition(self, request: ReadRequest) -> Condition:
+        """The interval's rows, of a table whose columns are as they were described: those that are read, and those that
+        ``where`` may name."""
+        interval, where = request.interval, self.relation.where or ""
+        cursor = interval.cursor_column if interval else None
+        names = [*(column.name for column in request.columns), *((cursor,) if cursor else ())]
+        for name in [*names, *(column.name for column in self.info.columns if f'"{column.name}"' in where)]:
+            now = self.here.get(name)
+            require_unaltered(self.info, name, now.native if now is not None else None)
+        if interval is None or cursor is None:
+            return EVERY_ROW
+        bound = interval.read_from or interval.read_to
+        column = Column(cursor, bound.type if bound is not None else types.STRING)
+        self.prepare(column)
+        return self.comparisons.between(request, column)

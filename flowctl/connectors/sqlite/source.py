@@ -12,28 +12,19 @@ import datetime as dt
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.arrow import arrow_schema
 from flowctl.connectors.base import Capabilities
-from flowctl.connectors.source import (
-    Capture,
-    HighWatermark,
-    LandedSource,
-    Missing,
-    ReadRequest,
-    Relation,
-    WatermarkRequest,
-)
+from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import Condition
 from flowctl.connectors.sql.source import (
+    SqlCapture,
     in_own_zone,
     missing_table,
     read_watermark,
-    require_unaltered,
     watermark_values,
 )
 from flowctl.connectors.sqlite import catalog
@@ -44,7 +35,9 @@ from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.value import TypedValue
-from flowctl.storage.buffer import SegmentSink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: Rows per Arrow batch: 20 columns of Python values at a time is what bounds the memory.
 _BATCH_ROWS = 50_000
@@ -92,7 +85,8 @@ class SqliteSource(LandedSource):
             here = catalog.relation_columns(connection, relation)
             if here is None:
                 raise StoppedByPolicy(f"{info.object} was dropped since the plan was made", hint="Plan again")
-            yield SqliteCapture(connection, relation, info, {column.name: column for column in here})
+            columns = {column.name: column for column in here}
+            yield SqliteCapture(relation, info, columns, SqliteComparisons(), connection)
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -107,58 +101,20 @@ class SqliteSource(LandedSource):
 
 
 @dataclass(frozen=True)
-class SqliteCapture(Capture):
-    """Every read sees the transaction's one moment. ``here`` are the
-    columns of that moment, by name; ``info`` has those that were described for the plan, or none."""
+class SqliteCapture(SqlCapture):
+    """Of one read transaction. ``where`` may name columns in double quotes, as text where there is no such column."""
 
     connection: sqlite3.Connection
-    relation: Relation
-    info: TableInfo
-    here: Mapping[str, Column]
-    _comparisons: SqliteComparisons = field(default_factory=SqliteComparisons)
 
-    def read(self, request: ReadRequest, sink: SegmentSink) -> int:
-        import pyarrow as pa
-
-        self._require_unaltered(request)
-        schema = arrow_schema(request.columns)
-        condition = self._condition(request)
-        names = ", ".join(quoted(column.name) for column in request.columns)
-        cursor = self.connection.execute(
-            f"SELECT {names} FROM {self._comparisons.from_clause(self.relation, condition)}", condition.parameters
-        )
-        total = 0
-        while rows := cursor.fetchmany(_BATCH_ROWS):
-            columns = zip(zip(*rows, strict=True), request.columns, strict=True)
-            arrays = [self._array(values, column) for values, column in columns]
-            sink.write(pa.RecordBatch.from_arrays(arrays, schema=schema))
-            total += len(rows)
-        return total
-
-    def is_empty(self, request: ReadRequest) -> bool:
-        self._require_unaltered(request)
-        there = self._comparisons.exists(self.relation, self._condition(request))
-        return not self.connection.execute(f"SELECT {there.sql}", there.parameters).fetchone()[0]
-
-    def _condition(self, request: ReadRequest) -> Condition:
-        interval = request.interval
-        if interval is None or interval.cursor_column is None:
-            return Condition()
-        bound = interval.read_from or interval.read_to
-        cursor = Column(interval.cursor_column, bound.type if bound is not None else types.STRING)
+    def prepare(self, cursor: Column) -> None:
         prepare(self.connection, cursor)
-        return self._comparisons.between(request, cursor)
 
-    def _require_unaltered(self, request: ReadRequest) -> None:
-        """Columns that are read, and those that ``where`` may name in double quotes, are as they were described."""
-        cursor = request.interval.cursor_column if request.interval else None
-        names = [*(column.name for column in request.columns), *((cursor,) if cursor else ())]
-        names += [column.name for column in self.info.columns if f'"{column.name}"' in (self.relation.where or "")]
-        for name in names:
-            now = self.here.get(name)
-            require_unaltered(self.info, name, now.native if now is not None else None)
+    def rows(self, query: Condition) -> Iterator[list[tuple[Any, ...]]]:
+        cursor = self.connection.execute(query.sql, query.parameters)
+        while rows := cursor.fetchmany(_BATCH_ROWS):
+            yield rows
 
-    def _array(self, values: Sequence[Any], column: Column) -> Any:
+    def to_arrow(self, values: Sequence[Any], column: Column) -> pa.Array:
         try:
             return to_arrow(values, column.type)
         except Misfit as error:
