@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +54,10 @@ class Session(ABC):
     @abstractmethod
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
         """Returns the number of rows that it touched; parameters stand for the dialect's ``marker``."""
+
+    @abstractmethod
+    def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """``statement`` once for each row of parameters."""
 
     @abstractmethod
     def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...

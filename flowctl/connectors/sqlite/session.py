@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flowctl.connectors.sql.session import Session, SqlDialect
@@ -27,10 +26,12 @@ class SqliteSession(Session):
     connection: sqlite3.Connection
     inode: str
     dialect = SQLITE
-    stage_numbers: Iterator[int] = field(default_factory=itertools.count, repr=False, compare=False)
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
         return self.connection.execute(statement, parameters).rowcount
+
+    def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        self.connection.executemany(statement, rows)
 
     def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self.connection.execute(statement, parameters).fetchall()

@@ -16,20 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from flowctl.connectors import refusal
 from flowctl.connectors.base import Capabilities, OpenContext
-from flowctl.connectors.buffered import computed, frame_of, record_batches
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql import commits
-from flowctl.connectors.sql.change import StagedRows
 from flowctl.connectors.sql.commits import COMMITS
 from flowctl.connectors.sql.hindrances import Constraint
-from flowctl.connectors.sql.target import SqlTarget, verify_total
+from flowctl.connectors.sql.target import SqlTarget
 from flowctl.connectors.sqlite import place, refusals
 from flowctl.connectors.sqlite.database import open_database, translated
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.target import CommitLookup, WriteJob
-from flowctl.engine.batch import Batch
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.commit import Commit
 from flowctl.model.schema_change import SchemaChange
@@ -39,15 +35,6 @@ from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-@dataclass(frozen=True)
-class _Mirrored:
-    """The rows of ``job``, in the order of ``columns``, as SQLite stores them."""
-
-    rows: Batch
-    columns: tuple[Column, ...]
-    job: WriteJob
 
 
 @dataclass(frozen=True)
@@ -111,35 +98,10 @@ class SqliteTarget(SqlTarget[SqliteSession]):
             capture.read(ReadRequest(tuple(columns)), sink)
         return spark.read.schema(schema_ddl(columns)).parquet(folder.url)
 
-    @contextmanager
-    def hand_over(
-        self, spark: SparkSession, batch: Batch, columns: Sequence[Column], job: WriteJob
-    ) -> Iterator[_Mirrored]:
+    def storable(self, frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
         from flowctl.connectors.sqlite.storable import storable
 
-        folder = self.scratch().folder(f"mirror-{job.object}-{job.record.seq}")
-        frame = storable(frame_of(batch, spark, lambda: self.scratch().folder(f"rows-{job.object}")), columns)
-        with refusal.named():
-            rows = computed(frame, batch, lambda: folder)
-        yield _Mirrored(rows, tuple(columns), job)
-
-    def load(self, session: SqliteSession, rows: _Mirrored) -> StagedRows:
-        """Streams segments into a temporary table of the target's types; memory of one batch."""
-        table, connection = ("temp", f"_flowctl_stage_{next(session.stage_numbers)}"), session.connection
-        name = SQLITE.table(table)
-        session.execute(f"CREATE TEMPORARY TABLE {table[-1]} ({SQLITE.listed(rows.columns)})")
-        insert = f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows.columns))})"
-        total = 0
-        session.execute("BEGIN")
-        for batch in record_batches(rows.rows):
-            connection.executemany(insert, zip(*(values.to_pylist() for values in batch.columns), strict=True))
-            total += batch.num_rows
-        session.execute("COMMIT")
-        verify_total(rows.job, total)
-        return StagedRows(table, tuple(column.name for column in rows.columns), total)
-
-    def accept(self, session: SqliteSession, rows: StagedRows) -> StagedRows:
-        return rows
+        return storable(frame, columns)
 
     def violated_constraint(self, session: SqliteSession, job: WriteJob, error: Exception) -> Constraint | None:
         return refusals.violated_constraint(session.connection, job.object.parts[-1], error)
