@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from flowctl.connectors.files.formats import format_of
+from flowctl.connectors.files.formats import Format, format_of
 from flowctl.connectors.gaps import Gap, unreachable_root
 from flowctl.engine.session import SAIL
 from flowctl.errors import TableError
@@ -30,11 +30,7 @@ def of_spec(engine: str, connection: Connection, table: TableSpec | None) -> Ite
     """See :class:`flowctl.connectors.base.Capabilities`."""
     if table is None:
         yield from unreachable_root(engine, connection)
-    elif engine == SAIL and isinstance(table.source, ObjectSource):
-        try:
-            format = format_of("/".join(table.source.parts), table.format)
-        except TableError:
-            return  # the source's own error tells more
+    elif engine == SAIL and (format := _format(table)) is not None:
         if format.name == "csv" and not format.is_common_csv:
             yield Gap("from", GAPS["format.csv"])
         elif format.name not in ("csv", "parquet"):
@@ -43,9 +39,13 @@ def of_spec(engine: str, connection: Connection, table: TableSpec | None) -> Ite
 
 def hides_order(engine: str, table: TableSpec) -> bool:
     """Whether nothing tells the order of the rows: Sail reads all but CSV by itself."""
-    if engine != SAIL or not isinstance(table.source, ObjectSource):
-        return False
+    format = _format(table) if engine == SAIL else None
+    return format is not None and not format.is_common_csv
+
+
+def _format(table: TableSpec) -> Format | None:
+    """None where :func:`refuses` says more."""
     try:
-        return not format_of(table.source.parts[-1], table.format).is_common_csv
+        return format_of("/".join(table.source.parts), table.format) if isinstance(table.source, ObjectSource) else None
     except TableError:
-        return False  # the plan stops the table and says why
+        return None

@@ -12,8 +12,8 @@ from flowctl.connectors.exact import exactly
 from flowctl.connectors.files.csv_reading import csv_frame
 from flowctl.connectors.files.formats import Format, format_of
 from flowctl.connectors.files.listing import FileRoot, matching, pattern_of
-from flowctl.connectors.files.rows import typed_rows
 from flowctl.connectors.files.schema import columns_of, merged, require_line_feeds
+from flowctl.connectors.files.spark_reading import typed_rows
 from flowctl.connectors.refusal import refused
 from flowctl.connectors.source import PLACE_COLUMN, ReadRequest, Relation, Snapshot
 from flowctl.engine.session import has_jvm, has_own_workers, reachable
