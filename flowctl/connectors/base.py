@@ -1,19 +1,17 @@
-"""A connector: what one type of connection can do, and what an open one is.
-
-It is one package here, named as its ``type``: ``CAPABILITIES`` is data that needs no driver, ``place`` says where an
-object is, a target's ``refuse_name`` why no table can be called so, ``connect`` opens a connection. :mod:`.source` and
-:mod:`.target` are the contracts behind it.
-"""
+"""A connector: what its package has, what one type of connection can do, and what an open one is. :mod:`.source` and
+:mod:`.target` are the contracts behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from flowctl.connectors.gaps import Gap
 from flowctl.connectors.source import DirectSource, LandedSource, SourceCapabilities
 from flowctl.connectors.target import Target, TargetCapabilities
+from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection, TableSpec
 from flowctl.storage.buffer import Buffer
 
@@ -55,3 +53,20 @@ class Connector:
 
     source: DirectSource | LandedSource | None = None
     target: Target | None = None
+
+
+class Package(Protocol):
+    """What the package of a connector has, which is named as its ``type``. Only ``connect`` loads a driver; nothing
+    reveals a secret."""
+
+    CAPABILITIES: Capabilities
+
+    def place(self, options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str | None:
+        """Where ``object`` is as far as the spec tells, equal for two names of one object; None when only the system
+        can tell."""
+
+    def refuse_name(self, options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str | None:
+        """Of a target: why no table can have this name, which may be a sidecar's; None when one can."""
+
+    def connect(self, connection: Connection, context: OpenContext) -> AbstractContextManager[Connector]:
+        """Opens ``connection``, its secrets resolved."""

@@ -7,10 +7,10 @@ import importlib.util
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
-from types import ModuleType
+from typing import cast
 
 from flowctl import extras
-from flowctl.connectors.base import Capabilities, Connector, OpenContext
+from flowctl.connectors.base import Capabilities, Connector, OpenContext, Package
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model.table_info import ObjectName
 from flowctl.spec import secrets
@@ -19,15 +19,12 @@ from flowctl.spec.spec import Connection
 
 def capabilities(type: str) -> Capabilities:
     """What ``type`` can do; loads no driver. ``FlowctlError`` when there is no such connector."""
-    found: Capabilities = _package(type).CAPABILITIES
-    return found
+    return _package(type).CAPABILITIES
 
 
 def place(connection: Connection, object: ObjectName, base_dir: str) -> str | None:
-    """Where ``object`` is as far as the spec tells, equal for two names of one object; None when only the system can
-    tell. Loads no driver, reveals no secret."""
-    found: str | None = _package(connection.type).place(connection.options, object, base_dir)
-    return found
+    """See :meth:`Package.place`."""
+    return _package(connection.type).place(connection.options, object, base_dir)
 
 
 def storage(connection: Connection) -> object:
@@ -37,9 +34,8 @@ def storage(connection: Connection) -> object:
 
 
 def refuse_name(connection: Connection, object: ObjectName, base_dir: str) -> str | None:
-    """Why no table can have this name, which may be a sidecar's; None when one can. Loads no driver."""
-    found: str | None = _package(connection.type).refuse_name(connection.options, object, base_dir)
-    return found
+    """See :meth:`Package.refuse_name`."""
+    return _package(connection.type).refuse_name(connection.options, object, base_dir)
 
 
 def open(connection: Connection, context: OpenContext) -> AbstractContextManager[Connector]:
@@ -48,16 +44,15 @@ def open(connection: Connection, context: OpenContext) -> AbstractContextManager
     package = _package(connection.type)
     _require_drivers(connection.type, package.CAPABILITIES)
     revealed = replace(connection, options=secrets.reveal(connection.options))
-    opened: AbstractContextManager[Connector] = package.connect(revealed, context)
-    return opened
+    return package.connect(revealed, context)
 
 
 @cache
-def _package(type: str) -> ModuleType:
+def _package(type: str) -> Package:
     name = f"flowctl.connectors.{type}"
     if not type.isidentifier() or importlib.util.find_spec(name) is None:
         raise FlowctlError(f"there is no connector {type!r}", hint="List the connection types with `flowctl schema`")
-    return importlib.import_module(name)
+    return cast(Package, importlib.import_module(name))
 
 
 def _require_drivers(type: str, capabilities: Capabilities) -> None:
