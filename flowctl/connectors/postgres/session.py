@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,10 +37,6 @@ class PostgresSession(Session):
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
         return self.connection.execute(statement, parameters or None).rowcount
-
-    def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        with self.connection.cursor() as cursor:
-            cursor.executemany(statement, rows)
 
     def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self.connection.execute(statement, parameters or None).fetchall()

@@ -55,9 +55,10 @@ class Session(ABC):
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
         """Returns the number of rows that it touched; parameters stand for the dialect's ``marker``."""
 
-    @abstractmethod
     def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """``statement`` once for each row of parameters."""
+        """``statement`` once for each row of parameters; for a driver to override that sends them together."""
+        for row in rows:
+            self.execute(statement, row)
 
     @abstractmethod
     def fetch(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
