@@ -17,14 +17,14 @@ def command(no_archive: bool) -> int:
     from flowctl.engine import archive, jars, java
 
     found = java.find()
-    jars.ensure(jars.sets(), output.write_line)
+    files = jars.ensure(jars.sets(), output.write_line)
     folder = jars.home()
-    if not no_archive and not archive.file_for(found, archive.all_jars()).is_file():
+    if not no_archive and not archive.file_for(found, files).is_file():
         from flowctl.run.training import build_archive
 
         output.write_line("Building the class-data archive (once, half a minute) …")
         build_archive()
-    kept = {"home": str(folder), "java": found.version, "jars": len(archive.all_jars()), "archive": not no_archive}
+    kept = {"home": str(folder), "java": found.version, "jars": len(files), "archive": not no_archive}
     if output.settings().format == "json":
         output.write_json({"format": 1, **kept})
     else:

@@ -23,15 +23,11 @@ def file_for(found: java.Java, class_path: Sequence[Path]) -> Path:
 def class_path_for(found: java.Java, needed: Sequence[Path]) -> tuple[list[Path], Path | None]:
     """The jars to start with, and their archive. Where ``flowctl setup`` has run that is always the whole set: one
     archive then fits every flow, and jars that nothing loads from cost nothing."""
-    everything = all_jars()
+    everything = jars.files_of(jars.sets())
     archive = file_for(found, everything)
     if archive.is_file() and jars.present():
         return everything, archive
     return list(needed), None
-
-
-def all_jars() -> list[Path]:
-    return [jars.home() / "jars" / name for names in jars.sets().values() for name in names]
 
 
 def _identity(path: Path) -> str:

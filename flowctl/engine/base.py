@@ -1,4 +1,4 @@
-"""What an engine can do: give each table a session of its own, say that it has ended, end what it is doing.
+"""What an engine can do: give each table a session of its own, report that it has ended, end what it is doing.
 
 An engine knows no table and no connector. There is one per run, started by :func:`flowctl.engine.start.open_engine`
 once a table is sure to need it: :mod:`classic` (a JVM of this process), :mod:`connect` (somebody's Spark Connect
@@ -31,7 +31,7 @@ _NO_ANSWER = re.compile(
     r"|An error occurred while calling \S+\w$",  # by Java's own errors more follows: a point, and their trace
     re.MULTILINE,
 )
-#: What in a JVM's log says why it ended.
+#: Lines of a JVM's log with the reason for its end.
 _DEADLY = re.compile(r"OutOfMemoryError|insufficient memory|fatal error|No space left|There is insufficient")
 
 
@@ -70,7 +70,7 @@ class Engine(ABC):
         return None
 
     def _ended(self, code: int) -> EngineFailed:
-        told = next((line.strip() for line in tail(self.log, 200).splitlines() if _DEADLY.search(line)), "")
+        reason = next((line.strip() for line in tail(self.log, 200).splitlines() if _DEADLY.search(line)), "")
         if self.process is not None and was_silent(self.process):
             return EngineFailed(
                 f"Spark did not answer for {timeouts.ENGINE_SILENCE:.0f} s and was ended",
@@ -78,7 +78,7 @@ class Engine(ABC):
             )
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
         return EngineFailed(
-            f"Spark has ended by itself ({how})" + (f": {told[:300]}" if told else ""),
+            f"Spark has ended by itself ({how})" + (f": {reason[:300]}" if reason else ""),
             hint="Check this machine's memory and spark.driver.memory, then run again; --verbose shows Spark's output",
         )
 

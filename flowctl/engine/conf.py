@@ -116,7 +116,7 @@ def conf_for(
         "spark.scheduler.allocation.file": (_HERE / "fair_scheduler.xml").as_uri(),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
-        "spark.driver.memory": _driver_memory(settings.url, size, machine),
+        "spark.driver.memory": f"{_heap(settings.url, size, machine)}m",
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
     }
     if is_local(settings.url):
@@ -169,10 +169,6 @@ def local_cores(url: str, machine: Machine) -> int:
     if match is None or match[1] == "*":
         return machine.cores
     return int(match[1] or 1)
-
-
-def _driver_memory(url: str, size: Size, machine: Machine) -> str:
-    return f"{_heap(url, size, machine)}m"
 
 
 def _heap(url: str, size: Size, machine: Machine) -> int:

@@ -1,5 +1,5 @@
-"""The jars that Spark needs beside its own: named in ``ivy.xml``, fetched once with the Ivy that the pyspark wheel
-ships, checked against ``jars.sha256`` by ourselves each time they are used.
+"""The jars that Spark needs in addition to its own: named in ``ivy.xml``, fetched once with the Ivy that the pyspark
+wheel ships, checked against ``jars.sha256`` by ourselves each time they are used.
 
 They live in ``$FLOWCTL_HOME/jars`` (default: the platform's cache folder). An air-gapped machine gets them by
 copying that folder from another one; a company's own repository by an Ivy settings file in ``FLOWCTL_IVY_SETTINGS``.
@@ -37,20 +37,23 @@ class JarsMissing(EngineFailed):
 
 
 def ensure(needed: Collection[str], say: Callable[[str], None] | None = None) -> list[Path]:
-    """The files of these jar sets, in ``ivy.xml``'s order; fetches what is not there yet, under a lock, telling so
+    """The files of these jar sets, in ``ivy.xml``'s order; fetches what is missing, under a lock, and reports that
     through ``say`` (default: standard error). Raises :class:`JarsMissing`."""
     unknown = sorted(set(needed) - set(sets()))
     if unknown:
         raise JarsMissing(f"unknown jar sets {unknown}", hint=f"Choose from those in `ivy.xml`: {', '.join(sets())}")
-    folder = home() / "jars"
-    files = [folder / name for of, names in sets().items() if of in needed for name in names]
+    files = files_of(needed)
     if _missing(files):
-        with _locked(folder):
+        with _locked(home() / "jars"):
             # Another process may have fetched them while this one waited.
-            missing = [of for of, names in sets().items() if of in needed and _missing([folder / n for n in names])]
-            if missing:
-                _fetch(missing, folder, say or _to_stderr)
+            if missing := [of for of in sets() if of in needed and _missing(files_of([of]))]:
+                _fetch(missing, home() / "jars", say or _to_stderr)
     return files
+
+
+def files_of(wanted: Collection[str]) -> list[Path]:
+    """Where the files of these jar sets are, or will be, in ``ivy.xml``'s order."""
+    return [home() / "jars" / name for of, names in sets().items() if of in wanted for name in names]
 
 
 def home() -> Path:
@@ -74,7 +77,7 @@ def sets() -> Mapping[str, tuple[str, ...]]:
 
 def present() -> bool:
     """Whether every jar set is there and intact, as ``flowctl setup`` leaves it."""
-    return not _missing([home() / "jars" / name for names in sets().values() for name in names])
+    return not _missing(files_of(sets()))
 
 
 def _missing(files: Sequence[Path]) -> list[Path]:
@@ -124,9 +127,9 @@ def _retrieve(wanted: Sequence[str], into: Path) -> None:
     command += ["-ivy", str(_IVY_FILE), "-confs", *wanted, "-retrieve", f"{into}/[artifact]-[revision].[ext]"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        told = [line.strip() for line in (done.stdout + done.stderr).splitlines() if not line.startswith("\tat ")]
+        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if not line.startswith("\tat ")]
         raise JarsMissing(
-            "Ivy could not fetch the jars: " + " | ".join(line for line in told if line.strip(". "))[-1500:],
+            "Ivy could not fetch the jars: " + " | ".join(line for line in lines if line.strip(". "))[-1500:],
             hint="Check the way to the Maven repository (proxy: JAVA_TOOL_OPTIONS; another repository: "
             "FLOWCTL_IVY_SETTINGS), or copy the jars folder from a machine that has it",
         )

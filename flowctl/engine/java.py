@@ -55,7 +55,7 @@ def _version(command: Path) -> str:
     pattern = r'JAVA_RUNTIME_VERSION="([^"]+)"'
     if release.is_file() and (match := re.search(pattern, release.read_text())):
         return match[1]
-    told = subprocess.run([command, "-XshowSettings:properties", "-version"], capture_output=True, text=True)
-    if match := re.search(r"java\.runtime\.version = (\S+)", told.stderr):
+    settings = subprocess.run([command, "-XshowSettings:properties", "-version"], capture_output=True, text=True)
+    if match := re.search(r"java\.runtime\.version = (\S+)", settings.stderr):
         return match[1]
-    raise JavaMissing(f"{command} does not say its version: {told.stderr.strip()[-200:]}", hint=_INSTALL)
+    raise JavaMissing(f"{command} does not report its version: {settings.stderr.strip()[-200:]}", hint=_INSTALL)

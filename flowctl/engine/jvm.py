@@ -1,7 +1,7 @@
 """A JVM of our own for Spark: started, spoken to, and ended with its context.
 
 pyspark's own launcher is not used: it can start the JVM only after pyspark is imported, looks for its answer ten times
-a second, and leaves nothing to end when it is interrupted. What it does beside that is done here in its way.
+a second, and leaves nothing to end when it is interrupted. What else it does is done here in its way.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ def _gateway(process: subprocess.Popen[bytes], answer: Path, log: Path | None) -
                 hint="Run again with --verbose to see all of it",
             )
         time.sleep(_LOOK)
-    port, secret = _told(answer.read_bytes())
+    port, secret = _port_and_secret(answer.read_bytes())
     with changed_environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
         gateway = launch_gateway()
     gateway.proc = process
     return gateway
 
 
-def _told(answer: bytes) -> tuple[int, str]:
-    """Port and secret, as Spark's gateway writes them: the file appears complete."""
+def _port_and_secret(answer: bytes) -> tuple[int, str]:
+    """As Spark's gateway writes them: the file appears complete."""
     port, length = struct.unpack_from(">ii", answer)
     return port, answer[8 : 8 + length].decode()
 
@@ -127,5 +127,7 @@ def _pass_on(reads: int) -> None:
 
 def _cause(file: Path | None) -> str:
     """What went wrong, out of a log that may end in a page of help."""
-    told = [line.strip() for line in tail(file, 200).splitlines() if re.search(r"\b(Error|ERROR|\w*Exception)\b", line)]
-    return " | ".join(told[:3]) or tail(file, 5)
+    lines = [
+        line.strip() for line in tail(file, 200).splitlines() if re.search(r"\b(Error|ERROR|\w*Exception)\b", line)
+    ]
+    return " | ".join(lines[:3]) or tail(file, 5)

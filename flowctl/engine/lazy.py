@@ -29,7 +29,7 @@ class LazyEngine:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Starts Spark beside the caller, who knows that a table will need it. What goes wrong is told to the tables
+        """Starts Spark in a thread: the caller knows that a table will need it. What goes wrong is raised to the tables
         that ask for a session."""
         with self._lock:
             if self._started is None:
@@ -44,26 +44,26 @@ class LazyEngine:
 
     def lost(self, text: str) -> EngineFailed | TableError | None:
         """The engine's end, asked after an error with this ``text``; None while it lives, or was never there."""
-        started = self._started
         if self._is_abandoned:
             return TableError("stopped: Spark did not end what it was doing", hint="Run again to finish it")
-        if started is None or not started.done() or started.exception() is not None:
-            return None
-        return started.result().lost(text)
+        engine = self._running()
+        return engine.lost(text) if engine else None
 
     def interrupt(self) -> None:
         """Asks Spark to end what it is doing; nothing when it is not there yet."""
-        started = self._started
-        if started is not None and started.done() and started.exception() is None:
-            started.result().interrupt_all()
+        if engine := self._running():
+            engine.interrupt_all()
 
     def abandon(self) -> None:
         """Spark is not waited for any longer: whoever waits for it hears an error."""
         self._is_abandoned = True
         kill_all()
+        if engine := self._running():
+            engine.abandon()
+
+    def _running(self) -> Engine | None:
         started = self._started
-        if started is not None and started.done() and started.exception() is None:
-            started.result().abandon()
+        return started.result() if started and started.done() and not started.exception() else None
 
     def _fulfil(self, started: Future[Engine]) -> None:
         try:

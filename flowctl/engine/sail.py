@@ -105,10 +105,10 @@ def _port(process: subprocess.Popen[bytes], log: Path | None) -> int:
     late = threading.Timer(timeouts.ENGINE_START, process.kill)
     late.daemon = True
     late.start()
-    told = process.stdout.readline().strip()
+    port = process.stdout.readline().strip()
     process.stdout.close()
     late.cancel()
-    if not told.isdigit():
+    if not port.isdigit():
         why = " | ".join(tail(log, 3).splitlines()) or f"exit code {process.wait()}"
         raise EngineFailed(f"Sail did not start: {why}", hint="Run again with --verbose to see all of it")
-    return int(told)
+    return int(port)

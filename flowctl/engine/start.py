@@ -31,7 +31,7 @@ def open_engine(
     """Starts (or reaches) Spark and ends it again, interrupting what still runs. ``jar_sets`` are those of
     ``CAPABILITIES.jars``; ``storage_conf`` are Spark settings with credentials (``spark.hadoop.…``), kept off every
     command line, ``storage_environment`` the same as variables for Sail. ``verbose`` passes the JVM's own output on to
-    standard error; ``say`` gets what there is to say about jars; ``stop_seconds`` is what the JVM gets for ending by
+    standard error; ``say`` gets messages about jars; ``stop_seconds`` is what the JVM gets for ending by
     itself. Raises :class:`EngineFailed`, :class:`java.JavaMissing`, :class:`jars.JarsMissing`,
     :class:`sail.SailMissing`."""
     if not verbose:
@@ -44,6 +44,6 @@ def open_engine(
 
 
 def silence_pyspark() -> None:
-    """Its loggers write each error to standard error as JSON, beside raising it."""
+    """Its loggers write each error to standard error as JSON, in addition to raising it."""
     for name in _PYSPARK_LOGGERS:
         logging.getLogger(name).disabled = True

@@ -50,7 +50,7 @@ class ArchiveFailed(FlowctlError):
 def build_archive() -> Path:
     """The archive for this Java and all jars, which must be there; built anew. About half a minute."""
     found = java.find()
-    final = archive.file_for(found, archive.all_jars())
+    final = archive.file_for(found, jars.files_of(jars.sets()))
     final.parent.mkdir(parents=True, exist_ok=True)
     final.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=final.parent, prefix=".training-") as folder:

@@ -26,16 +26,19 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from flowctl.errors import AbortRun, LeaseLost, LockedError
+from flowctl.model import codec
+from flowctl.model.codec import in_json
 from flowctl.state.process import Process
 from flowctl.storage.blobs import BlobStore
 
-DEFAULT_LIFE_SECONDS = 60.0
+DEFAULT_TTL_SECONDS = 60.0
 #: Superseded numbers that are kept for inspection.
 KEEP = 8
+#: Renewals during one TTL.
+RENEWALS = 3
 #: How long a release waits for a renewal in progress.
 RELEASE_SECONDS = 5.0
 
@@ -50,7 +53,7 @@ class LeaseRecord:
     holder: Process
     run_id: str
     since: str
-    life_seconds: float
+    ttl_seconds: float = field(metadata=in_json(name="life_seconds"))
     released: bool = False
     format: int = 1
 
@@ -59,9 +62,9 @@ class LeaseRecord:
         return f"{who}(process {self.holder.pid} on {self.holder.host}, since {self.since})"
 
 
-def life_from_environment() -> float:
+def ttl_from_environment() -> float:
     """``FLOWCTL_LEASE_SECONDS``, or 60 s."""
-    return float(os.environ.get("FLOWCTL_LEASE_SECONDS") or DEFAULT_LIFE_SECONDS)
+    return float(os.environ.get("FLOWCTL_LEASE_SECONDS") or DEFAULT_TTL_SECONDS)
 
 
 def current(blobs: BlobStore, prefix: str = "lease/") -> LeaseRecord | None:
@@ -103,7 +106,7 @@ class Lease:
         *,
         prefix: str = "lease/",
         run_id: str = "",
-        life_seconds: float | None = None,
+        ttl_seconds: float | None = None,
         lock_timeout: float = 0.0,
     ) -> Lease:
         """Acquires the lease, waiting up to ``lock_timeout`` seconds; :class:`LockedError` names the holder. ``prefix``
@@ -114,13 +117,13 @@ class Lease:
             holder=Process.current(),
             run_id=run_id,
             since=dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-            life_seconds=life_seconds or life_from_environment(),
+            ttl_seconds=ttl_seconds or ttl_from_environment(),
         )
         for number in _chances(blobs, prefix, lock_timeout):
             started = _clock()
             record = replace(wanted, fence=number)
             if _create(blobs, prefix, number, record) and _is_newest(blobs, prefix, number):
-                return cls(blobs, prefix, record, number, started + record.life_seconds)
+                return cls(blobs, prefix, record, number, started + record.ttl_seconds)
         raise AssertionError("unreachable: _chances ends with LockedError")
 
     @property
@@ -141,7 +144,7 @@ class Lease:
         left = self.remaining()
         if left <= margin:
             reason = (
-                self._lost or f"it could not be renewed in time ({left:.1f} s left of {self._record.life_seconds:g})"
+                self._lost or f"it could not be renewed in time ({left:.1f} s left of {self._record.ttl_seconds:g})"
             )
             raise LeaseLost(
                 f"the lease was lost: {reason}", hint="Run again: what is committed already is found in the targets"
@@ -166,13 +169,13 @@ class Lease:
             self.release()
 
     def _keep_renewing(self) -> None:
-        wait = self._record.life_seconds / 3
+        wait = self._record.ttl_seconds / RENEWALS
         while not self._ended.wait(wait):
             try:
                 self._renew()
-                wait = self._record.life_seconds / 3
+                wait = self._record.ttl_seconds / RENEWALS
             except AbortRun:  # the store cannot be reached: keep trying until the TTL is over
-                wait = min(1.0, self._record.life_seconds / 20)
+                wait = min(1.0, self._record.ttl_seconds / 20)
             if self.remaining() <= 0:
                 return
 
@@ -186,7 +189,7 @@ class Lease:
             return
         if _clock() < self._valid_until:
             self._number += 1
-            self._valid_until = self._first_try + self._record.life_seconds
+            self._valid_until = self._first_try + self._record.ttl_seconds
             self._first_try = None
             self._remove_old()
 
@@ -227,7 +230,7 @@ def _chances(blobs: BlobStore, prefix: str, lock_timeout: float) -> Iterator[int
         unchanged_for = _clock() - watched_since
         if (
             _is_free(newest.record)
-            or unchanged_for > newest.record.life_seconds
+            or unchanged_for > newest.record.ttl_seconds
             or (first_seen and _is_stale(blobs, prefix, newest))
         ):
             yield newest.number + 1
@@ -237,7 +240,7 @@ def _chances(blobs: BlobStore, prefix: str, lock_timeout: float) -> Iterator[int
                 f"locked by {newest.record.describe()}",
                 hint="Wait for it (`--lock-timeout 10m`); if it is surely dead, `flowctl state unlock`",
             )
-        time.sleep(min(1.0, newest.record.life_seconds / 20, max(0.0, deadline - _clock()) + 0.01))
+        time.sleep(min(1.0, newest.record.ttl_seconds / 20, max(0.0, deadline - _clock()) + 0.01))
 
 
 def _is_free(record: LeaseRecord) -> bool:
@@ -256,8 +259,8 @@ def _is_stale(blobs: BlobStore, prefix: str, newest: _Newest) -> bool:
     if created is None or probe not in modified:
         return False
     # Two seconds at least: object stores round to one.
-    margin = max(newest.record.life_seconds, 2.0)
-    return (modified[probe] - created).total_seconds() > newest.record.life_seconds + margin
+    margin = max(newest.record.ttl_seconds, 2.0)
+    return (modified[probe] - created).total_seconds() > newest.record.ttl_seconds + margin
 
 
 def _create(blobs: BlobStore, prefix: str, number: int, record: LeaseRecord) -> bool:
@@ -294,8 +297,7 @@ def _read(blobs: BlobStore, prefix: str, number: int) -> LeaseRecord | None:
     if data is None:
         return None
     try:
-        found: dict[str, Any] = json.loads(data)
-        return LeaseRecord(**{**found, "holder": Process(**found["holder"])})
+        return codec.from_json(LeaseRecord, json.loads(data))
     except (ValueError, KeyError, TypeError) as cause:
         raise AbortRun(
             f"lease {blobs.url}/{_name(prefix, number)} cannot be read ({cause})",
@@ -308,7 +310,7 @@ def _name(prefix: str, number: int) -> str:
 
 
 def _encode(record: LeaseRecord) -> bytes:
-    return (json.dumps(asdict(record), indent=2) + "\n").encode()
+    return (json.dumps(codec.to_json(record), indent=2) + "\n").encode()
 
 
 def _clock() -> float:

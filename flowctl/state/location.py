@@ -32,18 +32,10 @@ def check_reachable(state_url: str, spark_url: str) -> None:
     place = store_of(state_url).place
     if not place:
         return
-    reachable = scheme(state_url) == "file" and _is_here(spark_url)
-    if not reachable:
-        raise SpecError(
-            [
-                Diagnostic(
-                    message=f"state {state_url} lies {place}, where Spark at {spark_url} cannot reach the buffer",
-                    hint="Put state into object storage, or use spark.url local[*]",
-                    mark=None,
-                    code="state-out-of-reach",
-                )
-            ]
-        )
+    if scheme(state_url) != "file" or not _is_here(spark_url):
+        what = f"state {state_url} is {place}, where Spark at {spark_url} cannot reach the buffer"
+        hint = "Put state into object storage, or use spark.url local[*]"
+        raise SpecError([Diagnostic(what, hint, None, "state-out-of-reach")])
 
 
 def _is_here(spark_url: str) -> bool:

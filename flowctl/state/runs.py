@@ -105,7 +105,7 @@ def new_run_id() -> str:
 def put_run(blobs: BlobStore, record: RunRecord) -> None:
     """Adds a record. Beyond :data:`KEPT_RUNS`, the oldest are deleted, by runs that had something to do: the others
     take a second, and should not take longer."""
-    for name in _names(blobs)[KEPT_RUNS - 1 :] if record.count("committed") else ():
+    for name in _names(blobs, ".json")[KEPT_RUNS - 1 :] if record.count("committed") else ():
         blobs.delete(name)
     document = REDACTOR.redact_all(record.to_json(), _KEPT_AS_THEY_ARE)
     data = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -116,15 +116,15 @@ def put_run(blobs: BlobStore, record: RunRecord) -> None:
 
 def put_begun(blobs: BlobStore, run: BegunRun) -> None:
     """Called before the run does anything. Of killed runs, a thousand are kept."""
-    for name in _begun_names(blobs)[_KEPT_BEGUN - 1 :]:
+    for name in _names(blobs, _BEGUN)[_KEPT_BEGUN - 1 :]:
         blobs.delete(name)
     blobs.create(f"{FOLDER}{run.id}{_BEGUN}", (json.dumps(run.to_json(), ensure_ascii=False) + "\n").encode())
 
 
 def list_begun(blobs: BlobStore) -> list[BegunRun]:
     """Runs without a recorded end, newest first: active, or killed."""
-    ended = {name.removesuffix(".json") for name in _names(blobs)}
-    begun = [name for name in _begun_names(blobs) if name.removesuffix(_BEGUN) not in ended]
+    ended = {name.removesuffix(".json") for name in _names(blobs, ".json")}
+    begun = [name for name in _names(blobs, _BEGUN) if name.removesuffix(_BEGUN) not in ended]
     return [found for name in begun if (found := _begun(blobs.get(name)))]
 
 
@@ -135,12 +135,8 @@ def get_run(blobs: BlobStore, run_id: str) -> RunRecord | None:
 
 def list_runs(blobs: BlobStore, limit: int) -> list[RunRecord]:
     """The newest ``limit`` runs that have ended, newest first."""
-    found = (get_run(blobs, name.removeprefix(FOLDER).removesuffix(".json")) for name in _names(blobs)[:limit])
+    found = (get_run(blobs, name.removeprefix(FOLDER).removesuffix(".json")) for name in _names(blobs, ".json")[:limit])
     return [record for record in found if record is not None]
-
-
-def _begun_names(blobs: BlobStore) -> list[str]:
-    return sorted((info.name for info in blobs.list(FOLDER) if info.name.endswith(_BEGUN)), reverse=True)
 
 
 def _begun(data: bytes | None) -> BegunRun | None:
@@ -151,9 +147,9 @@ def _begun(data: bytes | None) -> BegunRun | None:
         return None
 
 
-def _names(blobs: BlobStore) -> list[str]:
-    """The blobs of all records, newest first."""
-    return sorted((info.name for info in blobs.list(FOLDER) if info.name.endswith(".json")), reverse=True)
+def _names(blobs: BlobStore, suffix: str) -> list[str]:
+    """The blobs that end in ``suffix``, newest first."""
+    return sorted((info.name for info in blobs.list(FOLDER) if info.name.endswith(suffix)), reverse=True)
 
 
 def _name(run_id: str) -> str:

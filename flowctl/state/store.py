@@ -62,7 +62,7 @@ class StateStore:
     def read(self) -> StateDocument:
         """The newest document; an empty one with a new lineage for a flow that never ran. :class:`AbortRun` if the
         newest is damaged or written by a newer flowctl."""
-        return self._from_hint() or self._find_newest() or new_document()
+        return self._from_hint() or self._from_listing() or new_document()
 
     def read_serial(self, serial: int) -> StateDocument:
         """One kept number; :class:`UsageError` if it does not exist."""
@@ -164,9 +164,8 @@ class StateStore:
         except (ValueError, KeyError, TypeError):
             return 0
 
-    def _find_newest(self) -> StateDocument | None:
-        serial = max((serial for serial, _ in self._list()), default=0)
-        return self._get(serial)
+    def _from_listing(self) -> StateDocument | None:
+        return self._get(max((serial for serial, _ in self._list()), default=0))
 
     def _point_at(self, serial: int) -> None:
         # Racing writers may leave either of theirs, or none: it is a hint.
@@ -178,7 +177,7 @@ class StateStore:
         if data is None:
             return None
         # The name determines the serial: a document restored by hand from a backup may contain another.
-        return replace(codec.decode(data, self._place(self._name(serial)), self._read_shapes), serial=serial)
+        return replace(codec.decode(data, f"{self.blobs.url}/{self._name(serial)}", self._read_shapes), serial=serial)
 
     def _read_shapes(self, name: str) -> bytes | None:
         if name not in self._shapes and (blob := self.blobs.get(self._prefix + name)) is not None:
@@ -192,9 +191,6 @@ class StateStore:
 
     def _name(self, serial: int) -> str:
         return f"{self._prefix}{FOLDER}{serial}.json"
-
-    def _place(self, name: str) -> str:
-        return f"{self.blobs.url}/{name}"
 
 
 def _write_id() -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
-from flowctl.storage.durable import make_private_folder, open_private
+from flowctl.storage.durable import make_folder, open_private
 from flowctl.storage.options import Storage, fsspec_options, spark_url
 from flowctl.storage.urls import scheme
 
@@ -56,7 +56,9 @@ class Buffer:
             free = next(candidate for candidate in names if candidate not in self._taken)
             self._taken.add(free)
             if self._is_local:
-                make_private_folder(Path(self._runs) / self._run_id)  # before Spark makes folders of its own in it
+                make_folder(
+                    Path(self._runs) / self._run_id, private=True
+                )  # before Spark makes folders of its own in it
         return BufferFolder(self._fs, f"{self._runs}/{self._run_id}/{free}", f"{self._url}/{free}")
 
     def remove(self) -> None:
@@ -166,7 +168,7 @@ def _appearing(fs: Any, folder: str, name: str) -> Iterator[BinaryIO]:
     """A file that is there under its name when the block ends without an error, and leaves nothing otherwise."""
     if "file" in (fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)):
         unfinished = Path(folder) / f".{name}"
-        make_private_folder(unfinished.parent)
+        make_folder(unfinished.parent, private=True)
         try:
             with open_private(unfinished) as local:
                 yield local

@@ -13,7 +13,6 @@ from flowctl.storage.blobs import BlobInfo
 from flowctl.storage.durable import (
     USUAL_MODE,
     make_folder,
-    make_private_folder,
     private_modes,
     sync_folder,
     write_durably,
@@ -81,7 +80,7 @@ class DiskStore:
 
     def _prepare(self, folder: Path) -> None:
         """Makes it, and removes what crashes have left there before this store's first blob in it."""
-        (make_private_folder if self._private else make_folder)(folder)
+        make_folder(folder, private=self._private)
         if folder in self._prepared:
             return
         with os.scandir(folder) as entries:

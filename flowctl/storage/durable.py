@@ -23,11 +23,18 @@ def write_durably(path: Path, data: bytes, mode: int = USUAL_MODE) -> None:
         os.fsync(file.fileno())
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, *, private: bool = False) -> None:
+    """With its parents. ``private``: each new one has its private mode (:func:`private_modes`)."""
     if folder.is_dir():
         return
-    make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    make_folder(folder.parent, private=private)
+    with suppress(FileExistsError):
+        if private:
+            mode = private_modes(folder.parent).folder
+            folder.mkdir(mode=mode)
+            folder.chmod(mode | folder.stat().st_mode & 0o7000)  # whatever the umask is; a group's folder stays one
+        else:
+            folder.mkdir()
     sync_folder(folder.parent)
 
 
@@ -45,18 +52,6 @@ def private_modes(folder: Path) -> Modes:
     existing = next(place for place in (folder, *folder.parents) if place.is_dir())
     is_shared = existing.stat().st_mode & 0o022 == 0o020
     return Modes(0o770, 0o660) if is_shared else Modes(0o700, 0o600)
-
-
-def make_private_folder(folder: Path) -> None:
-    """As :func:`make_folder`, each new folder with its private mode."""
-    if folder.is_dir():
-        return
-    make_private_folder(folder.parent)
-    modes = private_modes(folder.parent)
-    with suppress(FileExistsError):
-        folder.mkdir(mode=modes.folder)
-        folder.chmod(modes.folder | folder.stat().st_mode & 0o7000)  # whatever the umask is; a group's folder stays one
-    sync_folder(folder.parent)
 
 
 def open_private(path: Path) -> BinaryIO:

@@ -207,18 +207,18 @@ def test_history_lists_the_kept_versions_and_what_each_changed(shop: Shop) -> No
 
 def test_changes_wait_for_nobody_who_holds_the_lease(shop: Shop) -> None:
     shop.write(two_days)
-    with Lease.acquire(shop.store.blobs, run_id="run-7", life_seconds=600):
+    with Lease.acquire(shop.store.blobs, run_id="run-7", ttl_seconds=600):
         code, _, err = shop.state("reset", "orders", "--yes")
         assert (code, "locked by run run-7" in err) == (ExitCode.LOCKED, True)
         assert shop.state("list")[0] == ExitCode.OK
 
 
 def test_unlock_releases_a_held_lease(shop: Shop) -> None:
-    holder = Lease.acquire(shop.store.blobs, run_id="run-7", life_seconds=600)
+    holder = Lease.acquire(shop.store.blobs, run_id="run-7", ttl_seconds=600)
     code, out, err = shop.state("unlock", "--yes")
     assert (code, out) == (ExitCode.OK, "Released.\n")
     assert "held by run run-7" in err
-    with Lease.acquire(shop.store.blobs, life_seconds=600):
+    with Lease.acquire(shop.store.blobs, ttl_seconds=600):
         pass
     assert shop.state("unlock", "--yes")[:2] == (ExitCode.OK, "No run holds the lease.\n")
     holder.release()

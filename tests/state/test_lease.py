@@ -13,12 +13,13 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from flowctl.errors import ExitCode, LeaseLost, LockedError
+from flowctl.model import codec
 from flowctl.state import lease as leases
 from flowctl.state.lease import Lease, LeaseRecord
 from flowctl.state.process import Process
@@ -32,7 +33,7 @@ _HOLD = """
 import sys, time
 from flowctl.storage.options import open_store
 from flowctl.state.lease import Lease
-lease = Lease.acquire(open_store(sys.argv[1], {}), run_id="killed", life_seconds=600)
+lease = Lease.acquire(open_store(sys.argv[1], {}), run_id="killed", ttl_seconds=600)
 print(lease.fence, flush=True)
 time.sleep(600)
 """
@@ -49,20 +50,20 @@ def holding_process(url: str) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def held_elsewhere(blobs: BlobStore, *, life: float, number: int = 1) -> LeaseRecord:
+def held_elsewhere(blobs: BlobStore, *, ttl: float, number: int = 1) -> LeaseRecord:
     """The lease of a process on another host, which nobody here can look at."""
     holder = Process("elsewhere", boot_id="another", namespace="pid:[1]", pid=4711, started="1")
-    record = LeaseRecord(number, uuid.uuid4().hex, holder, "run-1", "2026-11-20T06:15:33Z", life)
-    assert blobs.create(f"lease/{number}.json", json.dumps(asdict(record)).encode())
+    record = LeaseRecord(number, uuid.uuid4().hex, holder, "run-1", "2026-11-20T06:15:33Z", ttl)
+    assert blobs.create(f"lease/{number}.json", json.dumps(codec.to_json(record)).encode())
     return record
 
 
 def test_a_held_lease_is_refused_naming_its_holder(address: StoreAddress) -> None:
     with (
-        Lease.acquire(address.client(), run_id="run-1", life_seconds=LONG),
+        Lease.acquire(address.client(), run_id="run-1", ttl_seconds=LONG),
         pytest.raises(LockedError, match=rf"locked by run run-1 \(process {os.getpid()} on .*, since 20") as refusal,
     ):
-        Lease.acquire(address.client(), life_seconds=LONG)
+        Lease.acquire(address.client(), ttl_seconds=LONG)
     assert refusal.value.exit_code == ExitCode.LOCKED
     assert "--lock-timeout" in refusal.value.hint
 
@@ -70,7 +71,7 @@ def test_a_held_lease_is_refused_naming_its_holder(address: StoreAddress) -> Non
 def test_a_released_lease_is_free_at_once_and_the_fence_rises(address: StoreAddress) -> None:
     fences = []
     for _ in range(3):
-        with Lease.acquire(address.client(), life_seconds=LONG) as lease:
+        with Lease.acquire(address.client(), ttl_seconds=LONG) as lease:
             fences.append(lease.fence)
     assert fences == sorted(set(fences))
 
@@ -82,7 +83,7 @@ def test_of_sixteen_racing_takers_one_holds_it(address: StoreAddress) -> None:
     def take(blobs: BlobStore) -> Lease | None:
         barrier.wait()
         try:
-            return Lease.acquire(blobs, life_seconds=LONG)
+            return Lease.acquire(blobs, ttl_seconds=LONG)
         except LockedError:
             return None
 
@@ -104,18 +105,18 @@ def test_a_killed_holder_on_this_host_is_followed_at_once(tmp_path: Path) -> Non
     address = StoreAddress(str(tmp_path))
     with holding_process(address.url) as process:
         with pytest.raises(LockedError, match="run killed"):
-            Lease.acquire(address.client(), life_seconds=LONG)
+            Lease.acquire(address.client(), ttl_seconds=LONG)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        with Lease.acquire(address.client(), life_seconds=LONG) as lease:
+        with Lease.acquire(address.client(), ttl_seconds=LONG) as lease:
             assert lease.fence == 2
 
 
 def test_another_process_with_the_pid_of_a_dead_holder_is_not_the_holder(blobs: BlobStore) -> None:
     holder = replace(Process.current(), started="1")
     record = LeaseRecord(1, "x", holder, "run-1", "2026-11-20T06:15:33Z", LONG)
-    blobs.create("lease/1.json", json.dumps(asdict(record)).encode())
-    with Lease.acquire(blobs, life_seconds=LONG) as lease:
+    blobs.create("lease/1.json", json.dumps(codec.to_json(record)).encode())
+    with Lease.acquire(blobs, ttl_seconds=LONG) as lease:
         assert lease.fence == 2
 
 
@@ -123,50 +124,51 @@ def test_another_process_with_the_pid_of_a_dead_holder_is_not_the_holder(blobs: 
 def test_a_holder_in_another_container_or_boot_is_not_taken_for_dead(blobs: BlobStore, differs: str) -> None:
     holder = replace(Process.current(), pid=2**22 + 1, **{differs: "another"})
     record = LeaseRecord(1, "x", holder, "run-1", "2026-11-20T06:15:33Z", LONG)
-    blobs.create("lease/1.json", json.dumps(asdict(record)).encode())
+    blobs.create("lease/1.json", json.dumps(codec.to_json(record)).encode())
     with pytest.raises(LockedError):
-        Lease.acquire(blobs, life_seconds=LONG)
+        Lease.acquire(blobs, ttl_seconds=LONG)
 
 
 def test_a_silent_holder_elsewhere_is_followed_at_once_by_the_stores_clock(tmp_path: Path) -> None:
     blobs = StoreAddress(str(tmp_path)).client()
-    held_elsewhere(blobs, life=60)
+    held_elsewhere(blobs, ttl=60)
     written = (tmp_path / "lease" / "1.json").stat().st_mtime
     os.utime(tmp_path / "lease" / "1.json", (written, written - 110))
     with pytest.raises(LockedError, match="elsewhere"):
-        Lease.acquire(blobs, life_seconds=60)
+        Lease.acquire(blobs, ttl_seconds=60)
     os.utime(tmp_path / "lease" / "1.json", (written, written - 130))
-    with Lease.acquire(blobs, life_seconds=60) as lease:
+    with Lease.acquire(blobs, ttl_seconds=60) as lease:
         assert lease.fence == 2
 
 
-def test_a_silent_holder_elsewhere_is_followed_after_a_life_of_watching(address: StoreAddress) -> None:
-    held_elsewhere(address.client(), life=2)
+def test_a_silent_holder_elsewhere_is_followed_after_a_ttl_of_watching(address: StoreAddress) -> None:
+    held_elsewhere(address.client(), ttl=2)
     with pytest.raises(LockedError, match=r"run-1 .process 4711 on elsewhere, since 2026-11-20T06:15:33Z"):
-        Lease.acquire(address.client(), life_seconds=2)
-    with Lease.acquire(address.client(), life_seconds=2, lock_timeout=60) as lease:
+        Lease.acquire(address.client(), ttl_seconds=2)
+    with Lease.acquire(address.client(), ttl_seconds=2, lock_timeout=60) as lease:
         assert lease.fence == 2
 
 
 def test_a_holder_that_renews_is_not_taken_over_while_it_is_watched(tmp_path: Path) -> None:
-    blobs, life = StoreAddress(str(tmp_path)).client(), 3.0
-    with Lease.acquire(blobs, life_seconds=life) as lease:
+    blobs, ttl = StoreAddress(str(tmp_path)).client(), 2.0
+    with Lease.acquire(blobs, ttl_seconds=ttl) as lease:
         with pytest.raises(LockedError):
-            Lease.acquire(blobs, life_seconds=life, lock_timeout=1.5 * life)
+            Lease.acquire(blobs, ttl_seconds=ttl, lock_timeout=1.5 * ttl)
         lease.check()
 
 
 def test_waiting_ends_when_the_holder_releases(address: StoreAddress) -> None:
-    first = Lease.acquire(address.client(), life_seconds=LONG)
+    first = Lease.acquire(address.client(), ttl_seconds=LONG)
     threading.Timer(0.5, first.release).start()
-    with Lease.acquire(address.client(), life_seconds=2, lock_timeout=60) as lease:
+    with Lease.acquire(address.client(), ttl_seconds=2, lock_timeout=60) as lease:
         assert lease.fence > first.fence
 
 
 def test_renewals_keep_the_fence_and_remove_old_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "KEEP", 2)
+    monkeypatch.setattr(leases, "RENEWALS", 30)
     blobs = StoreAddress(str(tmp_path)).client()
-    with Lease.acquire(blobs, life_seconds=3) as lease:
+    with Lease.acquire(blobs, ttl_seconds=3) as lease:
         deadline = time.monotonic() + 60
         while blobs.get("lease/2.json") is not None or blobs.get("lease/5.json") is None:
             assert time.monotonic() < deadline
@@ -176,9 +178,12 @@ def test_renewals_keep_the_fence_and_remove_old_numbers(tmp_path: Path, monkeypa
         assert (record.fence, lease.fence) == (1, 1)
 
 
-def test_a_holder_whose_lease_was_taken_finds_out_at_its_next_renewal(blobs: BlobStore) -> None:
-    with Lease.acquire(blobs, run_id="run-1", life_seconds=3) as lease:
-        held_elsewhere(blobs, life=LONG, number=2)
+def test_a_holder_whose_lease_was_taken_finds_out_at_its_next_renewal(
+    blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "RENEWALS", 30)
+    with Lease.acquire(blobs, run_id="run-1", ttl_seconds=3) as lease:
+        held_elsewhere(blobs, ttl=LONG, number=2)
         deadline = time.monotonic() + 60
         while lease.remaining() > 0:
             assert time.monotonic() < deadline
@@ -187,8 +192,11 @@ def test_a_holder_whose_lease_was_taken_finds_out_at_its_next_renewal(blobs: Blo
             lease.check()
 
 
-def test_a_holder_that_was_unlocked_finds_out_at_its_next_renewal(blobs: BlobStore) -> None:
-    with Lease.acquire(blobs, life_seconds=3) as lease:
+def test_a_holder_that_was_unlocked_finds_out_at_its_next_renewal(
+    blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "RENEWALS", 30)
+    with Lease.acquire(blobs, ttl_seconds=3) as lease:
         leases.break_lease(blobs)
         deadline = time.monotonic() + 60
         while lease.remaining() > 0:
@@ -199,7 +207,7 @@ def test_a_holder_that_was_unlocked_finds_out_at_its_next_renewal(blobs: BlobSto
 
 
 def test_check_wants_a_margin(blobs: BlobStore) -> None:
-    with Lease.acquire(blobs, life_seconds=30) as lease:
+    with Lease.acquire(blobs, ttl_seconds=30) as lease:
         lease.check(margin=10)
         with pytest.raises(LeaseLost, match="could not be renewed in time"):
             lease.check(margin=31)
@@ -209,9 +217,9 @@ def test_check_wants_a_margin(blobs: BlobStore) -> None:
 
 def test_unlock_releases_in_the_holders_place(address: StoreAddress) -> None:
     blobs = address.client()
-    held_elsewhere(blobs, life=LONG)
+    held_elsewhere(blobs, ttl=LONG)
     leases.break_lease(blobs)
-    with Lease.acquire(blobs, life_seconds=LONG) as lease:
+    with Lease.acquire(blobs, ttl_seconds=LONG) as lease:
         assert lease.fence == 3
 
 
@@ -225,7 +233,7 @@ def test_a_second_lease_lies_in_a_place_of_its_own(blobs: BlobStore, prefix: str
         assert third.fence > second.fence
 
 
-def test_the_life_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert leases.life_from_environment() == 60
+def test_the_ttl_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert leases.ttl_from_environment() == 60
     monkeypatch.setenv("FLOWCTL_LEASE_SECONDS", "2.5")
-    assert leases.life_from_environment() == 2.5
+    assert leases.ttl_from_environment() == 2.5
