@@ -15,6 +15,7 @@ from flowctl.engine.base import Engine
 from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
 from flowctl.storage.blobs import BlobStore
+from tests import engines
 from tests.services import postgres, s3
 from tests.services import spark as spark_servers
 from tests.services.s3_proxy import S3Proxy
@@ -49,6 +50,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.server)
             if "engine" in item.fixturenames:
                 item.add_marker(pytest.mark.engine)
+        if item.get_closest_marker("engine"):
+            _mark_for_engine(item)
+
+
+def _mark_for_engine(item: pytest.Item) -> None:
+    """What the engine lacks of what a test `needs`; `long_on_spark`, with some targets or with all, is `full` there."""
+    for marker in item.iter_markers("needs"):
+        for made in engines.marks(marker.args):
+            item.add_marker(made)
+    place = item.callspec.params.get("place") if hasattr(item, "callspec") else None
+    for marker in item.iter_markers("long_on_spark"):
+        if engines.UNDER_TEST != "sail" and (not marker.args or place in marker.args):
+            item.add_marker(pytest.mark.full)
 
 
 @pytest.fixture(scope="session")
@@ -123,11 +137,13 @@ def spark_url(request: pytest.FixtureRequest) -> str:
     """Where the shared Spark is: ``local[2]``; with ``FLOWCTL_TEST_SPARK`` a Spark Connect server (``connect``) or Sail
     (``sail``). One process has one kind only: pyspark's functions ask a variable of the process which kind of column to
     make."""
-    if os.environ.get("FLOWCTL_TEST_SPARK") == "sail":
-        return "sail"
-    if os.environ.get("FLOWCTL_TEST_SPARK") == "connect":
-        return str(request.getfixturevalue("connect_server"))
-    return "local[2]"
+    match engines.UNDER_TEST:
+        case "sail":
+            return "sail"
+        case "connect":
+            return str(request.getfixturevalue("connect_server"))
+        case _:
+            return "local[2]"
 
 
 @pytest.fixture(scope="session")

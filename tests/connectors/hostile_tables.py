@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
-import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from tests import engines
 from tests.connectors.hostile import TEXTS
 
 #: Every target takes these, and roles need them: text, text, an integer, a timestamp.
@@ -151,9 +151,7 @@ class FilesSource:
 
 def _is_refused_on_connect(name: str) -> bool:
     """A colon beside signs of a pattern; files/test_source.py has the refusal."""
-    return (
-        os.environ.get("FLOWCTL_TEST_SPARK") == "connect" and ":" in name and any(sign in name for sign in "\\{}[]*?")
-    )
+    return engines.UNDER_TEST == "connect" and ":" in name and any(sign in name for sign in "\\{}[]*?")
 
 
 SOURCES = {"postgres": PostgresSource, "parts": PartsOfPostgresSource, "sqlite": SqliteSource, "files": FilesSource}

@@ -16,6 +16,8 @@ from tests.connectors.writing import Writer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long_on_spark
+
 #: A number of the row's own, a note, and a default.
 NOTE = "ALTER TABLE {table} ADD note TEXT DEFAULT 'new' NOT NULL"
 ADDED = {

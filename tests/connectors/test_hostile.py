@@ -14,6 +14,7 @@ from flowctl.model.table_info import Column
 from flowctl.model.value import TypedValue
 from flowctl.spec.spec import Layout
 from tests.connectors.hostile import TEXTS, VALUES
+from tests.connectors.target_matrix import FACTORIES
 from tests.connectors.writing import COLUMNS, Writer, upserts
 
 if TYPE_CHECKING:
@@ -28,10 +29,19 @@ def test_sql_text_is_taken_as_it_is(spark: SparkSession) -> None:
     assert spark.sql(r"SELECT 'a\\b' AS v").first()["v"] == "a\\b"
 
 
-@pytest.mark.parametrize("placed", [False, True], ids=["", "partitioned"])
-def test_values_in_keys_of_a_merge(writer: Writer, placed: bool) -> None:
+PARTITIONED = Layout(partition_by=("part",))
+
+
+@pytest.mark.parametrize(
+    ("place", "layout"),
+    [
+        *(pytest.param(name, Layout(), id=name) for name in sorted(FACTORIES)),
+        pytest.param("delta", PARTITIONED, id="delta-partitioned"),
+    ],
+    indirect=["place"],
+)
+def test_values_in_keys_of_a_merge(writer: Writer, layout: Layout) -> None:
     values = [value for value in VALUES.values() if "\x00" not in value or writer.place.type == "delta"]
-    layout = Layout(partition_by=("part",)) if placed and writer.place.type == "delta" else Layout()
     made = writer.place.target.create_statements(writer.place.object, list(TEXT_KEYED), layout)
 
     def rows(amount: str) -> list[dict[str, object]]:
@@ -47,10 +57,11 @@ def test_values_in_keys_of_a_merge(writer: Writer, placed: bool) -> None:
     )
 
 
+@pytest.mark.long_on_spark("postgres", "sqlite")
 @pytest.mark.parametrize("value", ["${x}zz", "it's \\n", "\\"])
 def test_bounds_of_a_batch_of_one_key(writer: Writer, value: str) -> None:
     """The literal bounds of its keys are this one value."""
-    layout = Layout(partition_by=("part",)) if writer.place.type == "delta" else Layout()
+    layout = PARTITIONED if writer.place.type == "delta" else Layout()
     made = writer.place.target.create_statements(writer.place.object, list(TEXT_KEYED), layout)
     row = {"id": value, "part": "p", "amount": Decimal(1)}
     options = {"columns": TEXT_KEYED, "layout": layout, "compared": ("part", "amount")}

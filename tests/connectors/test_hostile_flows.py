@@ -3,7 +3,6 @@ they arrive by value or the plan refuses them by name."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,10 +23,17 @@ from tests.plan.worlds import changes
 MODES = ("append", "truncate", "merge", "scd2")
 #: On Spark the two ways into PostgreSQL's COPY and JDBC; on Sail, where a run costs a second, each source and mode.
 SHORT = {("parts", "postgres", "truncate"), ("postgres", "delta", "merge")}
-if os.environ.get("FLOWCTL_TEST_SPARK") == "sail":
-    SHORT |= {("sqlite", "postgres", "scd2"), ("files", "sqlite", "append"), ("files", "delta", "scd2")}
+SHORT_ON_SAIL = {("sqlite", "postgres", "scd2"), ("files", "sqlite", "append"), ("files", "delta", "scd2")}
+
+
+def length(*case: str) -> Sequence[pytest.MarkDecorator]:
+    if case in SHORT:
+        return []
+    return [pytest.mark.long_on_spark] if case in SHORT_ON_SAIL else [pytest.mark.full]
+
+
 MATRIX = [
-    pytest.param(source, target, mode, marks=[] if (source, target, mode) in SHORT else [pytest.mark.full])
+    pytest.param(source, target, mode, marks=length(source, target, mode))
     for source in SOURCES
     for target in ("delta", "postgres", "sqlite")
     for mode in MODES

@@ -19,6 +19,8 @@ from flowctl.run.quarantine import quarantine, quarantine_object
 from flowctl.spec.spec import Layout
 from tests.connectors.writing import LINEAGE, Writer
 
+pytestmark = pytest.mark.long_on_spark
+
 #: As a sidecar was before rows knew their lineage.
 OLD = (
     Column("id", types.STRING),

@@ -17,12 +17,12 @@ from flowctl.run.apply import RunResult
 from tests.connectors.whole_runs import SharedRuns
 from tests.plan.worlds import changes
 
+pytestmark = pytest.mark.needs("tables by SQL")
+
 
 @pytest.fixture
 def runs(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> SharedRuns:
     made = SharedRuns(tmp_path, engine, monkeypatch)
-    if not made.has_jvm:
-        pytest.skip("not on Sail: it reads no tables by SQL")
     statements(tmp_path, "CREATE TABLE a (id INTEGER PRIMARY KEY, name TEXT)", "INSERT INTO a VALUES (1, 'one')")
     return made
 

@@ -144,6 +144,7 @@ def test_merge_inserts_updates_and_deletes(writer: Writer) -> None:
     assert (counts.read, counts.inserted, counts.updated, counts.deleted) == (5, 1, 1, 1)
 
 
+@pytest.mark.long_on_spark
 def test_null_and_empty_text_are_different_and_null_equals_null(writer: Writer) -> None:
     writer.write(upserts(row(1, None), row(2, None), row(3, "")), 1, "merge")
     commit = writer.write(upserts(row(1, None), row(2, ""), row(3, None)), 2, "merge")
@@ -151,6 +152,7 @@ def test_null_and_empty_text_are_different_and_null_equals_null(writer: Writer) 
     assert sorted(content(writer), key=str) == [(1, None), (2, ""), (3, None)]
 
 
+@pytest.mark.long_on_spark
 def test_columns_that_are_not_compared_do_not_make_a_row_new(writer: Writer) -> None:
     writer.write(upserts(row(1, "a", "1.00")), 1, "merge", compared=("name",))
     assert writer.write(upserts(row(1, "a", "2.00")), 2, "merge", compared=("name",)).counts.updated == 0
@@ -158,6 +160,7 @@ def test_columns_that_are_not_compared_do_not_make_a_row_new(writer: Writer) -> 
     assert [str(amount) for (amount,) in writer.place.read(["amount"])] == ["3.00"]
 
 
+@pytest.mark.long_on_spark
 def test_soft_deletes_mark_rows_and_a_row_that_comes_back_loses_its_mark(writer: Writer) -> None:
     soft = {"columns": SOFT_COLUMNS, "soft_deletes": True}
     writer.write(upserts(row(1), row(2)), 1, "merge", **soft)

@@ -10,7 +10,6 @@ import pytest
 
 from flowctl.connectors.refusal import refused
 from flowctl.diagnostics import Mark
-from flowctl.engine.session import has_jvm
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.plan.projection import projection
@@ -84,9 +83,8 @@ def test_an_exact_value_arrives(spark: SparkSession, kind: str, value: object, w
     assert written(spark, kind, value, table(types={"v": wanted})) == [{"v": made}, {"v": None}]
 
 
+@pytest.mark.needs("added columns")
 def test_an_added_column_keeps_its_type_or_fails(spark: SparkSession) -> None:
-    if not has_jvm(spark):
-        pytest.skip("Sail adds no columns")
     recorded = (Column("v", types.Decimal(12, 4)), Column("gross", types.Decimal(12, 2)))
     added = table(add={"gross": "v", "more": "gross + 1"}, types={"more": "decimal(10,2)"})
     assert message(spark, "decimal(12,4)", Decimal("10.1234"), added, *recorded) == (
@@ -96,9 +94,8 @@ def test_an_added_column_keeps_its_type_or_fails(spark: SparkSession) -> None:
     assert one == {"v": Decimal("10.1200"), "gross": Decimal("10.12"), "more": Decimal("11.12")}
 
 
+@pytest.mark.needs("added columns")
 def test_an_added_value_that_differs_each_time_is_made_once(spark: SparkSession) -> None:
-    if not has_jvm(spark):
-        pytest.skip("Sail adds no columns")
     of = table(add={"chance": "floor(rand() * 100000) + v"}, types={"chance": "smallint"})
     assert message(spark, "bigint", 40000, of).startswith("column chance (")
     of = table(add={"c": "floor(rand() * 100000)"}, types={"c": "decimal(5,0)"})

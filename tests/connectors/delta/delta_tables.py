@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from flowctl.connectors.delta import actions, commit, data_files
 from flowctl.connectors.delta.choice import Way, choose, traits_of
 from flowctl.connectors.delta.location import TableLocation, location_of
 from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.target import WriteJob
-from flowctl.engine.session import has_jvm
-from flowctl.storage.buffer import Buffer
-from tests.connectors.target_matrix import delta
 from tests.connectors.writing import Writer
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-@contextmanager
-def writer_on_spark(
-    spark: SparkSession, request: pytest.FixtureRequest, folder: Path, scratch: Buffer, why: str
-) -> Iterator[Writer]:
-    """A writer into an empty lake; skips on Sail, saying ``why``."""
-    if not has_jvm(spark):
-        pytest.skip(why)
-    with delta(request, folder, scratch) as place:
-        yield Writer(spark, place)
 
 
 def location(writer: Writer) -> TableLocation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable, Field, Schema
@@ -17,16 +17,10 @@ from flowctl.spec.spec import Layout
 from tests.connectors.delta import delta_tables
 from tests.connectors.writing import COLUMNS, Row, Writer, gone, row, upserts
 
-if TYPE_CHECKING:
-    pass
+pytestmark = pytest.mark.long_on_spark
 
 THEIRS = Column("theirs", types.STRING)
 LAYOUTS = {"deletion vectors": Layout(), "without": Layout(deletion_vectors=False)}
-
-
-@pytest.fixture
-def writer(delta_writer: Writer) -> Writer:
-    return delta_writer
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)

@@ -29,7 +29,6 @@ from flowctl.connectors.delta.record import Record, app_id, keep_copy, newest_re
 from flowctl.connectors.delta.table import open_existing, open_table
 from flowctl.connectors.delta.types import Action, columns_of, schema_json
 from flowctl.connectors.target import WriteJob
-from flowctl.engine.session import has_jvm
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.commit import Commit
@@ -42,6 +41,8 @@ from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Writer, upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.long_on_spark
 
 APP = app_id(LINEAGE, TABLE)
 
@@ -142,9 +143,7 @@ def test_a_merge_leaves_columns_of_others_and_files_without_a_change_alone(hand:
     ]  # fmt: skip
 
 
-def test_rows_hidden_by_deletion_vectors_stay_hidden(hand: Hand, spark: SparkSession) -> None:
-    if not has_jvm(spark):
-        pytest.skip("only Spark writes deletion vectors")
+def test_rows_hidden_by_deletion_vectors_stay_hidden(hand: Hand) -> None:
     hand.writer.write(upserts(*(row(id) for id in range(50))), 1, "merge")
     hand.writer.write(upserts(row(0, "b")), 2, "merge")  # hides one row and adds a file
     assert any("deletionVector" in file for file in _files(hand.location))
@@ -152,10 +151,16 @@ def test_rows_hidden_by_deletion_vectors_stay_hidden(hand: Hand, spark: SparkSes
     assert hand.rows() == sorted([(0, "b"), (1, "c"), *((id, "a") for id in range(2, 50))])
 
 
-@pytest.mark.parametrize("layout", [Layout(), Layout(partition_by=("name",))], ids=["plain", "partitioned"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(Layout(), id="plain"),
+        pytest.param(
+            Layout(partition_by=("name",)), id="partitioned", marks=pytest.mark.needs("partitions by flowctl")
+        ),
+    ],
+)
 def test_partitions_and_keys_that_move_between_them(hand: Hand, layout: Layout) -> None:
-    if layout.partition_by and has_jvm(hand.writer.spark):
-        pytest.skip("Spark's statements write partitions")
     hand.write(upserts(row(1, "a"), row(2, "ä b/c"), row(3, None)), 1, "merge", layout=layout)
     hand.write(upserts(row(1, "ä b/c"), row(3, "a")), 2, "merge", layout=layout)
     assert hand.rows() == [(1, "ä b/c"), (2, "ä b/c"), (3, "a")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,13 +24,13 @@ from flowctl.connectors.delta.types import schema_json
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
-from flowctl.storage.buffer import Buffer
 from tests.connectors.delta import delta_tables
-from tests.connectors.delta.delta_tables import writer_on_spark
 from tests.connectors.writing import COLUMNS, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.needs("files of executors")
 
 UTC = dt.UTC
 LONG = "ä" * 40
@@ -128,12 +127,6 @@ ROWS = [
     },
     dict.fromkeys(column.name for column in COLUMNS_OF_ENDS),
 ]  # fmt: skip
-
-
-@pytest.fixture
-def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Writer]:
-    with writer_on_spark(spark, request, tmp_path, scratch, "Sail writes with its own Delta writer") as writer:
-        yield writer
 
 
 def test_statistics_of_sparks_files_find_every_row(writer: Writer, spark: SparkSession) -> None:

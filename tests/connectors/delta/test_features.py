@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable, Schema
@@ -22,16 +21,7 @@ from flowctl.storage.buffer import Buffer
 from tests.connectors.delta import delta_tables
 from tests.connectors.writing import COLUMNS, Writer, row
 
-if TYPE_CHECKING:
-    pass
-
-
 PLAIN = Layout()
-
-
-@pytest.fixture
-def writer(delta_writer: Writer) -> Writer:
-    return delta_writer
 
 
 def info(writer: Writer) -> TableInfo:
@@ -77,6 +67,7 @@ WIDER: list[tuple[types.DataType, types.DataType]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.needs("type widening")
 def test_columns_widen_in_place(writer: Writer) -> None:
     assert writer.place.capabilities.target is not None
     assert all(writer.place.capabilities.target.widens(old, new) for old, new in WIDER)
@@ -123,6 +114,7 @@ def test_a_column_that_needs_a_feature_brings_it_into_a_table_of_an_old_protocol
     assert DeltaTable(location.url).to_pyarrow_table().num_rows == 1
 
 
+@pytest.mark.needs("Delta's own statements")
 def test_a_sidecar_takes_what_its_table_takes(writer: Writer, scratch: Buffer) -> None:
     """A key that became wider, and kept values of a type that needs a feature: each run of a history would fail."""
     location = delta_tables.location(writer).beside("__observed")

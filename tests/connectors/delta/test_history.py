@@ -160,10 +160,9 @@ def test_a_batch_written_again_touches_nothing(history: History) -> None:
     assert (again.inserted, again.updated, again.deleted) == (0, 0, 0)
 
 
+@pytest.mark.parametrize("history", ["in memory"], indirect=True)
 def test_small_batches_are_committed_by_flowctl(history: History) -> None:
     """Delta's own statements take some forty queries for two tables."""
-    if not history.in_memory:
-        return
     history.write([(1, row(1, "A"))])
     history.write([(1, row(5, "B")), (2, row(5, "B"))])
     counts = history.write([(1, row(3, "C"))]).counts
@@ -176,10 +175,9 @@ def test_small_batches_are_committed_by_flowctl(history: History) -> None:
     assert open_existing(place.beside(scd2.OBSERVED_SUFFIX)).version == 3
 
 
+@pytest.mark.parametrize("history", ["in memory"], indirect=True)
 def test_all_files_of_small_batches_are_written_by_flowctl(history: History) -> None:
     """An engine's files lie in a folder of their own."""
-    if not history.in_memory:
-        return
     for at, state in enumerate(["A", "B"]):
         history.write([(1, row(at + 1, state))])
     place = location_of(history.root, history.object, {})

@@ -28,12 +28,15 @@ from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Layout
 from flowctl.storage.buffer import Buffer
 from tests.connectors.delta import delta_tables
-from tests.connectors.delta.test_readers import COSTS, KINDS, READERS, WITH, WITHOUT, rows_of, statements
+from tests.connectors.delta.test_readers import COSTS, KINDS, READERS, WITH, WITHOUT, of_every_kind, rows_of, statements
 from tests.connectors.target_matrix import delta
 from tests.connectors.writing import COLUMNS, Writer, gone, row, upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+pytestmark = pytest.mark.long_on_spark
 
 
 @pytest.fixture(autouse=True)
@@ -42,12 +45,6 @@ def everything_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "MANY_HIDDEN", 0)
     monkeypatch.setattr(maintenance, "HIDDEN_SHARE", 0)
     monkeypatch.setattr(maintenance, "LONG_LOG", 0)
-
-
-@pytest.fixture
-def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Writer]:
-    with delta(request, tmp_path, scratch) as place:
-        yield Writer(spark, place)
 
 
 def due(writer: Writer) -> Maintenance:
@@ -82,7 +79,7 @@ def content(writer: Writer) -> dict[int, str | None]:
     return dict(rows)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@of_every_kind
 def test_every_kind_of_table_keeps_its_rows_and_its_commit(
     kind: str,
     spark: SparkSession,
@@ -92,8 +89,6 @@ def test_every_kind_of_table_keeps_its_rows_and_its_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     of = KINDS[kind]
-    if of.on_spark_only and not has_jvm(spark):
-        pytest.skip("only Spark makes such tables")
     with delta(request, tmp_path, scratch) as place:
         writer = Writer(spark, replace(place, object=ObjectName((of.name,))))
         of.make(writer)
@@ -155,12 +150,11 @@ def test_a_merge_over_an_older_version_conflicts_with_a_compaction(writer: Write
     assert content(writer) == expected
 
 
+@pytest.mark.needs("Delta's own statements")
 def test_a_merge_by_sparks_statement_conflicts_with_a_compaction(
     writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Delta looks for conflicts itself; the compaction commits while the statement runs."""
-    if not has_jvm(writer.spark):
-        pytest.skip("needs statements of Delta's own")
     monkeypatch.setattr(target_module, "choose", lambda *_: Choice(Way.STATEMENTS))
     fill(writer)
     monkeypatch.setattr(spark_commit, "_killable", partial(_compacted_meanwhile, writer))

@@ -21,7 +21,6 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from flowctl.connectors.delta import features
 from flowctl.connectors.delta.table import open_existing
-from flowctl.engine.session import has_jvm
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
@@ -35,6 +34,8 @@ from tests.connectors.writing import COLUMNS, SOFT, Writer, gone, row, upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.long_on_spark
 
 
 def by_duckdb(path: str) -> pa.Table:
@@ -78,7 +79,7 @@ class Kind:
 
     make: Callable[[Writer], object]
     name: str = "t"
-    on_spark_only: bool = False
+    needs: str = ""
 
 
 def everything(writer: Writer) -> None:
@@ -144,19 +145,23 @@ def of_another(writer: Writer) -> None:
 KINDS: dict[str, Kind] = {
     "appended": Kind(lambda writer: writer.write([row(1), row(2)], 1)),
     "merged": Kind(merged),
-    "in a folder with a space": Kind(lambda writer: writer.write([row(1)], 1), "t t", on_spark_only=True),
+    "in a folder with a space": Kind(lambda writer: writer.write([row(1)], 1), "t t", "paths with a space"),
     "merged without deletion vectors": Kind(lambda writer: merged(writer, WITHOUT)),
     "partitioned": Kind(lambda writer: merged(writer, Layout(partition_by=("name",)))),
-    "clustered": Kind(lambda writer: merged(writer, Layout(cluster_by=("id",))), on_spark_only=True),
-    "column mapping": Kind(mapped, on_spark_only=True),
+    "clustered": Kind(lambda writer: merged(writer, Layout(cluster_by=("id",))), needs="clustering"),
+    "column mapping": Kind(mapped, needs="column mapping"),
     "every type": Kind(everything),
     "history": Kind(history),
     "truncated": Kind(truncated),
     "voided": Kind(voided),
     "soft deletes": Kind(soft),
-    "widened": Kind(widened, on_spark_only=True),
+    "widened": Kind(widened, needs="type widening"),
     "type widening": Kind(of_another),
 }
+of_every_kind = pytest.mark.parametrize(
+    "kind",
+    [pytest.param(name, marks=pytest.mark.needs(kind.needs) if kind.needs else ()) for name, kind in KINDS.items()],
+)
 #: Kind and reader: the reader's own words, as it refuses.
 COSTS = {
     ("in a folder with a space", "polars"): "No such file",
@@ -168,13 +173,11 @@ COSTS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@of_every_kind
 def test_every_kind_of_table_is_read_or_refused(
     kind: str, spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer
 ) -> None:
     of = KINDS[kind]
-    if of.on_spark_only and not has_jvm(spark):
-        pytest.skip("only Spark makes such tables")
     with delta(request, tmp_path, scratch) as place:
         writer = Writer(spark, replace(place, object=ObjectName((of.name,))))
         of.make(writer)

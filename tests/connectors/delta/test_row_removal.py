@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -24,27 +23,8 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
-from flowctl.storage.buffer import Buffer
 from tests.connectors.delta import delta_tables
-from tests.connectors.delta.delta_tables import writer_on_spark
-from tests.connectors.target_matrix import delta
 from tests.connectors.writing import COLUMNS, SOFT, Writer, gone, upserts
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def writer(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Writer]:
-    with writer_on_spark(spark, request, tmp_path, scratch, "needs statements of Delta's own") as writer:
-        yield writer
-
-
-@pytest.fixture
-def marker(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Writer]:
-    """On any engine."""
-    with delta(request, tmp_path, scratch) as place:
-        yield Writer(spark, place)
 
 
 def row(id: int, name: str | None = "a") -> dict[str, Any]:
@@ -125,28 +105,28 @@ def test_sparks_vectors_and_ours_add_up(writer: Writer) -> None:
     assert found.count() == len(alive) - 1
 
 
-def test_a_file_without_rows_is_gone(marker: Writer) -> None:
-    merge(marker, upserts(*(row(id) for id in range(4))), 1)
-    first = {file["path"] for file in delta_tables.files(marker)}
-    done = merge(marker, [gone(0), gone(1), gone(2), *upserts(row(3, "b"))], 2)
+def test_a_file_without_rows_is_gone(writer: Writer) -> None:
+    merge(writer, upserts(*(row(id) for id in range(4))), 1)
+    first = {file["path"] for file in delta_tables.files(writer)}
+    done = merge(writer, [gone(0), gone(1), gone(2), *upserts(row(3, "b"))], 2)
     assert (done.counts.updated, done.counts.deleted) == (1, 3)
-    assert content(marker) == {3: "b"}
-    assert first.isdisjoint(file["path"] for file in delta_tables.files(marker))
-    assert not any("deletionVector" in file for file in delta_tables.files(marker))
+    assert content(writer) == {3: "b"}
+    assert first.isdisjoint(file["path"] for file in delta_tables.files(writer))
+    assert not any("deletionVector" in file for file in delta_tables.files(writer))
 
 
-def test_nothing_changed_touches_no_file(marker: Writer) -> None:
-    merge(marker, upserts(row(1), row(2)), 1)
-    before = delta_tables.files(marker)
-    assert merge(marker, [*upserts(row(1)), gone(9)], 2).counts.updated == 0
-    assert delta_tables.files(marker) == before
+def test_nothing_changed_touches_no_file(writer: Writer) -> None:
+    merge(writer, upserts(row(1), row(2)), 1)
+    before = delta_tables.files(writer)
+    assert merge(writer, [*upserts(row(1)), gone(9)], 2).counts.updated == 0
+    assert delta_tables.files(writer) == before
 
 
 @pytest.mark.parametrize("soft", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_histories_by_both_writers_are_those_of_a_dictionary(
-    marker: Writer, monkeypatch: pytest.MonkeyPatch, soft: bool
+    writer: Writer, monkeypatch: pytest.MonkeyPatch, soft: bool
 ) -> None:
-    writer, chance = marker, random.Random(7)
+    chance = random.Random(7)
     own = target.choose
     columns = (*COLUMNS, SOFT) if soft else COLUMNS
     model: dict[int, str] = {}
@@ -169,21 +149,22 @@ def test_histories_by_both_writers_are_those_of_a_dictionary(
     assert any("deletionVector" in file for file in delta_tables.files(writer))
 
 
-def test_vectors_outlive_a_checkpoint(marker: Writer) -> None:
+def test_vectors_outlive_a_checkpoint(writer: Writer) -> None:
     """Those are deltalake's, made every tenth version."""
-    merge(marker, upserts(*(row(id) for id in range(40))), 1)
-    merge(marker, upserts(row(2, "b"), row(3, "b")), 2)
-    DeltaTable(delta_tables.location(marker).url).create_checkpoint()
-    folder = Path(delta_tables.location(marker).url, "_delta_log")
+    merge(writer, upserts(*(row(id) for id in range(40))), 1)
+    merge(writer, upserts(row(2, "b"), row(3, "b")), 2)
+    DeltaTable(delta_tables.location(writer).url).create_checkpoint()
+    folder = Path(delta_tables.location(writer).url, "_delta_log")
     for entry in (*folder.glob("0*.json"), *folder.glob("0*.crc")):
         if int(entry.stem) < 2:
             entry.unlink()
-    assert any("deletionVector" in file for file in delta_tables.files(marker))
-    assert content(marker) == {id: "b" if id in (2, 3) else "a" for id in range(40)}
-    merge(marker, upserts(row(2, "c")), 3)
-    assert content(marker) == {id: {2: "c", 3: "b"}.get(id, "a") for id in range(40)}
+    assert any("deletionVector" in file for file in delta_tables.files(writer))
+    assert content(writer) == {id: "b" if id in (2, 3) else "a" for id in range(40)}
+    merge(writer, upserts(row(2, "c")), 3)
+    assert content(writer) == {id: {2: "c", 3: "b"}.get(id, "a") for id in range(40)}
 
 
+@pytest.mark.needs("Delta's own statements")
 def test_what_cannot_be_marked_is_merged_by_delta(writer: Writer) -> None:
     merge(writer, upserts(row(1)), 1)
     job = writer.job(2, "merge", rows=1)
@@ -202,6 +183,7 @@ def test_what_cannot_be_marked_is_merged_by_delta(writer: Writer) -> None:
     )
 
 
+@pytest.mark.needs("Delta's own statements")
 def test_a_column_that_hides_the_place_is_left_to_delta(writer: Writer) -> None:
     columns = (*COLUMNS, Column("_metadata", types.STRING))
     merge(writer, upserts({**row(1), "_metadata": "m"}), 1, columns=columns)

@@ -6,7 +6,7 @@ import datetime as dt
 import decimal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import pyarrow as pa
@@ -27,9 +27,6 @@ from flowctl.model.types import DataType
 from tests.connectors.delta import delta_tables
 from tests.connectors.test_target_types import ALL, ZONED, differing
 from tests.connectors.writing import Writer
-
-if TYPE_CHECKING:
-    pass
 
 ID, TEXT, NAME = Column("id", types.INT64), Column("text", types.STRING), Column("name", types.STRING)
 
@@ -202,11 +199,6 @@ def test_what_is_not_read_exactly_is_left_to_the_engine(rows: pa.Table, tmp_path
 def test_a_file_that_is_gone_is_tried_again(tmp_path: Path) -> None:
     with pytest.raises(TransientError, match="f is gone"):
         search(tmp_path, [DataFile("f", BitMap64, {})], [ID], pa.table({"id": [1]}))
-
-
-@pytest.fixture
-def writer(delta_writer: Writer) -> Writer:
-    return delta_writer
 
 
 def test_values_of_every_type_that_stay_with_a_changed_row(writer: Writer) -> None:

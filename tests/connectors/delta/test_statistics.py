@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,15 +14,7 @@ from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
 from tests.connectors.writing import COLUMNS, Writer
 
-if TYPE_CHECKING:
-    pass
-
 LISTED, COUNTED = "delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols"
-
-
-@pytest.fixture
-def writer(delta_writer: Writer) -> Writer:
-    return delta_writer
 
 
 def ranges(writer: Writer) -> list[dict[str, Any]]:
@@ -50,6 +42,7 @@ def test_a_table_made_by_a_void_has_the_properties_of_the_ddl(writer: Writer) ->
     assert made.extra["properties"] == table_properties(COLUMNS, layout)
 
 
+@pytest.mark.needs("clustering")
 def test_a_clustered_table_with_columns_of_names_that_need_quotes(writer: Writer) -> None:
     columns = (Column("it's.a-name", types.INT64), Column("id", types.INT64))
     layout = Layout(cluster_by=("id",), statistics=("it's.a-name", "id"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -12,23 +11,14 @@ import pytest
 from flowctl.connectors.delta import log
 from flowctl.connectors.delta.record import app_id
 from flowctl.connectors.delta.table import open_existing
-from flowctl.engine.session import has_jvm
 from flowctl.errors import StateConflict, TableError, TransientError
 from flowctl.model.step import Mode
 from flowctl.spec.spec import Layout
 from tests.connectors.delta import delta_tables
 from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Row, Writer, row, upserts
 
-if TYPE_CHECKING:
-    pass
-
 APP = app_id(LINEAGE, TABLE)
 PLAIN, PARTITIONED, CLUSTERED = Layout(), Layout(partition_by=("name",)), Layout(cluster_by=("id",))
-
-
-@pytest.fixture
-def writer(delta_writer: Writer) -> Writer:
-    return delta_writer
 
 
 def create(writer: Writer, layout: Layout) -> list[str]:
@@ -80,11 +70,16 @@ def test_a_write_whose_number_was_given_up_meanwhile_says_so(writer: Writer, mod
     assert writer.place.read(["id"]) == [(1,)]
 
 
-@pytest.mark.parametrize("layout", [PLAIN, PARTITIONED, CLUSTERED], ids=["plain", "partitioned", "clustered"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(PLAIN, id="plain"),
+        pytest.param(PARTITIONED, id="partitioned"),
+        pytest.param(CLUSTERED, id="clustered", marks=pytest.mark.needs("clustering")),
+    ],
+)
 @pytest.mark.parametrize("mode", ["truncate", "merge"])
 def test_that_a_table_is_empty_holds_for_one_version(writer: Writer, mode: Mode, layout: Layout) -> None:
-    if layout.cluster_by and not has_jvm(writer.spark):
-        pytest.skip("Sail makes no clustered tables")
     batch = upserts if mode == "merge" else lambda *rows: list(rows)
     statements = create(writer, layout)
     writer.write([], 1, layout=layout, create=statements)
@@ -128,9 +123,8 @@ def test_a_copy_of_the_record_that_cannot_be_kept_is_a_warning(writer: Writer) -
     assert writer.void(3).warnings
 
 
+@pytest.mark.needs("clustering")
 def test_a_void_makes_the_table_as_the_plan_would(writer: Writer) -> None:
-    if not has_jvm(writer.spark):
-        pytest.skip("Sail makes no clustered tables")
     writer.void(1, layout=CLUSTERED, columns=COLUMNS)
     for seq in (2, 3):
         writer.write(upserts(row(seq)), seq, "merge", layout=CLUSTERED, create=create(writer, CLUSTERED))

@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 PLAIN = Layout()
 
 
-@pytest.fixture
-def writer(delta_writer: Writer) -> Writer:
-    return delta_writer
-
-
 def ids(writer: Writer) -> list[int]:
     return sorted(id for (id,) in writer.place.read(["id"]))
 
@@ -68,6 +63,7 @@ def test_what_a_new_table_says_of_itself(writer: Writer) -> None:
     assert (found.version, found.rows.value) == (1, 0)
 
 
+@pytest.mark.needs("Delta's own statements")
 def test_a_new_table_is_the_one_that_the_planned_statement_makes(writer: Writer) -> None:
     """Where nothing else is to be known, Spark is not asked to run it."""
     columns = (
@@ -169,6 +165,7 @@ def test_the_try_that_was_given_up_learns_it(writer: Writer) -> None:
         writer.write([row(2)], 2)
 
 
+@pytest.mark.needs("Delta's own statements")
 def test_a_column_added_by_a_try_that_died_is_no_error(writer: Writer) -> None:
     writer.write([row(1)], 1)
     wider = (*COLUMNS, Column("note", types.STRING))
@@ -200,6 +197,7 @@ def test_a_session_that_overwrites_partitions_does_not_turn_truncate_into_that(w
     assert ids(writer) == [3]
 
 
+@pytest.mark.needs("Delta's own statements")
 def test_settings_of_a_number_do_not_outlive_it(writer: Writer) -> None:
     writer.write([row(1)], 1)
     writer.place.execute("INSERT INTO {table} (id) VALUES (2)")
@@ -215,6 +213,7 @@ def test_a_merge_skips_files_by_key_and_still_finds_rows_that_move_partition(wri
     assert sorted(writer.place.read(["id", "name"])) == [(1, "b"), (2, "a")]
 
 
+@pytest.mark.needs("Delta's own statements")
 def test_the_record_survives_a_log_that_forgot_it(writer: Writer) -> None:
     """Foreign commits, a checkpoint, and the clean-up that follows it after thirty days."""
     written = writer.write([row(1)], 1)
@@ -234,6 +233,7 @@ def test_the_record_survives_a_log_that_forgot_it(writer: Writer) -> None:
         writer.write([row(1)], 1)
 
 
+@pytest.mark.needs("Delta's own statements")
 def test_a_restored_table_says_so(writer: Writer) -> None:
     """RESTORE takes the content back and keeps the numbers: the newest number stands with the record of the content."""
     first = writer.write([row(1)], 1)
@@ -248,6 +248,7 @@ def test_a_restored_table_says_so(writer: Writer) -> None:
     assert (writer.committed().intent_id, ids(writer)) == ("intent-3", [1, 3])
 
 
+@pytest.mark.needs("Delta's own statements")
 def test_a_table_restored_to_before_its_first_number_has_no_record(writer: Writer) -> None:
     writer.write([row(1)], 1)
     writer.place.execute("RESTORE TABLE {table} TO VERSION AS OF 0")
@@ -264,6 +265,7 @@ def test_a_table_made_again_is_another_one(writer: Writer) -> None:
     assert ids(writer) == [1]
 
 
+@pytest.mark.needs("Delta's own statements")
 def test_a_table_that_somebody_made_since_the_plan_is_left_alone(writer: Writer) -> None:
     planned = writer.job(1, "append")
     writer.spark.sql(planned.statements[0]).collect()
@@ -273,6 +275,7 @@ def test_a_table_that_somebody_made_since_the_plan_is_left_alone(writer: Writer)
     assert ids(writer) == [7]
 
 
+@pytest.mark.needs("Delta's own statements")
 def test_an_empty_table_that_somebody_made_since_the_plan_is_left_alone(writer: Writer) -> None:
     planned = writer.job(1, "append")
     writer.spark.sql(planned.statements[0]).collect()
@@ -281,7 +284,13 @@ def test_an_empty_table_that_somebody_made_since_the_plan_is_left_alone(writer: 
     assert ids(writer) == []
 
 
-@pytest.mark.parametrize("layout", [Layout(), Layout(cluster_by=("id",))], ids=["plain", "clustered"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(Layout(), id="plain"),
+        pytest.param(Layout(cluster_by=("id",)), id="clustered", marks=pytest.mark.needs("clustering")),
+    ],
+)
 def test_the_empty_table_of_an_interrupted_try_is_told_from_others(writer: Writer, layout: Layout) -> None:
     """A plain one is made by flowctl, a clustered one by Spark; both name the intent."""
 
@@ -298,6 +307,7 @@ def test_the_empty_table_of_an_interrupted_try_is_told_from_others(writer: Write
     assert ids(writer) == [1]
 
 
+@pytest.mark.needs("Delta's own statements")
 def test_a_table_that_forgets_numbers_is_refused(writer: Writer) -> None:
     writer.write([row(1)], 1)
     writer.place.execute(
@@ -314,6 +324,7 @@ def test_a_folder_of_something_else_is_an_error(writer: Writer) -> None:
         writer.committed()
 
 
+@pytest.mark.needs("Delta's own statements")
 @pytest.mark.parametrize("name", ["a b", "a,b", "a;b", "a{b", "a(b", "a\tb", "a=b"])
 def test_names_that_need_column_mapping_are_refused(writer: Writer, name: str) -> None:
     refuses = writer.place.capabilities.target.refuses_names
@@ -333,6 +344,7 @@ def test_names_that_are_taken_can_be_written(writer: Writer) -> None:
     assert tuple(found)[3:] == tuple(second.values())
 
 
+@pytest.mark.needs("credentials per table")
 def test_a_table_on_s3(spark: SparkSession, s3_server: S3Server, s3_bucket: str, scratch: Buffer) -> None:
     """Schema and commits are read, voids are written, without Spark: with the credentials of the spec."""
     root, object = f"s3://{s3_bucket}/lake", ObjectName(("sales/orders",))

@@ -23,7 +23,7 @@ from tests.connectors.reading import spark_rows, table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.server, pytest.mark.engine]
+pytestmark = [pytest.mark.server, pytest.mark.engine, pytest.mark.long_on_spark]
 
 _ROWS = 20_000
 
