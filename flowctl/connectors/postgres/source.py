@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PostgresSource(DirectSource):
-    """A table's identity is system, database and OID: a table made
-    anew under its old name is another one, a promoted replica's is the same."""
+    """A table's identity is system, database and OID: a table made anew under its old name is another one, a promoted
+    replica's is the same."""
 
     client: Client
     capabilities: Capabilities

@@ -40,15 +40,11 @@ def high_watermarks(client: Client, requests: Mapping[str, WatermarkRequest]) ->
         together = "\nUNION ALL ".join(f"SELECT {at}, {one}" for at, one in enumerate(values.values()))
         try:
             busy = _writers(connection, requests)
-            rows = {at: (clock, row) for at, clock, *row in connection.execute(together).fetchall()}
-            found = {
-                name: replace(
-                    read_watermark(requests[name], row, clock, _exact_value),
-                    writers=busy.get(name, 0),
-                    zone=own_zone.get(name, ""),
-                )
-                for name, (clock, row) in ((name, rows[at]) for at, name in enumerate(values))
-            }
+            names, found = list(values), {}
+            for at, clock, *row in connection.execute(together).fetchall():
+                watermark = read_watermark(requests[names[at]], row, clock, _exact_value)
+                writers, zone = busy.get(names[at], 0), own_zone.get(names[at], "")
+                found[names[at]] = replace(watermark, writers=writers, zone=zone)
             return failed | found | _estimated(connection, requests, found)
         except psycopg.Error:
             return failed | {name: _alone(client, connection, requests[name], one) for name, one in values.items()}
