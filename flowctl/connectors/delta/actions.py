@@ -120,6 +120,12 @@ def row_count(file: Mapping[str, Any]) -> int:
     return int(json.loads(file["stats"])["numRecords"])
 
 
+def hidden_rows(file: Mapping[str, Any]) -> int:
+    """How many rows of the file of an ``add`` its deletion vector hides."""
+    vector = file.get("deletionVector")
+    return int(vector["cardinality"]) if vector else 0
+
+
 def new_folder() -> str:
     """The name of a folder within a table's, for files that no commit names yet."""
     return f"flowctl-{uuid.uuid4().hex}"

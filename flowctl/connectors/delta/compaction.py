@@ -43,11 +43,6 @@ _ROWS, _READERS = 1 << 17, 8
 _TRIES = 10
 
 
-def hidden_rows(file: Action) -> int:
-    vector = file.get("deletionVector")
-    return int(vector["cardinality"]) if vector else 0
-
-
 def known_rows(file: Action) -> int | None:
     """Those of an ``add``, hidden ones included, where its statistics say."""
     count = json.loads(file.get("stats") or "{}").get("numRecords")
@@ -74,7 +69,7 @@ def groups(files: Sequence[Action]) -> list[list[int]]:
 
 
 def _has_many_hidden(file: Action) -> bool:
-    hidden, rows = hidden_rows(file), known_rows(file)
+    hidden, rows = actions.hidden_rows(file), known_rows(file)
     return hidden > 0 and (rows is None or hidden > rows * _HIDDEN_SHARE)
 
 
@@ -121,7 +116,7 @@ def _write_again(table: OpenTable, search: Search, group: Sequence[int]) -> Iter
     folder = files[0]["path"].rpartition("/")[0]  # Polars wants a partition's name in the paths of all files or of none
     schema = arrow_schema([column for column in search.columns if column.name not in values])
     rows, size = [known_rows(file) for file in files], sum(file["size"] for file in files)
-    expected = sum(count or 0 for count in rows) - sum(map(hidden_rows, files))
+    expected = sum(count or 0 for count in rows) - sum(map(actions.hidden_rows, files))
     most = expected if size <= TARGET else max(expected * TARGET // size, _ROWS)
     written, pieces = 0, _pieces(search, table.files, group)
     for first in pieces:

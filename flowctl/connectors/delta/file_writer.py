@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
 from flowctl import crashpoints
@@ -13,6 +13,7 @@ from flowctl.connectors.delta.changes import Change, ChangeBuilder
 from flowctl.connectors.delta.conditions import Condition
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.record import Record
+from flowctl.connectors.delta.row_removal import Removal
 from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.delta.types import Action, columns_of
 from flowctl.connectors.target import WriteJob
@@ -73,6 +74,8 @@ class FileWriter:
         columns = columns_of(metadata["schemaString"])
         protocol = features.raised(table.protocol, columns)
         change = build(ChangeBuilder(self.spark, self.scratch, table, columns, job))
+        if change.operation == "MERGE":  # it has read which files there are
+            record = replace(record, hidden_rows=_hidden_rows(table, change.removal))
         added = self._write_files(table.location, metadata, change.new) if change.new is not None else []
         partitions.check_values(metadata, added, table.location.url)
         job.before_commit()
@@ -97,6 +100,12 @@ class FileWriter:
                 return write(location, metadata, frame)
             case _:
                 assert_never(batch)
+
+
+def _hidden_rows(table: OpenTable, removal: Removal) -> int:
+    removed = {file["path"] for file in removal.removed}
+    live = (*(file for file in table.files if file["path"] not in removed), *removal.kept)
+    return sum(map(actions.hidden_rows, live))
 
 
 def _parameters(change: Change) -> dict[str, str]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from flowctl import text
 from flowctl.connectors.delta import commit, compaction, log, maintenance, vacuum
-from flowctl.connectors.delta.compaction import hidden_rows, known_rows
+from flowctl.connectors.delta.actions import hidden_rows
+from flowctl.connectors.delta.compaction import known_rows
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.maintenance import Condition, Way
 from flowctl.connectors.delta.table import OpenTable, open_existing

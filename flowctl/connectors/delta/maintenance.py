@@ -20,7 +20,8 @@ SMALL, MANY = 32 << 20, 500
 MANY_HIDDEN, HIDDEN_SHARE = 100_000, 0.1
 #: Each commit is read again until a checkpoint holds it. Delta and flowctl make one at each tenth.
 LONG_LOG = 100
-SMALL_FILES = "small_files"
+#: Names in ``extra`` of a table's description.
+SMALL_FILES, HIDDEN_ROWS = "small_files", "hidden_rows"
 _PARTITION = "partition."
 
 
@@ -66,7 +67,8 @@ class Condition:
 
 def due(info: TableInfo) -> str:
     """Of what a plan knows: empty when nothing is due."""
-    return ", ".join(Condition(small=int(info.extra.get(SMALL_FILES, 0))).reasons())
+    small, hidden = (int(info.extra.get(name, 0)) for name in (SMALL_FILES, HIDDEN_ROWS))
+    return ", ".join(Condition(small, hidden, info.rows.value or 0).reasons())
 
 
 class Way(Enum):

@@ -43,7 +43,8 @@ class Record:
 
     ``attempt``: which try of the number this is, where a history counts the observations of one try only.
     ``data_seq``: with a void, the last number that was committed with data. ``app``: Delta's application id, where it
-    is not that of the table itself.
+    is not that of the table itself. ``hidden_rows``: those that deletion vectors hide from this version on, where the
+    commit has counted them: a plan that finds it as the newest need not read the log.
     """
 
     commit: Commit = field(metadata=in_json("inline"))
@@ -51,6 +52,7 @@ class Record:
     attempt: str = field(default="", metadata=in_json("not_default"))
     data_seq: int = field(default=0, metadata=in_json("not_default"))
     app: str = field(default="", metadata=in_json("not_default"))
+    hidden_rows: int = field(default=0, metadata=in_json("not_default"))
 
     @property
     def seq(self) -> int:

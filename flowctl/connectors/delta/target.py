@@ -268,7 +268,10 @@ class DeltaTarget(Target):
         table = open_table(self._location(lookup.object))
         if table is None:
             return None, None
+        newest = table.newest(record.app_id(lookup.lineage, lookup.table))
         info, commit = table.info(lookup.object), _newest_in(table, lookup)
+        if newest is not None and newest.commit.version == table.version:
+            info = replace(info, extra={**info.extra, maintenance.HIDDEN_ROWS: newest.hidden_rows})
         if commit is None:
             info = replace(info, created_by=table.creator)
         return info, commit

@@ -22,6 +22,7 @@ from flowctl.connectors.delta import target as target_module
 from flowctl.connectors.delta.choice import Choice, Way
 from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.maintenance import Maintenance, Task
+from flowctl.connectors.target import CommitLookup
 from flowctl.engine.session import has_jvm
 from flowctl.errors import TransientError
 from flowctl.model.table_info import ObjectName
@@ -30,7 +31,7 @@ from flowctl.storage.buffer import Buffer
 from tests.connectors.delta import delta_tables
 from tests.connectors.delta.test_readers import COSTS, KINDS, READERS, WITH, WITHOUT, of_every_kind, rows_of, statements
 from tests.connectors.target_matrix import delta
-from tests.connectors.writing import COLUMNS, Writer, gone, row, upserts
+from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Writer, gone, row, upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -262,6 +263,26 @@ def test_a_commit_is_found_when_log_and_files_before_it_are_gone(
     assert writer.committed() == committed
     writer.write(upserts(row(99)), 5, "merge", rows=1)
     assert content(writer) == {**FILLED, 99: "a"}
+
+
+def test_a_plan_knows_how_many_rows_flowctls_own_merges_have_hidden(
+    writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> str:
+        found = writer.place.target.described_and_committed([CommitLookup(LINEAGE, TABLE, writer.place.object)])
+        info, _ = found[TABLE]
+        assert info is not None
+        return writer.place.target.maintenance_due(info)
+
+    monkeypatch.setattr(maintenance, "MANY", 500)
+    fill(writer)
+    assert told() == "2 of 31 rows hidden"
+    writer.write([*upserts(row(12, "changed"), row(50))], 5, "merge", rows=2)
+    assert told() == "3 of 33 rows hidden"
+    maintain(writer)
+    assert told() == ""
+    writer.write(upserts(row(51)), 6, "merge", rows=1)
+    assert told() == ""
 
 
 def test_what_only_spark_can_rewrite_is_left_out_on_sail(writer: Writer) -> None:
