@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flowctl.cli import output
-from flowctl.cli.arguments import plan_options, spec_argument
+from flowctl.cli.arguments import lock_timeout_option, plan_options, spec_argument
 from flowctl.cli.plan import show
 
 if TYPE_CHECKING:
@@ -26,16 +26,14 @@ if TYPE_CHECKING:
 )
 @click.option("--confirm", is_flag=True, help="Ask for confirmation before anything is changed.")
 @click.option("--parallel", type=click.IntRange(1, 64), metavar="N", help="Tables at once.  [default: by the machine]")
-@click.option(
-    "--lock-timeout", default="0s", show_default=True, metavar="DURATION", help="How long to wait for another run."
-)
+@lock_timeout_option
 @plan_options
 def command(
     spec: Spec,
     plan_file: str | None,
     confirm: bool,
     parallel: int | None,
-    lock_timeout: str,
+    lock_timeout: float,
     **given: Any,
 ) -> int:
     """Print the plan and execute it: exactly that plan, exactly once."""
@@ -52,7 +50,7 @@ def command(
         plan=plan_options,
         plan_file=Path(plan_file) if plan_file else None,
         parallel=parallel,
-        lock_timeout=_seconds(lock_timeout),
+        lock_timeout=lock_timeout,
         verbose=settings.verbose,
     )
 
@@ -93,12 +91,3 @@ def _refuse_terms_beside_plan(plan_file: str | None, options: Any) -> None:
         raise click.UsageError(
             "--plan executes what was saved: --select, --exclude and --full-refresh belong to `plan`"
         )
-
-
-def _seconds(text: str) -> float:
-    from flowctl.model.units import seconds
-
-    try:
-        return seconds(text)
-    except (ValueError, KeyError) as error:
-        raise click.BadParameter(f"{text!r} is no duration such as 30s or 10m", param_hint="--lock-timeout") from error

@@ -23,6 +23,27 @@ def spec_argument(command: Command) -> Command:
     return click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))(variables_option(load))
 
 
+def lock_timeout_option(command: Command) -> Command:
+    """``--lock-timeout``, in seconds."""
+    return click.option(
+        "--lock-timeout",
+        default="0s",
+        show_default=True,
+        metavar="DURATION",
+        callback=_in_seconds,
+        help="How long to wait for another run.",
+    )(command)
+
+
+def _in_seconds(context: click.Context, parameter: click.Parameter, text: str) -> float:
+    from flowctl.model.units import seconds
+
+    try:
+        return seconds(text)
+    except (ValueError, KeyError) as error:
+        raise click.BadParameter(f"{text!r} is no duration such as 30s or 10m", context, parameter) from error
+
+
 def variables_option(command: Command) -> Command:
     """``--var name=value``, repeatable, as the map ``variables``."""
     return click.option(

@@ -9,7 +9,7 @@ import click
 
 from flowctl import text
 from flowctl.cli import output
-from flowctl.cli.arguments import spec_argument
+from flowctl.cli.arguments import lock_timeout_option, spec_argument
 from flowctl.text import Line, Piece
 
 if TYPE_CHECKING:
@@ -31,9 +31,10 @@ FORMAT = 1
     help="Only these tables, with their sidecars; terms as for `plan`; repeatable.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-def command(spec: Spec, select: tuple[str, ...], yes: bool) -> int:
+@lock_timeout_option
+def command(spec: Spec, select: tuple[str, ...], yes: bool, lock_timeout: float) -> int:
     """Compact Delta tables, write checkpoints and remove old files, where that is due."""
-    from flowctl.run.maintain import maintain
+    from flowctl.run.maintain import MaintainOptions, maintain
 
     settings = output.settings()
 
@@ -44,7 +45,8 @@ def command(spec: Spec, select: tuple[str, ...], yes: bool) -> int:
             return False
         return yes or click.confirm("Do this?", abort=True, err=True)
 
-    result = maintain(spec, select, approve, output.write_line, verbose=settings.verbose)
+    options = MaintainOptions(select, lock_timeout, settings.verbose)
+    result = maintain(spec, options, approve, output.write_line)
     if settings.format == "json":
         output.write_json({"format": FORMAT, "flow": spec.flow, **_to_json(result)})
     elif result.approved:

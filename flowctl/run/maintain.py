@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class MaintainOptions:
+    """``select`` are terms of ``--select``; ``lock_timeout`` in seconds."""
+
+    select: tuple[str, ...] = ()
+    lock_timeout: float = 0.0
+    verbose: bool = False
+
+
+@dataclass(frozen=True)
 class DueTable:
     """A table, or a sidecar of it. ``error``: why it could not be looked at, or is not to be touched."""
 
@@ -88,23 +97,18 @@ class MaintenanceResult:
 
 
 def maintain(
-    spec: Spec,
-    select: tuple[str, ...],
-    approve: Callable[[MaintenancePlan], bool],
-    say: Callable[[str], None],
-    *,
-    verbose: bool = False,
+    spec: Spec, options: MaintainOptions, approve: Callable[[MaintenancePlan], bool], say: Callable[[str], None]
 ) -> MaintenanceResult:
     """Errors of single tables are in the result; others are raised."""
     blobs, run_id = open_flow(spec), new_run_id()
     with ExitStack() as stack:
-        lease = stack.enter_context(Lease.acquire(blobs, run_id=run_id))
+        lease = stack.enter_context(Lease.acquire(blobs, run_id=run_id, lock_timeout=options.lock_timeout))
         connections = stack.enter_context(Connections(spec))
-        plan = _find_due(spec, select, StateStore(blobs).read(), connections)
+        plan = _find_due(spec, options.select, StateStore(blobs).read(), connections)
         if not approve(plan):
             return MaintenanceResult(plan)
         tables = [one.table for one in plan.runnable]
-        engine = stack.enter_context(engine_for(spec, tables, {}, verbose, say))
+        engine = stack.enter_context(engine_for(spec, tables, {}, options.verbose, say))
         work = _Work(spec, run_id, connections, lease, lambda: engine.session("maintain"), say)
         return MaintenanceResult(plan, approved=True, tables=tuple(map(work.maintain, plan.runnable)))
 

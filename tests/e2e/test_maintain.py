@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -159,7 +162,14 @@ def test_killed_it_changes_no_row_and_continues(flow: Flow, point: str) -> None:
     assert {step["id"]: step["action"] for step in flow.plan("--select", "orders")["steps"]} == {"orders": "none"}
 
 
-@pytest.mark.parametrize("point", ["before_commit", "in_commit", "after_commit"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("before_commit", marks=pytest.mark.full),
+        "in_commit",
+        pytest.param("after_commit", marks=pytest.mark.full),
+    ],
+)
 def test_a_table_that_a_killed_run_has_begun_is_left_alone_until_it_is_finished(flow: Flow, point: str) -> None:
     scatter(orders(flow))
     change_source(flow.folder, 3, "changed", 1)
@@ -179,8 +189,7 @@ def test_nobody_else_runs_the_flow_meanwhile(flow: Flow) -> None:
     stopped_at = {"FLOWCTL_CRASH_AT": "in_commit:orders", "FLOWCTL_CRASH_WITH": "SIGSTOP"}
     waiting = flow.start("maintain", "flow.yaml", "--yes", env=stopped_at)
     try:
-        while not _is_stopped(waiting.pid):
-            time.sleep(0.05)
+        wait_until_stopped(waiting)
         flow.apply(expect=5)
         flow.run("maintain", "flow.yaml", "--yes", expect=5)
     finally:
@@ -188,8 +197,38 @@ def test_nobody_else_runs_the_flow_meanwhile(flow: Flow) -> None:
         waiting.communicate()
 
 
-def _is_stopped(process: int) -> bool:
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+@pytest.mark.full
+def test_a_stale_writer_changes_nothing_after_a_compaction(flow: Flow) -> None:
+    """A merge is suspended right before its commit; another run finishes its number, the table is compacted, and then
+    it wakes up."""
+    scatter(orders(flow))
+    change_source(flow.folder, 3, "changed", 1)
+    short = {"FLOWCTL_LEASE_SECONDS": "5"}
+    stopped_at = {"FLOWCTL_CRASH_AT": "in_commit:orders", "FLOWCTL_CRASH_WITH": "SIGSTOP"}
+    stale = flow.start("apply", "flow.yaml", "--select", "orders", env={**short, **stopped_at})
+    try:
+        wait_until_stopped(stale)
+        time.sleep(12)
+        flow.apply("--select", "orders", "--lock-timeout", "30s", env=short)
+        flow.run("maintain", "flow.yaml", "--yes", "--lock-timeout", "30s", env=short, expect=0)
+        version = open_existing(orders(flow)).version
+        assert file_count(orders(flow)) == 1
+        os.kill(stale.pid, signal.SIGCONT)
+        stale.communicate(timeout=120)
+        assert stale.returncode not in (0, None)
+    finally:
+        stale.kill()
+        stale.communicate()
+    assert open_existing(orders(flow)).version == version
+    must_equal_its_source(flow)
+
+
+def wait_until_stopped(process: subprocess.Popen[str]) -> None:
+    while process.poll() is None:
+        if Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+            return
+        time.sleep(0.05)
+    raise AssertionError(process.communicate())
 
 
 def test_a_table_in_object_storage(tmp_path: Path, s3_server: S3Server, s3_bucket: str) -> None:
