@@ -16,9 +16,11 @@ from flowctl.connectors.delta.actions import hidden_rows
 from flowctl.connectors.delta.compaction import known_rows
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.maintenance import Condition, Way
+from flowctl.connectors.delta.row_search import Unreadable
 from flowctl.connectors.delta.table import OpenTable, open_existing
 from flowctl.connectors.delta.vacuum import StoredFile
 from flowctl.connectors.maintenance import Maintenance, Task
+from flowctl.engine.session import has_jvm
 from flowctl.errors import TableError, TransientError
 from flowctl.model.table_info import ObjectName
 
@@ -30,8 +32,8 @@ COMPACT, CHECKPOINT, VACUUM = "compact", "checkpoint", "vacuum"
 _ELSEWHERE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-def find_due(table: OpenTable, object: ObjectName, *, has_jvm: bool) -> Maintenance:
-    """Reads the log and lists the table's folder. ``has_jvm``: whether the flow's engine is Spark."""
+def find_due(table: OpenTable, object: ObjectName, *, with_spark: bool) -> Maintenance:
+    """Reads the log and lists the table's folder. ``with_spark``: whether the flow's engine is Spark."""
     choice = maintenance.choose(table.features, table.columns)
     if choice.way is Way.NOBODY:
         return Maintenance(object, left_out=f"{choice.reason}: leave its maintenance to its owner")
@@ -39,7 +41,7 @@ def find_due(table: OpenTable, object: ObjectName, *, has_jvm: bool) -> Maintena
         return Maintenance(object, left_out="it is a shallow clone, with files of another table")
     condition, left_out = condition_of(table), []
     tasks: list[Task] = []
-    if condition.needs_compaction and choice.way is Way.SPARK and not has_jvm:
+    if condition.needs_compaction and choice.way is Way.SPARK and not with_spark:
         left_out.append(f"compaction needs Spark ({choice.reason}): set spark.url to local[*]")
     elif condition.needs_compaction:
         tasks.append(_compaction(table, choice.way))
@@ -94,11 +96,15 @@ def _compaction(table: OpenTable, way: Way) -> Task:
 
 def _compact(location: TableLocation, session: Callable[[], SparkSession], before_commit: Callable[[], None]) -> Task:
     before = open_existing(location)
-    way = maintenance.choose(before.features, before.columns).way
-    if way is Way.SPARK:
+    if maintenance.choose(before.features, before.columns).way is Way.SPARK:
         _optimize(location, session())
     else:
-        compaction.compact(location, _check_unchanged, before_commit)
+        try:
+            compaction.compact(location, _check_unchanged, before_commit)
+        except Unreadable:
+            if not has_jvm(spark := session()):
+                raise
+            _optimize(location, spark)
     after = open_existing(location)
     hidden = sum(map(hidden_rows, before.files)) - sum(map(hidden_rows, after.files))
     purged = f", {text.counted(hidden, 'hidden row')} removed" if hidden else ""

@@ -121,7 +121,7 @@ class DeltaTarget(Target):
 
         def ask(object: ObjectName) -> Maintenance | None:
             table = open_table(self._location(object))
-            return find_due(table, object, has_jvm=planned_traits(engine, {}).has_jvm) if table is not None else None
+            return find_due(table, object, with_spark=planned_traits(engine, {}).has_jvm) if table is not None else None
 
         found = _at_once(ask, {object: object for object in objects})
         return {object: due for object, due in found.items() if due is not None}

@@ -24,7 +24,7 @@ from flowctl.connectors.delta.table import open_existing
 from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.connectors.target import CommitLookup
 from flowctl.engine.session import has_jvm
-from flowctl.errors import TransientError
+from flowctl.errors import TableError, TransientError
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Layout
 from flowctl.storage.buffer import Buffer
@@ -296,6 +296,19 @@ def test_what_only_spark_can_rewrite_is_left_out_on_sail(writer: Writer) -> None
     assert "compact" not in [task.name for task in found.tasks]
     found = writer.place.target.maintenance([writer.place.object], "local[2]")[writer.place.object]
     assert "by Spark's OPTIMIZE" in found.tasks[0].text
+
+
+def test_files_that_flowctl_cannot_read_are_rewritten_by_spark_or_not_at_all(writer: Writer) -> None:
+    fill(writer)
+    location = delta_tables.location(writer)
+    rows = pa.table({"id": pa.array([99], pa.int64()), "name": ["a"], "amount": pa.array([None], pa.decimal128(12, 2))})
+    delta_tables.foreign_rows(location, rows.replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}))
+    if has_jvm(writer.spark):
+        assert maintain(writer)["compact"].figures["files_after"] == 1
+    else:
+        with pytest.raises(TableError, match="another calendar"):
+            maintain(writer)
+    assert content(writer) == {**FILLED, 99: "a"}
 
 
 def test_what_flowctl_does_not_know_is_left_to_its_owner(writer: Writer) -> None:
