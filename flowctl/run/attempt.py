@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flowctl.errors import EngineFailed, FlowctlError, TableError
@@ -49,22 +49,21 @@ class AttemptResult:
     """What to record. ``recovered``: an earlier try's commit was found."""
 
     commit: Commit
-    step: Runnable
     recovered: bool = False
     warnings: tuple[str, ...] = ()
 
 
 @dataclass
 class Attempt:
-    """``base`` names the commit that state has: the sequence number is committed over it, or over any (None).
-    ``writing`` turns true when the target may have been touched: from then on the intent stays pending.
-    ``upstream_shape`` is that of the columns from which Spark has told those of a SQL table in this run; empty where
-    the plan knew them."""
+    """``step`` gets the columns that only the engine knows. ``base`` names the commit that state has: the sequence
+    number is committed over it, or over any (None). ``writing`` turns true when the target may have been touched: from
+    then on the intent stays pending. ``upstream_shape`` is that of the columns from which Spark has derived those of a
+    SQL table in this run; empty where the plan knew them."""
 
     step: Runnable
     intent: Intent
     base: str | None = None
-    writing: bool = field(default=False)
+    writing: bool = False
     upstream_shape: str = ""
 
 

@@ -20,7 +20,7 @@ from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.step import Load, Plan, RecordOnly, Recover, Runnable, Step
 from flowctl.plan.reading import rfc3339
 from flowctl.run import events
-from flowctl.run.attempt import Attempt, AttemptResult, RunContext, TableResult, TableResults
+from flowctl.run.attempt import Attempt, RunContext, TableResult, TableResults
 from flowctl.run.tries import Retries, add_repetition, commit, describe
 from flowctl.spec.spec import SqlSource
 from flowctl.state import document as documents
@@ -64,7 +64,7 @@ class Protocol:
         try:
             attempt = self._attempt(step, finished)
             result = commit(attempt, run, self._retries)
-            self._record(result, attempt)
+            self._record(result.commit, attempt)
         except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables go on
             error, seconds = describe(cause, step, run), time.monotonic() - started
             add_repetition(error, self._attempts.get(step.key), run.spec.argument)
@@ -76,7 +76,7 @@ class Protocol:
         done, seconds = result.commit, time.monotonic() - started
         run.listener(events.TableCommitted(step.id, done.seq, done.counts, seconds, result.recovered, result.warnings))
         return TableResult(
-            result.step, seconds, done.counts, done.seq, recovered=result.recovered, warnings=result.warnings
+            attempt.step, seconds, done.counts, done.seq, recovered=result.recovered, warnings=result.warnings
         )
 
     def withdraw(self, ended: TableResults) -> TableResults:
@@ -101,8 +101,8 @@ class Protocol:
         self._attempts[step.key] = attempt
         return attempt
 
-    def _record(self, result: AttemptResult, attempt: Attempt) -> None:
-        step = result.step
+    def _record(self, done: Commit, attempt: Attempt) -> None:
+        step = attempt.step
         crashpoints.reached("before_record", step.id)
         self._run.listener(events.PhaseEntered(step.id, "recording"))
         recorded = Recorded(
@@ -113,7 +113,7 @@ class Protocol:
             deletes_checked_at=attempt.intent.at if not isinstance(step, RecordOnly) and step.check_deletes else None,
             upstream_shape=attempt.upstream_shape or self._recorded_shape(step.id),
         )
-        self._writer.committed(result.commit, recorded).result()
+        self._writer.committed(done, recorded).result()
         crashpoints.reached("after_record", step.id)
 
     def _recorded_shape(self, table: str) -> str:

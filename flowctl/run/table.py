@@ -53,14 +53,14 @@ def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
         target, object = open_target(stack, run, table), ObjectName(table.target.parts)
         newest = _newest(target, table, run)
         if found := _of_intent(newest, table.id, intent):
-            return AttemptResult(found, step, recovered=True)
+            return AttemptResult(found, recovered=True)
         if isinstance(step, RecordOnly):
             raise StateConflict(f"{step.id}: the plan found sequence number {intent.seq} committed, it is gone now")
         take_table_lease(stack, run.spec, run.run_id, table, target, object)
         work = begin_work(stack, attempt, run, step, target)
         commit, warnings = _write(work, newest)
     crashpoints.reached("after_commit", table.id)
-    return AttemptResult(commit, work.step, warnings=(*work.notes, *warnings, *commit.warnings))
+    return AttemptResult(commit, warnings=(*work.notes, *warnings, *commit.warnings))
 
 
 def void(run: RunContext, step: Load, pending: Intent) -> Commit:

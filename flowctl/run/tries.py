@@ -101,7 +101,7 @@ def _ask_target(attempt: Attempt, run: RunContext) -> tuple[AttemptResult | None
     except Exception:  # noqa: BLE001 - the first error is the one to report
         return None, f"the next run finds out whether sequence number {attempt.intent.seq} was committed"
     if found is not None:
-        return AttemptResult(found, attempt.step), ""
+        return AttemptResult(found), ""
     return None, f"the target had no commit of sequence number {attempt.intent.seq} when it was asked"
 
 
