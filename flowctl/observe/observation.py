@@ -107,7 +107,7 @@ def _places(connections: Connections, resolved: Resolved) -> dict[str, str]:
     ]
     found: dict[str, str] = {}
     for name in sorted({table.target.connection for table in alike}):
-        objects = {table.id: ObjectName(table.target.parts) for table in alike if table.target.connection == name}
+        objects = {table.id: table.target.object for table in alike if table.target.connection == name}
         with suppress(FlowctlError):
             target = connections.get(name).target
             places = target.places(list(objects.values())) if target else {}
@@ -245,7 +245,7 @@ class _Look:
         )
 
     def _targets(self, target: Target, tables: Sequence[TableSpec], seen: _Seen) -> None:
-        objects = {table.id: ObjectName(table.target.parts) for table in tables}
+        objects = {table.id: table.target.object for table in tables}
         if self.state.serial == 0:  # a new lineage: nothing can carry a number of it
             infos = self._each(target.describe, list(objects.values()))
             seen.targets.update({id: infos[object] for id, object in objects.items()})

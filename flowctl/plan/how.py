@@ -6,7 +6,6 @@ from flowctl.connectors.target import WriteShape
 from flowctl.engine.cost import IN_MEMORY_BYTES
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
-from flowctl.model.table_info import ObjectName
 from flowctl.plan import checks
 from flowctl.plan.case import Case
 from flowctl.text import some
@@ -56,7 +55,7 @@ def _writing(step: Load | Recover, case: Case) -> str:
         rows=rows.value or 0,
         in_memory=(rows.bytes or 0) <= IN_MEMORY_BYTES,
     )
-    object = ObjectName(case.table.target.parts)
+    object = case.table.target.object
     return case.rules.explain_write(object, case.observed.target, write, case.spark_url, case.spark_conf)
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from flowctl.model import types
 from flowctl.model.projection import Columns, ProjectedColumn
-from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.table_info import Column
 from flowctl.plan.case import Case
 from flowctl.plan.comparison import Comparison, RecordedColumns
 from flowctl.plan.definition import differences
@@ -49,7 +49,7 @@ def shape(case: Case, source_columns: Sequence[Column], added: Sequence[Column] 
     if any(change.action == "fail" for change in planned.changes):
         statements = ()
     elif target is None:
-        statements = rules.create_statements(ObjectName(table.target.parts), planned.target, table.layout)
+        statements = rules.create_statements(table.target.object, planned.target, table.layout)
     return replace(planned, source=read_columns(table, source_columns), statements=tuple(statements))
 
 

@@ -71,7 +71,7 @@ def _named(table: TableSpec) -> str:
 
 
 def _target_place(table: TableSpec, connections: Mapping[str, Connection], place_of: PlaceOf) -> str | None:
-    return place_of(connections[table.target.connection], ObjectName(table.target.parts))
+    return place_of(connections[table.target.connection], table.target.object)
 
 
 def _reads(table: TableSpec, place: str, connections: Mapping[str, Connection], place_of: PlaceOf) -> bool:

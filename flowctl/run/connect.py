@@ -17,7 +17,6 @@ from flowctl.engine import java, sail
 from flowctl.engine.conf import is_local, is_sail
 from flowctl.errors import ExitCode, FlowctlError, SpecError
 from flowctl.model.step import Stopped
-from flowctl.model.table_info import ObjectName
 from flowctl.observe.asking import Connections
 from flowctl.plan.planning import Planned, make_plan
 from flowctl.resolve.resolve import PlanOptions
@@ -73,7 +72,7 @@ def _targets(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
             refused: FlowctlError | None
             try:
                 target = connections.get(table.target.connection).target
-                refused = target.why_unwritable(ObjectName(table.target.parts)) if target is not None else None
+                refused = target.why_unwritable(table.target.object) if target is not None else None
             except FlowctlError as error:
                 refused = error
             if refused is not None:

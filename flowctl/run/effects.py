@@ -98,7 +98,8 @@ class _Comparison:
     @cached_property
     def _columns_there(self) -> tuple[Column, ...]:
         """The target's columns now; none where there is no table."""
-        info = self.work.target.describe([self.work.object])[self.work.object]
+        object = self.work.table.target.object
+        info = self.work.target.describe([object])[object]
         return info.columns if info else ()
 
     def _of_new_rows(self, rows: Batch, count: int) -> CountedEffects:
@@ -116,7 +117,7 @@ class _Comparison:
         there = self._columns_there
         if not there or not self.prepared.job.replaces_content:
             return 0
-        return int(self.work.target.scan(self.work.spark, self.work.object, there[:1]).count())
+        return int(self.work.target.scan(self.work.spark, self.work.table.target.object, there[:1]).count())
 
     def _of_merge(self, rows: Batch, count: int) -> CountedEffects:
         job, names = self.prepared.job, self._column_names
@@ -187,7 +188,7 @@ class _Comparison:
         """The sidecar's rows as the batch needs them; none where they do not count."""
         work, job = self.work, self.prepared.job
         columns = scd2.observed_columns(job.columns, job.key, kept_columns(job, rows.names))
-        lookup = CommitLookup(work.run.lineage, work.table.id, work.object)
+        lookup = CommitLookup(work.run.lineage, work.table.id, work.table.target.object)
         there = None if job.replace else work.target.scan_observed(work.spark, lookup)
         return self._empty(columns) if there is None else _as_columns(there, columns)
 
@@ -196,7 +197,9 @@ class _Comparison:
         columns, work = self.prepared.job.columns, self.work
         names = {column.name for column in columns}
         there = [column for column in self._columns_there if column.name in names]
-        return _as_columns(work.target.scan(work.spark, work.object, there), columns) if there else self._empty(columns)
+        if not there:
+            return self._empty(columns)
+        return _as_columns(work.target.scan(work.spark, work.table.target.object, there), columns)
 
     def _empty(self, columns: Sequence[Column]) -> DataFrame:
         return self.work.spark.createDataFrame([], schema_ddl(columns))

@@ -13,7 +13,7 @@ from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
-from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.table_info import Column
 from flowctl.observe.world import Observed
 from flowctl.plan.case import Case
 from flowctl.plan.column_names import (
@@ -49,7 +49,7 @@ def completed(
         _refuse(table, missing_protected_column(table, there, state))
         notes = tuple(dropped_notes(table, there, state))
     added = _added(spark, table, read_columns(table, read))
-    object = ObjectName(table.target.parts)
+    object = table.target.object
     info = target.describe([object])[object] if exists else None
     if exists and info is None:
         raise TableError(f"{table.target} is gone", hint="Plan again")

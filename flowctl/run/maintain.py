@@ -188,7 +188,7 @@ class _Work:
         target = self.connections.get(table.target.connection).target
         assert target is not None and one.due is not None
         with ExitStack() as stack:
-            own = take_table_lease(stack, self.spec, self.run_id, table, target, ObjectName(table.target.parts))
+            own = take_table_lease(stack, self.spec, self.run_id, table, target)
 
             def check_leases() -> None:
                 self.lease.check()

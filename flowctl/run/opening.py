@@ -14,7 +14,7 @@ from flowctl.engine.spark_types import named
 from flowctl.errors import AbortRun, TableError
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover, Step, UpToDate
-from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.table_info import Column
 from flowctl.observe.relations import relation
 from flowctl.run import events
 from flowctl.run.attempt import RunContext
@@ -35,10 +35,8 @@ def open_target(stack: ExitStack, run: RunContext, table: TableSpec) -> Target:
     return target
 
 
-def take_table_lease(
-    stack: ExitStack, spec: Spec, run_id: str, table: TableSpec, target: Target, object: ObjectName
-) -> Lease | None:
-    folder = target.lease_folder(object)
+def take_table_lease(stack: ExitStack, spec: Spec, run_id: str, table: TableSpec, target: Target) -> Lease | None:
+    folder = target.lease_folder(table.target.object)
     if folder is None:
         return None
     blobs = open_store(folder, spec.storage, unsafe=spec.state.unsafe, private=False)
@@ -80,7 +78,7 @@ def _sql_snapshot(
     for number, ref in enumerate(source.refs):
         upstream = run.tables[ref]
         target = open_target(stack, run, upstream)
-        object = ObjectName(upstream.target.parts)
+        object = upstream.target.object
         columns = _planned_columns(run.steps.get(ref))
         if not columns:
             info = target.describe([object])[object]

@@ -23,7 +23,7 @@ from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
-from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.table_info import Column
 from flowctl.observe.lower_bound import read_from
 from flowctl.run import batch, checks, counting, deletes, masking
 from flowctl.run.checks import REASON_COLUMN, BatchCounts
@@ -52,8 +52,7 @@ class StagedBatch:
 
 @dataclass(frozen=True)
 class Staging:
-    """What staging one table needs. ``read`` are the interval's rows, ``snapshot`` is where they are from;
-    ``target_object`` is where the live rows are for deletes and guards."""
+    """What staging one table needs. ``read`` are the interval's rows, ``snapshot`` is where they are from."""
 
     spark: SparkSession
     snapshot: Snapshot
@@ -63,7 +62,6 @@ class Staging:
     table: TableSpec
     intent: Intent
     target: Target
-    target_object: ObjectName
     scratch: Buffer
 
 
@@ -226,7 +224,7 @@ def _sample(rows: DataFrame, key: Sequence[str]) -> str:
 def _with_missing_keys(work: Staging, rows: DataFrame) -> DataFrame:
     """Adds ``D`` rows for keys that the source no longer has, and rows that the target should have but has not."""
     table, key = work.table, work.table.key
-    target = work.target.scan(work.spark, work.target_object, _scanned(work))
+    target = work.target.scan(work.spark, work.table.target.object, _scanned(work))
     live = deletes.live(target, table.mode).select(*[named(name) for name in key])
     live = _written(work, "live", live)
     source_keys = _written(work, "keys", _source_keys(work))
@@ -293,7 +291,7 @@ def _live_deletes(work: Staging, rows: DataFrame, counts: BatchCounts) -> int:
     retyped = {change.column for change in work.columns.changes if change.action == "retype"}
     if not {*key} <= {column.name for column in scanned} - retyped:  # a full refresh with another key replaces them
         return min(counts.deletes, counts.target_rows or 0)
-    live = deletes.live(work.target.scan(work.spark, work.target_object, scanned), work.table.mode)
+    live = deletes.live(work.target.scan(work.spark, work.table.target.object, scanned), work.table.mode)
     flagged = rows.where(named(REASON_COLUMN).isNull() & (named(OP_COLUMN) == "D"))
     return int(deletes.only_keys(live, flagged, key).count())
 
@@ -390,5 +388,5 @@ def _target_rows(work: Staging, deleting: bool) -> int | None:
     shrinks = work.step.write_full and work.table.guard.max_shrink is not None
     if not work.step.table.seen.exists or not (deleting or shrinks):
         return None
-    target = work.target.scan(work.spark, work.target_object, _scanned(work) or work.columns.target[:1])
+    target = work.target.scan(work.spark, work.table.target.object, _scanned(work) or work.columns.target[:1])
     return int(deletes.live(target, work.table.mode).count())

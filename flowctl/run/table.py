@@ -24,7 +24,6 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import Position
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, RecordOnly, Recover
-from flowctl.model.table_info import ObjectName
 from flowctl.plan.upstream import shape_read
 from flowctl.run import batch, checks, events
 from flowctl.run.appending import read_interval
@@ -50,13 +49,13 @@ def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
     own."""
     step, intent, table = attempt.step, attempt.intent, run.tables[attempt.step.id]
     with ExitStack() as stack:
-        target, object = open_target(stack, run, table), ObjectName(table.target.parts)
+        target = open_target(stack, run, table)
         newest = _newest(target, table, run)
         if found := _of_intent(newest, table.id, intent):
             return AttemptResult(found, recovered=True)
         if isinstance(step, RecordOnly):
             raise StateConflict(f"{step.id}: the plan found sequence number {intent.seq} committed, it is gone now")
-        take_table_lease(stack, run.spec, run.run_id, table, target, object)
+        take_table_lease(stack, run.spec, run.run_id, table, target)
         work = begin_work(stack, attempt, run, step, target)
         commit, warnings = _write(work, newest)
     crashpoints.reached("after_commit", table.id)
@@ -72,7 +71,7 @@ def void(run: RunContext, step: Load, pending: Intent) -> Commit:
         before = _newest(target, table, run)
         if found := _of_intent(before, step.id, pending):
             return found
-        take_table_lease(stack, run.spec, run.run_id, table, target, ObjectName(table.target.parts))
+        take_table_lease(stack, run.spec, run.run_id, table, target)
         columns = step.columns if isinstance(step.columns, Columns) else Columns(target=step.columns.target)
         job = _job(run, step, columns, pending, before.position if before else None)
         return target.void(replace(job, record=replace(job.record, void=True)))
@@ -88,7 +87,7 @@ def find_commit(attempt: Attempt, run: RunContext) -> Commit | None:
 
 def _newest(target: Target, table: TableSpec, run: RunContext) -> Commit | None:
     """The target's newest commit of the table."""
-    return target.committed([CommitLookup(run.lineage, table.id, ObjectName(table.target.parts))])[table.id]
+    return target.committed([CommitLookup(run.lineage, table.id, table.target.object)])[table.id]
 
 
 def _of_intent(found: Commit | None, table_id: str, intent: Intent) -> Commit | None:
@@ -115,7 +114,6 @@ class TableWork:
     notes: tuple[str, ...]
     table: TableSpec
     target: Target
-    object: ObjectName
     spark: SparkSession
     snapshot: Snapshot
 
@@ -141,8 +139,7 @@ def begin_work(stack: ExitStack, attempt: Attempt, run: RunContext, step: Load |
     snapshot = batch.in_order(stack.enter_context(open_rows(run, spark, table)), table)
     crashpoints.reached("during_stage", table.id)
     step, columns, notes = _with_columns(attempt, step, run, spark, snapshot, target)
-    object = ObjectName(table.target.parts)
-    return TableWork(run, attempt, step, columns, notes, table, target, object, spark, snapshot)
+    return TableWork(run, attempt, step, columns, notes, table, target, spark, snapshot)
 
 
 def prepare(work: TableWork) -> PreparedBatch:
@@ -220,11 +217,8 @@ def _is_empty(work: TableWork, rows: Batch) -> bool:
 def _prepare_staged(work: TableWork, rows: Batch, job: WriteJob) -> PreparedBatch:
     """From the buffer, once the batch has been counted and checked there."""
     run, intent, table, snapshot = work.run, work.attempt.intent, work.table, work.snapshot
-    staging = Staging(
-        work.spark, snapshot, rows, work.step, work.columns, table, intent, work.target, work.object,
-        run.scratch(table.id),
-    )  # fmt: skip
-    staged = stage(staging)
+    scratch = run.scratch(table.id)
+    staged = stage(Staging(work.spark, snapshot, rows, work.step, work.columns, table, intent, work.target, scratch))
     crashpoints.reached("after_stage", table.id)
     snapshot.confirm(intent.interval)
     snapshot.release()  # nothing is held while the target is written
@@ -274,7 +268,7 @@ def _job(
 
     return WriteJob(
         record=Commit(run.lineage, step.id, intent.seq, intent.id, intent.target_id, position),
-        object=ObjectName(table.target.parts),
+        object=table.target.object,
         mode=table.mode,
         columns=columns.target,
         key=table.key,

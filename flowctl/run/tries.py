@@ -76,7 +76,7 @@ def add_repetition(error: FlowctlError, attempt: Attempt | None, spec_path: str)
     """Adds to the hint how many runs have tried the sequence number in vain."""
     tried = describe_repetition(attempt.intent, spec_path, attempt.step.id) if attempt else ""
     if tried and not isinstance(error, AbortRun):
-        error.hint = f"{error.hint}; {tried}" if error.hint else tried[:1].upper() + tried[1:]
+        _add_hint(error, tried)
 
 
 def _connections(step: Runnable, run: RunContext) -> tuple[Connection, ...]:
@@ -108,5 +108,9 @@ def _ask_target(attempt: Attempt, run: RunContext) -> tuple[AttemptResult | None
 def _with_outlook(error: FlowctlError, known: str) -> FlowctlError:
     """What is ``known`` of the table's commit, behind the hint of an error that fails the table."""
     if type(error) in (TableError, AccessDenied) and known not in error.hint:
-        error.hint = f"{error.hint}; {known}" if error.hint else known[:1].upper() + known[1:]
+        _add_hint(error, known)
     return error
+
+
+def _add_hint(error: FlowctlError, hint: str) -> None:
+    error.hint = f"{error.hint}; {hint}" if error.hint else hint[:1].upper() + hint[1:]

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from flowctl.diagnostics import Mark
 from flowctl.expect.expectation import Expectation
 from flowctl.model.step import Mode
+from flowctl.model.table_info import ObjectName
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,10 @@ Source = ObjectSource | QuerySource | SqlSource
 class TargetRef:
     connection: str
     parts: tuple[str, ...]
+
+    @property
+    def object(self) -> ObjectName:
+        return ObjectName(self.parts)
 
     def __str__(self) -> str:
         return f"{self.connection}:{'.'.join(self.parts)}"

@@ -138,7 +138,6 @@ class Bench:
             table,
             intent,
             FrameTarget(target) if target is not None else FrameTarget(frame),  # type: ignore[arg-type]
-            ObjectName(("orders",)),
             self.buffer,
         )
         staged = stage(work)
