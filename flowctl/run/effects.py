@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.buffered import buffered, computed, frame_of
 from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
@@ -69,21 +69,23 @@ class _Comparison:
     sampling: Sampling
 
     def effects(self) -> CountedEffects:
-        work, job = self.work, self.prepared.job
-        rows, count = self._rows
+        work, mode = self.work, self.prepared.job.mode
+        rows, count = self._computed()
         work.run.listener(events.PhaseEntered(work.table.id, "comparing", count))
-        if job.mode == "scd2":
-            found = self._of_versions(rows)
-        elif job.replaces_content or job.mode == "append" or not self._columns_there:
-            found = self._of_new_rows(rows, count)
-        else:
-            found = self._of_merge(rows, count)
+        match mode:
+            case "scd2":
+                found = self._of_versions(rows)
+            case "merge" if self._columns_there and not self.prepared.job.replaces_content:
+                found = self._of_merge(rows, count)
+            case "append" | "truncate" | "merge":
+                found = self._of_new_rows(rows, count)
+            case _:
+                assert_never(mode)
         warnings = (*work.notes, *self.prepared.warnings)
         return replace(found, quarantined=self._quarantined(), warnings=warnings)
 
-    @cached_property
-    def _rows(self) -> tuple[Batch, int]:
-        """The batch, worked out, and how many rows of it are no deletions."""
+    def _computed(self) -> tuple[Batch, int]:
+        """The batch, computed once, and how many of its rows are no deletions."""
         prepared = self.prepared
         if prepared.counts is not None:
             return prepared.rows, prepared.counts.rows
@@ -110,7 +112,7 @@ class _Comparison:
             alive = frame.where(named(OP_COLUMN) == "U") if OP_COLUMN in frame.columns else frame
             columns = tuple(name for name in self._column_names if name in frame.columns)
             samples = self._samples(inserted_rows(alive, columns))
-        return self._counted(inserted=count, deleted=self._count_replaced(), samples=samples)
+        return CountedEffects(self.prepared.job.at, count, deleted=self._count_replaced(), samples=samples)
 
     def _count_replaced(self) -> int:
         """The target's rows, where all of them go."""
@@ -210,16 +212,14 @@ class _Comparison:
             changed = replace(changed, frame=buffered(changed.frame, self._folder("changes")))
         counts = count_changes(changed, left_out)
         inserted, updated, deleted = (counts.rows.get(action, 0) for action in ACTIONS)
-        return self._counted(
-            inserted=inserted,
-            updated=updated,
-            deleted=deleted,
+        return CountedEffects(
+            self.prepared.job.at,
+            inserted,
+            updated,
+            deleted,
             columns=counts.columns,
             samples=self._samples(changed),
         )
-
-    def _counted(self, **found: Any) -> CountedEffects:
-        return CountedEffects(at=self.prepared.job.at, **found)
 
     def _quarantined(self) -> Mapping[str, int]:
         from pyspark.sql import functions as f
