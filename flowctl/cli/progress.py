@@ -36,7 +36,7 @@ Write = Callable[[str], None]
 
 @contextmanager
 def listening(settings: output.OutputSettings) -> Iterator[Listener]:
-    """Shows a run as ``settings`` say, until the context ends."""
+    """Shows a run as ``settings`` require, until the context ends."""
     if settings.log_format == "json":
         yield json_lines(lambda record: output.write_record(record, settings))
     elif sys.stderr.isatty() and not settings.verbose:

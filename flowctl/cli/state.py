@@ -139,7 +139,7 @@ def rollback(spec: Spec, serial: int, yes: bool) -> int:
     from flowctl.state import document as documents
 
     def change(document: StateDocument) -> StateDocument:
-        return documents.rolled_back(document, open_store(spec).read_serial(serial))
+        return documents.roll_back(document, open_store(spec).read_serial(serial))
 
     return _change(spec, "rollback", change, yes=yes)
 

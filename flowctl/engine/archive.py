@@ -1,6 +1,6 @@
 """The class-data archive: classes that a JVM otherwise loads and verifies anew at each start, written once.
 
-It is bound to one Java and one class path, so its name says both; a JVM to which it does not fit starts without it.
+It is bound to one Java and one class path, so its name has both; a JVM to which it does not fit starts without it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from flowctl.engine import jars, java
 
 def file_for(found: java.Java, class_path: Sequence[Path]) -> Path:
     """Where the archive for this Java, this pyspark and this class path is, or would be. The JVM compares paths and
-    times of all jars, so another virtual environment, or the same one made anew, needs another archive."""
+    times of all jars, so another virtual environment, or the same one created again, needs another archive."""
     bound_to = [found.version, str(found.home), *map(_identity, [jars.spark_jars(), *class_path])]
     digest = hashlib.sha256("\n".join(bound_to).encode()).hexdigest()[:16]
     return jars.home() / "class-data" / f"{digest}.jsa"

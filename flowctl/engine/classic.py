@@ -20,8 +20,8 @@ from flowctl.engine import archive, jars, java
 from flowctl.engine.base import Engine
 from flowctl.engine.conf import conf_for, is_local, this_machine
 from flowctl.engine.cost import Size
-from flowctl.engine.environment import changed_environment
-from flowctl.engine.jvm import launched
+from flowctl.engine.environment import change_environment
+from flowctl.engine.jvm import launch
 from flowctl.engine.scratch import scratch_folder
 from flowctl.engine.session import INTERPRETED
 from flowctl.errors import EngineFailed
@@ -70,9 +70,9 @@ def open_classic(
         conf = conf_for(settings, size, this_machine(), class_path, scratch, class_data)
         log = None if verbose else scratch / "spark.log"
         with (
-            changed_environment(_driver_environment(found, settings.url)),
-            launched(conf, scratch, log, stop_seconds) as gateway,
-            _application(gateway, {**conf, **storage_conf}) as spark,
+            change_environment(_driver_environment(found, settings.url)),
+            launch(conf, scratch, log, stop_seconds) as gateway,
+            _open_application(gateway, {**conf, **storage_conf}) as spark,
         ):
             engine = ClassicEngine(spark, settings.conf, gateway.proc, log)
             try:
@@ -83,10 +83,10 @@ def open_classic(
 
 
 @contextmanager
-def _application(gateway: Any, conf: Mapping[str, str]) -> Iterator[SparkSession]:
+def _open_application(gateway: Any, conf: Mapping[str, str]) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
-    spark = SparkSession(_context(gateway, conf))
+    spark = SparkSession(_start_context(gateway, conf))
     try:
         yield spark
     finally:
@@ -94,7 +94,7 @@ def _application(gateway: Any, conf: Mapping[str, str]) -> Iterator[SparkSession
             spark.stop()
 
 
-def _context(gateway: Any, conf: Mapping[str, str]) -> Any:
+def _start_context(gateway: Any, conf: Mapping[str, str]) -> Any:
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
 

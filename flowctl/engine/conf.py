@@ -30,7 +30,7 @@ INVARIANTS: Mapping[str, str] = {
 #: Invariants too, by being left out: Spark warns whoever sets one, be it to its default.
 _NEVER_SET = ("spark.sql.parser.escapedStringLiterals",)
 
-#: Delta puts aside what a MERGE reads twice unless it is a Delta table. Ours is in the buffer already.
+#: Delta stores what a MERGE reads twice unless it is a Delta table. Ours is in the buffer already.
 _MERGE = {"spark.databricks.delta.merge.materializeSource": "none"}
 
 _DELTA = {
@@ -59,7 +59,7 @@ _JVM: Mapping[Size, tuple[str, ...]] = {
 # New objects per task slot. A third of the heap, as the JVM has it, is memory that a bulk load touches once and never
 # again: a tenth of its time went to the kernel, which clears it.
 _YOUNG_MIB = 512
-# The JVM says on standard output that an archive does not fit, into `--format json`, unless its log is moved.
+# The JVM reports on standard output that an archive does not fit, into `--format json`, unless its log is moved.
 _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr", "-XX:-UsePerfData")
 # Mapping the archive at another address than it was written for costs 0.3 s at each start.
 _UNMOVED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")

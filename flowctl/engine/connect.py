@@ -16,7 +16,7 @@ from flowctl.engine import timeouts
 from flowctl.engine.base import Engine, seems_gone
 from flowctl.engine.conf import INVARIANTS, session_conf
 from flowctl.engine.cost import Size
-from flowctl.engine.environment import changed_environment
+from flowctl.engine.environment import change_environment
 from flowctl.errors import EngineFailed
 from flowctl.spec.spec import SparkSettings
 
@@ -94,7 +94,7 @@ def client(
 ) -> Iterator[ConnectEngine]:
     """Sessions of the Spark Connect server at ``url``, each with ``conf``."""
     # pyspark's functions ask this variable which kind of column they shall make.
-    with changed_environment({"SPARK_CONNECT_MODE_ENABLED": "1"}):
+    with change_environment({"SPARK_CONNECT_MODE_ENABLED": "1"}):
         from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession as ConnectSession
 

@@ -46,7 +46,7 @@ SEARCHED_BYTES = 1 << 30
 #: Files of a Delta table whose log is read faster than Spark compiles queries for it; a longer log is Spark's to read.
 SHORT_LOG_FILES = 10_000
 
-#: Tables at once, where ``--parallel`` does not say: more wait for each other's jobs on a machine of usual size.
+#: Tables at once, without ``--parallel``: more wait for each other's jobs on a machine of usual size.
 _TABLES_AT_ONCE = 4
 
 #: A range of a database's table is worth a task from the first size on, and none should be much longer than the

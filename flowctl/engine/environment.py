@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def changed_environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+def change_environment(changes: Mapping[str, str | None]) -> Iterator[None]:
     """``None`` takes a variable out; afterwards each is as it was."""
     before = {name: os.environ.get(name) for name in changes}
     _set(changes)

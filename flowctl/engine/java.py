@@ -50,7 +50,7 @@ def find() -> Java:
 
 
 def _version(command: Path) -> str:
-    """Read from the ``release`` file beside ``bin`` where there is one: starting a JVM for it costs 40 ms and more."""
+    """Read from the ``release`` file next to ``bin`` where there is one: starting a JVM for it costs 40 ms and more."""
     release = command.resolve().parent.parent / "release"
     pattern = r'JAVA_RUNTIME_VERSION="([^"]+)"'
     if release.is_file() and (match := re.search(pattern, release.read_text())):

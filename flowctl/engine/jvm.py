@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from flowctl.engine import jars, timeouts
-from flowctl.engine.environment import changed_environment
-from flowctl.engine.processes import child, watched
+from flowctl.engine.environment import change_environment
+from flowctl.engine.processes import child, watch
 from flowctl.errors import EngineFailed
 
 #: Seconds between two looks for the JVM's answer.
@@ -28,14 +28,14 @@ _LOOK = 0.02
 
 
 @contextmanager
-def launched(conf: Mapping[str, str], scratch: Path, log: Path | None, stop_seconds: float) -> Iterator[Any]:
+def launch(conf: Mapping[str, str], scratch: Path, log: Path | None, stop_seconds: float) -> Iterator[Any]:
     """A JVM with these settings, as py4j's gateway to it; ended, by force if it must be, with the context. Without
     ``log`` its output goes to our standard error. ``scratch`` is a folder of this process's own."""
     answer = scratch / "gateway"
     with output(log) as out, child(_start(conf, answer, out), stop_seconds) as process:
         gateway = _gateway(process, answer, log)
         try:
-            with watched(process, lambda: gateway.jvm.java.lang.System.nanoTime()):
+            with watch(process, lambda: gateway.jvm.java.lang.System.nanoTime()):
                 yield gateway
         finally:
             _forget(gateway)
@@ -82,7 +82,7 @@ def _gateway(process: subprocess.Popen[bytes], answer: Path, log: Path | None) -
             )
         time.sleep(_LOOK)
     port, secret = _port_and_secret(answer.read_bytes())
-    with changed_environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+    with change_environment({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
         gateway = launch_gateway()
     gateway.proc = process
     return gateway

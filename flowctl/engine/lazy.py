@@ -75,7 +75,7 @@ class LazyEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Waits for a start under way: what it has made by then must be ended too."""
+        """Waits for a start under way: what it has started by then must be ended too."""
         if self._started is not None:
             self._started.exception()
         self._stack.close()

@@ -42,12 +42,12 @@ def kill_all() -> None:
 
 
 @contextmanager
-def watched(process: subprocess.Popen[bytes], ping: Callable[[], object]) -> Iterator[None]:
+def watch(process: subprocess.Popen[bytes], ping: Callable[[], object]) -> Iterator[None]:
     """While the context lasts ``ping``, which returns once the process has answered, is called again and again. One
     that does not return in time ends the process: whoever waits for it hears of that at once."""
     done = threading.Event()
 
-    def watch() -> None:
+    def ping_until_done() -> None:
         while not done.wait(timeouts.ENGINE_PING):
             end = threading.Timer(timeouts.ENGINE_SILENCE, _end_silent, (process,))
             end.daemon = True
@@ -56,7 +56,7 @@ def watched(process: subprocess.Popen[bytes], ping: Callable[[], object]) -> Ite
                 ping()
             end.cancel()
 
-    threading.Thread(target=watch, name="engine watch", daemon=True).start()
+    threading.Thread(target=ping_until_done, name="engine watch", daemon=True).start()
     try:
         yield
     finally:

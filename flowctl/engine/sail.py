@@ -21,7 +21,7 @@ from flowctl.engine.conf import session_conf, this_machine
 from flowctl.engine.connect import ConnectEngine, client
 from flowctl.engine.cost import Size
 from flowctl.engine.jvm import output, tail
-from flowctl.engine.processes import child, watched
+from flowctl.engine.processes import child, watch
 from flowctl.engine.scratch import scratch_folder
 from flowctl.engine.session import ENGINE_KEY, SAIL
 from flowctl.errors import EngineFailed
@@ -84,7 +84,7 @@ def server(
         )
         with child(process, _STOP_SECONDS):
             address = f"127.0.0.1:{_port(process, log)}"
-            with watched(process, lambda: _answer(address)):
+            with watch(process, lambda: _answer(address)):
                 yield f"sc://{address}", process
 
 

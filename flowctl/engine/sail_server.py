@@ -1,4 +1,4 @@
-"""The process of :mod:`flowctl.engine.sail`: a Sail server that says its port, and ends with whoever has started it."""
+"""The process of :mod:`flowctl.engine.sail`: a Sail server that prints its port, and ends with its parent."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pathlib import Path
 _PREFIX = "flowctl-spark-"
 #: Locked by its owner for as long as that lives.
 _OWNER = "owner"
-#: Seconds that a folder gets between being made and being locked.
+#: Seconds that a folder gets between being created and being locked.
 _GRACE = 60.0
 
 

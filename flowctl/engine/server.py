@@ -58,27 +58,27 @@ def serve(
     _refuse_secrets(settings)
     _require_free(address)
     if not address.is_loopback():
-        say(_open_to(address))
+        say(_describe_exposure(address))
     try:
-        with _ended_by_signals(), _running(settings, address, verbose, say) as (engine, port):
-            ready(f"sc://{_reached_at(address.host)}:{port}")
-            _until_it_ends(engine)
+        with _end_by_signals(), _open_server(settings, address, verbose, say) as (engine, port):
+            ready(f"sc://{_reachable_host(address.host)}:{port}")
+            _wait_for_end(engine)
     except KeyboardInterrupt:
         return
 
 
 @contextmanager
-def _running(
+def _open_server(
     settings: SparkSettings, address: Address, verbose: bool, say: Callable[[str], None]
 ) -> Iterator[tuple[Engine, int]]:
     own = {"spark.connect.grpc.binding.address": address.host, "spark.connect.grpc.binding.port": str(address.port)}
     application = replace(settings, conf={**settings.conf, **own})
-    # For many rows, however few the first client brings: its JVM stays, so the better compiler pays.
+    # For many rows, whatever the first client brings: its JVM stays, so the better compiler pays.
     with open_engine(application, jars.sets(), {}, "large", verbose=verbose, say=say) as engine:
-        yield engine, _opened(engine, address)
+        yield engine, _open_port(engine, address)
 
 
-def _opened(engine: Engine, address: Address) -> int:
+def _open_port(engine: Engine, address: Address) -> int:
     """The port that clients may use now."""
     from py4j.protocol import Py4JError
 
@@ -95,7 +95,7 @@ def _opened(engine: Engine, address: Address) -> int:
         ) from error
 
 
-def _until_it_ends(engine: Engine) -> None:
+def _wait_for_end(engine: Engine) -> None:
     if engine.process is None:
         raise AssertionError("a classic application has a JVM of its own")
     code = engine.process.wait()
@@ -106,7 +106,7 @@ def _until_it_ends(engine: Engine) -> None:
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def _end_by_signals() -> Iterator[None]:
     """SIGTERM is what Ctrl-C is, :class:`KeyboardInterrupt`; the second of either ends the process at once, and the JVM
     with it."""
     both = (signal.SIGTERM, signal.SIGINT)
@@ -150,7 +150,7 @@ def _refuse_secrets(settings: SparkSettings) -> None:
             )
 
 
-def _open_to(address: Address) -> str:
+def _describe_exposure(address: Address) -> str:
     who = (
         f"whoever has {TOKEN_VARIABLE} and"
         if os.environ.get(TOKEN_VARIABLE)
@@ -159,7 +159,7 @@ def _open_to(address: Address) -> str:
     return f"warning: {who} reaches {address.host}:{address.port} runs code as this user; nothing is encrypted"
 
 
-def _reached_at(host: str) -> str:
+def _reachable_host(host: str) -> str:
     """An address that a client can name."""
     if host in ("0.0.0.0", "::"):
         return socket.gethostname()

@@ -18,7 +18,7 @@ ENGINE_KEY = "flowctl.engine"
 SAIL = "sail"
 
 #: Some thousand rows spend their time in compiling code that runs once. What is outside of whole stages (projections
-#: of Delta's own log, above all) is even made anew for each task: a scd2 batch of 20 rows took 4.5 s instead of 7.5.
+#: of Delta's own log, above all) is compiled again for each task: a scd2 batch of 20 rows took 4.5 s instead of 7.5.
 INTERPRETED: Mapping[str, str] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

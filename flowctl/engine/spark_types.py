@@ -44,7 +44,7 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def same_types(found: Sequence[Column], planned: Sequence[Column]) -> None:
+def require_types(found: Sequence[Column], planned: Sequence[Column]) -> None:
     """Raises :class:`TableError` naming every column that is not what the plan said."""
     have = {column.name: column.type for column in found}
     wrong = [

@@ -65,7 +65,7 @@ def in_parallel(work: Callable[[Key], Answer], keys: Iterable[Key]) -> dict[Key,
         return dict(zip(listed, pool.map(work, listed), strict=True))
 
 
-def each_answered(
+def ask_for_each(
     ask: Callable[[Sequence[Key]], Mapping[Key, Answer]], keys: Sequence[Key], connection: Mark
 ) -> dict[Key, Answer | FlowctlError]:
     """One question for all ``keys``; only when that fails one for each, so that what is wrong with one of them does
@@ -80,7 +80,7 @@ def each_answered(
     except FlowctlError as error:
         if len(keys) == 1:
             return {keys[0]: error}
-    return {key: answer for key in keys for answer in each_answered(ask, [key], connection).values()}
+    return {key: answer for key in keys for answer in ask_for_each(ask, [key], connection).values()}
 
 
 def _not_installed(error: ImportError) -> FlowctlError:

@@ -31,7 +31,7 @@ def pending_log(blobs: BlobStore, table: str, state: TableState) -> FileLog | No
 
 def files_written(blobs: BlobStore, table: str, state: TableState, commit: Commit | None) -> FileLog | None:
     """The files that the target's own record names, where that is another position than state's. A number that was
-    given up may have landed all the same."""
+    given up may be committed all the same."""
     position = commit.position if commit else None
     begun = state.pending.interval.upper if state.pending else None
     return None if position in (None, state.position, begun) else files_read(blobs, table, position)

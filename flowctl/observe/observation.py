@@ -18,7 +18,7 @@ from flowctl.model.commit import Commit
 from flowctl.model.file_log import FileLog
 from flowctl.model.position import CursorPosition, Position
 from flowctl.model.table_info import Estimate, ObjectName, TableInfo
-from flowctl.observe.asking import Answer, Connections, Key, each_answered, in_parallel
+from flowctl.observe.asking import Answer, Connections, Key, ask_for_each, in_parallel
 from flowctl.observe.file_logs import files_read, files_written, pending_log
 from flowctl.observe.lower_bound import read_from, retyped
 from flowctl.observe.relations import relation
@@ -55,7 +55,7 @@ def discover(spec: Spec, connections: Connections) -> Discovery:
             source = connections.get(name).source
             return {id: source.discover(parts[id]) if source else [] for id in ids}
 
-        return each_answered(ask, list(parts), connections.mark(name))
+        return ask_for_each(ask, list(parts), connections.mark(name))
 
     answers = {id: found for listed in in_parallel(discovered, patterns).values() for id, found in listed.items()}
     return Discovery(
@@ -76,7 +76,7 @@ def observe(
         lambda name: _Look(connections, name, state, resolved.full_refresh, estimate, blobs).at(tables),
         _connections(tables),
     )
-    observed = {table.id: _merged(table, looked) for table in tables}
+    observed = {table.id: _merge_answers(table, looked) for table in tables}
     return World(
         at=dt.datetime.now(dt.UTC),
         state=state,
@@ -194,7 +194,7 @@ class _Look:
         )
         for table in tables:
             if request := requests.get(table.id):
-                if error := _refused(source, table, request.info):
+                if error := _refuse_read(source, table, request.info):
                     seen.watermarks[table.id] = error
                 seen.readings[table.id] = source.explain_read(request, table.read)
 
@@ -227,7 +227,7 @@ class _Look:
             if appends and isinstance(recorded, CursorPosition):
                 position = retyped(recorded.at, column.type)
         except (ValueError, ArithmeticError):
-            lower = None  # the plan stops the table and says why
+            lower = None  # the plan stops the table with the reason
         return WatermarkRequest(
             relation=read,
             info=info,
@@ -253,9 +253,9 @@ class _Look:
             self._committed(target, objects, seen)
         for table in tables:
             if isinstance(info := seen.targets[table.id], TableInfo):
-                seen.targets[table.id] = self._unwritable(target, table, info) or info
+                seen.targets[table.id] = self._refuse_write(target, table, info) or info
 
-    def _unwritable(self, target: Target, table: TableSpec, info: TableInfo) -> FlowctlError | None:
+    def _refuse_write(self, target: Target, table: TableSpec, info: TableInfo) -> FlowctlError | None:
         is_refresh = table.id in self.full_refresh or _begun_refresh(self.state.table(table.id))
         error = target.refuse_write(info, table.mode, replaces=is_refresh or table.mode == "truncate")
         if error is not None:
@@ -287,10 +287,10 @@ class _Look:
     def _each(
         self, ask: Callable[[Sequence[Key]], Mapping[Key, Answer]], keys: Sequence[Key]
     ) -> dict[Key, Answer | FlowctlError]:
-        return each_answered(ask, keys, self.connections.mark(self.name))
+        return ask_for_each(ask, keys, self.connections.mark(self.name))
 
 
-def _refused(source: Source, table: TableSpec, info: TableInfo) -> FlowctlError | None:
+def _refuse_read(source: Source, table: TableSpec, info: TableInfo) -> FlowctlError | None:
     """An append reads the rows at its upper bound by themselves, and keys are compared with those of all rows."""
     is_append = table.mode == "append" and table.cursor is not None
     error = source.refuse_read(info, table.read, reads_twice=is_append or isinstance(table.deletes, DetectMissingKeys))
@@ -313,8 +313,8 @@ def _reads(table: TableSpec, connection: str) -> bool:
     return not isinstance(table.source, SqlSource) and table.source.connection == connection
 
 
-def _merged(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
-    """One table, from what its source's and its target's connection said; the first error stops it."""
+def _merge_answers(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
+    """One table, from the answers of its source's and its target's connection; the first error stops it."""
     written = looked[table.target.connection]
     read = _Seen() if isinstance(table.source, SqlSource) else looked[table.source.connection]
     answers = (

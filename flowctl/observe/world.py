@@ -20,9 +20,9 @@ PositionKind = Literal["cursor", "files", "none"]
 
 @dataclass(frozen=True)
 class Observed:
-    """One table. ``source`` and ``target`` are None where there is no such object, ``missing`` says why there is no
-    source; SQL tables have none, and no ``watermark``. ``positions`` is what the source's type offers. ``error`` is why
-    the rest is missing. ``reading`` is what the source says of how it will be read, for people. Of a source of files:
+    """One table. ``source`` and ``target`` are None where there is no such object, ``missing`` is the reason for
+    a missing source; SQL tables have none, and no ``watermark``. ``positions`` is what the source's type offers.
+    ``error`` is why the rest is missing. ``reading`` is how the source will be read, for people. Of a source of files:
     ``file_log`` holds those that were read, ``pending_log`` those once the begun interval is read too, ``written_log``
     those that the target's own record names, where that is another position than state's. ``sidecars`` are the tables
     where this one keeps or will keep something of its own, by the suffix of their names, as far as they were looked

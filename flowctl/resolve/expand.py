@@ -1,7 +1,7 @@
 """Patterns become tables: one for each object that was found, placeholders filled in.
 
 Placeholders are ``${table}``, ``${schema}``, ``${connection}`` and ``${id}``; ``$${`` is a literal ``${``. For files
-``${table}`` is the file's name without its extensions and ``${schema}`` the folder it lies in.
+``${table}`` is the file's name without its extensions and ``${schema}`` its folder.
 """
 
 from __future__ import annotations
@@ -38,69 +38,69 @@ class Expansion:
 def expand(tables: Sequence[TableSpec], discovered: Mapping[str, Sequence[ObjectName]]) -> Expansion:
     """Every table of the flow, complete.
 
-    ``discovered`` holds what each pattern's source matches, by the pattern's id. A made id that is also written
-    exactly belongs to the exact entry, which the loader has merged over the pattern key by key.
+    ``discovered`` holds what each pattern's source matches, by the pattern's id. An id that is also written exactly
+    belongs to the exact entry, which the loader has merged over the pattern key by key.
     """
     exact = {table.id for table in tables if not is_pattern(table.id)}
-    made: list[TableSpec] = []
+    expanded: list[TableSpec] = []
     unmatched: list[TableSpec] = []
     for table in tables:
         if not is_pattern(table.id):
-            made.append(_filled(table))
+            expanded.append(_fill(table))
         elif table.id in discovered:
             matches = _matches(table, discovered[table.id])
             if not matches and not table.allow_none:
                 unmatched.append(table)
-            concrete = (_concrete(table, object) for object in matches)
-            made.extend(one for one in concrete if one.id not in exact)
-    return Expansion(tuple(made), tuple(unmatched), (*_bad_ids(made), *_repeated_ids(made)))
+            concrete = (_make_concrete(table, object) for object in matches)
+            expanded.extend(one for one in concrete if one.id not in exact)
+    return Expansion(tuple(expanded), tuple(unmatched), (*_bad_ids(expanded), *_repeated_ids(expanded)))
 
 
 def _matches(pattern: TableSpec, objects: Sequence[ObjectName]) -> list[ObjectName]:
-    return [object for object in objects if not any(_excluded(object, glob) for glob in pattern.exclude)]
+    return [object for object in objects if not any(_is_excluded(object, glob) for glob in pattern.exclude)]
 
 
-def _excluded(object: ObjectName, glob: str) -> bool:
+def _is_excluded(object: ObjectName, glob: str) -> bool:
     return fnmatchcase(object.parts[-1], glob) or fnmatchcase(str(object), glob)
 
 
-def _concrete(pattern: TableSpec, object: ObjectName) -> TableSpec:
+def _make_concrete(pattern: TableSpec, object: ObjectName) -> TableSpec:
     assert isinstance(pattern.source, ObjectSource)
     source = ObjectSource(pattern.source.connection, object.parts)
     names = names_of(source)
-    table_id = substituted(pattern.id, names)
-    filled = substituted(replace(pattern, id=table_id), {**names, "id": table_id})
+    table_id = substitute(pattern.id, names)
+    filled = substitute(replace(pattern, id=table_id), {**names, "id": table_id})
     return replace(filled, source=source)  # a name that was found may look like a placeholder
 
 
-def _filled(table: TableSpec) -> TableSpec:
+def _fill(table: TableSpec) -> TableSpec:
     names = names_of(table.source) if isinstance(table.source, ObjectSource) else {}
-    return substituted(table, {**names, "id": table.id})
+    return substitute(table, {**names, "id": table.id})
 
 
-def substituted(value: T, names: Mapping[str, str]) -> T:
+def substitute(value: T, names: Mapping[str, str]) -> T:
     """The same value, a frozen dataclass and all below it, with placeholders filled in every text. Names that are
     not given stay as they are: the loader has refused what is no placeholder at all."""
-    return _substituted(value, names)  # type: ignore[no-any-return]
+    return _substitute(value, names)  # type: ignore[no-any-return]
 
 
-def _substituted(value: Any, names: Mapping[str, str]) -> Any:
-    """Asked for every value of every table: the very same object where nothing is filled in."""
+def _substitute(value: Any, names: Mapping[str, str]) -> Any:
+    """Called for every value of every table: returns the very same object where nothing is filled in."""
     kind: Any = type(value)
     if kind is str:
         return fill_placeholders(value, names) if "${" in value else value
     if kind is tuple:
-        filled = tuple(_substituted(item, names) for item in value)
+        filled = tuple(_substitute(item, names) for item in value)
         return filled if any(map(is_not, filled, value)) else value
     if isinstance(value, Mapping):
-        items = {key: _substituted(item, names) for key, item in value.items()}
+        items = {key: _substitute(item, names) for key, item in value.items()}
         return items if any(map(is_not, items.values(), value.values())) else value
     if not (text_fields := _text_fields(kind)):
         return value
     changed = {
         name: after
         for name in text_fields
-        if (after := _substituted(before := getattr(value, name), names)) is not before
+        if (after := _substitute(before := getattr(value, name), names)) is not before
     }
     return replace(value, **changed) if changed else value
 

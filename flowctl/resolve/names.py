@@ -11,7 +11,7 @@ from flowctl.model.table_info import Column, ObjectName
 from flowctl.resolve.places import SIDECARS, sidecars_of
 from flowctl.spec.spec import Spec, TableSpec
 
-#: What scd2 keeps beside the source's columns, in this order. Event times of other types are cast to the instant.
+#: Columns that scd2 adds to the source's, in this order. Event times of other types are cast to the instant.
 _VERSION_COLUMNS = (
     Column("valid_from", types.TIMESTAMP),
     Column("valid_to", types.TIMESTAMP),
@@ -39,8 +39,8 @@ def reserved_names(table: TableSpec) -> frozenset[str]:
 
 
 def refused_name(table: TableSpec, spec: Spec) -> tuple[str, str] | None:
-    """What is wrong with a name that the target would cut, or keeps for itself, and what to do; of the table or of what
-    is kept beside it."""
+    """What is wrong with a name that the target would cut, or keeps for itself, and what to do; of the table or of one
+    of its sidecars."""
     connection = spec.connections[table.target.connection]
     *above, name = table.target.parts
     for suffix in ("", *sidecars_of(table)):

@@ -37,10 +37,10 @@ def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
     def place_of(connection: Connection, object: ObjectName) -> str | None:
         return registry.place(connection, object, spec.base_dir)
 
-    yield from findings(tables, spec.connections, place_of)
+    yield from find_shared(tables, spec.connections, place_of)
 
 
-def findings(
+def find_shared(
     tables: Sequence[TableSpec], connections: Mapping[str, Connection], place_of: PlaceOf
 ) -> Iterator[Diagnostic]:
     """Each table that cannot have its target, with the table or the reason that takes it."""
@@ -75,7 +75,7 @@ def _target_place(table: TableSpec, connections: Mapping[str, Connection], place
 
 
 def _reads(table: TableSpec, place: str, connections: Mapping[str, Connection], place_of: PlaceOf) -> bool:
-    """Whether the source is the target, or lies in its folder."""
+    """Whether the source is the target, or is in its folder."""
     if not isinstance(table.source, ObjectSource):
         return False
     source = place_of(connections[table.source.connection], ObjectName(table.source.parts))

@@ -14,7 +14,7 @@ from flowctl.errors import SpecError
 from flowctl.model.table_info import Estimate, ObjectName
 from flowctl.resolve import dag, names, places, sail, select, sources, stores
 from flowctl.resolve.dag import Needs
-from flowctl.resolve.expand import expand, substituted
+from flowctl.resolve.expand import expand, substitute
 from flowctl.spec.names import PLACEHOLDERS, is_pattern
 from flowctl.spec.semantics import unknown_references
 from flowctl.spec.spec import Spec, TableSpec
@@ -73,4 +73,4 @@ def _check(spec: Spec, tables: Sequence[TableSpec], unlisted: Sequence[TableSpec
 
 def _as_one_table(pattern: TableSpec) -> TableSpec:
     """Any of its tables, under the pattern's own id."""
-    return replace(substituted(pattern, dict.fromkeys(PLACEHOLDERS, "any")), id=pattern.id)
+    return replace(substitute(pattern, dict.fromkeys(PLACEHOLDERS, "any")), id=pattern.id)

@@ -1,7 +1,7 @@
 """What a flow cannot do on Sail (``spark.url: sail``, pysail 0.7), each with its reason.
 
-What the spec alone tells is an error of ``validate``; what only the source or the target tells stops the table in the
-plan. Here is what holds for every connector; each says itself what is its own (:class:`Gap`). Anything else behaves as
+What the spec alone shows is an error of ``validate``; what only the source or the target shows stops the table in the
+plan. Here is what holds for every connector; each declares its own (:class:`Gap`). Anything else behaves as
 on Apache Spark.
 """
 

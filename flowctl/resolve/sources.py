@@ -1,4 +1,4 @@
-"""Sources that no run could read, as the spec alone tells."""
+"""Sources that no run could read, as the spec alone shows."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def _check_url(spec: Spec, path: str, url: str) -> Iterator[Diagnostic]:
         hint = did_you_mean(name, tuple(by_scheme()), f"There are: {', '.join(usual)}")
         yield Diagnostic(f"`{label}`: there is no storage `{name}://`", hint, spec.marks.get(path), "unknown-storage")
     elif store.is_of_process:
-        what = f"`{label}`: {name}:// lies {store.place}, which ends with each run"
+        what = f"`{label}`: {name}:// is {store.place}, which ends with each run"
         yield Diagnostic(what, "Use a local folder or object storage", spec.marks.get(path), "storage-of-process")
     elif store.has_buckets and not rest.partition("/")[0]:
         hint = f"Write {name}://bucket/path"

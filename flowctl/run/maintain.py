@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.errors import ExitCode, FlowctlError, StoppedByPolicy
 from flowctl.model.table_info import ObjectName
-from flowctl.observe.asking import Connections, each_answered
+from flowctl.observe.asking import Connections, ask_for_each
 from flowctl.plan.planning import resolve_listed
 from flowctl.resolve.places import sidecars_of
 from flowctl.resolve.resolve import PlanOptions
@@ -140,7 +140,7 @@ def _looked_at(
             found = target.maintenance(wanted, spec.spark.url) if target else {}
             return {object: found.get(object) for object in wanted}
 
-        for object, due in each_answered(ask, list(objects), connections.mark(name)).items():
+        for object, due in ask_for_each(ask, list(objects), connections.mark(name)).items():
             table = objects[object]
             if isinstance(due, FlowctlError):
                 yield DueTable(table, object, error=due)

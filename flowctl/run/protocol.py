@@ -134,7 +134,7 @@ def give_up(step: Load, writer: StateWriter, run: RunContext) -> None:
     found = void(run, step, pending)
     if not (found.void or _allows_for(step, before, found)):
         raise StalePlan(f"{step.id}: sequence number {pending.seq} has landed since the plan", hint="Run again")
-    writer.committed(found, documents.unchanged(before, run.run_id)).result()
+    writer.committed(found, documents.keep_recorded(before, run.run_id)).result()
 
 
 def _allows_for(step: Load, before: TableState, commit: Commit) -> bool:

@@ -17,7 +17,7 @@ from flowctl.connectors.buffered import batch_like, frame_of
 from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.connectors.target import CommitLookup, Target, WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
-from flowctl.engine.spark_types import columns_of, same_types
+from flowctl.engine.spark_types import columns_of, require_types
 from flowctl.errors import StateConflict, TableError
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
@@ -195,7 +195,7 @@ def _prepare_direct(work: TableWork, rows: Batch, job: WriteJob) -> PreparedBatc
     columns, table, snapshot, interval = work.columns, work.table, work.snapshot, work.attempt.intent.interval
     frame = frame_of(rows, work.spark, lambda: work.run.scratch(table.id).folder(f"{table.id}-read"))
     frame = batch.projected(frame, columns.projection, columns.source)
-    same_types(columns_of(frame.schema), [part.column for part in columns.projection])
+    require_types(columns_of(frame.schema), [part.column for part in columns.projection])
     if work.step.write_full and table.guard.allow_empty is False and _is_empty(work, rows):
         raise checks.empty_source(table)
     frame = checks.enforced(frame, table.expect)

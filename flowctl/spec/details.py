@@ -132,7 +132,7 @@ def _check_columns(table: Node, findings: Findings) -> None:
     rename = table.get("columns.rename")
     renamed = {column: target.text for column, target in rename.entries.items()} if rename else {}
     added = table.get("columns.add")
-    made = {*renamed.values(), *(added.entries if added else ())}
+    added_names = {*renamed.values(), *(added.entries if added else ())}
     left_out = {item.text for item in exclude.items} if exclude else set()
     kept = {renamed.get(item.text, item.text) for item in include.items} if include else None
     key = table.get("key")
@@ -142,7 +142,7 @@ def _check_columns(table: Node, findings: Findings) -> None:
         needed.append(("event time", event))
     for role, column in needed:
         gone = column.text in left_out or (kept is not None and column.text not in kept)
-        if gone and column.text not in made:
+        if gone and column.text not in added_names:
             hint = f"Copy it too, or choose another {role.removesuffix(' column')}"
             findings.error(column, f"{role} `{column.text}` is left out by `columns`", hint, "key-left-out")
     mode = table.entries.get("mode")

@@ -10,24 +10,23 @@ _LISTED = 100
 
 def did_you_mean(written: str, known: Iterable[str], otherwise: str = "") -> str:
     """``Did you mean `name`?``, or ``otherwise`` followed by the known names."""
-    from difflib import get_close_matches
-
     names = sorted(known)
-    if _is_short(written, names) and (close := get_close_matches(written, names, n=1, cutoff=0.6)):
-        return f"Did you mean `{close[0]}`?"
+    if close := _closest(written, names):
+        return f"Did you mean `{close}`?"
     listing = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "") if names else "none"
     return f"{otherwise}{listing}" if otherwise else f"Known: {listing}"
 
 
 def nearest(written: str, known: Iterable[str], otherwise: str) -> str:
     """``Did you mean `name`?``, ignoring case; ``otherwise`` if no name is close."""
+    names = {name.lower(): name for name in known}
+    close = _closest(written.lower(), names)
+    return f"Did you mean `{names[close]}`?" if close else otherwise
+
+
+def _closest(written: str, names: Collection[str]) -> str:
+    """Empty if no name is close, or too many would be compared: that takes time by the square of their lengths."""
     from difflib import get_close_matches
 
-    names = {name.lower(): name for name in known}
-    close = get_close_matches(written.lower(), names, n=1, cutoff=0.6) if _is_short(written, names) else []
-    return f"Did you mean `{names[close[0]]}`?" if close else otherwise
-
-
-def _is_short(written: str, names: Collection[str]) -> bool:
-    """Comparing names takes time by the square of their lengths, once per mistake."""
-    return len(written) <= 100 and len(names) <= 2_000
+    is_short = len(written) <= 100 and len(names) <= 2_000
+    return next(iter(get_close_matches(written, names, n=1, cutoff=0.6)), "") if is_short else ""

@@ -55,7 +55,7 @@ def decode(data: bytes, name: str, read: Callable[[str], bytes | None]) -> State
             blob = read(content["shapes"])
             if blob is None:
                 raise ValueError(f"{content['shapes']} is not there")
-            content["tables"] = shapes.joined(content["tables"], blob)
+            content["tables"] = shapes.join(content["tables"], blob)
         return _from_json(content)
     except (ValueError, KeyError, TypeError) as cause:
         raise _damaged(name, cause) from cause

@@ -110,7 +110,7 @@ class Recorded:
     upstream_shape: str = ""
 
 
-def unchanged(before: TableState, run_id: str) -> Recorded:
+def keep_recorded(before: TableState, run_id: str) -> Recorded:
     """What is already recorded, for a sequence number whose rows were not read."""
     return Recorded(
         before.definition, before.schema, before.target_columns, run_id, upstream_shape=before.upstream_shape
@@ -237,7 +237,7 @@ def adopt(
     )
 
 
-def rolled_back(current: StateDocument, old: StateDocument) -> StateDocument:
+def roll_back(current: StateDocument, old: StateDocument) -> StateDocument:
     """``state rollback``: positions, definitions and schemas of ``old``; sequence numbers, and their owners, of
     whichever is higher. Pending intents stay, abandoned. Tables unknown to ``old`` keep only their sequence number."""
     tables = {}

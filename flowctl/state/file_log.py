@@ -118,6 +118,6 @@ def _name(digest: str) -> str:
 def _unreadable(message: str) -> StoppedByPolicy:
     return StoppedByPolicy(
         message,
-        hint="Restore it from a copy of the store; or read all files again with --full-refresh; or say which were read "
-        'with `flowctl state set`: {"kind": "files", "files": [["path", bytes, "tag"]]}',
+        hint="Restore it from a copy of the store; or read all files again with --full-refresh; or list "
+        'those that were read with `flowctl state set`: {"kind": "files", "files": [["path", bytes, "tag"]]}',
     )

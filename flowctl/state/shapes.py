@@ -25,7 +25,7 @@ def split(tables: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, dict[str, 
     return rest, (json.dumps(shapes, indent=1, ensure_ascii=False) + "\n").encode() if shapes else b""
 
 
-def joined(tables: Mapping[str, Mapping[str, Any]], blob: bytes) -> dict[str, dict[str, Any]]:
+def join(tables: Mapping[str, Mapping[str, Any]], blob: bytes) -> dict[str, dict[str, Any]]:
     """The inverse of :func:`split`. ``ValueError`` or ``KeyError`` for a blob that is not theirs."""
     shapes = json.loads(blob) if tables else {}
     return {id: {**table, **shapes[id]} for id, table in tables.items()}

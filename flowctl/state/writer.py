@@ -73,12 +73,12 @@ class StateWriter:
 
     def _write_all(self) -> None:
         while (first := self._changes.get()) is not None:
-            batch, ended = self._waiting(first)
+            batch, ended = self._gather(first)
             self._write(batch)
             if ended:
                 return
 
-    def _waiting(self, first: _Wanted) -> tuple[list[_Wanted], bool]:
+    def _gather(self, first: _Wanted) -> tuple[list[_Wanted], bool]:
         batch = [first]
         while True:
             try:
@@ -99,14 +99,14 @@ class StateWriter:
                 wanted.future.set_exception(refusal)
         if not applied:
             return
-        failure = self._failure or self._stored(document)
+        failure = self._failure or self._store_document(document)
         for wanted in applied:
             if failure:
                 wanted.future.set_exception(failure)
             else:
                 wanted.future.set_result(self._document)
 
-    def _stored(self, document: StateDocument) -> AbortRun | None:
+    def _store_document(self, document: StateDocument) -> AbortRun | None:
         try:
             self._check()
             self._document = self._store.write(document)

@@ -1,5 +1,5 @@
-"""Whether a store has refused access: S3 through fsspec, deltalake, Hadoop and Sail, or a disk; each says it in its own
-way. What they print around it (XML, request ids, signatures) is nobody's business: the answer is words of our own."""
+"""Whether a store refused access: S3 through fsspec, deltalake, Hadoop and Sail, or a disk, each with its own errors.
+What they print around it (XML, request ids, signatures) is nobody's business: the answer is words of our own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LACKS = "these credentials do not have the right"
 
 
 def refused_access(error: BaseException) -> str | None:
-    """Why access was refused, in words; None when ``error`` and its causes say nothing of the kind."""
+    """Why access was refused, in words; None when neither ``error`` nor its causes are a refusal."""
     links = list(_chain(error))
     text = _COLOUR.sub("", "\n".join(map(str, links)))
     for link in links:
@@ -48,7 +48,7 @@ def refusal_in(text: str) -> str | None:
 
 
 def in_one_line(error: BaseException) -> str:
-    """What a Rust library says in a tree of causes: what it was doing, and the innermost cause."""
+    """An error of a Rust library, a tree of causes: what it was doing, and the innermost cause."""
     lines = [line.strip(" \t↳") for line in _COLOUR.sub("", str(error)).splitlines() if line.strip(" \t↳")]
     return ": ".join(dict.fromkeys([*lines[:1], *lines[-1:]])) or type(error).__name__
 

@@ -105,7 +105,7 @@ class BufferFolder:
             sink.flush()
 
     def rows(self) -> int:
-        """Of all segments, as their footers say."""
+        """Of all segments, by their footers."""
         import pyarrow.parquet as pq
 
         count = 0

@@ -48,7 +48,7 @@ class Modes:
 
 def private_modes(folder: Path) -> Modes:
     """What flowctl keeps is for its own user. Where the nearest folder that is there may be written by its group,
-    and not by everybody, somebody has made it so to share it, and what is in it is shared the same way."""
+    and not by everybody, somebody has set it up for sharing, and what is in it is shared the same way."""
     existing = next(place for place in (folder, *folder.parents) if place.is_dir())
     is_shared = existing.stat().st_mode & 0o022 == 0o020
     return Modes(0o770, 0o660) if is_shared else Modes(0o700, 0o600)

@@ -17,7 +17,7 @@ from flowctl.engine import java
 from flowctl.engine.base import Engine
 from flowctl.engine.classic import ClassicEngine
 from flowctl.engine.conf import INVARIANTS
-from flowctl.engine.environment import changed_environment
+from flowctl.engine.environment import change_environment
 from flowctl.engine.start import open_engine, silence_pyspark
 from flowctl.errors import EngineFailed
 from flowctl.spec.spec import SparkSettings
@@ -215,7 +215,7 @@ def test_options_that_spark_refuses_are_told_in_its_own_words(tmp_path: Path) ->
 
 
 def test_the_environment_is_as_before() -> None:
-    with changed_environment({"FLOWCTL_A": "1", "PATH": None}):
+    with change_environment({"FLOWCTL_A": "1", "PATH": None}):
         assert os.environ["FLOWCTL_A"] == "1" and "PATH" not in os.environ
     assert "FLOWCTL_A" not in os.environ and "PATH" in os.environ
 

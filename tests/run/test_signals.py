@@ -58,7 +58,7 @@ def sleeper(monkeypatch: pytest.MonkeyPatch) -> subprocess.Popen[bytes]:
 
 def test_an_engine_that_does_not_answer_is_ended(sleeper: subprocess.Popen[bytes]) -> None:
     for_ever = threading.Event()
-    with processes.child(sleeper, 60), processes.watched(sleeper, for_ever.wait):
+    with processes.child(sleeper, 60), processes.watch(sleeper, for_ever.wait):
         assert sleeper.wait(60) == -9
     for_ever.set()
     assert processes.was_silent(sleeper)
@@ -74,7 +74,7 @@ def test_an_engine_that_answers_or_refuses_is_left_alone(
         asked.release()
         raise ConnectionRefusedError
 
-    with processes.child(sleeper, 0), processes.watched(sleeper, ping):
+    with processes.child(sleeper, 0), processes.watch(sleeper, ping):
         for _ in range(30):
             assert asked.acquire(timeout=60)
         assert sleeper.poll() is None

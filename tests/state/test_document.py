@@ -106,21 +106,21 @@ def test_an_accepted_definition_is_what_the_next_plan_finds() -> None:
 def test_rollback_takes_the_old_position_and_the_new_number() -> None:
     old = committed(new_document(), "orders", 18)
     now = committed(committed(old, "orders", 19), "orders", 20)
-    table = documents.rolled_back(now, old).table("orders")
+    table = documents.roll_back(now, old).table("orders")
     assert (table.seq, table.position, table.intent_id) == (3, at(18), now.table("orders").intent_id)
 
 
 def test_rollback_keeps_the_numbers_of_tables_the_old_version_does_not_know() -> None:
     old = committed(new_document(), "orders", 18)
     now = committed(old, "customers", 19)
-    table = documents.rolled_back(now, old).table("customers")
+    table = documents.roll_back(now, old).table("customers")
     assert (table.seq, table.forgotten) == (1, True)
 
 
 def test_rollback_keeps_a_pending_intent_to_be_given_up() -> None:
     old = committed(new_document(), "orders", 18)
     now = documents.with_intents(old, {"orders": intent(2, 20)})
-    table = documents.rolled_back(now, old).table("orders")
+    table = documents.roll_back(now, old).table("orders")
     assert table.intent == now.table("orders").intent
     assert (table.given_up, table.next_seq) == (True, 3)
 
@@ -204,7 +204,7 @@ class Numbers(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def roll_back(self, data: st.DataObject) -> None:
-        self.become(documents.rolled_back(self.document, data.draw(st.sampled_from(self.versions))))
+        self.become(documents.roll_back(self.document, data.draw(st.sampled_from(self.versions))))
 
     @rule(data=st.data())
     def adopt(self, data: st.DataObject) -> None:
