@@ -6,7 +6,7 @@ from importlib import metadata
 
 import flowctl
 from flowctl.engine import java
-from flowctl.engine.java import JavaMissing
+from flowctl.errors import EngineFailed
 
 
 def version_lines() -> list[str]:
@@ -29,5 +29,5 @@ def _distribution(name: str) -> str:
 def _java() -> str:
     try:
         return java.find().version
-    except JavaMissing as missing:
+    except EngineFailed as missing:
         return f"none ({missing.message})"

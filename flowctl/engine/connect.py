@@ -79,7 +79,8 @@ def open_connect(
     settings: SparkSettings, jar_sets: Collection[str], storage_conf: Mapping[str, str], size: Size
 ) -> Iterator[ConnectEngine]:
     """As :func:`flowctl.engine.start.open_engine`."""
-    _require_listener(settings.url)
+    if refusal := _refusal_of(settings.url):  # pyspark itself would try for minutes
+        raise refusal
     conf = session_conf(settings, size, with_delta="delta" in jar_sets)
     # Hadoop's settings have no prefix in a session, unlike in an application.
     conf |= {name.removeprefix("spark.hadoop."): value for name, value in storage_conf.items()}
@@ -93,7 +94,7 @@ def client(
     url: str, conf: Mapping[str, str], process: subprocess.Popen[bytes] | None = None, log: Path | None = None
 ) -> Iterator[ConnectEngine]:
     """Sessions of the Spark Connect server at ``url``, each with ``conf``."""
-    # pyspark's functions ask this variable which kind of column they shall make.
+    # pyspark's functions read this variable to decide which kind of column to create.
     with change_environment({"SPARK_CONNECT_MODE_ENABLED": "1"}):
         from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession as ConnectSession
@@ -102,7 +103,7 @@ def client(
 
         def new_session() -> SparkSession:
             session = ConnectSession.builder.channelBuilder(_channels(url)).create()
-            # pyspark's own policy goes on for ten minutes; the run's own retries ask the target first.
+            # pyspark's own policy retries for ten minutes; the run's own retries ask the target first.
             session.client.set_retry_policies([DefaultPolicy(max_retries=_CLIENT_RETRIES)])
             _apply(session, conf)
             return session
@@ -115,7 +116,7 @@ def client(
 
 
 def _channels(url: str) -> Any:
-    """To a server whose kernel takes connections while it is suspended itself: it is asked now and then."""
+    """With keepalive: the kernel of a suspended server still accepts connections."""
     from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
     milliseconds = {
@@ -126,9 +127,9 @@ def _channels(url: str) -> Any:
 
 
 def stop_client(session: SparkSession, *, is_reachable: bool = True) -> None:
-    """Ends a session of a Spark Connect server, and all that its finaliser would still do. pyspark's closes the client
-    once more, whenever the garbage collector comes by: it ends the threads that all sessions of this process share, and
-    when it comes by while one of them is being given work, it waits for a lock of its own for ever."""
+    """Ends a session of a Spark Connect server, and disarms its finaliser. That would close the client once more when
+    garbage is collected, ending threads that all sessions of this process share; while one of them is given work, it
+    would wait for its own lock forever."""
     if is_reachable:
         with suppress(Exception):
             session.stop()
@@ -158,12 +159,6 @@ def _apply(session: SparkSession, conf: Mapping[str, str]) -> None:
                 f"spark.conf: {name} cannot be set by a client of Spark Connect",
                 hint="Set it where the server is started, and take it out of the spec",
             ) from error
-
-
-def _require_listener(url: str) -> None:
-    """pyspark goes on trying for minutes when nobody listens."""
-    if refusal := _refusal_of(url):
-        raise refusal
 
 
 def _refusal_of(url: str) -> EngineFailed | None:

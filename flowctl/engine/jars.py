@@ -32,16 +32,13 @@ _IVY_FILE = _HERE / "ivy.xml"
 _SUMS_FILE = _HERE / "jars.sha256"
 
 
-class JarsMissing(EngineFailed):
-    """The jars could not be fetched, or are not the pinned ones."""
-
-
 def ensure(needed: Collection[str], say: Callable[[str], None] | None = None) -> list[Path]:
     """The files of these jar sets, in ``ivy.xml``'s order; fetches what is missing, under a lock, and reports that
-    through ``say`` (default: standard error). Raises :class:`JarsMissing`."""
+    through ``say`` (default: standard error). :class:`EngineFailed` if they cannot be fetched, or are not the pinned
+    ones."""
     unknown = sorted(set(needed) - set(sets()))
     if unknown:
-        raise JarsMissing(f"unknown jar sets {unknown}", hint=f"Choose from those in `ivy.xml`: {', '.join(sets())}")
+        raise EngineFailed(f"unknown jar sets {unknown}", hint=f"Choose from those in `ivy.xml`: {', '.join(sets())}")
     files = files_of(needed)
     if _missing(files):
         with _locked(home() / "jars"):
@@ -112,7 +109,7 @@ def _fetch(wanted: Sequence[str], folder: Path, say: Callable[[str], None]) -> N
             file = Path(fresh, name)
             found = _digest(file) if file.is_file() else "nothing"
             if found != _sums()[name]:
-                raise JarsMissing(
+                raise EngineFailed(
                     f"{name} is not the pinned jar: SHA-256 {found} instead of {_sums()[name]}",
                     hint="Find out what stands between this machine and its Maven repository; nothing was kept",
                 )
@@ -128,9 +125,9 @@ def _retrieve(wanted: Sequence[str], into: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if not line.startswith("\tat ")]
-        raise JarsMissing(
+        raise EngineFailed(
             "Ivy could not fetch the jars: " + " | ".join(line for line in lines if line.strip(". "))[-1500:],
-            hint="Check the way to the Maven repository (proxy: JAVA_TOOL_OPTIONS; another repository: "
+            hint="Check the connection to the Maven repository (proxy: JAVA_TOOL_OPTIONS; another repository: "
             "FLOWCTL_IVY_SETTINGS), or copy the jars folder from a machine that has it",
         )
 
@@ -139,7 +136,7 @@ def spark_jars() -> Path:
     """The folder of pyspark's own jars; found without importing pyspark, which costs half a second."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarsMissing("pyspark is not installed here", hint="Install flowctl into this Python again")
+        raise EngineFailed("pyspark is not installed here", hint="Install flowctl into this Python again")
     return Path(spec.origin).parent / "jars"
 
 

@@ -16,10 +16,6 @@ OLDEST = 17
 _INSTALL = "Install a headless JRE (Debian: apt-get install openjdk-17-jre-headless) or point JAVA_HOME at one"
 
 
-class JavaMissing(EngineFailed):
-    """There is no Java that Spark can run on."""
-
-
 @dataclass(frozen=True)
 class Java:
     """One Java runtime. ``version`` is its full text (``17.0.15+6-Debian-1deb12u1``), to which archives are bound."""
@@ -37,15 +33,15 @@ class Java:
 
 
 def find() -> Java:
-    """The Java of ``JAVA_HOME``, else of the path, as Spark's own scripts look for it; raises :class:`JavaMissing`."""
+    """The Java of ``JAVA_HOME``, else of the path, as Spark's own scripts look for it; raises :class:`EngineFailed`."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java")
     if found is None:
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on the path"
-        raise JavaMissing(f"Spark needs Java {OLDEST} or newer: {where}", hint=_INSTALL)
+        raise EngineFailed(f"Spark needs Java {OLDEST} or newer: {where}", hint=_INSTALL)
     java = Java(Path(found), _version(Path(found)))
     if java.major < OLDEST:
-        raise JavaMissing(f"Spark needs Java {OLDEST} or newer: {found} is {java.version}", hint=_INSTALL)
+        raise EngineFailed(f"Spark needs Java {OLDEST} or newer: {found} is {java.version}", hint=_INSTALL)
     return java
 
 
@@ -58,4 +54,4 @@ def _version(command: Path) -> str:
     settings = subprocess.run([command, "-XshowSettings:properties", "-version"], capture_output=True, text=True)
     if match := re.search(r"java\.runtime\.version = (\S+)", settings.stderr):
         return match[1]
-    raise JavaMissing(f"{command} does not report its version: {settings.stderr.strip()[-200:]}", hint=_INSTALL)
+    raise EngineFailed(f"{command} does not report its version: {settings.stderr.strip()[-200:]}", hint=_INSTALL)

@@ -30,14 +30,10 @@ from flowctl.spec.spec import SparkSettings
 _STOP_SECONDS = 5.0
 
 
-class SailMissing(EngineFailed):
-    """``spark.url: sail`` without the package."""
-
-
 def require() -> None:
-    """:class:`SailMissing` when the package is not there; loads nothing."""
+    """:class:`EngineFailed` if pysail is not installed; imports nothing."""
     if not extras.is_installed("pysail"):
-        raise SailMissing("spark.url: sail needs pysail, which is not installed", hint=extras.install_hint("pysail"))
+        raise EngineFailed("spark.url: sail needs pysail, which is not installed", hint=extras.install_hint("pysail"))
 
 
 @contextmanager

@@ -96,8 +96,7 @@ def _open_port(engine: Engine, address: Address) -> int:
 
 
 def _wait_for_end(engine: Engine) -> None:
-    if engine.process is None:
-        raise AssertionError("a classic application has a JVM of its own")
+    assert engine.process is not None  # a classic application has a JVM of its own
     code = engine.process.wait()
     raise EngineFailed(
         f"Spark's JVM ended by itself with exit code {code}: {engine.log_tail(5)}",

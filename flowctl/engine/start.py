@@ -32,8 +32,7 @@ def open_engine(
     ``CAPABILITIES.jars``; ``storage_conf`` are Spark settings with credentials (``spark.hadoop.…``), kept off every
     command line, ``storage_environment`` the same as variables for Sail. ``verbose`` passes the JVM's own output on to
     standard error; ``say`` gets messages about jars; ``stop_seconds`` is what the JVM gets for ending by
-    itself. Raises :class:`EngineFailed`, :class:`java.JavaMissing`, :class:`jars.JarsMissing`,
-    :class:`sail.SailMissing`."""
+    itself. Raises :class:`EngineFailed`."""
     if not verbose:
         silence_pyspark()
     if is_connect(settings.url):

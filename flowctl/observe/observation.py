@@ -331,19 +331,23 @@ def _merge_answers(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
     error = next((answer for answer in answers if isinstance(answer, FlowctlError)), None)
     if error is not None:
         return Observed(error=error)
-    files = read.files.get(table.id)
+    files = _value(read.files.get(table.id))
     return Observed(
-        source=source if isinstance(source, TableInfo) else None,
-        missing=missing if isinstance(missing, Missing) else None,
-        watermark=watermark if isinstance(watermark, HighWatermark) else None,
-        target=target if isinstance(target, TableInfo) else None,
-        commit=commit if isinstance(commit, Commit) else None,
+        source=_value(source),
+        missing=_value(missing),
+        watermark=_value(watermark),
+        target=_value(target),
+        commit=_value(commit),
         positions=read.positions,
-        sidecars={suffix: info for suffix, info in sidecars.items() if not isinstance(info, FlowctlError)},
+        sidecars={suffix: _value(info) for suffix, info in sidecars.items()},
         reading=read.readings.get(table.id, ""),
-        file_log=files.log if isinstance(files, _Files) else None,
-        pending_log=files.pending if isinstance(files, _Files) else None,
+        file_log=files.log if files else None,
+        pending_log=files.pending if files else None,
     )
+
+
+def _value(answer: Answer | FlowctlError | None) -> Answer | None:
+    return None if isinstance(answer, FlowctlError) else answer
 
 
 def _with_files_written(blobs: BlobStore, id: str, state: StateDocument, seen: Observed) -> Observed:

@@ -46,7 +46,7 @@ def _one_term(edges: Needs, term: str, option: str) -> frozenset[str]:
         raise UsageError(f"{option} {term!r} names no table", hint=_TERMS)
     matches = [table_id for table_id in edges if fnmatchcase(table_id, glob)]
     if not matches:
-        raise _without_match(edges, term, option)
+        raise UsageError(f"{option} {term}: no table matches", hint=nearest(term.strip("+"), edges, _TERMS))
     found = set(matches)
     if term.startswith("+"):
         found.update(*(reachable(table_id, edges) for table_id in matches))
@@ -54,7 +54,3 @@ def _one_term(edges: Needs, term: str, option: str) -> frozenset[str]:
         below = downstream(edges)
         found.update(*(reachable(table_id, below) for table_id in matches))
     return frozenset(found)
-
-
-def _without_match(edges: Needs, term: str, option: str) -> UsageError:
-    return UsageError(f"{option} {term}: no table matches", hint=nearest(term.strip("+"), edges, _TERMS))

@@ -13,13 +13,14 @@ from typing import assert_never
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
-from flowctl.sql.dialects import quoted
+from flowctl.sql import dialects
 
 
 def row_hash_sql(columns: Sequence[Column]) -> str:
     """A Spark SQL expression: hex sha256 (64 characters) of ``columns``, independent of their order."""
     parts = [
-        f"concat({_literal(_escape_name(column.name) + '=')}, {_canonical(_quote(column.name), column.type, 0)})"
+        f"concat({dialects.text(_escape_name(column.name) + '=', 'spark')}, "
+        f"{_canonical(_quote(column.name), column.type, 0)})"
         for column in sorted(columns, key=lambda column: column.name)
     ]
     return f"sha2(concat_ws(';', {', '.join(parts)}), 256)" if parts else "sha2('', 256)"
@@ -93,9 +94,5 @@ def _escape_name(name: str) -> str:
     return name.replace("\\", "\\\\").replace(";", "\\:").replace("=", "\\-")
 
 
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
 def _quote(name: str) -> str:
-    return quoted(name, "spark")
+    return dialects.quoted(name, "spark")

@@ -34,6 +34,7 @@ from flowctl.model.codec import in_json
 from flowctl.state.process import Process
 from flowctl.storage.blobs import BlobStore
 
+FORMAT = 1
 DEFAULT_TTL_SECONDS = 60.0
 #: Superseded numbers that are kept for inspection.
 KEEP = 8
@@ -55,7 +56,7 @@ class LeaseRecord:
     since: str
     ttl_seconds: float = field(metadata=in_json(name="life_seconds"))
     released: bool = False
-    format: int = 1
+    format: int = FORMAT
 
     def describe(self) -> str:
         who = f"run {self.run_id} " if self.run_id else ""
@@ -297,7 +298,10 @@ def _read(blobs: BlobStore, prefix: str, number: int) -> LeaseRecord | None:
     if data is None:
         return None
     try:
-        return codec.from_json(LeaseRecord, json.loads(data))
+        record = codec.from_json(LeaseRecord, json.loads(data))
+        if record.format != FORMAT:
+            raise ValueError(f"format {record.format}")
+        return record
     except (ValueError, KeyError, TypeError) as cause:
         raise AbortRun(
             f"lease {blobs.url}/{_name(prefix, number)} cannot be read ({cause})",

@@ -6,10 +6,10 @@ run: the content of the log is then unknown, so every change in it and after it 
 
 from __future__ import annotations
 
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from flowctl.errors import AbortRun, FlowctlError
 from flowctl.model.commit import Commit, Intent
@@ -18,6 +18,7 @@ from flowctl.state.document import Recorded, StateDocument
 from flowctl.state.store import StateStore
 
 Change = Callable[[StateDocument], StateDocument]
+Waiting = tuple[Change, Future[StateDocument]]
 
 
 class StateWriter:
@@ -30,9 +31,8 @@ class StateWriter:
         self._failure: AbortRun | None = None
         self._closed = False
         self._entering = threading.Lock()
-        self._changes: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write_all, name="state writer", daemon=True)
-        self._thread.start()
+        self._waiting: deque[Waiting] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="state writer")
 
     @property
     def document(self) -> StateDocument:
@@ -49,21 +49,20 @@ class StateWriter:
 
     def change(self, apply: Change) -> Future[StateDocument]:
         """The future's result is the document as stored; :class:`AbortRun` when it could not be."""
-        wanted = _Wanted(apply)
+        future: Future[StateDocument] = Future()
         with self._entering:
             if self._closed:
-                wanted.future.set_exception(AbortRun("the run's state is closed already"))
+                future.set_exception(AbortRun("the run's state is closed already"))
             else:
-                self._changes.put(wanted)
-        return wanted.future
+                self._waiting.append((apply, future))
+                self._thread.submit(self._write_waiting)
+        return future
 
     def close(self) -> None:
         """Writes what is still pending and ends the thread."""
         with self._entering:
-            if not self._closed:
-                self._closed = True
-                self._changes.put(None)
-        self._thread.join()
+            self._closed = True
+        self._thread.shutdown()
 
     def __enter__(self) -> StateWriter:
         return self
@@ -71,42 +70,23 @@ class StateWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _write_all(self) -> None:
-        while (first := self._changes.get()) is not None:
-            batch, ended = self._gather(first)
-            self._write(batch)
-            if ended:
-                return
-
-    def _gather(self, first: _Wanted) -> tuple[list[_Wanted], bool]:
-        batch = [first]
-        while True:
-            try:
-                wanted = self._changes.get_nowait()
-            except queue.Empty:
-                return batch, False
-            if wanted is None:
-                return batch, True
-            batch.append(wanted)
-
-    def _write(self, batch: list[_Wanted]) -> None:
+    def _write_waiting(self) -> None:
+        """Nothing is left to write if an earlier call took the change that this one was submitted for."""
         document, applied = self._document, []
-        for wanted in batch:
+        for apply, future in [self._waiting.popleft() for _ in range(len(self._waiting))]:
             try:
-                document = wanted.apply(document)
-                applied.append(wanted)
+                document = apply(document)
+                applied.append(future)
             except FlowctlError as refusal:
-                wanted.future.set_exception(refusal)
-        if not applied:
-            return
-        failure = self._failure or self._store_document(document)
-        for wanted in applied:
+                future.set_exception(refusal)
+        failure = self._failure or (self._stored(document) if applied else None)
+        for future in applied:
             if failure:
-                wanted.future.set_exception(failure)
+                future.set_exception(failure)
             else:
-                wanted.future.set_result(self._document)
+                future.set_result(self._document)
 
-    def _store_document(self, document: StateDocument) -> AbortRun | None:
+    def _stored(self, document: StateDocument) -> AbortRun | None:
         try:
             self._check()
             self._document = self._store.write(document)
@@ -116,9 +96,3 @@ class StateWriter:
             self._failure = AbortRun(f"state could not be written: {type(cause).__name__}: {cause}")
             self._failure.__cause__ = cause
         return self._failure
-
-
-class _Wanted:
-    def __init__(self, apply: Change) -> None:
-        self.apply = apply
-        self.future: Future[StateDocument] = Future()

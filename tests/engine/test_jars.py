@@ -12,6 +12,7 @@ import pytest
 
 from flowctl.connectors import registry
 from flowctl.engine import jars
+from flowctl.errors import EngineFailed
 
 CONNECTOR_SCHEMAS = Path(__file__).parents[2] / "schemas" / "connectors"
 
@@ -77,7 +78,7 @@ def test_two_processes_fetch_once() -> None:
 def test_a_jar_that_is_not_the_pinned_one_is_refused_by_name(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (name,) = jars.sets()["postgresql"]
     monkeypatch.setattr(jars, "_sums", lambda: {name: "0" * 64})
-    with pytest.raises(jars.JarsMissing, match=f"{name} is not the pinned jar"):
+    with pytest.raises(EngineFailed, match=f"{name} is not the pinned jar"):
         jars.ensure(["postgresql"], lambda text: None)
     assert not (empty_home / name).exists()
 
@@ -91,12 +92,12 @@ def test_no_way_to_the_repository_says_what_to_do(tmp_path: Path, monkeypatch: p
         f'<artifact pattern="{tmp_path}/nothing/[artifact].[ext]"/></filesystem></resolvers></ivysettings>'
     )
     monkeypatch.setenv("FLOWCTL_IVY_SETTINGS", str(nowhere))
-    with pytest.raises(jars.JarsMissing, match="could not fetch") as caught:
+    with pytest.raises(EngineFailed, match="could not fetch") as caught:
         jars.ensure(["postgresql"], lambda text: None)
     assert "FLOWCTL_IVY_SETTINGS" in caught.value.hint
 
 
 def test_an_unknown_set_names_those_there_are() -> None:
-    with pytest.raises(jars.JarsMissing, match="no-such") as caught:
+    with pytest.raises(EngineFailed, match="no-such") as caught:
         jars.ensure(["no-such"])
     assert "delta" in caught.value.hint

@@ -13,6 +13,7 @@ import pytest
 
 from flowctl.connectors.sql.timeouts import STATEMENT
 from flowctl.engine import sail
+from flowctl.errors import EngineFailed
 
 OPEN = """
 import os, signal, sys, time
@@ -59,6 +60,7 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql.connect.session import SparkSession
 from flowctl.engine import sail
+from flowctl.errors import EngineFailed
 folder = Path(sys.argv[1])
 for given in ({"SAIL_SPARK__SESSION_TIMEOUT_SECS": "1"}, {}):
     with sail.server(given, 1 << 28, folder, folder / "log") as (url, process):
@@ -113,7 +115,7 @@ def test_a_session_that_has_ended_leaves_the_threads_of_others_alone() -> None:
 
 def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sail.extras, "is_installed", lambda name: False)
-    with pytest.raises(sail.SailMissing) as missing:
+    with pytest.raises(EngineFailed) as missing:
         sail.require()
     assert "flowctl[sail]" in missing.value.hint
 

@@ -157,7 +157,7 @@ def test_without_java_the_error_says_what_to_install(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(java.JavaMissing, match=message) as caught, open_engine(SparkSettings(), [], {}, "small"):
+    with pytest.raises(EngineFailed, match=message) as caught, open_engine(SparkSettings(), [], {}, "small"):
         pass
     assert "openjdk-17-jre-headless" in caught.value.hint
 
@@ -168,7 +168,7 @@ def test_a_java_that_is_too_old_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "bin" / "java").chmod(0o755)
     (tmp_path / "release").write_text('JAVA_RUNTIME_VERSION="11.0.20+8"\n')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(java.JavaMissing, match=r"11\.0\.20"):
+    with pytest.raises(EngineFailed, match=r"11\.0\.20"):
         java.find()
 
 

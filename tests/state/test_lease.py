@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from flowctl.errors import ExitCode, LeaseLost, LockedError
+from flowctl.errors import AbortRun, ExitCode, LeaseLost, LockedError
 from flowctl.model import codec
 from flowctl.state import lease as leases
 from flowctl.state.lease import Lease, LeaseRecord
@@ -127,6 +127,14 @@ def test_a_holder_in_another_container_or_boot_is_not_taken_for_dead(blobs: Blob
     blobs.create("lease/1.json", json.dumps(codec.to_json(record)).encode())
     with pytest.raises(LockedError):
         Lease.acquire(blobs, ttl_seconds=LONG)
+
+
+def test_a_lease_of_a_newer_flowctl_is_not_taken(blobs: BlobStore) -> None:
+    record = LeaseRecord(1, "x", Process.current(), "run-1", "2026-11-20T06:15:33Z", LONG, released=True, format=2)
+    blobs.create("lease/1.json", json.dumps(codec.to_json(record)).encode())
+    with pytest.raises(AbortRun, match="format 2") as caught:
+        Lease.acquire(blobs, ttl_seconds=LONG)
+    assert "newer flowctl" in caught.value.hint
 
 
 def test_a_silent_holder_elsewhere_is_followed_at_once_by_the_stores_clock(tmp_path: Path) -> None:
