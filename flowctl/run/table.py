@@ -237,7 +237,7 @@ def _begin_writing(work: TableWork, prepared: PreparedBatch, newest: Commit | No
 
 def _import_for_commits() -> None:
     """Beside staging, for which this process only waits: what a commit that compares rows imports takes 0.2 s."""
-    for name in ("flowctl.sql.upsert", "pyarrow.acero", "pyarrow.parquet"):
+    for name in ("sqlglot", "pyarrow.acero", "pyarrow.parquet"):
         importlib.import_module(name)
 
 

@@ -13,15 +13,15 @@ Nulls are equal to each other and to nothing else. SQL databases apply it by DEL
 transaction, Spark by one MERGE with the same conditions. It is an UPDATE, not a DELETE and an INSERT, so that columns
 which others have added to the target are left alone. Types come from the tables; nothing here names one.
 
-The statements are built in :mod:`flowctl.sql.upsert`, imported on first use: a plan needs none, and sqlglot
-takes long to import.
+Statements are written in Spark's dialect, and translated by sqlglot for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from flowctl.sql import dialects
 from flowctl.sql.dialects import Dialect
 
 #: When a row of a merge target was soft-deleted; null while the source has it.
@@ -62,21 +62,119 @@ class KeyBounds:
 
 def difference(change: Upsert, dialect: Dialect) -> str:
     """The SELECT: every column of the target as it will be (for a deleted row: as it was), and ``_action``."""
-    from flowctl.sql import upsert
-
-    return upsert.difference(change, dialect)
+    values = {
+        name: f"CASE WHEN {_is(change, 'D')} THEN {_deleted_value(change, name, dialect)}"
+        f" ELSE {_batch_value(change, name)} END"
+        for name in change.columns
+    } | {name: _column("t", name) for name in change.carried}
+    return _render(
+        f"""
+        SELECT {", ".join(f"{value} AS {_quoted(name)}" for name, value in values.items())},
+               CASE WHEN {_is(change, "D")} THEN 'delete' WHEN {_is_new(change)} THEN 'insert' ELSE 'update' END
+               AS {_quoted(ACTION)}
+        FROM {_table(change.batch)} AS s LEFT JOIN {_table(change.target)} AS t ON {_keys_match(change, "t", "s")}
+        WHERE {_is(change, "U")} AND ({_is_new(change)} OR {_is_changed(change)})
+              OR {_is_deleted(change)} AND NOT {_is_new(change)}""",
+        dialect,
+    )
 
 
 def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> Mapping[str, tuple[str, ...]]:
     """The statements that apply ``differences``, a table with :func:`difference`; in this order, each with the actions
     of the rows that it applies."""
-    from flowctl.sql import upsert
-
-    return upsert.apply_statements(change, differences, dialect)
+    target, changes, action = _table(change.target), f"{_table(differences)} AS d", _column("d", ACTION)
+    statements: dict[str, tuple[str, ...]] = {}
+    updated: tuple[str, ...] = ("update", "delete")  # a soft delete is an update
+    if change.deleted_at is None:
+        updated = ("update",)
+        # IN and not EXISTS: without an index SQLite reads all of a correlated subquery for every row.
+        gone = f"SELECT {_listed('d', change.key)} FROM {changes} WHERE {action} = 'delete'"
+        statements[f"DELETE FROM {target} WHERE ({_listed('', change.key)}) IN ({gone})"] = ("delete",)
+    if values := [name for name in change.columns if name not in change.key]:
+        is_updated = f"{action} IN ({', '.join(map(repr, updated))})"
+        update = f"""UPDATE {target} AS t SET {", ".join(f"{_quoted(name)} = {_column('d', name)}" for name in values)}
+                     FROM {changes} WHERE {_keys_match(change, "d", "t")} AND {is_updated}"""
+        statements[update] = updated
+    insert = f"""INSERT INTO {target} ({_listed("", change.columns)})
+                 SELECT {_listed("d", change.columns)} FROM {changes} WHERE {action} = 'insert'"""
+    statements[insert] = ("insert",)
+    return {_render(statement, dialect): actions for statement, actions in statements.items()}
 
 
 def merge_statement(change: Upsert, bounds: KeyBounds = KeyBounds()) -> str:
     """The same difference as one MERGE for Spark; columns are listed, never ``*``."""
-    from flowctl.sql import upsert
+    values = {name: _batch_value(change, name) for name in change.columns if name in change.batch_columns}
+    if change.marks_deletes:
+        values[SOFT_DELETED] = "NULL"
+    within = [f" AND {_column('t', name)} BETWEEN {low} AND {high}" for name, (low, high) in bounds.by_column.items()]
+    delete = "DELETE"
+    if change.deleted_at is not None:
+        delete = f"UPDATE SET {_quoted(SOFT_DELETED)} = {dialects.moment(change.deleted_at, 'spark')}"
+    return f"""MERGE INTO {_table(change.target)} AS t USING {_table(change.batch)} AS s
+        ON {_keys_match(change, "t", "s")}{"".join(within)}
+        WHEN MATCHED AND {_is_deleted(change)} THEN {delete}
+        WHEN MATCHED AND {_is(change, "U")} AND ({_is_changed(change)}) THEN
+            UPDATE SET {", ".join(f"{_quoted(name)} = {value}" for name, value in values.items())}
+        WHEN NOT MATCHED AND {_is(change, "U")} THEN
+            INSERT ({_listed("", values)}) VALUES ({", ".join(values.values())})"""
 
-    return upsert.merge_statement(change, bounds)
+
+def _deleted_value(change: Upsert, name: str, dialect: Dialect) -> str:
+    if name == SOFT_DELETED and change.deleted_at is not None:
+        return dialects.moment(change.deleted_at, "sqlite" if dialect == "sqlite" else "spark")
+    return _column("t", name)
+
+
+def _batch_value(change: Upsert, name: str) -> str:
+    """A column that the batch lacks keeps the row's value, null for a new row; a deletion mark is removed."""
+    if name in change.batch_columns:
+        return _column("s", name)
+    return "NULL" if name == SOFT_DELETED else _column("t", name)
+
+
+def _is_changed(change: Upsert) -> str:
+    """Nulls are equal. A row that was soft-deleted is back."""
+    differs = [f"NOT ({_column('s', name)} <=> {_column('t', name)})" for name in change.compared]
+    came_back = [f"{_column('t', SOFT_DELETED)} IS NOT NULL"] if change.marks_deletes else []
+    return " OR ".join([*differs, *came_back]) or "FALSE"
+
+
+def _is_deleted(change: Upsert) -> str:
+    """A ``D`` row that still has something to delete. Without soft deletes, a row marked earlier is deleted as well."""
+    unmarked = f" AND {_column('t', SOFT_DELETED)} IS NULL" if change.deleted_at is not None else ""
+    return _is(change, "D") + unmarked
+
+
+def _is_new(change: Upsert) -> str:
+    return f"{_column('t', change.key[0])} IS NULL"
+
+
+def _is(change: Upsert, operation: str) -> str:
+    return f"{_column('s', change.operation)} = '{operation}'"
+
+
+def _keys_match(change: Upsert, left: str, right: str) -> str:
+    """Plain equality: keys are never null here, and hash joins and indexes require it."""
+    return " AND ".join(f"{_column(left, name)} = {_column(right, name)}" for name in change.key)
+
+
+def _listed(of: str, names: Iterable[str]) -> str:
+    return ", ".join(_column(of, name) if of else _quoted(name) for name in names)
+
+
+def _column(of: str, name: str) -> str:
+    return f"{of}.{_quoted(name)}"
+
+
+def _quoted(name: str) -> str:
+    return dialects.quoted(name, "spark")
+
+
+def _table(parts: tuple[str, ...]) -> str:
+    return dialects.table(parts, "spark")
+
+
+def _render(text: str, dialect: Dialect) -> str:
+    import sqlglot  # slow to import, and a plan renders nothing
+
+    return sqlglot.transpile(text, read="spark", write=dialect)[0]
