@@ -16,7 +16,7 @@ from flowctl.engine.batch import InMemory
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.interval import Interval
-from flowctl.model.table_info import Column, ObjectName
+from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.run.reading import rows_of
 from flowctl.spec.spec import Connection, ReadHints
 from flowctl.storage.buffer import Buffer
@@ -30,6 +30,13 @@ def opened(type: str, base_dir: str = ".", **options: Any) -> Iterator[Connector
     connection = Connection("source", type, options, Mark("flow.yaml", 1))
     with registry.open(connection, OpenContext(base_dir=base_dir)) as connector:
         yield connector
+
+
+def describe(place: Any, table: Relation | ObjectName) -> TableInfo:
+    """Of a table that is there."""
+    (info,) = place.describe([table]).values()
+    assert info is not None
+    return info
 
 
 def table(*parts: str, **rest: Any) -> Relation:
@@ -62,8 +69,7 @@ def spark_rows(
 ) -> list[dict[str, Any]]:
     """All rows of a direct source, collected; the test's tables are small. The engine reads them; where the source can
     be asked to, this process does too, for the same rows or the same error."""
-    info = source.describe([relation])[relation]
-    assert info is not None
+    info = describe(source, relation)
     request = ReadRequest(typed(info.columns, kinds or {}), interval)
 
     def read_here() -> list[dict[str, Any]] | None:

@@ -12,6 +12,7 @@ from flowctl.model.position import VersionPosition
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column
+from tests.connectors.reading import describe
 from tests.connectors.writing import AT, COLUMNS, SOFT, Row, Writer, gone, upserts
 
 SOFT_COLUMNS = (*COLUMNS, SOFT)
@@ -31,7 +32,7 @@ def test_append_adds_rows_and_their_record(writer: Writer) -> None:
     assert content(writer, "id") == [(1,), (2,), (2,), (3,)]
     assert (commit.seq, commit.intent_id, commit.position) == (2, "intent-2", VersionPosition(2))
     assert (commit.counts.read, commit.counts.inserted) == (2, 2)
-    assert commit.target_id == writer.place.target.describe([writer.place.object])[writer.place.object].identity
+    assert commit.target_id == writer.info().identity
     assert writer.committed().record() == commit.record()
 
 
@@ -47,7 +48,7 @@ def test_an_empty_batch_is_a_commit(writer: Writer) -> None:
 
 def test_columns_of_a_new_table_read_back_as_declared(writer: Writer) -> None:
     writer.write([row(1)], 1)
-    info = writer.place.target.describe([writer.place.object])[writer.place.object]
+    info = writer.info()
     assert [(column.name, column.type, column.nullable) for column in info.columns] == [
         (column.name, column.type, True) for column in COLUMNS
     ]
@@ -193,8 +194,7 @@ def test_a_full_refresh_of_an_append_replaces_everything(writer: Writer) -> None
 def test_a_full_refresh_changes_a_type_in_the_commit_that_replaces_the_content(writer: Writer) -> None:
     writer.write([row(1), row(2)], 1)
     target, object = writer.place.target, writer.place.object
-    info = target.describe([object])[object]
-    assert info is not None
+    info = describe(target, object)
     wanted = SchemaChange("name", "other_type", types.STRING, types.INT32, "retype", "--full-refresh", "destructive")
     (change,) = target.alter_statements(info, [wanted])
     if change.action == "fail":
@@ -208,7 +208,7 @@ def test_a_full_refresh_changes_a_type_in_the_commit_that_replaces_the_content(w
 def test_a_new_column_comes_with_the_commit_that_needs_it(writer: Writer) -> None:
     writer.write([row(1)], 1)
     target, object = writer.place.target, writer.place.object
-    info = target.describe([object])[object]
+    info = describe(target, object)
     added = SchemaChange("note", "new_column", None, types.STRING, "add", "on_schema_change.new_column: add")
     (change,) = target.alter_statements(info, [added])
     assert change.statement

@@ -133,8 +133,7 @@ def test_a_new_column_fills_no_old_version_and_a_dropped_one_empties_none(writer
         write(writer, seq, *rows, **{"columns": after, "compared": ("name", "city"), **job})
 
     write(writer, 1, of_columns({"name": "A"}, 1))
-    info = writer.place.target.describe([writer.place.object])[writer.place.object]
-    assert info is not None
+    info = writer.info()
     new = SchemaChange("city", "new_column", None, types.STRING, "add", "on_schema_change.new_column: add")
     (change,) = writer.place.target.alter_statements(info, [new])
     both(2, of_columns({"name": "A", "city": "x"}, 3), alter=[change], new_columns=("city",))

@@ -68,7 +68,7 @@ def test_every_type_comes_back_exactly(writer: Writer, in_memory: bool) -> None:
     ]
     rows.append({"id": depth, **dict.fromkeys(ALL)})
     writer.write(rows, 1, columns=columns, in_memory=in_memory)
-    info = writer.place.target.describe([writer.place.object])[writer.place.object]
+    info = writer.info()
     assert {column.name: column.type for column in info.columns} == {column.name: column.type for column in columns}
     written, found = writer.frame(rows, columns), writer.place.target.scan(writer.spark, writer.place.object, columns)
     assert differing(written, found, columns) == []

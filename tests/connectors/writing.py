@@ -13,8 +13,9 @@ from flowctl.model.commit import Commit
 from flowctl.model.position import VersionPosition
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
-from flowctl.model.table_info import Column
+from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import Layout
+from tests.connectors.reading import describe
 from tests.connectors.target_matrix import Place
 
 if TYPE_CHECKING:
@@ -57,6 +58,9 @@ class Writer:
     def committed(self) -> Commit | None:
         lookup = CommitLookup(LINEAGE, TABLE, self.place.object)
         return self.place.target.committed([lookup])[TABLE]
+
+    def info(self) -> TableInfo:
+        return describe(self.place.target, self.place.object)
 
     def frame(self, rows: Sequence[Row], columns: Sequence[Column]) -> DataFrame:
         """Two partitions with the columns that the first row has (all, when there is none)."""

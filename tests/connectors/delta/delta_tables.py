@@ -22,6 +22,13 @@ def location(writer: Writer) -> TableLocation:
     return location_of(writer.place.options["path"], writer.place.object, {})
 
 
+def content(writer: Writer) -> dict[int, str | None]:
+    """Names by key, of a table that keeps its keys."""
+    rows = writer.place.read(["id", "name"])
+    assert len({id for id, _ in rows}) == len(rows), "a key is there twice"
+    return dict(rows)
+
+
 def foreign_commit(place: TableLocation, *content: Mapping[str, Any]) -> None:
     """Somebody else's commit, as the next version."""
     version = open_existing(place).version + 1

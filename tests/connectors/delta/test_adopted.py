@@ -48,13 +48,7 @@ def test_rows_of_one_key_stay_as_many_and_keep_what_others_have_written(
 def theirs(writer: Writer, *fields: Field) -> TableInfo:
     """A table that somebody else has made."""
     DeltaTable.create(delta_tables.location(writer).url, Schema([*fields]))
-    return info(writer)
-
-
-def info(writer: Writer) -> TableInfo:
-    found = writer.place.target.describe([writer.place.object])[writer.place.object]
-    assert found is not None
-    return found
+    return writer.info()
 
 
 NOT_NULL = (Column("id", types.INT64, nullable=False), *COLUMNS[1:])
@@ -75,11 +69,11 @@ def test_not_null_stays_unless_the_plan_says_otherwise(writer: Writer, mode: Mod
     batch = upserts if mode == "merge" else lambda *rows: list(rows)
     writer.write(batch(row(1)), 1, mode, columns=NOT_NULL)
     writer.write(batch(row(2)), 2, mode, columns=NOT_NULL)
-    assert not info(writer).column("id").nullable
+    assert not writer.info().column("id").nullable
     change = SchemaChange("id", "nullable", types.INT64, types.INT64, "relax", "on_schema_change.nullable: relax")
-    (made,) = writer.place.target.alter_statements(info(writer), [change])
+    (made,) = writer.place.target.alter_statements(writer.info(), [change])
     writer.write(batch(row(3)), 3, mode, alter=[made])
-    assert info(writer).column("id").nullable
+    assert writer.info().column("id").nullable
 
 
 @pytest.mark.parametrize("in_memory", [False, True])
@@ -88,7 +82,7 @@ def test_a_null_where_the_target_takes_none_commits_nothing(writer: Writer, in_m
     with pytest.raises(Exception, match=r"column id is NOT NULL|NOT NULL constraint violated for column: id"):
         writer.write([row(1), {**row(1), "id": None}], 1, columns=NOT_NULL, in_memory=in_memory)
     assert writer.committed() is None
-    assert not info(writer).column("id").nullable
+    assert not writer.info().column("id").nullable
 
 
 def test_not_null_within_a_column_is_left_to_delta(writer: Writer) -> None:

@@ -37,7 +37,7 @@ from flowctl.spec.spec import Layout
 from flowctl.storage.buffer import Buffer
 from tests.connectors.delta import delta_tables
 from tests.connectors.target_matrix import delta
-from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Writer, upserts
+from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Writer, row, upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,10 +77,6 @@ def hand(spark: SparkSession, request: pytest.FixtureRequest, tmp_path: Path, sc
     with delta(request, tmp_path, scratch) as place:
         writer = Writer(spark, place, in_memory=request.param == "in memory")
         yield Hand(writer, scratch, is_counted=request.param != "uncounted")
-
-
-def row(id: int, name: str | None = "a") -> dict:
-    return {"id": id, "name": name, "amount": None}
 
 
 def test_the_number_is_deltas_own_and_spark_goes_on_from_it(hand: Hand) -> None:

@@ -15,7 +15,7 @@ from flowctl.connectors.delta.types import schema_json
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.table_info import Column, TableInfo
+from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
 from flowctl.storage.buffer import Buffer
 from tests.connectors.delta import delta_tables
@@ -24,18 +24,12 @@ from tests.connectors.writing import COLUMNS, Writer, row
 PLAIN = Layout()
 
 
-def info(writer: Writer) -> TableInfo:
-    found = writer.place.target.describe([writer.place.object])[writer.place.object]
-    assert found is not None
-    return found
-
-
 def create(writer: Writer, columns: tuple[Column, ...], layout: Layout = PLAIN) -> list[str]:
     return writer.place.target.create_statements(writer.place.object, columns, layout)
 
 
 def protocol(writer: Writer) -> tuple[int, int, set[str]]:
-    found = info(writer).extra
+    found = writer.info().extra
     return found["reader_version"], found["writer_version"], set(found["features"])
 
 
@@ -78,16 +72,16 @@ def test_columns_widen_in_place(writer: Writer) -> None:
         SchemaChange(f"c{at}", "wider_type", old, new, "widen", "on_schema_change.wider_type: widen")
         for at, (old, new) in enumerate(WIDER)
     ]
-    widening, local, *made = writer.place.target.alter_statements(info(writer), changes)
+    widening, local, *made = writer.place.target.alter_statements(writer.info(), changes)
     assert [(one.action, one.column) for one in (widening, local)] == [
         ("enable", "typeWidening"),
         ("enable", "timestampNtz"),
     ]
     assert "deltalake, Polars" in widening.note
     writer.write([], 2, columns=after, alter=[widening, local, *made, made[0]])
-    assert [(column.name, column.type) for column in info(writer).columns] == [(c.name, c.type) for c in after]
+    assert [(column.name, column.type) for column in writer.info().columns] == [(c.name, c.type) for c in after]
     assert writer.committed().seq == 2
-    assert writer.place.target.alter_statements(info(writer), changes) == made
+    assert writer.place.target.alter_statements(writer.info(), changes) == made
 
 
 @pytest.mark.parametrize(
@@ -101,16 +95,16 @@ def test_a_column_that_needs_a_feature_brings_it_into_a_table_of_an_old_protocol
     """Made by somebody else's writer, with the lowest versions: the commit would leave a table that nothing opens."""
     location = delta_tables.location(writer)
     DeltaTable.create(location.url, Schema.from_json(schema_json(COLUMNS)))
-    assert (info(writer).extra["reader_version"], info(writer).extra["writer_version"]) == (1, 2)
+    assert (writer.info().extra["reader_version"], writer.info().extra["writer_version"]) == (1, 2)
     after = (*COLUMNS, Column("at", kind))
     change = SchemaChange("at", "new_column", None, kind, "add", "on_schema_change.new_column: add")
-    feature, made = writer.place.target.alter_statements(info(writer), [change])
+    feature, made = writer.place.target.alter_statements(writer.info(), [change])
     assert feature.column == "timestampNtz" and "raises the reader version from 1 to 3" in feature.note
     moment = dt.datetime(2026, 1, 2, 3)
     value = [moment] if kind != types.TIMESTAMP_NTZ else moment
     writer.write([{**row(1), "at": value}], 1, columns=after, alter=[feature, made])
     assert writer.place.read(["id", "at"]) == [(1, value)]
-    assert {"timestampNtz", "appendOnly", "invariants"} <= set(info(writer).extra["features"])
+    assert {"timestampNtz", "appendOnly", "invariants"} <= set(writer.info().extra["features"])
     assert DeltaTable(location.url).to_pyarrow_table().num_rows == 1
 
 

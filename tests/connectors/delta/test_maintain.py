@@ -30,6 +30,7 @@ from flowctl.spec.spec import Layout
 from flowctl.storage.buffer import Buffer
 from tests.connectors.delta import delta_tables
 from tests.connectors.delta.test_readers import COSTS, KINDS, READERS, WITH, WITHOUT, of_every_kind, rows_of, statements
+from tests.connectors.reading import describe
 from tests.connectors.target_matrix import delta
 from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Writer, gone, row, upserts
 
@@ -74,12 +75,6 @@ def fill(writer: Writer, layout: Layout = WITH) -> None:
 FILLED = {**{id: "a" for id in range(10, 40) if id != 11}, 10: "changed"}
 
 
-def content(writer: Writer) -> dict[int, str | None]:
-    rows = writer.place.read(["id", "name"])
-    assert len({id for id, _ in rows}) == len(rows), "a key is there twice"
-    return dict(rows)
-
-
 @of_every_kind
 def test_every_kind_of_table_keeps_its_rows_and_its_commit(
     kind: str,
@@ -94,8 +89,7 @@ def test_every_kind_of_table_keeps_its_rows_and_its_commit(
         writer = Writer(spark, replace(place, object=ObjectName((of.name,))))
         of.make(writer)
         target, object = place.target, writer.place.object
-        info = target.describe([object])[object]
-        assert info is not None
+        info = describe(target, object)
         path, committed = delta_tables.location(writer).url, writer.committed()
         before = rows_of(target.scan(spark, object, info.columns).toArrow())
         untidy = len(delta_tables.files(writer)) > 1
@@ -127,9 +121,9 @@ def test_a_merge_continues_where_compaction_was(writer: Writer, layout: Layout) 
     writer.write([*upserts(row(10, "again"), row(50)), gone(12)], 5, "merge", layout=layout, rows=3)
     expected = {**FILLED, 10: "again", 50: "a"}
     del expected[12]
-    assert content(writer) == expected
+    assert delta_tables.content(writer) == expected
     maintain(writer)
-    assert content(writer) == expected
+    assert delta_tables.content(writer) == expected
     committed = writer.committed()
     assert committed is not None and committed.seq == 5
 
@@ -144,11 +138,11 @@ def test_a_merge_over_an_older_version_conflicts_with_a_compaction(writer: Write
     change = [*upserts(row(20, "late")), gone(21)]
     with pytest.raises(TransientError, match="another writer"):
         writer.write(change, 5, "merge", rows=2, before_commit=compact)
-    assert content(writer) == FILLED
+    assert delta_tables.content(writer) == FILLED
     writer.write(change, 5, "merge", rows=2)
     expected = {**FILLED, 20: "late"}
     del expected[21]
-    assert content(writer) == expected
+    assert delta_tables.content(writer) == expected
 
 
 @pytest.mark.needs("Delta's own statements")
@@ -165,13 +159,13 @@ def test_a_merge_by_sparks_statement_conflicts_with_a_compaction(
             writer.write(change, 5, "merge", rows=2)
             break
         except TransientError:
-            assert content(writer) == FILLED
+            assert delta_tables.content(writer) == FILLED
     else:
         monkeypatch.undo()
         writer.write(change, 5, "merge", rows=2)
     expected = {**FILLED, 20: "late"}
     del expected[21]
-    assert content(writer) == expected
+    assert delta_tables.content(writer) == expected
 
 
 @contextmanager
@@ -197,7 +191,7 @@ def test_a_compaction_over_an_older_version_begins_again(writer: Writer) -> None
     assert tasks["compact"].figures["files_after"] == 1
     expected = {**FILLED, 20: "late", 30: "later"}
     del expected[21]
-    assert content(writer) == expected
+    assert delta_tables.content(writer) == expected
 
 
 def no_engine() -> SparkSession:
@@ -209,7 +203,7 @@ def test_appended_rows_and_a_compaction_do_not_disturb_each_other(writer: Writer
         writer.write([row(seq)], seq)
     stale = writer.job(5, "append", before_commit=lambda: maintain(writer) and None)
     writer.place.target.write(writer.spark, writer.batch([row(5)], COLUMNS), stale)
-    assert content(writer) == dict.fromkeys(range(1, 6), "a")
+    assert delta_tables.content(writer) == dict.fromkeys(range(1, 6), "a")
 
 
 def test_vacuum_keeps_what_younger_versions_need_and_what_a_stale_writer_may_commit(
@@ -232,7 +226,7 @@ def test_vacuum_keeps_what_younger_versions_need_and_what_a_stale_writer_may_com
     maintain(writer)
     assert stored(path) == {unquote(file["path"]) for file in delta_tables.files(writer)}
     assert Path(path, "_flowctl", "old.json").exists()
-    assert content(writer) == FILLED
+    assert delta_tables.content(writer) == FILLED
 
 
 def by_deltalake_at(path: str, version: int) -> pa.Table:
@@ -262,7 +256,7 @@ def test_a_commit_is_found_when_log_and_files_before_it_are_gone(
     assert len(list(log.glob("*.json"))) < 5
     assert writer.committed() == committed
     writer.write(upserts(row(99)), 5, "merge", rows=1)
-    assert content(writer) == {**FILLED, 99: "a"}
+    assert delta_tables.content(writer) == {**FILLED, 99: "a"}
 
 
 def test_a_plan_knows_how_many_rows_flowctls_own_merges_have_hidden(
@@ -308,7 +302,7 @@ def test_files_that_flowctl_cannot_read_are_rewritten_by_spark_or_not_at_all(wri
     else:
         with pytest.raises(TableError, match="another calendar"):
             maintain(writer)
-    assert content(writer) == {**FILLED, 99: "a"}
+    assert delta_tables.content(writer) == {**FILLED, 99: "a"}
 
 
 def test_what_flowctl_does_not_know_is_left_to_its_owner(writer: Writer) -> None:

@@ -101,8 +101,7 @@ def history(writer: Writer) -> None:
 def widened(writer: Writer) -> None:
     before = (COLUMNS[0], Column("c", types.INT32))
     writer.write([{"id": 1, "c": 1}], 1, columns=before, create=statements(writer, before, WITH))
-    info = writer.place.target.describe([writer.place.object])[writer.place.object]
-    assert info is not None
+    info = writer.info()
     change = SchemaChange("c", "wider_type", types.INT32, types.INT64, "widen", "")
     made = writer.place.target.alter_statements(info, [change])
     writer.write([{"id": 2, "c": 2**40}], 2, columns=(before[0], Column("c", types.INT64)), alter=made)
@@ -181,8 +180,7 @@ def test_every_kind_of_table_is_read_or_refused(
     with delta(request, tmp_path, scratch) as place:
         writer = Writer(spark, replace(place, object=ObjectName((of.name,))))
         of.make(writer)
-        info = writer.place.target.describe([writer.place.object])[writer.place.object]
-        assert info is not None
+        info = writer.info()
         written = rows_of(writer.place.target.scan(spark, writer.place.object, info.columns).toArrow())
     assert written
     for name, read in READERS.items():

@@ -24,22 +24,12 @@ from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import Layout
 from tests.connectors.delta import delta_tables
-from tests.connectors.writing import COLUMNS, SOFT, Writer, gone, upserts
-
-
-def row(id: int, name: str | None = "a") -> dict[str, Any]:
-    return {"id": id, "name": name, "amount": None}
+from tests.connectors.writing import COLUMNS, SOFT, Writer, gone, row, upserts
 
 
 def merge(writer: Writer, rows: list[dict[str, Any]], seq: int, **fields: Any) -> Any:
     """As staging has counted it."""
     return writer.write(rows, seq, "merge", rows=len(rows), **fields)
-
-
-def content(writer: Writer) -> dict[int, str | None]:
-    rows = writer.place.read(["id", "name"])
-    assert len({id for id, _ in rows}) == len(rows), "a key is there twice"
-    return dict(rows)
 
 
 @settings(deadline=None)
@@ -110,7 +100,7 @@ def test_a_file_without_rows_is_gone(writer: Writer) -> None:
     first = {file["path"] for file in delta_tables.files(writer)}
     done = merge(writer, [gone(0), gone(1), gone(2), *upserts(row(3, "b"))], 2)
     assert (done.counts.updated, done.counts.deleted) == (1, 3)
-    assert content(writer) == {3: "b"}
+    assert delta_tables.content(writer) == {3: "b"}
     assert first.isdisjoint(file["path"] for file in delta_tables.files(writer))
     assert not any("deletionVector" in file for file in delta_tables.files(writer))
 
@@ -145,7 +135,7 @@ def test_histories_by_both_writers_are_those_of_a_dictionary(
             assert len({id for id, _, _ in there}) == len(there)
             assert {id: name for id, name, deleted in there if deleted is None} == model
         else:
-            assert content(writer) == model
+            assert delta_tables.content(writer) == model
     assert any("deletionVector" in file for file in delta_tables.files(writer))
 
 
@@ -159,9 +149,9 @@ def test_vectors_outlive_a_checkpoint(writer: Writer) -> None:
         if int(entry.stem) < 2:
             entry.unlink()
     assert any("deletionVector" in file for file in delta_tables.files(writer))
-    assert content(writer) == {id: "b" if id in (2, 3) else "a" for id in range(40)}
+    assert delta_tables.content(writer) == {id: "b" if id in (2, 3) else "a" for id in range(40)}
     merge(writer, upserts(row(2, "c")), 3)
-    assert content(writer) == {id: {2: "c", 3: "b"}.get(id, "a") for id in range(40)}
+    assert delta_tables.content(writer) == {id: {2: "c", 3: "b"}.get(id, "a") for id in range(40)}
 
 
 @pytest.mark.needs("Delta's own statements")
@@ -195,4 +185,4 @@ def test_partitioned_tables_are_merged_by_delta(writer: Writer) -> None:
     statements = writer.place.target.create_statements(writer.place.object, list(COLUMNS), layout)
     merge(writer, upserts(row(1, "a"), row(2, "b")), 1, layout=layout, create=statements)
     merge(writer, upserts(row(1, "b")), 2, layout=layout)
-    assert content(writer) == {1: "b", 2: "b"}
+    assert delta_tables.content(writer) == {1: "b", 2: "b"}

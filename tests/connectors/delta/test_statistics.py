@@ -37,8 +37,7 @@ def test_only_the_columns_asked_for(writer: Writer, wanted: tuple[str, ...] | No
 def test_a_table_made_by_a_void_has_the_properties_of_the_ddl(writer: Writer) -> None:
     layout = Layout(statistics=("id",))
     writer.void(1, layout=layout)
-    made = writer.place.target.describe([writer.place.object])[writer.place.object]
-    assert made is not None
+    made = writer.info()
     assert made.extra["properties"] == table_properties(COLUMNS, layout)
 
 

@@ -39,12 +39,6 @@ def ids(writer: Writer) -> list[int]:
     return sorted(id for (id,) in writer.place.read(["id"]))
 
 
-def info(writer: Writer) -> TableInfo:
-    found = writer.place.target.describe([writer.place.object])[writer.place.object]
-    assert found is not None
-    return found
-
-
 def folder(place: Place) -> Path:
     return Path(place.options["path"], *place.object.parts)
 
@@ -57,7 +51,7 @@ def test_what_a_new_table_says_of_itself(writer: Writer) -> None:
         )
     )
     writer.write([], 1, columns=everything, create=create(writer, everything))
-    found = info(writer)
+    found = writer.info()
     assert [(column.name, column.type) for column in found.columns] == [(c.name, c.type) for c in everything]
     assert set(found.extra["features"]) == {"deletionVectors", "timestampNtz", "appendOnly", "invariants"}
     assert (found.version, found.rows.value) == (1, 0)
@@ -137,8 +131,8 @@ def test_values_of_partitions_are_looked_at_before_they_are_committed() -> None:
 def test_layouts(writer: Writer) -> None:
     layout = Layout(("name",), deletion_vectors=False)
     writer.write([row(1)], 1, create=create(writer, COLUMNS, layout), layout=layout)
-    assert info(writer).extra["partition_by"] == ["name"]
-    assert info(writer).extra["properties"]["delta.enableDeletionVectors"] == "false"
+    assert writer.info().extra["partition_by"] == ["name"]
+    assert writer.info().extra["properties"]["delta.enableDeletionVectors"] == "false"
 
 
 def test_a_clustered_table_takes_a_void(writer: Writer) -> None:
@@ -151,7 +145,7 @@ def test_a_clustered_table_takes_a_void(writer: Writer) -> None:
 def test_a_void_on_a_table_that_is_not_there_makes_it(writer: Writer) -> None:
     """The stale writer of the number finds the table with its number taken, and the next number goes on in it."""
     void = writer.void(1, columns=COLUMNS)
-    assert (void.void, void.target_id) == (True, info(writer).identity)
+    assert (void.void, void.target_id) == (True, writer.info().identity)
     with pytest.raises(StateConflict):
         writer.write([row(1)], 1, intent="stale writer", create=create(writer, COLUMNS))
     writer.write([row(2)], 2)
@@ -170,7 +164,7 @@ def test_a_column_added_by_a_try_that_died_is_no_error(writer: Writer) -> None:
     writer.write([row(1)], 1)
     wider = (*COLUMNS, Column("note", types.STRING))
     change = SchemaChange("note", "new_column", None, types.STRING, "add", "on_schema_change.new_column: add")
-    (made,) = writer.place.target.alter_statements(info(writer), [change])
+    (made,) = writer.place.target.alter_statements(writer.info(), [change])
     writer.spark.sql(made.statement).collect()
     writer.write([{**row(2), "note": "x"}], 2, columns=wider, alter=[made])
     assert sorted(writer.place.read(["id", "note"]), key=str) == [(1, None), (2, "x")]
@@ -178,11 +172,11 @@ def test_a_column_added_by_a_try_that_died_is_no_error(writer: Writer) -> None:
 
 def test_a_full_refresh_may_change_types_in_its_one_commit(writer: Writer) -> None:
     writer.write([row(1), row(2)], 1)
-    identity, narrow = info(writer).identity, (COLUMNS[0], Column("name", types.INT32))
+    identity, narrow = writer.info().identity, (COLUMNS[0], Column("name", types.INT32))
     writer.write([{"id": 9, "name": 7}], 2, columns=narrow, replace=True)
     assert writer.place.read(["id", "name"]) == [(9, 7)]
-    assert [column.name for column in info(writer).columns] == ["id", "name"]
-    assert (info(writer).identity, info(writer).version) == (identity, 2)
+    assert [column.name for column in writer.info().columns] == ["id", "name"]
+    assert (writer.info().identity, writer.info().version) == (identity, 2)
 
 
 def test_a_session_that_overwrites_partitions_does_not_turn_truncate_into_that(writer: Writer) -> None:
@@ -371,4 +365,4 @@ def test_a_table_on_s3(spark: SparkSession, s3_server: S3Server, s3_bucket: str,
 
 
 def info_or_none(writer: Writer) -> TableInfo | None:
-    return writer.place.target.describe([writer.place.object])[writer.place.object]
+    return writer.info()

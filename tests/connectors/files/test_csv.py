@@ -15,7 +15,7 @@ from flowctl.connectors.source import Relation
 from flowctl.engine import cost
 from flowctl.engine.session import has_jvm, has_own_workers
 from flowctl.errors import TableError
-from tests.connectors.reading import files, spark_rows
+from tests.connectors.reading import describe, files, spark_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ def test_one_column_with_the_sign_of_another_delimiter(inbox: Path, source: Any,
     columns = []
     for way in told:
         relation = files("t.csv", **yaml.safe_load(way)["format"])
-        info = source.describe([relation])[relation]
+        info = describe(source, relation)
         columns.append([column.name for column in info.columns])
     assert columns == [["id", "name"], [f"id{sign}name"]]
 
@@ -55,10 +55,10 @@ def test_a_file_with_another_delimiter_than_the_others_is_the_one_to_change(inbo
             'set `format: {delimiter: ","}` if it is one column'
         )
     relation = files("*.csv", delimiter=",")
-    assert [column.name for column in source.describe([relation])[relation].columns] == ["id;name", "id", "name"]
+    assert [column.name for column in describe(source, relation).columns] == ["id;name", "id", "name"]
     (inbox / "a.csv").write_text("id,name\n1,x\n")
     relation = files("*.csv")
-    assert [column.name for column in source.describe([relation])[relation].columns] == ["id", "name"]
+    assert [column.name for column in describe(source, relation).columns] == ["id", "name"]
 
 
 def test_what_pyarrow_reads_in_another_way_is_read_by_spark(spark: SparkSession, inbox: Path, source: Any) -> None:
@@ -145,7 +145,7 @@ def test_columns_that_only_files_without_another_have(inbox: Path, source: Any) 
     for at, header in enumerate(("id,email", "id", "e_mail,id", "id,email,note", "id,note")):
         (inbox / f"{at}.csv").write_text(f"{header}\n")
     relation = files("*.csv")
-    assert source.describe([relation])[relation].only_without == {
+    assert describe(source, relation).only_without == {
         "email": ("e_mail",),
         "e_mail": ("email", "note"),
         "note": ("e_mail",),

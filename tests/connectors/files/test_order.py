@@ -17,7 +17,7 @@ from flowctl.connectors.source import PLACE_COLUMN, ReadRequest
 from flowctl.engine import cost
 from flowctl.engine.session import has_jvm
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import files
+from tests.connectors.reading import describe, files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +60,7 @@ def test_rows_of_files_have_an_order(
         write(inbox / f"{name}.{extension}", extension, ids)
         expected += ids
     relation = files(f"*.{extension}", **FORMATS[kind])
-    info = source.describe([relation])[relation]
+    info = describe(source, relation)
     with source.snapshot(spark, relation, info, ReadHints()) as snapshot:
         assert snapshot.hides_order and not snapshot.has_places
         ordered: Any = snapshot.in_order()

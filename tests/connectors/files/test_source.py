@@ -23,14 +23,14 @@ from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import FilesPosition
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import files, spark_rows
+from tests.connectors.reading import describe, files, spark_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 def position(source: Any, relation: Relation) -> FilesPosition:
-    info = source.describe([relation])[relation]
+    info = describe(source, relation)
     found = source.high_watermarks({"t": WatermarkRequest(relation, info)})["t"].position
     assert isinstance(found, FilesPosition)
     return found
@@ -265,7 +265,7 @@ def test_parquet_brings_its_types(spark: SparkSession, inbox: Path, source: Any)
         }
     )
     pq.write_table(data, inbox / "t.parquet")
-    info = source.describe([files("t.parquet")])[files("t.parquet")]
+    info = describe(source, files("t.parquet"))
     assert [str(column.type) for column in info.columns] == [
         "int32", "int64", "decimal128(12, 2)", "timestamp[us]", "timestamp[us, tz=UTC]", "date32[day]",
         "list<item: string>", "struct<x: int64>",
@@ -288,7 +288,7 @@ def test_columns_of_all_files_come_together(spark: SparkSession, inbox: Path, so
     pq.write_table(pa.table({"id": pa.array([1], pa.int32())}), inbox / "1.parquet")
     pq.write_table(pa.table({"id": pa.array([2**40]), "extra": ["x"]}), inbox / "2.parquet")
     relation = files("*.parquet")
-    info = source.describe([relation])[relation]
+    info = describe(source, relation)
     assert [(column.name, column.type) for column in info.columns] == [("id", types.INT64), ("extra", types.STRING)]
     read = sorted(spark_rows(spark, source, relation), key=lambda row: row["id"])
     assert read == [{"id": 1, "extra": None}, {"id": 2**40, "extra": "x"}]
@@ -355,7 +355,7 @@ def test_a_file_that_changed_since_the_plan_is_refused(
 def test_a_file_that_changes_while_it_is_read_is_refused(spark: SparkSession, inbox: Path, source: Any) -> None:
     (inbox / "1.csv").write_text("id\n1\n")
     relation = files("*.csv")
-    info = source.describe([relation])[relation]
+    info = describe(source, relation)
     interval = Interval(None, position(source, relation))
     with source.snapshot(spark, relation, info, ReadHints()) as snapshot:
         snapshot.confirm(interval)

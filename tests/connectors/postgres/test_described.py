@@ -15,7 +15,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.value import TypedValue
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import opened, table
+from tests.connectors.reading import describe, opened, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ def test_a_table_altered_since_the_plan_is_not_read_with_the_types_it_had(
     database.execute("CREATE TABLE priced (id bigint, amount numeric(10,2)); INSERT INTO priced VALUES (1, 1.23)")
     priced = table("public", "priced")
     query = Relation(None, query="SELECT * FROM priced")
-    before = {one: postgres.source.describe([one])[one] for one in (priced, query)}
+    before = {one: describe(postgres.source, one) for one in (priced, query)}
     database.execute(change.encode())
     for relation in (priced, query) if "anew" not in told else (priced,):
         expected = told.replace("public.priced", ".*")
@@ -57,7 +57,7 @@ def test_a_column_that_is_not_read_may_change(
     spark: SparkSession, database: psycopg.Connection[Any], postgres: Connector
 ) -> None:
     database.execute("CREATE TABLE priced (id bigint, amount numeric(10,2)); INSERT INTO priced VALUES (1, 1.23)")
-    info = postgres.source.describe([table("public", "priced")])[table("public", "priced")]
+    info = describe(postgres.source, table("public", "priced"))
     database.execute("ALTER TABLE priced ALTER COLUMN amount TYPE text, ADD COLUMN more int")
     with postgres.source.snapshot(spark, table("public", "priced"), info, ReadHints(splits=2)) as snapshot:
         assert snapshot.frame(ReadRequest(info.columns[:1])).count() == 1
@@ -77,7 +77,7 @@ def test_granted_columns_are_enough(
     try:
         with opened("postgres", url=postgres_database, user="clerk", password="clerk") as connector:
             relation, at = table("public", "staff"), TypedValue(types.INT64, 2991)
-            info = connector.source.describe([relation])[relation]
+            info = describe(connector.source, relation)
             interval = Interval(CursorPosition(at), NoPosition(), "id", read_from=at)
             with connector.source.snapshot(spark, relation, info, hints) as snapshot:
                 assert snapshot.frame(ReadRequest(info.columns[:2])).count() == 3000

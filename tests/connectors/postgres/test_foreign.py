@@ -16,7 +16,7 @@ from flowctl.diagnostics import Mark
 from flowctl.errors import StoppedByPolicy
 from flowctl.spec.spec import Connection, ReadHints
 from flowctl.storage.buffer import Buffer
-from tests.connectors.reading import table
+from tests.connectors.reading import describe, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +70,7 @@ each_relation = pytest.mark.parametrize(("relation", "own"), RELATIONS.values(),
 @each_relation
 @pytest.mark.usefixtures("database")
 def test_explicit_parts_are_refused_by_name(postgres: Connector, relation: Relation, own: int) -> None:  # noqa: ARG001
-    info = postgres.source.describe([relation])[relation]
+    info = describe(postgres.source, relation)
     for hints in (ReadHints(splits=4), ReadHints(split_by="part")):
         error = postgres.source.refuse_read(info, hints, reads_twice=False)
         assert isinstance(error, StoppedByPolicy)
@@ -85,7 +85,7 @@ def test_all_frames_of_a_snapshot_are_of_one_moment(
 ) -> None:
     """Rows, then keys: what moves, goes and comes in between is in neither or in both. Without hints, and so cut by the
     key of the parent before."""
-    info = postgres.source.describe([relation])[relation]
+    info = describe(postgres.source, relation)
     with postgres.source.snapshot(spark, relation, info, ReadHints()) as snapshot:
         frame = snapshot.frame(ReadRequest(info.columns))
         rows = frame.selectExpr("count(*)", "count(DISTINCT id)").first()
@@ -103,7 +103,7 @@ def test_other_wrappers_promise_no_second_look(
     database.execute("CREATE VIEW mixed AS SELECT id FROM text UNION ALL SELECT id FROM far")
     query = Relation(None, query="SELECT * FROM text")
     for relation in (table("public", "text"), table("public", "mixed"), query):
-        info = postgres.source.describe([relation])[relation]
+        info = describe(postgres.source, relation)
         error = postgres.source.refuse_read(info, ReadHints(), reads_twice=True)
         assert error is not None and "takes two queries of one moment" in error.message
         assert postgres.source.refuse_read(info, ReadHints(), reads_twice=False) is None
@@ -116,7 +116,7 @@ def test_a_partition_that_became_foreign_after_the_plan_is_not_cut(
 ) -> None:
     relation = table("public", "parts")
     database.execute("ALTER TABLE parts DETACH PARTITION parts_0")
-    info = postgres.source.describe([relation])[relation]
+    info = describe(postgres.source, relation)
     assert "foreign" not in info.extra
     database.execute("ALTER TABLE parts ATTACH PARTITION parts_0 FOR VALUES IN (0, 1, 2, 3)")
     with postgres.source.snapshot(spark, relation, info, ReadHints(splits=4)) as snapshot:
@@ -127,5 +127,5 @@ def test_a_partition_that_became_foreign_after_the_plan_is_not_cut(
 def test_local_relations_say_nothing(database: psycopg.Connection[Any], postgres: Connector) -> None:
     database.execute("CREATE VIEW local AS SELECT * FROM near")
     for relation in (table("public", "near"), table("public", "local"), Relation(None, query="SELECT * FROM near")):
-        info = postgres.source.describe([relation])[relation]
+        info = describe(postgres.source, relation)
         assert postgres.source.refuse_read(info, ReadHints(splits=4, split_by="part"), reads_twice=True) is None

@@ -17,19 +17,13 @@ from flowctl.errors import FlowctlError, StoppedByPolicy, TableError, TransientE
 from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, NoPosition
-from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.model.table_info import ObjectName
 from flowctl.model.value import TypedValue, from_text
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import opened, spark_rows, table
+from tests.connectors.reading import describe, opened, spark_rows, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def described(postgres: Connector, relation: Relation) -> TableInfo:
-    info = postgres.source.describe([relation])[relation]
-    assert info is not None
-    return info
 
 
 def test_what_is_new_is_estimated_from_statistics(database: psycopg.Connection[Any], postgres: Connector) -> None:
@@ -44,7 +38,7 @@ def test_what_is_new_is_estimated_from_statistics(database: psycopg.Connection[A
     execute("CREATE VIEW seen AS SELECT * FROM aged")
 
     def told(relation: Relation, low: int) -> int | None:
-        info = described(postgres, relation)
+        info = describe(postgres.source, relation)
         request = WatermarkRequest(relation, info, info.column("id"), TypedValue(types.INT64, low))
         watermark = postgres.source.high_watermarks({"aged": request})["aged"]
         assert watermark.failure is None
@@ -70,7 +64,7 @@ def test_the_plan_is_told_into_how_many_parts_a_table_is_read(
         "CREATE TABLE long (id int, filler text); ALTER TABLE long ALTER filler SET STORAGE EXTERNAL;"
         "INSERT INTO long SELECT i, repeat('x', 3000) FROM generate_series(1, 10000) i"
     )
-    wide, long = described(postgres, table("wide")), described(postgres, table("public", "long"))
+    wide, long = describe(postgres.source, table("wide")), describe(postgres.source, table("public", "long"))
     assert postgres.source is not None
     assert long.rows.bytes is not None and long.rows.bytes > 16 << 20
     assert (
@@ -123,19 +117,19 @@ def test_tables_are_described_in_one_go(database: psycopg.Connection[Any], postg
 def test_a_query_is_described_without_running_it(database: psycopg.Connection[Any], postgres: Connector) -> None:
     database.execute("CREATE TABLE t (n numeric(10,2), l int[])")
     query = Relation(None, "SELECT n, l, count(*) AS times, 1 / (random() * 0)::int AS never FROM t GROUP BY 1, 2; ")
-    columns = {column.name: str(column.type) for column in described(postgres, query).columns}
+    columns = {column.name: str(column.type) for column in describe(postgres.source, query).columns}
     assert columns == {"n": "decimal128(10, 2)", "l": "list<item: int32>", "times": "int64", "never": "int32"}
 
 
 def test_identity_is_of_this_very_table(database: psycopg.Connection[Any], postgres: Connector) -> None:
     database.execute("CREATE TABLE t (i int)")
-    before = described(postgres, table("public", "t")).identity
+    before = describe(postgres.source, table("public", "t")).identity
     database.execute("ALTER TABLE t ADD COLUMN j int")
     database.execute("VACUUM FULL t")
-    assert described(postgres, table("public", "t")).identity == before
+    assert describe(postgres.source, table("public", "t")).identity == before
     database.execute("DROP TABLE t")
     database.execute("CREATE TABLE t (i int)")
-    assert described(postgres, table("public", "t")).identity != before
+    assert describe(postgres.source, table("public", "t")).identity != before
 
 
 _REST = "-0000-0000-0000-000000000000"
@@ -177,7 +171,7 @@ def test_cursors_are_compared_in_their_type(
     for at, value in enumerate(stored):
         database.execute(f"INSERT INTO t VALUES ({at}, '{value}')")
     database.execute("INSERT INTO t VALUES (9, NULL)")
-    info = described(postgres, table("public", "t"))
+    info = describe(postgres.source, table("public", "t"))
     cursor = info.column("at")
     assert cursor is not None and cursor.type == kind
     middle = from_text(kind, stored[1])
@@ -216,7 +210,7 @@ def test_an_infinite_cursor_stops_its_own_table_only(
     database.execute("CREATE TABLE fine (id int); INSERT INTO fine VALUES (1)")
     requests = {}
     for name in ("t", "fine"):
-        info = described(postgres, table("public", name))
+        info = describe(postgres.source, table("public", name))
         requests[name] = WatermarkRequest(table("public", name), info, info.columns[0])
     watermarks = postgres.source.high_watermarks(requests)
     assert isinstance(watermarks["t"].failure, StoppedByPolicy) and "would freeze" in str(watermarks["t"].failure)
@@ -234,7 +228,7 @@ def test_a_missing_privilege_stops_its_own_table_only(
         with opened("postgres", url=_as_user(postgres_database, "reader", "reader-secret")) as reader:
             requests = {}
             for name in ("secret", "open"):
-                info = described(reader, table("public", name))
+                info = describe(reader.source, table("public", name))
                 requests[name] = WatermarkRequest(table("public", name), info, info.columns[0])
             watermarks = reader.source.high_watermarks(requests)
         assert isinstance(watermarks["secret"].failure, TableError) and "permission denied" in str(
@@ -250,14 +244,14 @@ def test_a_cursor_without_an_order_of_its_own_is_refused(
     database: psycopg.Connection[Any], postgres: Connector
 ) -> None:
     database.execute("CREATE TABLE t (n numeric); INSERT INTO t VALUES (9), (10)")
-    info = described(postgres, table("public", "t"))
+    info = describe(postgres.source, table("public", "t"))
     watermarks = postgres.source.high_watermarks({"t": WatermarkRequest(table("public", "t"), info, info.columns[0])})
     assert "10 comes before 9" in str(watermarks["t"].failure)
 
 
 def test_delay_is_by_the_servers_clock(database: psycopg.Connection[Any], postgres: Connector) -> None:
     database.execute("CREATE TABLE t AS SELECT now() - i * interval '1 hour' AS at FROM generate_series(0, 3) i")
-    info = described(postgres, table("public", "t"))
+    info = describe(postgres.source, table("public", "t"))
     watermark = postgres.source.high_watermarks(
         {"t": WatermarkRequest(table("public", "t"), info, info.columns[0], delay=5400)}
     )["t"]
@@ -268,7 +262,7 @@ def test_delay_is_by_the_servers_clock(database: psycopg.Connection[Any], postgr
 
 def test_an_empty_table_has_no_position(database: psycopg.Connection[Any], postgres: Connector) -> None:
     database.execute("CREATE TABLE t (id int)")
-    info = described(postgres, table("public", "t"))
+    info = describe(postgres.source, table("public", "t"))
     watermarks = postgres.source.high_watermarks(
         {
             "cursor": WatermarkRequest(table("public", "t"), info, info.columns[0]),
@@ -316,7 +310,7 @@ def test_object_names_are_taken_as_they_are(database: psycopg.Connection[Any], p
     database.execute('CREATE SCHEMA other; CREATE TABLE other."T" (i int); CREATE TABLE "T" (i int, j int)')
     for parts, columns in ((("other", "T"), 1), (("T",), 2), (("public", "T"), 2)):
         relation = Relation(ObjectName(parts))
-        assert len(described(postgres, relation).columns) == columns
+        assert len(describe(postgres.source, relation).columns) == columns
     assert postgres.source.describe([table("public", "t")]) == {table("public", "t"): None}
 
 
@@ -330,7 +324,7 @@ def test_a_watermark_counts_what_append_has_still_to_write(
     for value in (first, first, second, None):
         database.execute("INSERT INTO t VALUES (%s)", [value])
     relation = table("public", "t")
-    info = described(postgres, relation)
+    info = describe(postgres.source, relation)
     position = from_text(info.columns[0].type, first)
     asked = WatermarkRequest(relation, info, info.columns[0], position, position=position, estimate="count")
     above = from_text(info.columns[0].type, second)
@@ -354,7 +348,7 @@ def test_what_delay_keeps_out_is_not_counted_for_append_and_is_no_empty_table(
 ) -> None:
     database.execute("CREATE TABLE t AS SELECT now() - i * interval '89 minutes' AS at FROM generate_series(0, 1) i")
     relation = table("public", "t")
-    info = described(postgres, relation)
+    info = describe(postgres.source, relation)
     watermarks = postgres.source.high_watermarks(
         {
             name: WatermarkRequest(relation, info, info.columns[0], delay=delay, appends=appends, estimate="count")

@@ -20,6 +20,7 @@ from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType
 from flowctl.storage.buffer import Buffer
+from tests.connectors.reading import describe
 from tests.connectors.target_matrix import Place, postgres
 from tests.connectors.writing import Writer, upserts
 
@@ -75,7 +76,7 @@ def limited(writer: Writer) -> Writer:
 def test_a_value_that_the_column_would_change_is_refused_by_name(limited: Writer) -> None:
     """The function that executors run, without an engine around it."""
     target, object = limited.place.target, limited.place.object
-    there, kept = target.describe([object])[object], []
+    there, kept = describe(target, object), []
     for name, (native, kind, _, values) in LIMITED.items():
         columns = [Column(name, kind)]
         with stage_table(target.client, "public", limited.job(1, "append"), columns, there) as stage:

@@ -20,7 +20,7 @@ from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import ObjectName, same_identity
-from tests.connectors.reading import opened, table
+from tests.connectors.reading import describe, opened, table
 
 T = ObjectName(("public", "t"))
 PARTITIONED = (
@@ -122,8 +122,8 @@ def test_columns_that_the_database_fills_are_described(database: psycopg.Connect
         ' nothing int DEFAULT NULL, origin here, "Plain" text NOT NULL)'
     )
     assert postgres.target is not None
-    info = postgres.target.describe([T])[T]
-    assert info is not None and postgres.target.filled_columns(info) == {
+    info = describe(postgres.target, T)
+    assert postgres.target.filled_columns(info) == {
         "always": "numbered", "mine": "default", "twice": "computed", "number": "default", "at": "default",
         "origin": "default",
     }  # fmt: skip
@@ -131,8 +131,7 @@ def test_columns_that_the_database_fills_are_described(database: psycopg.Connect
 
 def _refused(postgres: Connector, mode: Mode, *, replaces: bool = False) -> StoppedByPolicy | None:
     assert postgres.target is not None
-    info = postgres.target.describe([T])[T]
-    assert info is not None
+    info = describe(postgres.target, T)
     return postgres.target.refuse_write(info, mode, replaces=replaces)
 
 
@@ -244,8 +243,7 @@ def test_a_column_that_something_uses_changes_no_type_and_is_not_dropped(
     database.execute("CREATE TABLE t (id int, n int)")
     database.execute(made)
     assert postgres.target is not None
-    info = postgres.target.describe([T])[T]
-    assert info is not None
+    info = describe(postgres.target, T)
     asked = {
         "widen": SchemaChange("n", "wider_type", types.INT32, types.INT64, "widen", ""),
         "retype": SchemaChange("n", "other_type", types.INT32, types.DATE, "retype", ""),

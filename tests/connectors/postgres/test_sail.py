@@ -18,7 +18,7 @@ from flowctl.engine.connect import stop_client
 from flowctl.engine.session import ENGINE_KEY, SAIL
 from flowctl.errors import TableError, TransientError
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import spark_rows, table
+from tests.connectors.reading import describe, spark_rows, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +71,7 @@ def test_types_arrive_as_they_are(spark: SparkSession, database: psycopg.Connect
 def test_all_ranges_are_one_moment(spark: SparkSession, database: psycopg.Connection[Any], postgres: Connector) -> None:
     database.execute(f"CREATE TABLE moving AS SELECT i AS id, repeat('x', 200) AS v FROM generate_series(1, {_ROWS}) i")
     relation = table("public", "moving")
-    info = postgres.source.describe([relation])[relation]
+    info = describe(postgres.source, relation)
     with postgres.source.snapshot(spark, relation, info, ReadHints(splits=16)) as snapshot:
         frame = snapshot.frame(ReadRequest(info.columns))
         database.execute("UPDATE moving SET id = id + 100000; DELETE FROM moving WHERE id % 2 = 0")
@@ -85,7 +85,7 @@ def test_who_takes_the_rows_slowly_in_python_stops_nobody(
     """More batches than Sail holds back, for a taker that needs Python's lock as the reader does."""
     database.execute("CREATE TABLE long AS SELECT i AS id, repeat('x', 2000) AS v FROM generate_series(1, 20000) i")
     relation = table("public", "long")
-    info = postgres.source.describe([relation])[relation]
+    info = describe(postgres.source, relation)
 
     def slowly(batches: Iterator[Any]) -> Iterator[Any]:
         import time
@@ -113,7 +113,7 @@ def test_a_lost_snapshot_is_transient(
 ) -> None:
     database.execute("CREATE TABLE t AS SELECT 1 AS id")
     relation = table("public", "t")
-    info = postgres.source.describe([relation])[relation]
+    info = describe(postgres.source, relation)
     with (
         pytest.raises(TransientError, match=r"snapshot of public\.t was lost"),
         postgres.source.snapshot(spark, relation, info, ReadHints()) as snapshot,

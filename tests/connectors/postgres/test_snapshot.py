@@ -21,7 +21,7 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, NoPosition
 from flowctl.model.value import TypedValue
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import spark_rows, table
+from tests.connectors.reading import describe, spark_rows, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ def test_rows_that_move_between_pages_are_read_once(
 ) -> None:
     """Every row is updated over and over (so it moves), rows are added and deleted, while sixteen ranges are read."""
     source = postgres.source
-    info = source.describe([moving])[moving]
+    info = describe(source, moving)
     done = threading.Event()
 
     def churn() -> None:
@@ -82,7 +82,7 @@ def test_a_truncate_waits_and_the_read_never_comes_out_empty(
     """TRUNCATE queues behind the holder's lock; executors that come after it give up, as a transient failure. Started
     again, the read shows the reloaded table."""
     source = postgres.source
-    info = source.describe([moving])[moving]
+    info = describe(source, moving)
 
     def reload() -> None:
         with psycopg.connect(postgres_database) as other:
@@ -118,7 +118,7 @@ def test_a_truncate_before_the_lock_is_seen_whole(
             other.execute("INSERT INTO moving SELECT i, 7, '' FROM generate_series(1, 10) i")
 
     writer = threading.Thread(target=reload)
-    info = postgres.source.describe([moving])[moving]
+    info = describe(postgres.source, moving)
     writer.start()
     truncated.wait()
     releaser = threading.Thread(target=lambda: (_until_waiting(postgres_database), go_on.set()))
@@ -139,7 +139,7 @@ def _until_waiting(url: str) -> None:
 def test_emptiness_is_that_of_the_snapshot(
     spark: SparkSession, database: psycopg.Connection[Any], postgres: Connector, moving: Relation
 ) -> None:
-    info = postgres.source.describe([moving])[moving]
+    info = describe(postgres.source, moving)
     none = replace(moving, where="id < 0")
     with postgres.source.snapshot(spark, moving, info, ReadHints()) as snapshot:
         database.execute("DELETE FROM moving")
@@ -152,7 +152,7 @@ def test_emptiness_is_that_of_the_snapshot(
 def test_emptiness_of_a_lost_snapshot_is_not_known(
     spark: SparkSession, database: psycopg.Connection[Any], postgres: Connector, moving: Relation
 ) -> None:
-    info = postgres.source.describe([moving])[moving]
+    info = describe(postgres.source, moving)
     with (
         pytest.raises(TransientError, match="lost with the connection"),
         postgres.source.snapshot(spark, moving, info, ReadHints()) as snapshot,
@@ -167,7 +167,7 @@ def test_emptiness_of_a_lost_snapshot_is_not_known(
 def test_a_lost_snapshot_fails_the_read(
     spark: SparkSession, database: psycopg.Connection[Any], postgres: Connector, moving: Relation
 ) -> None:
-    info = postgres.source.describe([moving])[moving]
+    info = describe(postgres.source, moving)
     with (
         pytest.raises(TransientError, match=r"snapshot of public\.moving was lost"),
         postgres.source.snapshot(spark, moving, info, ReadHints(splits=2)) as snapshot,
@@ -226,7 +226,7 @@ def test_partitions_are_those_of_the_snapshots_moment(
         "INSERT INTO events SELECT 1 + i % 2, i, repeat('y', 100) FROM generate_series(0, 9999) i"
     )
     relation = table("public", "events")
-    info = postgres.source.describe([relation])[relation]
+    info = describe(postgres.source, relation)
     with postgres.source.snapshot(spark, relation, info, ReadHints(splits=splits)) as snapshot:
         database.execute("ALTER TABLE events ATTACH PARTITION events_3 FOR VALUES FROM (3) TO (4)")
         read = (
@@ -285,7 +285,7 @@ def test_an_increment_is_cut_by_pages_only_where_they_are_read(
         "INSERT INTO long SELECT i, repeat('x', 250) FROM generate_series(1, 100000) i; ANALYZE long"
     )
     relation = table("public", "long")
-    info, at = postgres.source.describe([relation])[relation], TypedValue(types.INT64, low)
+    info, at = describe(postgres.source, relation), TypedValue(types.INT64, low)
     interval = Interval(CursorPosition(at), NoPosition(), "id", read_from=at)
     assert "parts" in postgres.source.explain_read(WatermarkRequest(relation, info), ReadHints())
     with postgres.source.snapshot(spark, relation, info, ReadHints()) as snapshot:
@@ -328,7 +328,7 @@ def test_what_is_little_is_read_by_this_process(
     database.execute("ALTER TABLE little ADD PRIMARY KEY (id)")
     database.execute("ANALYZE little")
     relation = table("public", "little")
-    info, interval = postgres.source.describe([relation])[relation], None
+    info, interval = describe(postgres.source, relation), None
     if low is not None:
         at = TypedValue(types.INT32, low)
         interval = Interval(CursorPosition(at), NoPosition(), "id", read_from=at)

@@ -23,6 +23,7 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.storage.buffer import Buffer
+from tests.connectors.reading import describe
 from tests.connectors.target_matrix import Place, postgres
 from tests.connectors.writing import COLUMNS, Writer, gone, upserts
 
@@ -351,7 +352,7 @@ def test_wider_types_are_changed_in_place(writer: Writer) -> None:
     narrow = (Column("id", types.INT32), Column("amount", types.Decimal(10, 2)), Column("day", types.DATE))
     wide = (Column("id", types.INT64), Column("amount", types.Decimal(12, 4)), Column("day", types.TIMESTAMP_NTZ))
     writer.write([{"id": 1, "amount": None, "day": None}], 1, columns=narrow)
-    info = target.describe([object])[object]
+    info = describe(target, object)
     changes = target.alter_statements(
         info,
         [
@@ -366,5 +367,5 @@ def test_wider_types_are_changed_in_place(writer: Writer) -> None:
         columns=wide,
         alter=changes,
     )
-    assert [column.type for column in target.describe([object])[object].columns] == [column.type for column in wide]
+    assert [column.type for column in describe(target, object).columns] == [column.type for column in wide]
     assert sorted(writer.place.read(["id"])) == [(1,), (2**40,)]

@@ -18,7 +18,7 @@ from flowctl.model import types
 from flowctl.model.types import Array, DataType
 from flowctl.model.types import Decimal as DecimalType
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import spark_rows, table
+from tests.connectors.reading import describe, spark_rows, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,7 +140,7 @@ def test_every_type_is_carried_exactly(
         database.execute(f"INSERT INTO every VALUES ({row}, {', '.join(literals)})")
 
     relation = table("public", "every")
-    info = postgres.source.describe([relation])[relation]
+    info = describe(postgres.source, relation)
     assert {column.name: column.type for column in info.columns[1:]} == {n: kind for n, (_, kind, _) in columns.items()}
 
     read = {row.pop("row"): row for row in spark_rows(spark, postgres.source, relation)}
@@ -173,7 +173,7 @@ def test_a_timestamp_with_zone_is_a_moment(
     database.execute("CREATE TABLE moments (at timestamptz, ats timestamptz[])")
     database.execute("INSERT INTO moments VALUES (%s, %s)", [moment, [moment, None]])
     relation = table("public", "moments")
-    info = postgres.source.describe([relation])[relation]
+    info = describe(postgres.source, relation)
     with postgres.source.snapshot(spark, relation, info, ReadHints()) as snapshot:
         frame = snapshot.frame(ReadRequest(info.columns))
         assert frame.dtypes == [("at", "timestamp"), ("ats", "array<timestamp>")]

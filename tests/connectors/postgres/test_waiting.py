@@ -17,7 +17,7 @@ from flowctl.connectors.source import ReadRequest
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.spec.spec import ReadHints
-from tests.connectors.reading import table
+from tests.connectors.reading import describe, table
 from tests.services import postgres as servers
 from tests.services.postgres import paused_later
 
@@ -56,7 +56,7 @@ def test_a_read_does_not_wait_behind_those_who_wait_for_it(
         "INSERT INTO orders SELECT i, i % 100 FROM generate_series(1, 5000) i; ANALYZE orders"
     )
     relation = table("public", "orders")
-    info = postgres.source.describe([relation])[relation]
+    info = describe(postgres.source, relation)
     ended: list[BaseException | int] = []
 
     def read() -> None:
@@ -137,7 +137,7 @@ def test_executors_give_up_a_server_that_sends_nothing(
     monkeypatch.setattr(timeouts, "EXECUTOR_SILENCE", 2.0)
     database.execute("CREATE VIEW slow AS SELECT 1 AS id FROM pg_sleep(20)")
     relation = table("public", "slow")
-    info = postgres.source.describe([relation])[relation]
+    info = describe(postgres.source, relation)
     started = time.monotonic()
     with (
         pytest.raises(Exception, match=r"sent nothing for|I/O error"),

@@ -16,12 +16,11 @@ from flowctl.connectors.source import HighWatermark, Relation, WatermarkRequest
 from flowctl.connectors.sql.conditions import earliest_local
 from flowctl.model.position import CursorPosition
 from flowctl.model.table_info import ObjectName
-from tests.connectors.reading import table
+from tests.connectors.reading import describe, table
 
 
 def watermarks(postgres: Connector, relation: Relation, *requests: WatermarkRequest) -> list[HighWatermark]:
-    info = postgres.source.describe([relation])[relation]
-    assert info is not None
+    info = describe(postgres.source, relation)
     asked = {str(n): replace(one, info=info, cursor=info.columns[0]) for n, one in enumerate(requests)}
     found = postgres.source.high_watermarks(asked)
     return [found[name] for name in asked]

@@ -13,7 +13,7 @@ from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition
 from flowctl.spec.secrets import Revealed
-from tests.connectors.reading import opened, table
+from tests.connectors.reading import describe, opened, table
 from tests.connectors.sqlite.test_source import Collected, database, file, source
 
 __all__ = ["database", "file", "source"]
@@ -37,8 +37,7 @@ def test_a_table_altered_since_the_plan_is_not_read(
     """SQLite takes a name in double quotes that no column has for a text: each row would hold the column's name."""
     database.executescript("CREATE TABLE priced (id INTEGER, amount DECIMAL(10,2)); INSERT INTO priced VALUES (1, 1)")
     priced = table("priced")
-    before = source.describe([priced])[priced]
-    assert before is not None
+    before = describe(source, priced)
     amount = tuple(column for column in before.columns if column.name == "amount")
     above = Interval(None, NoPosition(), "amount", include_null=True)
     database.executescript(change)
@@ -65,8 +64,7 @@ def test_what_queries_and_where_name_is_still_there(
     database: sqlite3.Connection, source: SqliteSource, relation: Relation
 ) -> None:
     database.executescript("CREATE TABLE priced (id INTEGER, amount DECIMAL(10,2)); INSERT INTO priced VALUES (1, 1)")
-    before = source.describe([relation])[relation]
-    assert before is not None
+    before = describe(source, relation)
     columns = before.columns if relation.where is None else before.columns[:1]
     database.execute("ALTER TABLE priced RENAME COLUMN amount TO total")
     with pytest.raises(StoppedByPolicy, match=r"any more|was altered"), source.capture(relation, before) as capture:
@@ -75,8 +73,7 @@ def test_what_queries_and_where_name_is_still_there(
 
 def test_a_column_that_is_not_read_may_change(database: sqlite3.Connection, source: SqliteSource) -> None:
     database.executescript("CREATE TABLE priced (id INTEGER, amount TEXT); INSERT INTO priced VALUES (1, 1)")
-    info = source.describe([table("priced")])[table("priced")]
-    assert info is not None
+    info = describe(source, table("priced"))
     database.executescript("ALTER TABLE priced DROP COLUMN amount; ALTER TABLE priced ADD COLUMN more INT")
     sink = Collected()
     with source.capture(table("priced"), info) as capture:
@@ -86,8 +83,7 @@ def test_a_column_that_is_not_read_may_change(database: sqlite3.Connection, sour
 
 def test_a_cursor_that_is_gone_has_no_watermark(database: sqlite3.Connection, source: SqliteSource) -> None:
     database.executescript("CREATE TABLE t (id INTEGER, at TEXT); INSERT INTO t VALUES (1, 'x')")
-    info = source.describe([table("t")])[table("t")]
-    assert info is not None
+    info = describe(source, table("t"))
     database.execute("ALTER TABLE t RENAME COLUMN at TO since")
     with pytest.raises(TableError, match="no such column: at"):
         source.high_watermarks({"t": WatermarkRequest(table("t"), info, info.columns[1])})

@@ -24,7 +24,7 @@ from flowctl.model.table_info import ObjectName
 from flowctl.model.types import Array, DataType
 from flowctl.model.types import Decimal as DecimalType
 from flowctl.model.value import TypedValue, from_text
-from tests.connectors.reading import opened, table, typed
+from tests.connectors.reading import describe, opened, table, typed
 
 
 @dataclass
@@ -65,8 +65,7 @@ def rows_of(
     *,
     above: bool = False,
 ) -> list[dict[str, Any]]:
-    info = source.describe([relation])[relation]
-    assert info is not None
+    info = describe(source, relation)
     sink = Collected()
     with source.capture(relation, info) as capture:
         assert capture.read(ReadRequest(typed(info.columns, kinds or {}), interval, above), sink) == len(sink.rows)
@@ -154,8 +153,8 @@ def test_a_fitting_value_is_carried_exactly(
 ) -> None:
     database.execute(f"CREATE TABLE t (v {native})")
     database.executemany("INSERT INTO t VALUES (?)", [(stored,) for stored, _ in [*values, (None, None)]])
-    info = source.describe([table("t")])[table("t")]
-    assert info is not None and info.columns[0].type == kind
+    info = describe(source, table("t"))
+    assert info.columns[0].type == kind
     assert [row["v"] for row in rows_of(source, table("t"))] == [*[read for _, read in values], None]
 
 
@@ -186,16 +185,15 @@ def test_declared_types_bring_every_type_back(
 ) -> None:
     assert data_type(declared(kind).strip('"')) == kind
     database.execute(f"CREATE TABLE t (v {declared(kind)})")
-    info = source.describe([table("t")])[table("t")]
-    assert info is not None and info.columns[0].type == kind
+    info = describe(source, table("t"))
+    assert info.columns[0].type == kind
 
 
 def test_batches_are_bounded(database: sqlite3.Connection, source: SqliteSource) -> None:
     database.execute(
         "CREATE TABLE t AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n LIMIT 120000"
     )
-    info = source.describe([table("t")])[table("t")]
-    assert info is not None
+    info = describe(source, table("t"))
     sink = Collected()
     with source.capture(table("t"), info) as capture:
         assert capture.read(ReadRequest(info.columns), sink) == 120_000
@@ -208,8 +206,7 @@ def test_a_capture_shows_one_moment(database: sqlite3.Connection, source: Sqlite
     database.execute("PRAGMA busy_timeout = 0")
     database.execute("CREATE TABLE t (i INTEGER)")
     database.execute("INSERT INTO t VALUES (1)")
-    info = source.describe([table("t")])[table("t")]
-    assert info is not None
+    info = describe(source, table("t"))
     first, second = Collected(), Collected()
     with source.capture(table("t"), info) as capture:
         capture.read(ReadRequest(info.columns), first)
@@ -227,8 +224,7 @@ def test_emptiness_is_that_of_what_is_asked(database: sqlite3.Connection, source
     database.execute("INSERT INTO t VALUES (1)")
     for where, empty in ((None, False), ("i > 1", True)):
         relation = table("t", where=where)
-        info = source.describe([relation])[relation]
-        assert info is not None
+        info = describe(source, relation)
         with source.capture(relation, info) as capture:
             assert capture.is_empty(ReadRequest(info.columns)) is empty
 
@@ -275,8 +271,7 @@ def test_cursors_are_compared_in_the_declared_type(
 ) -> None:
     database.execute(f"CREATE TABLE t (id INTEGER PRIMARY KEY, at {native})")
     database.executemany("INSERT INTO t VALUES (?, ?)", [*enumerate(stored), (9, None)])
-    info = source.describe([table("t")])[table("t")]
-    assert info is not None
+    info = describe(source, table("t"))
     cursor = info.column("at")
     assert cursor is not None
     values = [TypedValue(cursor.type, row["at"]) for row in rows_of(source, table("t"))[:3]]
@@ -306,8 +301,7 @@ def test_a_misfit_in_the_cursor_is_never_passed_over(
     fitting = {"INTEGER": 1}.get(native, "2026-01-01")
     database.execute(f"CREATE TABLE t (at {native})")
     database.executemany("INSERT INTO t VALUES (?)", [(fitting,), (misfit,)])
-    info = source.describe([table("t")])[table("t")]
-    assert info is not None
+    info = describe(source, table("t"))
     with pytest.raises(TableError, match=r"column at .* first in rowid 2"):
         source.high_watermarks({"t": WatermarkRequest(table("t"), info, info.columns[0])})
 
@@ -317,16 +311,14 @@ def test_delay_keeps_off_what_is_too_new(database: sqlite3.Connection, source: S
     database.execute("CREATE TABLE t (at TIMESTAMPTZ)")
     moments = [now - dt.timedelta(hours=hours) for hours in (30, 2, 0)]
     database.executemany("INSERT INTO t VALUES (?)", [(moment.isoformat(),) for moment in moments])
-    info = source.describe([table("t")])[table("t")]
-    assert info is not None
+    info = describe(source, table("t"))
     watermark = source.high_watermarks({"t": WatermarkRequest(table("t"), info, info.columns[0], delay=3600)})["t"]
     assert watermark.position == CursorPosition(TypedValue(types.TIMESTAMP, moments[1]))
 
 
 def test_watermarks_without_a_cursor_and_of_nothing(database: sqlite3.Connection, source: SqliteSource) -> None:
     database.execute("CREATE TABLE t (id INTEGER)")
-    info = source.describe([table("t")])[table("t")]
-    assert info is not None
+    info = describe(source, table("t"))
     watermarks = source.high_watermarks(
         {
             "all": WatermarkRequest(table("t"), info),
@@ -343,8 +335,7 @@ def test_a_new_copy_of_the_file_is_the_same_source(
     database.execute("CREATE TABLE t (id INTEGER)")
 
     def identity() -> str:
-        info = source.describe([table("t")])[table("t")]
-        assert info is not None
+        info = describe(source, table("t"))
         return info.identity
 
     before = identity()

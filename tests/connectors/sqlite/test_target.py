@@ -18,6 +18,7 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import Array
 from flowctl.storage.buffer import Buffer
+from tests.connectors.reading import describe
 from tests.connectors.target_matrix import Place, sqlite
 from tests.connectors.test_target_history import COLUMNS as HISTORY
 from tests.connectors.test_target_history import seen
@@ -72,8 +73,7 @@ def test_a_column_that_something_uses_is_not_dropped(
     asked = SchemaChange("n", "dropped_column", types.INT32, None, "drop", "--full-refresh")
     with closing(sqlite3.connect(place.options["path"], isolation_level=None)) as connection:
         connection.executescript(f"CREATE TABLE t (id INT, n INT); {made}")
-        info = place.target.describe([ObjectName(("t",))])[ObjectName(("t",))]
-        assert info is not None
+        info = describe(place.target, ObjectName(("t",)))
         (change,) = place.target.alter_statements(info, [asked])
         assert (change.action, change.note, change.next_step) == (
             ("fail", note, next_step) if note else ("drop", "", "")
@@ -112,7 +112,7 @@ def test_a_file_stays_the_same_target_when_it_is_moved(writer: Writer) -> None:
     path = Path(writer.place.options["path"])
     shutil.copy(path, path.with_suffix(".copy"))
     path.with_suffix(".copy").replace(path)
-    assert target.describe([object])[object].identity == before
+    assert describe(target, object).identity == before
     assert writer.write([ROW], 2).target_id == before
 
 
@@ -144,8 +144,8 @@ def test_columns_that_the_database_fills_are_described(
     outsider.execute(f"CREATE TABLE made {columns}")
     target, object = writer.place.target, ObjectName(("made",))
     assert target is not None
-    info = target.describe([object])[object]
-    assert info is not None and target.filled_columns(info) == filled
+    info = describe(target, object)
+    assert target.filled_columns(info) == filled
 
 
 def test_columns_that_others_have_added_keep_their_values(writer: Writer) -> None:

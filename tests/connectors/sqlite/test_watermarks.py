@@ -15,7 +15,7 @@ from flowctl.connectors.sql.conditions import earliest_local
 from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition
 from flowctl.model.value import from_text
-from tests.connectors.reading import table
+from tests.connectors.reading import describe, table
 from tests.connectors.sqlite.test_source import database, file, rows_of, source
 
 __all__ = ["database", "file", "source"]
@@ -36,7 +36,7 @@ def test_a_watermark_counts_what_append_has_still_to_write(
 ) -> None:
     database.execute(f"CREATE TABLE t (at {kind})")
     database.executemany("INSERT INTO t VALUES (?)", [(value,) for value in values])
-    info = source.describe([table("t")])[table("t")]
+    info = describe(source, table("t"))
     position = from_text(info.columns[0].type, str(values[1]))
     asked = WatermarkRequest(table("t"), info, info.columns[0], position, position=position, estimate="count")
     whole = WatermarkRequest(table("t"), info, info.columns[0], estimate="count")
@@ -65,7 +65,7 @@ def test_what_delay_keeps_out_is_not_counted_for_append_and_is_no_empty_table(
     database.executemany(
         "INSERT INTO t VALUES (?)", [((now - dt.timedelta(minutes=m)).isoformat(" ")[:19],) for m in (1, 90)]
     )
-    info = source.describe([table("t")])[table("t")]
+    info = describe(source, table("t"))
     given = {"relation": table("t"), "info": info, "cursor": info.columns[0], "estimate": "count"}
     watermarks = source.high_watermarks(
         {
@@ -86,7 +86,7 @@ def test_delay_counts_in_the_zone_of_a_local_time(database: sqlite3.Connection, 
         for hours in (0.5, 1.5):
             local = (dt.datetime.now(dt.UTC) - dt.timedelta(hours=hours)).astimezone(ZoneInfo(zone))
             database.execute("INSERT INTO t VALUES (?, ?)", (zone, local.isoformat(" ")[:19]))
-    info = source.describe([table("t")])[table("t")]
+    info = describe(source, table("t"))
     requests = {
         zone: WatermarkRequest(table("t", where=f"zone = '{zone}'"), info, info.columns[1], delay=3600, zone=zone)
         for zone in zones
