@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flowctl.connectors import registry
 from flowctl.engine.base import Engine
 from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
@@ -150,7 +151,8 @@ def spark_url(request: pytest.FixtureRequest) -> str:
 def engine(spark_url: str) -> Iterator[Engine]:
     """The shared Spark."""
     settings = SparkSettings(spark_url, TEST_SPARK_CONF if spark_url.startswith("local") else {})
-    with open_engine(settings, TEST_JARS, {}, os.environ.get("FLOWCTL_TEST_SIZE", "small")) as started:
+    size = os.environ.get("FLOWCTL_TEST_SIZE", "small")
+    with open_engine(settings, TEST_JARS, {}, size, extensions=registry.extensions()) as started:
         yield started
 
 

@@ -32,6 +32,7 @@ def command(port: int, host: str, url: str, conf: dict[str, str]) -> int:
     Specs use it with `spark: {url: sc://HOST:PORT}`. SIGTERM or Ctrl-C ends it; active runs then fail and are
     finished by the next ones.
     """
+    from flowctl.connectors import registry
     from flowctl.engine.conf import is_connect, is_sail
     from flowctl.engine.server import Address, serve
     from flowctl.spec.spec import SparkSettings
@@ -46,5 +47,13 @@ def command(port: int, host: str, url: str, conf: dict[str, str]) -> int:
         else:
             output.write_result(f"Spark Connect at {at} (Ctrl-C ends it)")
 
-    serve(SparkSettings(url, conf), Address(host, port), ready, verbose=settings.verbose, say=output.write_line)
+    address = Address(host, port)
+    serve(
+        SparkSettings(url, conf),
+        address,
+        ready,
+        extensions=registry.extensions(),
+        verbose=settings.verbose,
+        say=output.write_line,
+    )
     return 0

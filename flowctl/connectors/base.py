@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from flowctl.connectors.gaps import Gap
 from flowctl.connectors.source import DirectSource, LandedSource, SourceCapabilities
 from flowctl.connectors.target import Target, TargetCapabilities
+from flowctl.engine.conf import Extension
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection, TableSpec
 from flowctl.storage.buffer import Buffer
@@ -19,16 +20,20 @@ from flowctl.storage.buffer import Buffer
 @dataclass(frozen=True)
 class Capabilities:
     """What one connector type can do. ``extra`` is the pip extra that brings its drivers, ``drivers`` their import
-    names, ``jars`` the sets of ``ivy.xml`` that Spark needs. ``signs`` are texts that its errors hold, in any library;
-    a target's executors import ``on_executors``. ``storage`` names the option that is a URL or a folder of files.
-    ``places`` gives, from a connection's options as text, how errors name where it leads. ``gaps`` says what an engine
-    cannot do with a table that reads or writes a connection, or with the connection alone (None), by the spec."""
+    names, ``jars`` the sets of ``ivy.xml`` that Spark needs, ``spark`` what they add to it. ``training`` gives, from an
+    empty folder, the options of a connection that the class-data archive is trained with (None: not with this type).
+    ``signs`` are texts that its errors hold, in any library; a target's executors import ``on_executors``. ``storage``
+    names the option that is a URL or a folder of files. ``places`` gives, from a connection's options as text, how
+    errors name where it leads. ``gaps`` says what an engine cannot do with a table that reads or writes a connection,
+    or with the connection alone (None), by the spec."""
 
     source: SourceCapabilities | None
     target: TargetCapabilities | None
     extra: str | None = None
     drivers: tuple[str, ...] = ()
     jars: tuple[str, ...] = ()
+    spark: Extension | None = None
+    training: Callable[[str], Mapping[str, str]] | None = None
     signs: tuple[str, ...] = ()
     on_executors: tuple[str, ...] = ()
     storage: str | None = None

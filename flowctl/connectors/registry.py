@@ -11,15 +11,27 @@ from typing import cast
 
 from flowctl import extras
 from flowctl.connectors.base import Capabilities, Connector, OpenContext, Package
+from flowctl.engine.conf import Extension
 from flowctl.errors import FlowctlError, TableError
 from flowctl.model.table_info import ObjectName
 from flowctl.spec import secrets
+from flowctl.spec.schema import connector_types
 from flowctl.spec.spec import Connection
 
 
 def capabilities(type: str) -> Capabilities:
     """What ``type`` can do; loads no driver. ``FlowctlError`` when there is no such connector."""
     return _package(type).CAPABILITIES
+
+
+def all_capabilities() -> dict[str, Capabilities]:
+    """Of each type."""
+    return {type: capabilities(type) for type in connector_types()}
+
+
+def extensions() -> list[Extension]:
+    """What all connectors add to Spark."""
+    return [found.spark for found in all_capabilities().values() if found.spark]
 
 
 def place(connection: Connection, object: ObjectName, base_dir: str) -> str | None:

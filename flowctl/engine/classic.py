@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.engine import archive, jars, java
 from flowctl.engine.base import Engine
-from flowctl.engine.conf import conf_for, is_local, this_machine
+from flowctl.engine.conf import Extension, conf_for, is_local, this_machine
 from flowctl.engine.cost import Size
 from flowctl.engine.environment import change_environment
 from flowctl.engine.jvm import launch
@@ -56,6 +56,7 @@ class ClassicEngine(Engine):
 def open_classic(
     settings: SparkSettings,
     jar_sets: Collection[str],
+    extensions: Collection[Extension],
     storage_conf: Mapping[str, str],
     size: Size,
     *,
@@ -67,7 +68,7 @@ def open_classic(
     found = java.find()
     class_path, class_data = archive.class_path_for(found, jars.ensure(jar_sets, say))
     with scratch_folder() as scratch:
-        conf = conf_for(settings, size, this_machine(), class_path, scratch, class_data)
+        conf = conf_for(settings, size, this_machine(), class_path, scratch, extensions, class_data)
         log = None if verbose else scratch / "spark.log"
         with (
             change_environment(_driver_environment(found, settings.url)),

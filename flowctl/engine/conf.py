@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,19 +24,24 @@ INVARIANTS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.variable.substitute": "false",
     "spark.sql.parser.quotedRegexColumnNames": "false",
-    "spark.databricks.delta.schema.autoMerge.enabled": "false",
 }
 
 #: Invariants too, by being left out: Spark warns whoever sets one, be it to its default.
 _NEVER_SET = ("spark.sql.parser.escapedStringLiterals",)
 
-#: Delta stores what a MERGE reads twice unless it is a Delta table. Ours is in the buffer already.
-_MERGE = {"spark.databricks.delta.merge.materializeSource": "none"}
 
-_DELTA = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
+@dataclass(frozen=True)
+class Extension:
+    """What a connector adds to Spark: settings of the ``application``, which the owner of a Spark Connect server sets;
+    those of each ``session``; ``invariants`` as :data:`INVARIANTS`; and ``partitions``, settings that say into how many
+    tasks it cuts small queries of its own. ``sign`` is part of the value of ``spark.sql.extensions`` where it is."""
+
+    name: str
+    sign: str
+    application: Mapping[str, str]
+    session: Mapping[str, str]
+    invariants: Mapping[str, str]
+    partitions: tuple[str, ...]
 
 
 #: Spark's default, INT96, has no statistics in Parquet, and most other readers call it deprecated.
@@ -101,6 +106,7 @@ def conf_for(
     machine: Machine,
     jars: Sequence[Path],
     scratch: Path,
+    extensions: Collection[Extension] = (),
     archive: Path | None = None,
 ) -> dict[str, str]:
     """The settings a classic application starts with. ``scratch`` is a folder of this run's own for Spark's leftovers.
@@ -129,9 +135,10 @@ def conf_for(
         }
     else:
         chosen["spark.jars"] = ",".join(jar.as_uri() for jar in jars)
-    conf = chosen | session_conf(settings, size, with_delta=_has_delta(jars))
+    conf = chosen | session_conf(settings, size, extensions)
     if is_local(settings.url):
-        conf.setdefault("spark.databricks.delta.snapshotPartitions", conf["spark.sql.shuffle.partitions"])
+        for name in (name for extension in extensions for name in extension.partitions):
+            conf.setdefault(name, conf["spark.sql.shuffle.partitions"])
     own_class_path = settings.conf.get("spark.driver.extraClassPath")
     if own_class_path:
         conf["spark.driver.extraClassPath"] = os.pathsep.join([chosen["spark.driver.extraClassPath"], own_class_path])
@@ -141,22 +148,24 @@ def conf_for(
     return {key: value for key, value in conf.items() if value}
 
 
-def session_conf(settings: SparkSettings, size: Size, *, with_delta: bool) -> dict[str, str]:
+def session_conf(settings: SparkSettings, size: Size, extensions: Collection[Extension]) -> dict[str, str]:
     """The part that belongs to sessions, which a Spark Connect client sets too: the spec's own, then the invariants."""
     own = {name: value for name, value in settings.conf.items() if name not in _NEVER_SET}
     if is_sail(settings.url):
-        return {**own, **{name: value for name, value in INVARIANTS.items() if "delta" not in name}}
+        return own | dict(INVARIANTS)
     chosen = dict(_EXACT_TIMES)
     if size == "small" and not is_connect(settings.url):
         chosen |= INTERPRETED
-    if size == "small":
-        chosen["spark.databricks.delta.snapshotPartitions"] = "2"
     if size != "large" and is_local(settings.url):
         # Planning a short query again while it runs takes longer than what a better plan would save.
         chosen["spark.sql.adaptive.enabled"] = "false"
-    if with_delta:
-        chosen |= _MERGE if is_connect(settings.url) else _MERGE | _DELTA
-    conf: dict[str, str] = chosen | own | dict(INVARIANTS)
+    invariants = dict(INVARIANTS)
+    for extension in extensions:
+        chosen |= extension.session if is_connect(settings.url) else {**extension.session, **extension.application}
+        if size == "small":
+            chosen |= dict.fromkeys(extension.partitions, "2")
+        invariants |= extension.invariants
+    conf: dict[str, str] = chosen | own | invariants
     own_extensions = settings.conf.get("spark.sql.extensions")
     if own_extensions and "spark.sql.extensions" in chosen:
         conf["spark.sql.extensions"] = f"{chosen['spark.sql.extensions']},{own_extensions}"
@@ -188,7 +197,3 @@ def _java_options(settings: SparkSettings, size: Size, machine: Machine, archive
     if archive is not None:
         options += [f'"-XX:SharedArchiveFile={archive}"', "-Xshare:auto", *_UNMOVED]
     return " ".join([*options, settings.conf.get("spark.driver.extraJavaOptions", "")]).strip()
-
-
-def _has_delta(jars: Sequence[Path]) -> bool:
-    return any(jar.name.startswith("delta-spark") for jar in jars)

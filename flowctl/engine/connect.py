@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from flowctl.engine import timeouts
 from flowctl.engine.base import Engine, seems_gone
-from flowctl.engine.conf import INVARIANTS, session_conf
+from flowctl.engine.conf import INVARIANTS, Extension, session_conf
 from flowctl.engine.cost import Size
 from flowctl.engine.environment import change_environment
 from flowctl.errors import EngineFailed
@@ -76,16 +76,16 @@ class ConnectEngine(Engine):
 
 @contextmanager
 def open_connect(
-    settings: SparkSettings, jar_sets: Collection[str], storage_conf: Mapping[str, str], size: Size
+    settings: SparkSettings, extensions: Collection[Extension], storage_conf: Mapping[str, str], size: Size
 ) -> Iterator[ConnectEngine]:
     """As :func:`flowctl.engine.start.open_engine`."""
     if refusal := _refusal_of(settings.url):  # pyspark itself would try for minutes
         raise refusal
-    conf = session_conf(settings, size, with_delta="delta" in jar_sets)
+    conf = session_conf(settings, size, extensions)
     # Hadoop's settings have no prefix in a session, unlike in an application.
     conf |= {name.removeprefix("spark.hadoop."): value for name, value in storage_conf.items()}
     with client(settings.url, conf) as engine:
-        _require_extensions(engine.spark, jar_sets)
+        _require_extensions(engine.spark, extensions)
         yield engine
 
 
@@ -177,11 +177,13 @@ def _refusal_of(url: str) -> EngineFailed | None:
     return None
 
 
-def _require_extensions(spark: SparkSession, jar_sets: Collection[str]) -> None:
-    if "delta" in jar_sets and "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
-        raise EngineFailed(
-            "The Spark Connect server has no Delta",
-            hint="Start one that has: `flowctl spark-server`; another one needs Delta's jars, "
-            "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
-            "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        )
+def _require_extensions(spark: SparkSession, extensions: Collection[Extension]) -> None:
+    there = spark.conf.get("spark.sql.extensions", "") or ""
+    for extension in extensions:
+        if extension.sign not in there:
+            settings = " and ".join(f"{name}={value}" for name, value in extension.application.items())
+            raise EngineFailed(
+                f"The Spark Connect server has no {extension.name}",
+                hint=f"Start one that has: `flowctl spark-server`; another one needs {extension.name}'s jars, "
+                f"{settings}",
+            )

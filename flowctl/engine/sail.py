@@ -41,7 +41,7 @@ def open_sail(
     settings: SparkSettings, storage_environment: Mapping[str, str], size: Size, *, verbose: bool
 ) -> Iterator[ConnectEngine]:
     """As :func:`flowctl.engine.start.open_engine`."""
-    conf = {**session_conf(settings, size, with_delta=False), ENGINE_KEY: SAIL}
+    conf = {**session_conf(settings, size, ()), ENGINE_KEY: SAIL}
     memory = this_machine().memory // 2
     with scratch_folder() as scratch:
         log = None if verbose else scratch / "sail.log"

@@ -13,7 +13,7 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
@@ -21,6 +21,7 @@ from typing import Any
 
 from flowctl.engine import jars, processes, timeouts
 from flowctl.engine.base import Engine
+from flowctl.engine.conf import Extension
 from flowctl.engine.start import open_engine
 from flowctl.errors import EngineFailed, UsageError
 from flowctl.spec.spec import SparkSettings
@@ -50,6 +51,7 @@ def serve(
     address: Address,
     ready: Callable[[str], None],
     *,
+    extensions: Collection[Extension] = (),
     verbose: bool = False,
     say: Callable[[str], None],
 ) -> None:
@@ -60,7 +62,7 @@ def serve(
     if not address.is_loopback():
         say(_describe_exposure(address))
     try:
-        with _end_by_signals(), _open_server(settings, address, verbose, say) as (engine, port):
+        with _end_by_signals(), _open_server(settings, address, extensions, verbose, say) as (engine, port):
             ready(f"sc://{_reachable_host(address.host)}:{port}")
             _wait_for_end(engine)
     except KeyboardInterrupt:
@@ -69,12 +71,16 @@ def serve(
 
 @contextmanager
 def _open_server(
-    settings: SparkSettings, address: Address, verbose: bool, say: Callable[[str], None]
+    settings: SparkSettings,
+    address: Address,
+    extensions: Collection[Extension],
+    verbose: bool,
+    say: Callable[[str], None],
 ) -> Iterator[tuple[Engine, int]]:
     own = {"spark.connect.grpc.binding.address": address.host, "spark.connect.grpc.binding.port": str(address.port)}
     application = replace(settings, conf={**settings.conf, **own})
     # For many rows, whatever the first client brings: its JVM stays, so the better compiler pays.
-    with open_engine(application, jars.sets(), {}, "large", verbose=verbose, say=say) as engine:
+    with open_engine(application, jars.sets(), {}, "large", extensions=extensions, verbose=verbose, say=say) as engine:
         yield engine, _open_port(engine, address)
 
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 from flowctl.engine.base import Engine
 from flowctl.engine.classic import open_classic
-from flowctl.engine.conf import is_connect, is_sail
+from flowctl.engine.conf import Extension, is_connect, is_sail
 from flowctl.engine.connect import open_connect
 from flowctl.engine.cost import Size
 from flowctl.engine.sail import open_sail
@@ -23,23 +23,26 @@ def open_engine(
     storage_conf: Mapping[str, str],
     size: Size,
     *,
+    extensions: Collection[Extension] = (),
     storage_environment: Mapping[str, str] | None = None,
     verbose: bool = False,
     say: Callable[[str], None] | None = None,
     stop_seconds: float = 10.0,
 ) -> AbstractContextManager[Engine]:
-    """Starts (or reaches) Spark and ends it again, interrupting what still runs. ``jar_sets`` are those of
-    ``CAPABILITIES.jars``; ``storage_conf`` are Spark settings with credentials (``spark.hadoop.…``), kept off every
-    command line, ``storage_environment`` the same as variables for Sail. ``verbose`` passes the JVM's own output on to
-    standard error; ``say`` gets messages about jars; ``stop_seconds`` is what the JVM gets for ending by
-    itself. Raises :class:`EngineFailed`."""
+    """Starts (or reaches) Spark and ends it again, interrupting what still runs. ``jar_sets`` and ``extensions`` are
+    the connectors'. ``storage_conf`` are Spark settings with credentials (``spark.hadoop.…``), kept off every command
+    line, ``storage_environment`` the same as variables for Sail. ``verbose`` passes the JVM's own output on to standard
+    error; ``say`` gets messages about jars; ``stop_seconds`` is what the JVM gets for ending by itself. Raises
+    :class:`EngineFailed`."""
     if not verbose:
         silence_pyspark()
     if is_connect(settings.url):
-        return open_connect(settings, jar_sets, storage_conf, size)
+        return open_connect(settings, extensions, storage_conf, size)
     if is_sail(settings.url):
         return open_sail(settings, storage_environment or {}, size, verbose=verbose)
-    return open_classic(settings, jar_sets, storage_conf, size, verbose=verbose, say=say, stop_seconds=stop_seconds)
+    return open_classic(
+        settings, jar_sets, extensions, storage_conf, size, verbose=verbose, say=say, stop_seconds=stop_seconds
+    )
 
 
 def silence_pyspark() -> None:

@@ -34,7 +34,9 @@ def engine_for(
 ) -> LazyEngine:
     """The engine for one run: jars of the connections in use, JVM by their load."""
     types = {spec.connections[name].type for table in tables for name in table.connections}
-    jars = {jar for kind in types for jar in registry.capabilities(kind).jars}
+    used = [registry.capabilities(kind) for kind in sorted(types)]
+    jars = {jar for capabilities in used for jar in capabilities.jars}
+    extensions = [capabilities.spark for capabilities in used if capabilities.spark]
     urls = _urls(spec)
     conf = {key: value for url in urls for key, value in hadoop_conf(url, spec.storage).items()}
     environment = {key: value for url in urls for key, value in deltalake_options(url, spec.storage).items()}
@@ -49,6 +51,7 @@ def engine_for(
                 jars,
                 conf,
                 size_of_run(loads.values()),
+                extensions=extensions,
                 storage_environment=environment,
                 verbose=verbose,
                 say=say,

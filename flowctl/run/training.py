@@ -57,7 +57,9 @@ def build_archive() -> Path:
         fresh = Path(folder, final.name)
         options = {"spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={fresh}"'}
         settings = SparkSettings("local[1]", {"spark.driver.memory": "1g", **options})
-        with open_engine(settings, jars.sets(), {}, "small", stop_seconds=_DUMP_SECONDS) as engine:
+        with open_engine(
+            settings, jars.sets(), {}, "small", extensions=registry.extensions(), stop_seconds=_DUMP_SECONDS
+        ) as engine:
             _train(engine.session_for("training"), Path(folder))
         if not fresh.is_file():
             raise ArchiveFailed(f"{found.command} wrote no class-data archive", hint="Check that the disk is not full")
@@ -82,13 +84,16 @@ def _train(spark: SparkSession, folder: Path) -> None:
         spark.read.jdbc("jdbc:postgresql://127.0.0.1:1/none", "t", properties={"user": "none"}).count()
     buffer = Buffer(str(folder), "training", {})
     context = OpenContext(base_dir=str(folder), scratch=buffer)
-    place = Connection("lake", "delta", {"path": str(folder / "lake")}, Mark("training", 1, 1))
-    with registry.open(place, context) as connector:
-        assert connector.target is not None
-        for mode in ("append", "truncate", "merge", "scd2"):
-            for seq in (1, 2):
-                batch = rows.where(f"id % {seq} = 0")
-                _write(spark, connector.target, _staged(spark, batch, buffer), _COLUMNS, mode, seq)
+    for type, capabilities in registry.all_capabilities().items():
+        if capabilities.training is None:
+            continue
+        place = Connection(type, type, capabilities.training(str(folder / type)), Mark("training", 1, 1))
+        with registry.open(place, context) as connector:
+            assert connector.target is not None
+            for mode in ("append", "truncate", "merge", "scd2"):
+                for seq in (1, 2):
+                    batch = rows.where(f"id % {seq} = 0")
+                    _write(spark, connector.target, _staged(spark, batch, buffer), _COLUMNS, mode, seq)
 
 
 def _read_files(spark: SparkSession, rows: DataFrame, folder: Path) -> None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import os
 import time
-import uuid
 from pathlib import Path
 
 from flowctl.errors import AbortRun
 from flowctl.storage.blobs import BlobInfo
 from flowctl.storage.durable import (
     USUAL_MODE,
+    create_durably,
     make_folder,
     private_modes,
-    sync_folder,
-    write_durably,
 )
 from flowctl.storage.urls import local_path
 
@@ -55,22 +53,12 @@ class DiskStore:
 
     def create(self, name: str, data: bytes) -> bool:
         path = self._root / name
-        # Unfinished files start with a dot and are never listed: a crash leaves at most one of them behind.
-        unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
             self._prepare(path.parent)
-            try:
-                mode = private_modes(path.parent).file if self._private else USUAL_MODE
-                write_durably(unfinished, data, mode)
-                os.link(unfinished, path)
-            except FileExistsError:
-                return False
-            finally:  # also on a full disk, where it is there without its content
-                unfinished.unlink(missing_ok=True)
-            sync_folder(path.parent)
+            mode = private_modes(path.parent).file if self._private else USUAL_MODE
+            return create_durably(path, data, mode)
         except OSError as cause:
             raise self._broken("write", name, cause) from cause
-        return True
 
     def delete(self, name: str) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,21 @@ def write_durably(path: Path, data: bytes, mode: int = USUAL_MODE) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+def create_durably(path: Path, data: bytes, mode: int = USUAL_MODE) -> bool:
+    """A new file in a folder that is there, in one act; False when it is there already."""
+    # Names that start with a dot are nobody's: a crash leaves at most one such file behind.
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        write_durably(unfinished, data, mode)
+        os.link(unfinished, path)
+    except FileExistsError:
+        return False
+    finally:  # also on a full disk, where it is there without its content
+        unfinished.unlink(missing_ok=True)
+    sync_folder(path.parent)
+    return True
 
 
 def make_folder(folder: Path, *, private: bool = False) -> None:

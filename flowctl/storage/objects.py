@@ -81,7 +81,7 @@ class ObjectStore:
             try:
                 self._fs.pipe_file(self._path(name), data, mode="create")
             except Exception as cause:
-                if not _is_refusal(cause):
+                if not is_refused_create(cause):
                     raise self._broken("write", name, cause) from cause
                 # A conflict (S3's 409) is also the answer to a race with a delete: only what is there counts.
                 if self.get(name) is not None:
@@ -127,7 +127,7 @@ class ObjectStore:
         )
 
 
-def _is_refusal(error: BaseException) -> bool:
+def is_refused_create(error: BaseException) -> bool:
     """Whether the store said "it exists", in any of its ways: FileExistsError (s3fs on AWS, gcsfs, adlfs), or a
     412 or 409 that s3fs wraps as EINVAL or EIO (minio sends no <Condition>)."""
     return any(isinstance(link, FileExistsError) or _status(link) in (409, 412) for link in _chain(error))

@@ -14,6 +14,7 @@ from tests.connectors.writing import Writer, upserts
 
 CHILD = """
 import json, sys
+from flowctl.connectors import registry
 from flowctl.model.table_info import ObjectName
 from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
@@ -24,7 +25,9 @@ from tests.connectors.writing import Writer
 
 type, options, parts, rows, seq, mode, counted, folder = json.loads(sys.argv[1])
 with (
-    open_engine(SparkSettings("local[2]", TEST_SPARK_CONF), TEST_JARS, {}, "small") as engine,
+    open_engine(
+        SparkSettings("local[2]", TEST_SPARK_CONF), TEST_JARS, {}, "small", extensions=registry.extensions()
+    ) as engine,
     Buffer(folder, "run-child", {}) as buffer,
     opened(type, options, buffer) as target,
 ):

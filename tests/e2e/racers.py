@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flowctl import delays
+from flowctl.connectors import registry
 from flowctl.connectors.base import OpenContext
 from flowctl.connectors.registry import open as open_connection
 from flowctl.connectors.target import Target
@@ -148,7 +149,14 @@ def _run(name: str, engine: str, folder: str) -> None:
     conf = _SPARK if engine.startswith("local") else {}
     environment = json.loads(os.environ.get("RACER_STORAGE", "{}"))
     with (
-        open_engine(SparkSettings(engine, conf), TEST_JARS, {}, "small", storage_environment=environment) as started,
+        open_engine(
+            SparkSettings(engine, conf),
+            TEST_JARS,
+            {},
+            "small",
+            extensions=registry.extensions(),
+            storage_environment=environment,
+        ) as started,
         Buffer(folder, f"run-{name}", {}) as buffer,
         ExitStack() as stack,
     ):

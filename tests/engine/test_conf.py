@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from flowctl.connectors import registry
 from flowctl.engine.conf import INVARIANTS, Machine, Size, conf_for, local_cores, session_conf
 from flowctl.spec.spec import SparkSettings
 
@@ -13,11 +14,13 @@ GIB = 1024**3
 MACHINE = Machine(cores=8, memory=32 * GIB)
 DELTA = Path("/jars/delta-spark_4.1_2.13-4.4.0.jar")
 JDBC = Path("/jars/postgresql-42.7.8.jar")
+EXTENSIONS = registry.extensions()
+ALL_INVARIANTS = {**INVARIANTS, **{name: value for one in EXTENSIONS for name, value in one.invariants.items()}}
 
 
 def conf(url: str = "local[*]", size: Size = "small", machine: Machine = MACHINE, **own: str) -> dict[str, str]:
     settings = SparkSettings(url, {name.replace("_", "."): value for name, value in own.items()})
-    return conf_for(settings, size, machine, [DELTA, JDBC], Path("/scratch"))
+    return conf_for(settings, size, machine, [DELTA, JDBC], Path("/scratch"), EXTENSIONS)
 
 
 def test_small_starts_fast_and_large_runs_fast() -> None:
@@ -127,18 +130,16 @@ def test_the_spec_wins_over_what_was_chosen_but_not_over_what_keeps_values_exact
 @pytest.mark.parametrize("url", ["local[*]", "spark://m:7077", "sc://h:15002"])
 @pytest.mark.parametrize("size", ["small", "medium", "large"])
 def test_every_session_is_exact(url: str, size: Size) -> None:
-    found = session_conf(SparkSettings(url), size, with_delta=True)
-    assert found.items() >= INVARIANTS.items()
+    found = session_conf(SparkSettings(url), size, EXTENSIONS)
+    assert found.items() >= ALL_INVARIANTS.items()
 
 
 @pytest.mark.parametrize("url", ["local[*]", "spark://m:7077", "sc://h:15002", "sail"])
 def test_no_setting_of_the_spec_turns_an_invariant_off(url: str) -> None:
-    own = {name: "false" if value == "true" else "true" for name, value in INVARIANTS.items()}
+    own = {name: "false" if value == "true" else "true" for name, value in ALL_INVARIANTS.items()}
     own["spark.sql.parser.escapedStringLiterals"] = "true"
-    found = session_conf(SparkSettings(url, own), "small", with_delta=True)
-    of_delta = {name for name in INVARIANTS if "delta" in name}
-    kept = {name: value for name, value in INVARIANTS.items() if url != "sail" or name not in of_delta}
-    assert found.items() >= kept.items()
+    found = session_conf(SparkSettings(url, own), "small", EXTENSIONS)
+    assert found.items() >= (INVARIANTS if url == "sail" else ALL_INVARIANTS).items()
     assert "spark.sql.parser.escapedStringLiterals" not in found
     assert INVARIANTS["spark.sql.variable.substitute"] == "false"
 
@@ -153,7 +154,7 @@ def test_lists_of_both_are_joined() -> None:
             "spark.sql.extensions": "org.Mine",
         },
     )
-    found = conf_for(settings, "large", MACHINE, [DELTA], Path("/scratch"))
+    found = conf_for(settings, "large", MACHINE, [DELTA], Path("/scratch"), EXTENSIONS)
     assert found["spark.driver.extraClassPath"] == f"{DELTA}:/own.jar"
     assert found["spark.jars"] == f"file://{DELTA},/own2.jar"
     assert found["spark.driver.extraJavaOptions"].endswith("-Dmine=1")
@@ -167,7 +168,7 @@ def test_without_deltas_jar_nothing_speaks_of_delta_classes() -> None:
 
 
 def test_the_archive_is_used_when_there_is_one() -> None:
-    found = conf_for(SparkSettings(), "small", MACHINE, [DELTA], Path("/scratch"), Path("/home/a b/x.jsa"))
+    found = conf_for(SparkSettings(), "small", MACHINE, [DELTA], Path("/scratch"), EXTENSIONS, Path("/home/a b/x.jsa"))
     assert '"-XX:SharedArchiveFile=/home/a b/x.jsa" -Xshare:auto' in found["spark.driver.extraJavaOptions"]
 
 

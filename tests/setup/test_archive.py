@@ -51,9 +51,10 @@ def test_setup_builds_it_and_sessions_load_their_classes_from_it(
     settings = SparkSettings("local[1]", {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": options})
     # In a process of its own: the shared Spark of this one is no neighbour for it.
     code = f"""
+from flowctl.connectors import registry
 from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
-with open_engine({settings!r}, ["delta"], {{}}, "large") as engine:
+with open_engine({settings!r}, ["delta"], {{}}, "large", extensions=registry.extensions()) as engine:
     engine.spark.range(5).write.format("delta").save({str(tmp_path / "table")!r})
 """
     subprocess.run([sys.executable, "-c", code], check=True)

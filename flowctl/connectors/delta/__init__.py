@@ -12,10 +12,23 @@ from flowctl.connectors.base import Capabilities, Connector, OpenContext
 from flowctl.connectors.delta.gaps import of_spec
 from flowctl.connectors.delta.types import refused_name, refused_path, widens
 from flowctl.connectors.target import TargetCapabilities
+from flowctl.engine.conf import Extension
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection
 from flowctl.storage.urls import path_place, without_scheme
 
+_SPARK = Extension(
+    name="Delta",
+    sign="DeltaSparkSessionExtension",
+    application={
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    },
+    # What a MERGE reads twice Delta copies, unless it is a Delta table. Ours is in the buffer already.
+    session={"spark.databricks.delta.merge.materializeSource": "none"},
+    invariants={"spark.databricks.delta.schema.autoMerge.enabled": "false"},
+    partitions=("spark.databricks.delta.snapshotPartitions",),
+)
 CAPABILITIES = Capabilities(
     source=None,
     target=TargetCapabilities(
@@ -26,6 +39,8 @@ CAPABILITIES = Capabilities(
     extra="delta",
     drivers=("deltalake",),
     jars=("delta",),
+    spark=_SPARK,
+    training=lambda folder: {"path": folder},
     signs=("io.delta", "DELTA_", "Delta log", "_delta_log"),
     storage="path",
     places=lambda options: [without_scheme(options["path"])],

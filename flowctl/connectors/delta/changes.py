@@ -45,7 +45,7 @@ _COMPARABLE = (types.INT8, types.INT16, types.INT32, types.INT64, types.DATE)
 @dataclass(frozen=True)
 class Change:
     """What one commit does to the files: the rows of ``new`` (None: none) come, ``removal`` says what goes. ``metrics``
-    are Delta's. ``is_blind``: it is right whatever else the table holds, so it may land on any later version."""
+    are Delta's. ``is_blind``: it is right whatever else the table holds, so it may follow any later version."""
 
     operation: str
     new: Batch | None

@@ -42,8 +42,8 @@ _FILE_SIZES = {"spark.databricks.delta.optimizeWrite.enabled", "spark.databricks
 
 
 class Way(Enum):
-    """``STATEMENTS``: Spark's. Otherwise flowctl commits: ``FILES`` of new rows, in place of all there are or beside
-    them; or ``MARKS``, where rows of the batch take the place of single ones."""
+    """``STATEMENTS``: Spark's. Otherwise flowctl commits: ``FILES`` of new rows, in place of all there are or in
+    addition; or ``MARKS``, where rows of the batch take the place of single ones."""
 
     STATEMENTS = "Spark's statements"
     FILES = "new files"
@@ -108,7 +108,7 @@ def choose(url: str, there: TableInfo | None, write: WriteShape, engine: EngineT
 def choose_for_sidecar(
     there: TableInfo | None, columns: tuple[Column, ...], key: tuple[str, ...], engine: EngineTraits
 ) -> Way:
-    """Of a small batch, for what lies beside the job's table."""
+    """Of a small batch, for the sidecar of the job's table."""
     if not engine.has_jvm:
         return Way.MARKS
     by_statements = engine.setting or (
@@ -123,7 +123,7 @@ def way_of_all(engine: EngineTraits) -> Way:
 
 
 def _asks_for_more(there: TableInfo | None, write: WriteShape) -> str:
-    """What a writer has to mind beside adding and removing files; empty where there is nothing."""
+    """What a writer has to heed apart from adding and removing files; empty where there is nothing."""
     if write.layout.partition_by:
         return "partitions"
     if write.layout.cluster_by:

@@ -51,14 +51,14 @@ _HARMLESS = frozenset(
 
 
 def prepare(location: TableLocation, table: OpenTable | None, job: WriteJob) -> OpenTable:
-    """The table that ``job`` means, made empty where there is none. Two who make it at once find the one that came
+    """The table that ``job`` means, created empty where there is none. Two who create it at once get the one that came
     first. Columns are changed by the commit itself. :class:`TableError` for a table whose writers must do more than
     write files."""
     if table is None:
         create(location, job)
         table = open_table(location)
     if table is None:
-        raise TransientError(f"{location.url} was removed as it was made")
+        raise TransientError(f"{location.url} was removed as it was created")
     if more := demanding_features(table.features, table.properties):
         raise TableError(
             f"{location.url} has the Delta features {', '.join(more)}, which flowctl cannot write on Sail", hint=HINT
@@ -116,7 +116,7 @@ def void(location: TableLocation, job: WriteJob) -> Record:
     whichever, it is decided on the very version that the void is written over. No Spark needed.
 
     The commit has ``commitInfo`` and ``txn`` only, the two actions that touch neither data nor schema. A table that is
-    not there yet is made, empty: a stale writer's ``CREATE TABLE IF NOT EXISTS`` then finds it, and its insert finds
+    not there yet is created, empty: a stale writer's ``CREATE TABLE IF NOT EXISTS`` then finds it, and its insert finds
     the number taken. :class:`TransientError` when other writers keep winning."""
     wanted = Record(job.record)
     for _ in range(_TRIES):

@@ -34,7 +34,7 @@ _UUID_DIGITS = 20
 
 
 def read(location: TableLocation, descriptor: Descriptor) -> BitMap64:
-    """The numbers of the rows that are gone; :class:`TableError` when they cannot be told."""
+    """The numbers of the rows that are gone; :class:`TableError` when they cannot be read."""
     from pyroaring import BitMap64
 
     size = int(descriptor["sizeInBytes"])
@@ -51,20 +51,20 @@ def read(location: TableLocation, descriptor: Descriptor) -> BitMap64:
             f"{location.url} has a deletion vector of a format that flowctl does not know",
             hint="Write its files anew without: REORG TABLE … APPLY (PURGE)",
         )
-    found = BitMap64.deserialize(data[4:])
-    if len(found) != int(descriptor["cardinality"]):
-        raise TableError(f"{location.url} has a deletion vector with {len(found):,} rows, its log says another number")
-    return found
+    rows = BitMap64.deserialize(data[4:])
+    if len(rows) != int(descriptor["cardinality"]):
+        raise TableError(f"{location.url} has a deletion vector with {len(rows):,} rows, its log says another number")
+    return rows
 
 
 def write(location: TableLocation, vectors: Mapping[str, BitMap64]) -> dict[str, Descriptor]:
     """Writes them into one new file, which no reader sees yet; their descriptors by the same names."""
     name = uuid.uuid4()
     content = bytearray(_FILE_VERSION)
-    found: dict[str, Descriptor] = {}
+    descriptors: dict[str, Descriptor] = {}
     for path, rows in vectors.items():
         data = _MAGIC + rows.serialize()
-        found[path] = {
+        descriptors[path] = {
             "storageType": "u",
             "pathOrInlineDv": base64.b85encode(name.bytes).decode().translate(_TO_Z85),
             "offset": len(content),
@@ -73,7 +73,7 @@ def write(location: TableLocation, vectors: Mapping[str, BitMap64]) -> dict[str,
         }
         content += struct.pack(">I", len(data)) + data + struct.pack(">I", zlib.crc32(data))
     location.write_file(f"deletion_vector_{name}.bin", bytes(content))
-    return found
+    return descriptors
 
 
 def path_of(location: TableLocation, descriptor: Descriptor) -> str:

@@ -1,7 +1,7 @@
 """Table features: those that a table's columns need (Delta protocol, *Table Features*), and what turning one on costs.
 
 A reader that does not know one feature of a table reads none of it, so a table has a feature only once something in it
-needs one. Deletion vectors are the exception: ``layout.deletion_vectors`` says whether a table is made with them.
+needs one. Deletion vectors are the exception: ``layout.deletion_vectors`` says whether a table is created with them.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def protocol(features: Sequence[str], writer_features: Sequence[str] = ()) -> Ac
 
 def raised(before: Mapping[str, Any], columns: Iterable[Column]) -> Action:
     """The protocol ``before`` with what ``columns`` need; the same where it has that. :class:`TableError` where it
-    cannot be told which features the table uses already."""
+    is not known which features the table uses already."""
     known = [*(before.get("readerFeatures") or ())]
     missing = [name for name in of_columns(columns) if name not in known]
     if not missing:
@@ -90,7 +90,7 @@ def raised(before: Mapping[str, Any], columns: Iterable[Column]) -> Action:
 
 
 def find_missing(info: TableInfo, changes: Sequence[SchemaChange]) -> Iterator[SchemaChange]:
-    """What ``changes`` need of the table's protocol beside its columns, each with its price; without statements."""
+    """What ``changes`` need of the table's protocol apart from its columns, each with its price; without statements."""
     for name, change in _needed(changes).items():
         if name in info.extra.get("features", ()) and not _is_off(name, info):
             continue
@@ -103,13 +103,13 @@ def find_missing(info: TableInfo, changes: Sequence[SchemaChange]) -> Iterator[S
 
 def _needed(changes: Sequence[SchemaChange]) -> dict[str, SchemaChange]:
     """Each with the first change that needs it."""
-    found: dict[str, SchemaChange] = {}
+    first: dict[str, SchemaChange] = {}
     for change in changes:
         if change.action == "widen":
-            found.setdefault(TYPE_WIDENING, change)
+            first.setdefault(TYPE_WIDENING, change)
         if change.action in ("add", "text", "widen", "retype") and change.new and _holds_local_time(change.new):
-            found.setdefault(TIMESTAMP_NTZ, change)
-    return found
+            first.setdefault(TIMESTAMP_NTZ, change)
+    return first
 
 
 def _is_off(name: str, info: TableInfo) -> bool:

@@ -51,8 +51,8 @@ def of_write(
         return Gap("layout.partition_by", GAPS["partition"], f"partitions by {', '.join(decimals)}")
     if there is None:
         return None
-    if found := demanding_features(there.extra["features"], there.extra["properties"]):
-        return Gap("to", GAPS["features"], f"a table with {', '.join(found)}")
+    if demanding := demanding_features(there.extra["features"], there.extra["properties"]):
+        return Gap("to", GAPS["features"], f"a table with {', '.join(demanding)}")
     needed = [change.column for change in changes if change.action == "enable"]
     if needed and is_unnamed(there.extra.get("writer_version", 0)):
         return Gap("to", GAPS["protocol"], f"{', '.join(needed)} in a table of an old writer version")

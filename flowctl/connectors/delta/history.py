@@ -2,9 +2,9 @@
 
 First the observations go into the sidecar, then one MERGE derives the versions under the job's number. A try that
 dies between the two leaves observations whose rows were never written, or are written later: on a Spark Connect server
-its MERGE may outlive its client, and land while the next try is at work. So each try marks its observations, its
-commit says which try it was, and only the observations of tries that landed count. The others are removed once their
-number is settled; a void settles it too.
+its MERGE may outlive its client, and commit while the next try is at work. So each try marks its observations, its
+commit says which try it was, and only the observations of tries that were committed count. The others are removed once
+their number is settled; a void settles it too.
 
 The sidecar has sequence numbers of its own: Delta's version that the write will make. A stale writer of an older try
 has an older one, which Delta then skips. That number is also the observations' arrival: it rises over lineages and
@@ -165,7 +165,7 @@ def _begin_try(
     """With its sidecar, which is there from now on."""
     present = (*rows.names, OP_COLUMN)
     side = side_job(job, (*_observed_columns(job, present), _LINEAGE, _NUMBER, _ATTEMPT))
-    location = table.location.beside(scd2.OBSERVED_SUFFIX)
+    location = table.location.sidecar(scd2.OBSERVED_SUFFIX)
     sidecar, side_writer = open_table(location), writer
     if isinstance(rows, InMemory):
         engine, there = traits_of(spark), sidecar.info(side.object) if sidecar is not None else None

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import uuid
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,13 +11,12 @@ from flowctl.errors import TransientError
 from flowctl.model.table_info import ObjectName
 from flowctl.redaction import REDACTOR
 from flowctl.sql import dialects
-from flowctl.storage.durable import make_folder, sync_folder, write_durably
+from flowctl.storage.durable import create_durably, make_folder, sync_folder, write_durably
+from flowctl.storage.objects import is_refused_create
 from flowctl.storage.options import Storage, deltalake_options, deltalake_timeouts, fsspec_options, spark_url
 from flowctl.storage.urls import local_path, scheme
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fsspec import AbstractFileSystem
 
 #: The first of them is the table that a statement is about.
@@ -61,7 +57,7 @@ class TableLocation:
     def parts(self) -> tuple[str, str]:
         return ("delta", self.spark_path)
 
-    def beside(self, suffix: str) -> TableLocation:
+    def sidecar(self, suffix: str) -> TableLocation:
         """The table of the same name with ``suffix``, in the same folder."""
         return TableLocation(self.url + suffix, self.storage)
 
@@ -79,16 +75,15 @@ class TableLocation:
     def create_file(self, name: str, content: bytes) -> bool:
         """As :meth:`write_file`, in one act; False when it is there already."""
         path = f"{self.url}/{name}"
-        if scheme(self.url) == "file":
-            return _create_on_disk(local_path(path), content)
         try:
+            if scheme(self.url) == "file":
+                make_folder(local_path(path).parent)
+                return create_durably(local_path(path), content)
             self.file_system().pipe_file(path, content, mode="create")
-        except FileExistsError:
-            return False
-        except OSError as error:  # some stores answer a lost race with an error that s3fs does not know
-            if "PreconditionFailed" in str(error) or "412" in str(error):
+        except OSError as error:
+            if is_refused_create(error):
                 return False
-            raise TransientError(f"{path} could not be written: {error}") from error
+            raise TransientError(f"{path} could not be written: {error.strerror or error}") from error
         return True
 
     def file_system(self) -> AbstractFileSystem:
@@ -99,23 +94,6 @@ class TableLocation:
         if kind == "file":
             return fsspec.filesystem("file", auto_mkdir=True)
         return fsspec.filesystem(kind, use_listings_cache=False, **fsspec_options(self.url, self.storage))
-
-
-def _create_on_disk(path: Path, content: bytes) -> bool:
-    whole = path.parent / f".{path.name}.{uuid.uuid4().hex}.tmp"
-    try:
-        make_folder(path.parent)
-        write_durably(whole, content)
-        os.link(whole, path)
-        sync_folder(path.parent)
-    except FileExistsError:
-        return False
-    except OSError as error:
-        raise TransientError(f"{path} could not be written: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(OSError):  # a name that is left over begins with a dot: no reader sees it
-            whole.unlink()
-    return True
 
 
 def location_of(root: str, object: ObjectName, credentials: Storage) -> TableLocation:

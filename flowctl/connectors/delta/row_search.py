@@ -1,4 +1,4 @@
-"""The rows of a table's files that a commit is about, each with its place, found by this process.
+"""The rows of a table's files that a commit is about, each with its place, located by this process.
 
 An engine needs a query for it, and in Spark's first seconds every query is slow; Sail has no column that says where a
 row is. The columns that decide are read first, the others only where some of the rows are wanted. A file is read as it
@@ -75,15 +75,15 @@ class Search:
         def with_key(rows: pa.Table) -> pa.Table:
             return comparable(rows).join(wanted, keys=names, join_type="left semi", use_threads=False)
 
-        found = self._find(names, with_key)
-        groups = [_Group(at, one.metadata, *group) for at, one in enumerate(found) for group in one.groups()]
+        matches = self._find(names, with_key)
+        groups = [_Group(at, one.metadata, *group) for at, one in enumerate(matches) for group in one.groups()]
         with ThreadPoolExecutor(_workers()) as pool:
             for start in range(0, len(groups), _workers()):  # so many row groups' rows are held at a time
                 some = groups[start : start + _workers()]
-                few = [pool.submit(self._rows, group) if len(group.rows) < _MANY else None for group in some]
+                small = [pool.submit(self._rows, group) if len(group.rows) < _MANY else None for group in some]
                 for batch in chain.from_iterable(
                     [rows.result()] if rows is not None else self._pieces(group)
-                    for group, rows in zip(some, few, strict=True)
+                    for group, rows in zip(some, small, strict=True)
                 ):
                     sink.write(batch)
                     size += batch.nbytes
@@ -91,8 +91,8 @@ class Search:
 
     def matching(self, names: Sequence[str], condition: pc.Expression) -> dict[int, BitMap64]:
         """The numbers of the live rows that meet ``condition`` (over ``names``), by the file's place in ``files``."""
-        found = self._find(names, lambda rows: rows.filter(condition))
-        return {at: one.rows for at, one in enumerate(found) if one.rows}
+        matches = self._find(names, lambda rows: rows.filter(condition))
+        return {at: one.rows for at, one in enumerate(matches) if one.rows}
 
     def other_rows(self, at: int, gone: BitMap64) -> Iterator[pa.Table]:
         """The live rows of a file but ``gone``, without its partition columns."""
@@ -122,11 +122,11 @@ class Search:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise Unreadable(f"the batch's keys: {error}") from error
 
-    def _find(self, names: Sequence[str], choose: Callable[[pa.Table], pa.Table]) -> list[_Found]:
+    def _find(self, names: Sequence[str], choose: Callable[[pa.Table], pa.Table]) -> list[_Matches]:
         """Of each file the numbers of the live rows that ``choose`` keeps of columns ``names`` and :data:`ROW`."""
         columns = [column for column in self.columns if column.name in names]
 
-        def find_in(file: DataFile) -> _Found:
+        def find_in(file: DataFile) -> _Matches:
             import pyarrow as pa
             from pyroaring import BitMap64
 
@@ -139,7 +139,7 @@ class Search:
                         placed = pa.Table.from_batches([batch]).append_column(ROW, pa.arange(start, end))
                         rows |= BitMap64(choose(placed)[ROW].to_pylist())
                         start = end
-                return _Found(rows - file.hidden() if rows else rows, reader.parquet.metadata)
+                return _Matches(rows - file.hidden() if rows else rows, reader.parquet.metadata)
 
         with ThreadPoolExecutor(_workers()) as pool:
             return list(pool.map(find_in, self.files))
@@ -182,7 +182,7 @@ class _Group:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Matches:
     """The numbers of some rows of a file."""
 
     rows: BitMap64

@@ -178,12 +178,12 @@ def key_bounds(frame: DataFrame, job: WriteJob) -> KeyBounds:
     """Literal bounds of the batch's keys: those that staging has counted, otherwise from one aggregate over ``frame``.
     None for an empty batch."""
     keys = [column for column in job.columns if column.name in job.key and _is_bounded(column)]
-    found = job.key_bounds if job.key_bounds is not None else _counted(frame, keys)
+    ends = job.key_bounds if job.key_bounds is not None else _counted(frame, keys)
     return KeyBounds(
         {
-            column.name: (_literal(found[column.name][0], column), _literal(found[column.name][1], column))
+            column.name: (_literal(ends[column.name][0], column), _literal(ends[column.name][1], column))
             for column in keys
-            if column.name in found and max(map(len, found[column.name])) <= _LONGEST_TEXT
+            if column.name in ends and max(map(len, ends[column.name])) <= _LONGEST_TEXT
         }
     )
 
@@ -193,10 +193,10 @@ def _counted(frame: DataFrame, keys: Sequence[Column]) -> dict[str, tuple[str, s
 
     if not keys:
         return {}
-    ends = [end(statements.quoted(column.name)).cast("string") for column in keys for end in (f.min, f.max)]
-    row = frame.agg(*ends).collect()[0]
-    found = {column.name: (row[2 * at], row[2 * at + 1]) for at, column in enumerate(keys)}
-    return {name: ends for name, ends in found.items() if ends[0] is not None}
+    aggregates = [end(quoted(column.name)).cast("string") for column in keys for end in (f.min, f.max)]
+    row = frame.agg(*aggregates).collect()[0]
+    ends = {column.name: (row[2 * at], row[2 * at + 1]) for at, column in enumerate(keys)}
+    return {name: pair for name, pair in ends.items() if pair[0] is not None}
 
 
 def _literal(text: str, column: Column) -> str:

@@ -35,13 +35,13 @@ ALIVE = f"{OP_COLUMN} = 'U'"
 def create_table(table: str, columns: Sequence[Column], layout: Layout) -> str:
     """All columns nullable: a source's NOT NULL may be dropped at any time, and ``expect`` checks what matters."""
     listed = ", ".join(f"{quoted(column.name)} {types.spark_ddl(column.type)}" for column in columns)
-    made_with = table_properties(columns, layout)
-    properties = ", ".join(f"'{name}' = {dialects.text(value, 'spark')}" for name, value in made_with.items())
+    initial = table_properties(columns, layout)
+    properties = ", ".join(f"'{name}' = {dialects.text(value, 'spark')}" for name, value in initial.items())
     return f"CREATE TABLE IF NOT EXISTS {table} ({listed}) USING DELTA{_placement(layout)} TBLPROPERTIES ({properties})"
 
 
 def table_properties(columns: Sequence[Column], layout: Layout) -> dict[str, str]:
-    """Those that a new table is made with: nothing that costs readers without need
+    """Those that a new table gets: nothing that costs readers without need
     (:mod:`flowctl.connectors.delta.features`)."""
     return {DELETION_VECTORS: str(layout.deletion_vectors).lower(), **_statistics(columns, layout)}
 
@@ -125,7 +125,7 @@ def with_statement(table: str, change: SchemaChange) -> SchemaChange:
 
 
 def columns_to_relax(info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
-    """Columns beside those of ``changes`` that may be null afterwards: a commit that replaces the schema with the
+    """Columns apart from those of ``changes`` that may be null afterwards: a commit that replaces the schema with the
     content has no NOT NULL."""
     replacing = next((change for change in changes if change.action in ("retype", "drop")), None)
     listed = {change.column for change in changes if change.action in ("retype", "drop", "relax")}
@@ -137,7 +137,7 @@ def columns_to_relax(info: TableInfo, changes: Sequence[SchemaChange]) -> list[S
 
 
 def complete_table(table: str, info: TableInfo, side: WriteJob) -> list[str]:
-    """What makes a table beside a target have at least the columns of ``side``, with their types."""
+    """What makes a sidecar have at least the columns of ``side``, with their types."""
     have = {column.name: column.type for column in info.columns}
     added = [
         SchemaChange(column.name, "new_column", None, column.type, "add", "")

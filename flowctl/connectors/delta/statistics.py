@@ -42,12 +42,12 @@ def statistics(footer: pq.FileMetaData, indexed: list[str]) -> str:
     for at in range(footer.num_columns):
         chunks = [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
         name = chunks[0].path_in_schema
-        found = [chunk.statistics for chunk in chunks]
+        of_chunks = [chunk.statistics for chunk in chunks]
         # A dot may be part of a name or lead into a struct: not worth telling apart.
-        if name not in indexed or "." in name or any(one is None or not one.has_null_count for one in found):
+        if name not in indexed or "." in name or any(one is None or not one.has_null_count for one in of_chunks):
             continue
-        nulls[name] = str(sum(one.null_count for one in found))
-        low, high = _ends([one for one in found if one.num_values])
+        nulls[name] = str(sum(one.null_count for one in of_chunks))
+        low, high = _ends([one for one in of_chunks if one.num_values])
         if low is not None and high is not None:
             smallest[name], largest[name] = low, high
     parts = {"minValues": _object(smallest), "maxValues": _object(largest), "nullCount": _object(nulls)}

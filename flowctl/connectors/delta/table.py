@@ -172,13 +172,13 @@ class OpenTable:
         return newest
 
     def check_intent(self, record: Commit) -> None:
-        """The table is the one that the intent means: the one it was written for, or the one that it made; and it
+        """The table is the one that the intent means: the one it was written for, or the one that it created; and it
         remembers which numbers were committed. :class:`StateConflict` or :class:`StoppedByPolicy` otherwise."""
         self.check_memory()
         if record.target_id and record.target_id != self.identity:
             raise StateConflict(
                 f"{self.location.url} is table {self.identity} now, the plan was made for {record.target_id}",
-                hint="Plan again: it was dropped and made again",
+                hint="Plan again: it was dropped and created again",
             )
         if record.target_id or self.creator == record.intent_id:
             return
@@ -204,7 +204,7 @@ def open_table(location: TableLocation, *, again: bool = True) -> OpenTable | No
         return OpenTable(location, DeltaTable(location.url, storage_options=location.options or None))
     except TableNotFoundError:
         there = _foreign_names(location)
-        if there and again and "_delta_log" in there:  # made since it was looked for
+        if there and again and "_delta_log" in there:  # created since it was looked for
             return open_table(location, again=False)
         if there:
             raise TableError(
@@ -244,27 +244,27 @@ def find_standing(location: TableLocation, record: Record) -> Record | None:
 def _foreign_names(location: TableLocation) -> set[str]:
     """What the folder has but flowctl's own files (the table's lease is older than the table)."""
     try:
-        found = location.file_system().ls(location.url, detail=False)
+        paths = location.file_system().ls(location.url, detail=False)
     except FileNotFoundError:
         return set()
     folder = location.url.rstrip("/").rpartition("/")[2]
-    names = {str(path).rstrip("/").rpartition("/")[2] for path in found}
+    names = {str(path).rstrip("/").rpartition("/")[2] for path in paths}
     return names - {"_flowctl", folder, ""}
 
 
 def _features(table: DeltaTable) -> set[str]:
     """Those that the protocol names, and those that tables of older protocols have without a name (Delta protocol,
-    *Valid Feature Names in Table Features*): told by what uses them."""
+    *Valid Feature Names in Table Features*), by what uses them."""
     protocol, properties = table.protocol(), table.metadata().configuration
-    found = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     if any(name.startswith("delta.constraints.") for name in properties):
-        found.add("checkConstraints")
+        features.add("checkConstraints")
     if properties.get("delta.columnMapping.mode", "none") != "none":
-        found.add("columnMapping")
+        features.add("columnMapping")
     if has_nested_not_null(table.schema().to_json()):
-        found.add(NESTED_NOT_NULL)
+        features.add(NESTED_NOT_NULL)
     marks = {mark for field in table.schema().fields for mark in field.metadata or ()}
-    return found | {feature for mark, feature in _MARKS.items() if mark in marks}
+    return features | {feature for mark, feature in _MARKS.items() if mark in marks}
 
 
 def _rows(actions: RecordBatch) -> RowEstimate:

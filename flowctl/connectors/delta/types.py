@@ -30,10 +30,12 @@ def widens(old: DataType, new: DataType) -> bool:
 
 def refused_name(name: str) -> str | None:
     """Why a column cannot be called so. Column mapping would allow it, at the price of readers that lack it."""
-    found = sorted({char for char in name if char in _REFUSED})
-    if not found:
+    refused = sorted({char for char in name if char in _REFUSED})
+    if not refused:
         return None
-    return f"Delta column names cannot have {' or '.join(repr(char) for char in found)}; rename it with columns.rename"
+    return (
+        f"Delta column names cannot have {' or '.join(repr(char) for char in refused)}; rename it with columns.rename"
+    )
 
 
 def refused_path(path: str, *, is_local: bool) -> str | None:

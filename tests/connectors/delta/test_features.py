@@ -111,7 +111,7 @@ def test_a_column_that_needs_a_feature_brings_it_into_a_table_of_an_old_protocol
 @pytest.mark.needs("Delta's own statements")
 def test_a_sidecar_takes_what_its_table_takes(writer: Writer, scratch: Buffer) -> None:
     """A key that became wider, and kept values of a type that needs a feature: each run of a history would fail."""
-    location = delta_tables.location(writer).beside("__observed")
+    location = delta_tables.location(writer).sidecar("__observed")
     narrow = (Column("id", types.INT32), Column("name", types.STRING))
     wide = (Column("id", types.INT64), narrow[1], Column("at", types.TIMESTAMP_NTZ))
     own = SparkWriter(writer.spark, scratch)
