@@ -104,6 +104,13 @@ def _rewrite(
     for at, rows in gone.items():
         partition = search.files[at].partition_values
         schema = arrow_schema([column for column in search.columns if column.name not in partition])
-        add = data_files.write_groups(search.location, table.metadata, schema, search.other_rows(at, rows))
+        groups = search.other_rows(at, rows)
+        add = data_files.write_groups(search.location, table.metadata, schema, groups, _folder(files[at]["path"]))
         if add is not None:
             yield {**add, "partitionValues": files[at]["partitionValues"]}
+
+
+def _folder(path: str) -> str:
+    """Where the new file lies: by the old one, as Polars wants a partition's name in the paths of all files or of none;
+    for a file of another table, which has a path of its own, in the table's folder."""
+    return "" if re.match(r"/|[a-z][a-z0-9+.-]*:", path, re.IGNORECASE) else path.rpartition("/")[0]

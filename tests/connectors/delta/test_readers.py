@@ -147,6 +147,9 @@ KINDS: dict[str, Kind] = {
     "in a folder with a space": Kind(lambda writer: writer.write([row(1)], 1), "t t", "paths with a space"),
     "merged without deletion vectors": Kind(lambda writer: merged(writer, WITHOUT)),
     "partitioned": Kind(lambda writer: merged(writer, Layout(partition_by=("name",)))),
+    "partitioned without deletion vectors": Kind(
+        lambda writer: merged(writer, replace(WITHOUT, partition_by=("name",)))
+    ),
     "clustered": Kind(lambda writer: merged(writer, Layout(cluster_by=("id",))), needs="clustering"),
     "column mapping": Kind(mapped, needs="column mapping"),
     "every type": Kind(everything),
