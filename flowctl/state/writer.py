@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from flowctl.errors import AbortRun, FlowctlError
+from flowctl.errors import AbortRun
 from flowctl.model.commit import Commit, Intent
 from flowctl.state import document as documents
 from flowctl.state.document import Recorded, StateDocument
@@ -77,7 +77,7 @@ class StateWriter:
             try:
                 document = apply(document)
                 applied.append(future)
-            except FlowctlError as refusal:
+            except Exception as refusal:  # noqa: BLE001  as below
                 future.set_exception(refusal)
         failure = self._failure or (self._stored(document) if applied else None)
         for future in applied:

@@ -68,6 +68,16 @@ def test_a_change_that_does_not_apply_fails_alone(store: StateStore) -> None:
     assert store.read().table("orders").seq == 1
 
 
+def test_nobody_waits_for_a_change_that_breaks(store: StateStore) -> None:
+    def broken(document: StateDocument) -> StateDocument:
+        raise ZeroDivisionError(document.serial)
+
+    with StateWriter(store, store.read()) as writer:
+        with pytest.raises(ZeroDivisionError):
+            writer.change(broken).result(60)
+        assert writer.change(lambda document: committed(document, "orders", 1)).result(60).serial == 1
+
+
 def test_after_a_conflict_nothing_more_is_written(store: StateStore) -> None:
     with StateWriter(store, store.read()) as writer:
         theirs = store.write(new_document())
