@@ -48,7 +48,7 @@ test-spark: venv
 	$(BIN)/python -m pytest -m "engine and not full" --ignore=tests/e2e
 
 test-sail: venv
-	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "engine and not full" tests/connectors
+	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "engine and not full" tests/connectors tests/run/test_effects.py
 
 test-e2e: venv
 	$(BIN)/python -m pytest -m "not full" tests/e2e
