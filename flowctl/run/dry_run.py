@@ -30,7 +30,7 @@ from flowctl.run.tries import Retries, describe, retry_step
 from flowctl.spec.spec import Spec
 from flowctl.state.document import StateDocument
 from flowctl.state.location import flow_url, open_flow
-from flowctl.state.runs import list_begun, list_runs, new_run_id
+from flowctl.state.runs import new_run_id, run_ids
 from flowctl.storage.buffer import FOLDER, Buffer
 from flowctl.storage.urls import local_path, scheme
 
@@ -73,6 +73,7 @@ def _compare(
     spec: Spec, planned: Planned, todo: Sequence[Load | Recover], dry_run: DryRun
 ) -> dict[tuple[str, int], Effects]:
     require_engine(spec)
+    known = run_ids(open_flow(spec))
     interruption, run_id, retries = Interruption(), new_run_id(), Retries()
     with (
         graceful(interruption, lambda text: dry_run.say("stopping")),
@@ -86,7 +87,7 @@ def _compare(
         found = pool.map(lambda step: _of_table(step, planned.world.state, run, retries, dry_run), todo)
         effects = dict(zip((step.key for step in todo), found, strict=True))
     if any(isinstance(one, PreventedEffects) and one.exit_code == ExitCode.TABLE for one in effects.values()):
-        _refuse_begun(spec, run_id)
+        _refuse_begun(spec, known)
     return effects
 
 
@@ -135,11 +136,8 @@ def _of_table(
     return effects
 
 
-def _refuse_begun(spec: Spec, run_id: str) -> None:
+def _refuse_begun(spec: Spec, known: frozenset[str]) -> None:
     """:class:`LockedError` when a run has begun meanwhile, which has removed what was in the buffer: what looks like
     failures of tables is none."""
-    blobs = open_flow(spec)
-    ids = [*(run.id for run in list_begun(blobs)), *(run.id for run in list_runs(blobs, limit=1))]
-    newest = max(ids, default="")
-    if newest > run_id:
-        raise LockedError(f"run {newest} has begun meanwhile", hint="Plan again once it has ended")
+    if begun := run_ids(open_flow(spec)) - known:
+        raise LockedError(f"run {max(begun)} has begun meanwhile", hint="Plan again once it has ended")

@@ -128,6 +128,11 @@ def list_begun(blobs: BlobStore) -> list[BegunRun]:
     return [found for name in begun if (found := _begun(blobs.get(name)))]
 
 
+def run_ids(blobs: BlobStore) -> frozenset[str]:
+    """The runs that are kept: ended, active and killed."""
+    return frozenset(info.name.removeprefix(FOLDER).rpartition(".")[0] for info in blobs.list(FOLDER))
+
+
 def get_run(blobs: BlobStore, run_id: str) -> RunRecord | None:
     data = blobs.get(_name(run_id))
     return _decode(data, f"{blobs.url}/{_name(run_id)}") if data is not None else None
