@@ -18,10 +18,12 @@ from time import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from flowctl import text
 from flowctl.connectors.delta import deletion_vectors, log
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.delta.types import Action
+from flowctl.errors import TableError
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -30,6 +32,8 @@ RETENTION = "delta.deletedFileRetentionDuration"
 _WEEK = 7 * 86400.0
 _SECONDS = {"week": _WEEK, "day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
 _PART = re.compile(r"(\d+)\s+(week|day|hour|minute|second)s?")
+_LOG = f"/{log.FOLDER}/"
+_DATA = re.compile(r".*\.parquet|deletion_vector_.*\.bin", re.DOTALL)
 #: Files deleted at once, and between two looks at the lease.
 _AT_ONCE, _BATCH = 16, 1000
 
@@ -54,15 +58,24 @@ def retention_seconds(properties: Mapping[str, str]) -> float | None:
 
 
 def removable(table: OpenTable, retention: float) -> list[StoredFile]:
-    """Old files that neither the opened version has nor one that ended within ``retention`` seconds."""
+    """Old files that neither the opened version has nor one that ended within ``retention`` seconds.
+
+    :class:`TableError` where the folder does not list what the version has: its names are then not understood."""
     end = time() - retention
     removed = [
         file
         for file in log.read_removed_files(table.location, table.version)
         if file.get("deletionTimestamp") is None or file["deletionTimestamp"] / 1000 > end
     ]
-    needed = {name for file in (*table.files, *removed) for name in _names(table.location, file)}
-    return [file for file in _stored(table.location) if file.modified < end and file.name not in needed]
+    live, kept = ({name for file in files for name in _names(table.location, file)} for files in (table.files, removed))
+    stored = list(_stored(table.location))
+    if missing := {name for name in live if "://" not in name} - {file.name for file in stored}:
+        raise TableError(
+            f"{table.location.url} has {text.counted(len(missing), 'file')} that its folder does not list, as "
+            f"{min(missing)}",
+            hint="Restore the table, or vacuum it with the engine that wrote them",
+        )
+    return [file for file in stored if file.modified < end and file.name not in live | kept]
 
 
 def remove(location: TableLocation, files: Sequence[StoredFile], before_each: Callable[[], None]) -> None:
@@ -87,17 +100,20 @@ def _names(location: TableLocation, file: Action) -> Iterable[str]:
 
 
 def _stored(location: TableLocation) -> Iterator[StoredFile]:
-    """All but what begins with a dot or an underscore: the log, flowctl's own records, change files."""
+    """Data files and deletion vectors, as writers of Delta tables name them, but those of tables in folders below. What
+    begins with a dot or an underscore is the log, flowctl's own or change files, unless it is a partition."""
     system = location.file_system()
     root = str(system.info(location.url)["name"]).rstrip("/")
     for entry in system.ls(location.url, detail=True):
         name = str(entry["name"]).rstrip("/").rpartition("/")[2]
-        if name.startswith((".", "_")) or str(entry["name"]).rstrip("/") == root:
+        if (name.startswith((".", "_")) and "=" not in name) or str(entry["name"]).rstrip("/") == root:
             continue
-        below = system.find(entry["name"], detail=True).values() if entry["type"] == "directory" else [entry]
-        for file in below:
-            path = str(file["name"])
-            yield StoredFile(path, path.removeprefix(f"{root}/"), int(file["size"]), _modified(file))
+        below = list(system.find(entry["name"], detail=True).values()) if entry["type"] == "directory" else [entry]
+        paths = [str(file["name"]) for file in below]
+        others = tuple({path.partition(_LOG)[0] + "/" for path in paths if _LOG in path})
+        for path, file in zip(paths, below, strict=True):
+            if _DATA.fullmatch(path.rpartition("/")[2]) and not path.startswith(others):
+                yield StoredFile(path, path.removeprefix(f"{root}/"), int(file["size"]), _modified(file))
 
 
 def _modified(entry: Mapping[str, Any]) -> float:
@@ -106,8 +122,8 @@ def _modified(entry: Mapping[str, Any]) -> float:
     match next((entry[name] for name in names if entry.get(name) is not None), None):
         case dt.datetime() as moment:
             return moment.timestamp()
-        case str() as text:
-            return dt.datetime.fromisoformat(text).timestamp()
+        case str() as written:
+            return dt.datetime.fromisoformat(written).timestamp()
         case int() | float() as seconds:
             return float(seconds)
         case _:

@@ -229,6 +229,38 @@ def test_vacuum_keeps_what_younger_versions_need_and_what_a_stale_writer_may_com
     assert delta_tables.content(writer) == FILLED
 
 
+def test_vacuum_deletes_no_files_of_others(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flow's state may be in a table's folder, and so may another table."""
+    fill(writer)
+    path = Path(delta_tables.location(writer).url)
+    below = replace(writer, place=replace(writer.place, object=ObjectName((*writer.place.object.parts, "archive"))))
+    fill(below)
+    (path / "state").mkdir()
+    (path / "state" / "1.json").write_text("{}")
+    killed = path / "name=a" / "part-of-a-killed-run.parquet"
+    killed.parent.mkdir()
+    killed.write_bytes(b"x")
+    old = stored(str(path / "archive"))
+    grow_old(monkeypatch)
+    maintain(writer)
+    assert not killed.exists()
+    assert (path / "state" / "1.json").exists()
+    assert stored(str(path / "archive")) == old
+    assert delta_tables.content(below) == delta_tables.content(writer) == FILLED
+
+
+def test_vacuum_refuses_a_table_whose_files_it_does_not_find(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(writer)
+    path = delta_tables.location(writer).url
+    live = Path(path, unquote(delta_tables.files(writer)[0]["path"]))
+    live.rename(live.with_suffix(".elsewhere"))
+    before = stored(path)
+    grow_old(monkeypatch)
+    with pytest.raises(TableError, match="has 1 file that its folder does not list"):
+        due(writer)
+    assert stored(path) == before
+
+
 def by_deltalake_at(path: str, version: int) -> pa.Table:
     table = DeltaTable(path, version=version)
     return pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
