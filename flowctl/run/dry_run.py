@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flowctl.engine import cost
-from flowctl.errors import AbortRun, ExitCode, FlowctlError, LockedError
+from flowctl.errors import AbortRun, FlowctlError, LockedError
 from flowctl.model.effects import CountedEffects, Effects, PreventedEffects, UnknownEffects
 from flowctl.model.step import Load, Plan, RecordOnly, Recover
 from flowctl.plan.planning import Planned
@@ -30,7 +30,7 @@ from flowctl.run.tries import Retries, describe, retry_step
 from flowctl.spec.spec import Spec
 from flowctl.state.document import StateDocument
 from flowctl.state.location import flow_url, open_flow
-from flowctl.state.runs import new_run_id, run_ids
+from flowctl.state.runs import get_run, new_run_id, run_ids
 from flowctl.storage.buffer import FOLDER, Buffer
 from flowctl.storage.urls import local_path, scheme
 
@@ -86,8 +86,7 @@ def _compare(
         dry_run.listener(events.DryRunStarted(len(todo)))
         found = pool.map(lambda step: _of_table(step, planned.world.state, run, retries, dry_run), todo)
         effects = dict(zip((step.key for step in todo), found, strict=True))
-    if any(isinstance(one, PreventedEffects) and one.exit_code == ExitCode.TABLE for one in effects.values()):
-        _refuse_begun(spec, known)
+    _refuse_begun(spec, known)
     return effects
 
 
@@ -137,7 +136,10 @@ def _of_table(
 
 
 def _refuse_begun(spec: Spec, known: frozenset[str]) -> None:
-    """:class:`LockedError` when a run has begun meanwhile, which has removed what was in the buffer: what looks like
-    failures of tables is none."""
-    if begun := run_ids(open_flow(spec)) - known:
-        raise LockedError(f"run {max(begun)} has begun meanwhile", hint="Plan again once it has ended")
+    """:class:`LockedError` when a run with something to do has begun meanwhile, which has emptied the buffer: rows may
+    be missing from the counts, and what looks like a failing table may be none."""
+    blobs = open_flow(spec)
+    for run_id in sorted(run_ids(blobs) - known, reverse=True):
+        record = get_run(blobs, run_id)
+        if record is None or record.error or record.count("unchanged") < len(record.tables):
+            raise LockedError(f"run {run_id} has begun meanwhile", hint="Plan again once it has ended")
