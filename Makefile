@@ -4,7 +4,7 @@ VENV   := $(CURDIR)/.venv
 BIN    := $(VENV)/bin
 export PYTHON
 
-.PHONY: venv demo lint test-unit test-unit-package test-unit-others test test-spark test-sail test-e2e test-others test-full bench clean
+.PHONY: venv demo lint test-unit test-unit-package test-unit-others test test-spark test-sail test-e2e test-others test-runs test-full bench clean
 
 venv: $(VENV)/.ready
 
@@ -40,15 +40,18 @@ test-unit-others: venv
 	$(BIN)/python -m pytest -m "not full and not server" $(WAITING)
 
 # Parts side by side, each with servers of its own: small tests wait for processes, servers and disks most of the time.
-# The longest are the first to start; the last one takes the place of whichever ends first.
+# The longest are the first to start; the others take the place of whichever ends first.
 test: lint
-	$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-spark test-e2e test-sail test-others
+	$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-spark test-e2e test-sail test-others test-runs
 
 test-spark: venv
-	$(BIN)/python -m pytest -m "engine and not full" --ignore=tests/e2e
+	$(BIN)/python -m pytest -m "engine and not full" tests/connectors
+
+test-runs: venv
+	$(BIN)/python -m pytest -m "engine and not full" --ignore=tests/e2e --ignore=tests/connectors
 
 test-sail: venv
-	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "engine and not full" tests/connectors tests/run/test_effects.py
+	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "engine and not full" tests/connectors tests/run/test_effects.py tests/run/test_effects_shown.py
 
 test-e2e: venv
 	$(BIN)/python -m pytest -m "not full" tests/e2e

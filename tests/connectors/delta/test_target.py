@@ -365,4 +365,4 @@ def test_a_table_on_s3(spark: SparkSession, s3_server: S3Server, s3_bucket: str,
 
 
 def info_or_none(writer: Writer) -> TableInfo | None:
-    return writer.info()
+    return writer.place.target.describe([writer.place.object])[writer.place.object]
