@@ -8,6 +8,10 @@ Errors are ``RuntimeError`` with a SQLSTATE or a refusal, without values. Execut
 but perhaps no flowctl: whoever ships these functions registers this module to be pickled by value, so it may use
 nothing but them, the standard library and constants. Credentials travel inside of them: no plan and no option shows
 them. ``opened`` is a connection of this process in their place, which somebody else looks after.
+
+psycopg is imported by the functions that use it. A module in a function's globals is unpickled with it, and cloudpickle
+adds the submodules that its code may use: two threads of one process (Sail's workers) that import ``psycopg`` and
+``psycopg.copy`` at the same moment find one of them half initialized.
 """
 
 from __future__ import annotations
@@ -23,19 +27,18 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
-from psycopg import sql
-from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus
 from pyarrow import csv
 
 from flowctl.connectors.postgres.modifiers import CONSTRAINT
 from flowctl.connectors.postgres.snapshot import SNAPSHOT_LOST
 from flowctl.connectors.refusal import PREFIX
+
+if TYPE_CHECKING:
+    import psycopg
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,8 @@ class PartReader:
                 yield from self._rows(self.queries[number])
 
     def _rows(self, query: str) -> Iterator[pa.RecordBatch]:
+        import psycopg
+
         statement = f"COPY ({query}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')"
         guard = _Guard(self.silence)
         try:
@@ -140,6 +145,9 @@ class PartWriter:
         )
 
     def _copied(self, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> tuple[int, int]:
+        import psycopg
+        from psycopg import sql
+
         names = sql.SQL(", ").join([sql.Identifier(name) for name, _ in self.typed])
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')").format(sql.SQL(self.stage), names)
         guard = _Guard(self.silence)
@@ -229,6 +237,9 @@ class _Guard:
 def _blocks(pgconn: Any, encoding: str, guard: _Guard) -> Iterator[bytearray]:
     """Whole rows, about a MiB at a time. PostgreSQL sends a message a row; psycopg's own loop around each of them
     costs more than parsing it. While nothing is there, other threads of this process may run."""
+    from psycopg.errors import error_from_result
+    from psycopg.pq import ExecStatus
+
     readable = select.poll()
     readable.register(pgconn.socket, select.POLLIN)
     block = bytearray()

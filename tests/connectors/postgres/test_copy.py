@@ -262,6 +262,7 @@ def test_executors_need_no_flowctl(postgres_database: str) -> None:
         "sys.meta_path.insert(0, Nowhere())\n"
         "import pyarrow as pa\n"
         "function = pickle.load(sys.stdin.buffer)\n"
+        "assert not any(name.startswith('psycopg') for name in sys.modules), 'two threads would import it at once'\n"
         "print([b.to_pydict() for b in function(iter([pa.RecordBatch.from_pydict({'id': [0]})]))])\n"
     )
     ran = subprocess.run([sys.executable, "-c", program], input=cloudpickle.dumps(function), capture_output=True)
