@@ -53,13 +53,17 @@ def groups(files: Sequence[Action]) -> list[list[int]]:
     """Which of the files are written again, by place: those of a group together. Small ones of one partition up to
     :data:`TARGET` bytes, in the order of the log; and those with many hidden rows."""
     by_partition: dict[str, list[list[int]]] = defaultdict(lambda: [[]])
+    sizes: dict[str, int] = defaultdict(int)  # of the last group of each partition
     for at, file in enumerate(files):
         if file["size"] >= SMALL and not _has_many_hidden(file):
             continue
-        found = by_partition[json.dumps(file["partitionValues"], sort_keys=True)]
-        if found[-1] and sum(files[one]["size"] for one in found[-1]) + file["size"] > TARGET:
+        partition = json.dumps(file["partitionValues"], sort_keys=True)
+        found = by_partition[partition]
+        if found[-1] and sizes[partition] + file["size"] > TARGET:
             found.append([])
+            sizes[partition] = 0
         found[-1].append(at)
+        sizes[partition] += file["size"]
     return [
         group
         for found in by_partition.values()
@@ -145,11 +149,13 @@ def _pieces(search: Search, files: Sequence[Action], group: Sequence[int]) -> It
     import pyarrow as pa
 
     held: list[pa.Table] = []
+    rows = 0
     for piece in _live_rows(search, files, group):
         held.append(piece)
-        if sum(one.num_rows for one in held) >= _ROWS:
+        rows += piece.num_rows
+        if rows >= _ROWS:
             yield pa.concat_tables(held)
-            held = []
+            held, rows = [], 0
     if held:
         yield pa.concat_tables(held)
 
