@@ -37,12 +37,13 @@ UNREACHABLE = """
   lost: {from: "gone:orders", mode: truncate}
   missing: {from: "db:nothing", mode: truncate}
 """
-#: Runs the command and says which forbidden modules it has loaded.
+#: Runs the command and says which forbidden modules it has loaded: Spark, and what takes long to import.
 PROBE = """
 import sys
 from flowctl.cli.main import run
 code = run(sys.argv[1:])
-print(sorted({name.partition('.')[0] for name in sys.modules} & {'pyspark', 'py4j', 'delta'}), file=sys.stderr)
+unwanted = {'pyspark', 'py4j', 'delta', 'pandas'}
+print(sorted({name.partition('.')[0] for name in sys.modules} & unwanted), file=sys.stderr)
 sys.exit(code)
 """
 

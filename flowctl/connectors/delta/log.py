@@ -37,7 +37,7 @@ def entry_name(version: int) -> str:
 
 def read_entry(location: TableLocation, version: int) -> list[Action]:
     """The actions of one commit; OSError when its file cannot be read."""
-    lines = location.file_system().cat_file(f"{location.url}/{entry_name(version)}").splitlines()
+    lines = location.read_file(entry_name(version)).splitlines()
     return [json.loads(line) for line in lines if line.strip()]
 
 

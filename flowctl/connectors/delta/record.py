@@ -143,7 +143,7 @@ def _from_json(document: Any) -> Record | None:
 def keep_copy(location: TableLocation, record: Record) -> Record:
     """Keeps the record of a commit that was read back, for the day the log has forgotten it. The commit stands without
     it, and the next one makes it anew: a copy that cannot be written is a warning."""
-    path = _copy_path(location, record.app_id)
+    path = f"{location.url}/{_copy_name(record.app_id)}"
     try:
         content = json.dumps({"version": record.commit.version, "record": codec.to_json(record)})
         location.file_system().pipe_file(path, content.encode())
@@ -154,14 +154,14 @@ def keep_copy(location: TableLocation, record: Record) -> Record:
 
 def _read_copy(location: TableLocation, app: str) -> Record | None:
     try:
-        kept = json.loads(location.file_system().cat_file(_copy_path(location, app)))
+        kept = json.loads(location.read_file(_copy_name(app)))
     except (FileNotFoundError, ValueError):  # none yet, or torn by a crash while it was written
         return None
     return codec.from_json(Record, kept["record"]).logged(version=kept["version"])
 
 
-def _copy_path(location: TableLocation, app: str) -> str:
-    return f"{location.url}/{RECORDS}/{app.replace(':', '-').replace('/', '-')}.json"
+def _copy_name(app: str) -> str:
+    return f"{RECORDS}/{app.replace(':', '-').replace('/', '-')}.json"
 
 
 def counts(metrics: Mapping[str, Any]) -> RowCounts:
