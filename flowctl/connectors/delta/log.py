@@ -80,6 +80,14 @@ def checkpoint_before(location: TableLocation, version: int) -> int:
     return _newest_checkpoint(_names(location), version)[0]
 
 
+def checkpoint_hint(location: TableLocation) -> int:
+    """The version of the last checkpoint, as its writer noted it beside the log; -1: none, or not noted."""
+    try:
+        return int(json.loads(location.read_file(f"{FOLDER}/_last_checkpoint"))["version"])
+    except (OSError, ValueError, KeyError):
+        return -1
+
+
 def _actions(location: TableLocation, version: int, kind: str) -> Iterator[Action]:
     """Those of one kind in the newest checkpoint, then all of the commits after it."""
     delays.pause()

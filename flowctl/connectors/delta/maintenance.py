@@ -21,7 +21,7 @@ MANY_HIDDEN, HIDDEN_SHARE = 100_000, 0.1
 #: Each commit is read again until a checkpoint holds it. Delta and flowctl make one at each tenth.
 LONG_LOG = 100
 #: Names in ``extra`` of a table's description.
-SMALL_FILES, HIDDEN_ROWS = "small_files", "hidden_rows"
+SMALL_FILES, HIDDEN_ROWS, COMMITS = "small_files", "hidden_rows", "commits_since_checkpoint"
 _PARTITION = "partition."
 
 
@@ -67,8 +67,8 @@ class Condition:
 
 def due(info: TableInfo) -> str:
     """Of what a plan knows: empty when nothing is due."""
-    small, hidden = (int(info.extra.get(name, 0)) for name in (SMALL_FILES, HIDDEN_ROWS))
-    return ", ".join(Condition(small, hidden, info.rows.value or 0).reasons())
+    small, hidden, commits = (int(info.extra.get(name, 0)) for name in (SMALL_FILES, HIDDEN_ROWS, COMMITS))
+    return ", ".join(Condition(small, hidden, info.rows.value or 0, commits).reasons())
 
 
 class Way(Enum):

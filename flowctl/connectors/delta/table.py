@@ -17,7 +17,7 @@ from flowctl import delays
 from flowctl.connectors.delta import maintenance
 from flowctl.connectors.delta.features import NESTED_NOT_NULL
 from flowctl.connectors.delta.location import TableLocation
-from flowctl.connectors.delta.log import read_live_files
+from flowctl.connectors.delta.log import checkpoint_hint, read_live_files
 from flowctl.connectors.delta.record import Record, creator, newest_record
 from flowctl.connectors.delta.types import Action, columns_of, has_nested_not_null
 from flowctl.connectors.preconditions import check_base, foreign_target
@@ -133,8 +133,15 @@ class OpenTable:
                 "ruled_columns": [field.name for field in self.handle.schema().fields if _has_rules(field)],
                 "is_widened": "delta.typeChanges" in self.handle.schema().to_json(),
                 maintenance.SMALL_FILES: maintenance.count_small_files(actions),
+                maintenance.COMMITS: self._commits_since_checkpoint(),
             },
         )
+
+    def _commits_since_checkpoint(self) -> int:
+        """As the hint in the log says; 0 for a short log, whose hint nobody needs."""
+        if self.version <= maintenance.LONG_LOG:
+            return 0
+        return self.version - checkpoint_hint(self.location)
 
     @property
     def creator(self) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from flowctl.connectors.delta import CAPABILITIES, compaction, maintenance, vacuum
 from flowctl.connectors.delta.compaction import TARGET
@@ -46,6 +47,10 @@ def described(root: Path, sizes: list[int], days: list[str] | None = None) -> Ta
     log = root / "t" / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020}.json").write_text("".join(json.dumps(action) + "\n" for action in actions))
+    return describe(root)
+
+
+def describe(root: Path) -> TableInfo:
     found = DeltaTarget(str(root), {}, None, CAPABILITIES).describe([ObjectName(("t",))])[ObjectName(("t",))]
     assert found is not None
     return found
@@ -67,6 +72,16 @@ def test_maintenance_is_due_where_files_could_be_fewer(
 ) -> None:
     told = maintenance.due(described(tmp_path, sizes, days))
     assert told in ({f"{MANY + 1:,} small files", f"{MANY + 90:,} small files"} if is_due else {""})
+
+
+def test_maintenance_is_due_for_a_long_log_until_a_checkpoint_is_written(tmp_path: Path) -> None:
+    assert maintenance.due(described(tmp_path, [1000])) == ""
+    for version in range(1, LONG_LOG + 2):
+        entry = tmp_path / f"t/_delta_log/{version:020}.json"
+        entry.write_text('{"commitInfo": {}}\n')
+    assert maintenance.due(describe(tmp_path)) == f"{LONG_LOG + 2} commits since the last checkpoint"
+    DeltaTable(tmp_path / "t").create_checkpoint()
+    assert maintenance.due(describe(tmp_path)) == ""
 
 
 class Untidy(LakeDdl):
