@@ -9,13 +9,12 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from flowctl.connectors.source import HighWatermark, Missing, Relation, Source, WatermarkRequest
+from flowctl.connectors.source import Relation, Source, WatermarkRequest
 from flowctl.connectors.target import CommitLookup, Target, TargetRules
 from flowctl.errors import FlowctlError, StoppedByPolicy
 from flowctl.model.commit import Commit
-from flowctl.model.file_log import FileLog
 from flowctl.model.position import CursorPosition, Position
 from flowctl.model.table_info import Estimate, ObjectName, TableInfo
 from flowctl.observe.asking import Answer, Connections, Key, ask_for_each, in_parallel
@@ -76,7 +75,7 @@ def observe(
         lambda name: _Look(connections, name, state, resolved.full_refresh, estimate, blobs).at(tables),
         _connections(tables),
     )
-    observed = {table.id: _merge_answers(table, looked) for table in tables}
+    observed = {table.id: _merge(table, looked) for table in tables}
     return World(
         at=dt.datetime.now(dt.UTC),
         state=state,
@@ -117,30 +116,12 @@ def _places(connections: Connections, resolved: Resolved) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What one connection said about the tables that read it and those that are written to it, by id."""
+    """What one connection said about the tables that read it and those that are written to it, by id: of each the part
+    of what is observed that this connection has."""
 
-    sources: dict[str, TableInfo | FlowctlError | None] = field(default_factory=dict)
-    missing: dict[str, Missing | FlowctlError] = field(default_factory=dict)
-    watermarks: dict[str, HighWatermark | FlowctlError] = field(default_factory=dict)
-    readings: dict[str, str] = field(default_factory=dict)
-    files: dict[str, _Files | FlowctlError] = field(default_factory=dict)
-    targets: dict[str, TableInfo | FlowctlError | None] = field(default_factory=dict)
-    commits: dict[str, Commit | FlowctlError | None] = field(default_factory=dict)
-    sidecars: dict[str, dict[str, TableInfo | FlowctlError | None]] = field(default_factory=dict)
-    positions: PositionKind = "none"
+    read: Mapping[str, Observed]
+    written: Mapping[str, Observed]
     ddl: TargetRules | None = None
-    error: FlowctlError | None = None
-
-
-@dataclass(frozen=True)
-class _Files:
-    """One table's files: those that are there (nothing of them where there are none), those that were read, and those
-    once the begun interval is."""
-
-    info: TableInfo | None
-    watermark: HighWatermark
-    log: FileLog
-    pending: FileLog | None
 
 
 @dataclass(frozen=True)
@@ -155,64 +136,68 @@ class _Look:
     blobs: BlobStore
 
     def at(self, tables: Sequence[TableSpec]) -> _Seen:
+        read = [table for table in tables if _reads(table, self.name)]
+        written = [table for table in tables if table.target.connection == self.name]
         try:
             connector = self.connections.get(self.name)
         except FlowctlError as error:
-            return _Seen(error=error)
-        read = [table for table in tables if _reads(table, self.name)]
-        written = [table for table in tables if table.target.connection == self.name]
-        can = connector.source.capabilities.source if connector.source else None
-        seen = _Seen(positions=can.position if can else "none", ddl=connector.target)
-        if read and connector.source:
-            self._sources(connector.source, read, seen)
-        if written and connector.target:
-            self._targets(connector.target, written, seen)
-            self._sidecars(connector.target, written, seen)
-        return seen
+            failed = Observed(error=error)
+            return _Seen({table.id: failed for table in read}, {table.id: failed for table in written})
+        return _Seen(
+            self._sources(connector.source, read) if connector.source else {},
+            self._targets(connector.target, written) if connector.target else {},
+            connector.target,
+        )
 
-    def _sources(self, source: Source, tables: Sequence[TableSpec], seen: _Seen) -> None:
+    def _sources(self, source: Source, tables: Sequence[TableSpec]) -> dict[str, Observed]:
+        can = source.capabilities.source
+        positions: PositionKind = can.position if can else "none"
+        seen = self._files(source, tables) if positions == "files" else self._objects(source, tables)
+        return {id: replace(one, positions=positions) for id, one in seen.items()}
+
+    def _objects(self, source: Source, tables: Sequence[TableSpec]) -> dict[str, Observed]:
         relations = {table.id: relation(table) for table in tables}
-        if seen.positions == "files":
-            self._files(source, tables, seen)
-        else:
-            self._objects(source, tables, relations, seen)
-        missing = [id for id in relations if seen.sources[id] is None]
-        seen.missing.update(self._each(lambda ids: {id: source.why_missing(relations[id]) for id in ids}, missing))
-
-    def _objects(
-        self, source: Source, tables: Sequence[TableSpec], relations: Mapping[str, Relation], seen: _Seen
-    ) -> None:
         infos = self._each(source.describe, list(dict.fromkeys(relations.values())))
-        seen.sources.update({id: infos[one] for id, one in relations.items()})
         requests = {
             table.id: self._watermark_request(table, relations[table.id], info)
             for table in tables
-            if isinstance(info := seen.sources[table.id], TableInfo)
+            if isinstance(info := infos[relations[table.id]], TableInfo)
         }
-        seen.watermarks.update(
-            self._each(lambda ids: source.high_watermarks({id: requests[id] for id in ids}), list(requests))
-        )
-        for table in tables:
-            if request := requests.get(table.id):
-                if error := _refuse_read(source, table, request.info):
-                    seen.watermarks[table.id] = error
-                seen.readings[table.id] = source.explain_read(request, table.read)
+        watermarks = self._each(lambda ids: source.high_watermarks({id: requests[id] for id in ids}), list(requests))
+        absent = [id for id, one in relations.items() if infos[one] is None]
+        missing = self._each(lambda ids: {id: source.why_missing(relations[id]) for id in ids}, absent)
 
-    def _files(self, source: Source, tables: Sequence[TableSpec], seen: _Seen) -> None:
+        def observed(table: TableSpec) -> Observed:
+            info = _value(infos[relations[table.id]])
+            if info is None:
+                return Observed(missing=_value(missing[table.id]))
+            _check_readable(source, table, info)
+            watermark = _value(watermarks[table.id])
+            if watermark.failure is not None:
+                raise watermark.failure
+            reading = source.explain_read(requests[table.id], table.read)
+            return Observed(source=info, watermark=watermark, reading=reading)
+
+        return _of_each(tables, observed)
+
+    def _files(self, source: Source, tables: Sequence[TableSpec]) -> dict[str, Observed]:
         by_id = {table.id: table for table in tables}
-        seen.files.update(self._each(lambda ids: {id: self._files_of(source, by_id[id]) for id in ids}, list(by_id)))
-        for id, found in seen.files.items():
-            seen.sources[id] = found if isinstance(found, FlowctlError) else found.info
-            if isinstance(found, _Files) and found.info is not None:
-                seen.watermarks[id] = found.watermark
+        found = self._each(lambda ids: {id: self._files_of(source, by_id[id]) for id in ids}, list(by_id))
+        return _of_each(tables, lambda table: _value(found[table.id]))
 
-    def _files_of(self, source: Source, table: TableSpec) -> _Files:
-        state = self.state.table(table.id)
+    def _files_of(self, source: Source, table: TableSpec) -> Observed:
+        read, state = relation(table), self.state.table(table.id)
         anew = table.id in self.full_refresh
         log = files_read(self.blobs, table.id, state.position, read_anew=anew or _begun_refresh(state))
         known = {} if anew or table.mode == "truncate" or _begun_refresh(state) else log.files
-        info, watermark = source.describe_files(relation(table), known)
-        return _Files(info, watermark, log, None if anew else pending_log(self.blobs, table.id, state))
+        info, watermark = source.describe_files(read, known)
+        return Observed(
+            source=info,
+            missing=source.why_missing(read) if info is None else None,
+            watermark=watermark if info is not None else None,
+            file_log=log,
+            pending_log=None if anew else pending_log(self.blobs, table.id, state),
+        )
 
     def _watermark_request(self, table: TableSpec, read: Relation, info: TableInfo) -> WatermarkRequest:
         cursor = table.cursor
@@ -244,45 +229,45 @@ class _Look:
             estimate=self.estimate,
         )
 
-    def _targets(self, target: Target, tables: Sequence[TableSpec], seen: _Seen) -> None:
+    def _targets(self, target: Target, tables: Sequence[TableSpec]) -> dict[str, Observed]:
         objects = {table.id: table.target.object for table in tables}
-        if self.state.serial == 0:  # a new lineage: nothing can carry a number of it
-            infos = self._each(target.describe, list(objects.values()))
-            seen.targets.update({id: infos[object] for id, object in objects.items()})
-        else:
-            self._committed(target, objects, seen)
-        for table in tables:
-            if isinstance(info := seen.targets[table.id], TableInfo):
-                seen.targets[table.id] = self._refuse_write(target, table, info) or info
 
-    def _refuse_write(self, target: Target, table: TableSpec, info: TableInfo) -> FlowctlError | None:
+        def ask(ids: Sequence[str]) -> Mapping[str, tuple[TableInfo | None, Commit | None]]:
+            if self.state.serial:
+                return target.described_and_committed([CommitLookup(self.state.lineage, id, objects[id]) for id in ids])
+            infos = target.describe([objects[id] for id in ids])  # a new lineage: nothing can carry a number of it
+            return {id: (infos[objects[id]], None) for id in ids}
+
+        found = self._each(ask, list(objects))
+        sidecars = {table.id: self._sidecars_of(table) for table in tables}
+        infos = self._each(
+            target.describe, [object for by_suffix in sidecars.values() for object in by_suffix.values()]
+        )
+
+        def observed(table: TableSpec) -> Observed:
+            info, commit = _value(found[table.id])
+            if info is not None:
+                self._check_writable(target, table, info)
+            kept = {suffix: _value(infos[object]) for suffix, object in sidecars[table.id].items()}
+            return Observed(target=info, commit=commit, sidecars=kept)
+
+        return _of_each(tables, observed)
+
+    def _check_writable(self, target: Target, table: TableSpec, info: TableInfo) -> None:
         is_refresh = table.id in self.full_refresh or _begun_refresh(self.state.table(table.id))
         error = target.refuse_write(info, table.mode, replaces=is_refresh or table.mode == "truncate")
         if error is not None:
             error.mark = table.mark_of("to")
-        return error
+            raise error
 
-    def _sidecars(self, target: Target, tables: Sequence[TableSpec], seen: _Seen) -> None:
-        """Of a history always: without its observations its versions would go. Others only where the table has not
-        kept any yet: later its own is there, and nobody else's can be."""
-        objects = {
-            (table.id, suffix): ObjectName((*table.target.parts[:-1], table.target.parts[-1] + suffix))
-            for table in tables
+    def _sidecars_of(self, table: TableSpec) -> dict[str, ObjectName]:
+        """Those to look for, by suffix. Of a history always: without its observations its versions would go. Others
+        only where the table has not kept any yet: later its own is there, and nobody else's can be."""
+        return {
+            suffix: ObjectName((*table.target.parts[:-1], table.target.parts[-1] + suffix))
             for suffix in sidecars_of(table)
             if suffix == "__observed" or self.state.table(table.id).definition.get("mode") != table.mode
         }
-        infos = self._each(target.describe, list(objects.values()))
-        for (id, suffix), object in objects.items():
-            seen.sidecars.setdefault(id, {})[suffix] = infos[object]
-
-    def _committed(self, target: Target, objects: Mapping[str, ObjectName], seen: _Seen) -> None:
-        lookups = {id: CommitLookup(self.state.lineage, id, object) for id, object in objects.items()}
-        found = self._each(lambda ids: target.described_and_committed([lookups[id] for id in ids]), list(lookups))
-        for id, answer in found.items():
-            if isinstance(answer, FlowctlError):
-                seen.targets[id] = answer
-            else:
-                seen.targets[id], seen.commits[id] = answer
 
     def _each(
         self, ask: Callable[[Sequence[Key]], Mapping[Key, Answer]], keys: Sequence[Key]
@@ -290,13 +275,31 @@ class _Look:
         return ask_for_each(ask, keys, self.connections.mark(self.name))
 
 
-def _refuse_read(source: Source, table: TableSpec, info: TableInfo) -> FlowctlError | None:
+def _of_each(tables: Sequence[TableSpec], observed: Callable[[TableSpec], Observed]) -> dict[str, Observed]:
+    """``observed`` of each table, by id; what it raises stops that table."""
+
+    def one(table: TableSpec) -> Observed:
+        try:
+            return observed(table)
+        except FlowctlError as error:
+            return Observed(error=error)
+
+    return {table.id: one(table) for table in tables}
+
+
+def _value(answer: Answer | FlowctlError) -> Answer:
+    if isinstance(answer, FlowctlError):
+        raise answer
+    return answer
+
+
+def _check_readable(source: Source, table: TableSpec, info: TableInfo) -> None:
     """An append reads the rows at its upper bound by themselves, and keys are compared with those of all rows."""
     is_append = table.mode == "append" and table.cursor is not None
     error = source.refuse_read(info, table.read, reads_twice=is_append or isinstance(table.deletes, DetectMissingKeys))
     if error is not None:
         error.mark = table.mark_of("read" if table.read != ReadHints() else "from")
-    return error
+        raise error
 
 
 def _continues_from(state: TableState) -> Position | None:
@@ -313,41 +316,13 @@ def _reads(table: TableSpec, connection: str) -> bool:
     return not isinstance(table.source, SqlSource) and table.source.connection == connection
 
 
-def _merge_answers(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
-    """One table, from the answers of its source's and its target's connection; the first error stops it."""
-    written = looked[table.target.connection]
-    read = _Seen() if isinstance(table.source, SqlSource) else looked[table.source.connection]
-    answers = (
-        read.error,
-        written.error,
-        source := read.sources.get(table.id),
-        missing := read.missing.get(table.id),
-        watermark := read.watermarks.get(table.id),
-        watermark.failure if isinstance(watermark, HighWatermark) else None,
-        target := written.targets.get(table.id),
-        commit := written.commits.get(table.id),
-        *(sidecars := written.sidecars.get(table.id, {})).values(),
-    )
-    error = next((answer for answer in answers if isinstance(answer, FlowctlError)), None)
-    if error is not None:
+def _merge(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
+    """One table, from what its source's and its target's connection said; the first error stops it."""
+    read = Observed() if isinstance(table.source, SqlSource) else looked[table.source.connection].read[table.id]
+    written = looked[table.target.connection].written[table.id]
+    if error := read.error or written.error:
         return Observed(error=error)
-    files = _value(read.files.get(table.id))
-    return Observed(
-        source=_value(source),
-        missing=_value(missing),
-        watermark=_value(watermark),
-        target=_value(target),
-        commit=_value(commit),
-        positions=read.positions,
-        sidecars={suffix: _value(info) for suffix, info in sidecars.items()},
-        reading=read.readings.get(table.id, ""),
-        file_log=files.log if files else None,
-        pending_log=files.pending if files else None,
-    )
-
-
-def _value(answer: Answer | FlowctlError | None) -> Answer | None:
-    return None if isinstance(answer, FlowctlError) else answer
+    return replace(read, target=written.target, commit=written.commit, sidecars=written.sidecars)
 
 
 def _with_files_written(blobs: BlobStore, id: str, state: StateDocument, seen: Observed) -> Observed:
