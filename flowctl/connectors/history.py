@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, WriteJob
 from flowctl.errors import TableError
@@ -50,10 +51,19 @@ def versioning(
     )
 
 
-def lost_observations(job: WriteJob) -> TableError:
-    """What stops a batch that would delete versions which no observation began."""
+def check_observed(
+    job: WriteJob,
+    change: Versioning,
+    differences: tuple[str, ...],
+    dialect: Dialect,
+    fetch: Callable[[str], Sequence[Sequence[Any]]],
+) -> None:
+    """:class:`TableError` where ``differences``, a table with :func:`flowctl.sql.scd2.difference`, would delete
+    versions that no observation began."""
+    if not fetch(scd2.unobserved(change, differences, dialect))[0][0]:
+        return
     name, sidecar = job.object, f"{job.object.parts[-1]}{scd2.OBSERVED_SUFFIX}"
-    return TableError(
+    raise TableError(
         f"{name} has versions that {sidecar} does not know, and this batch would delete them: it is older than the "
         "table, or somebody else has written there",
         hint=f"Restore {sidecar} as of the same moment as the table, or begin a new history under another `to`; "

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.buffered import buffered, computed, frame_of
-from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
+from flowctl.connectors.history import Tables, check_observed, kept_columns, versioning
 from flowctl.connectors.target import OP_COLUMN, CommitLookup
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import named
@@ -41,7 +41,6 @@ from flowctl.run.table import PreparedBatch, TableWork, begin_work, prepare
 from flowctl.sql import scd2
 from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.difference import Upsert, difference
-from flowctl.sql.scd2 import Versioning
 from flowctl.sql.versioning import IS_CURRENT, OWN_COLUMNS, VALID_FROM
 from flowctl.storage.buffer import BufferFolder
 
@@ -149,7 +148,7 @@ class _Comparison:
         job = self.prepared.job
         target = self._empty(job.columns) if job.replace else self._target()
         target.createOrReplaceTempView(_TARGET)
-        found = self._frame(self._version_difference(rows, target), "difference")
+        found = self._version_difference(rows, target)
         names, key = self._column_names, job.key
         joined = (
             found.alias("d")
@@ -161,7 +160,7 @@ class _Comparison:
         unchanged = same.where(named(OP_COLUMN) == "U").count()
         return replace(effects, unchanged=unchanged, deleted=effects.deleted + self._count_replaced())
 
-    def _version_difference(self, rows: Batch, target: DataFrame) -> Batch:
+    def _version_difference(self, rows: Batch, target: DataFrame) -> DataFrame:
         """:func:`flowctl.sql.scd2.difference`, worked out."""
         spark, job = self.work.spark, self.prepared.job
         known = self._observed(rows)
@@ -175,16 +174,12 @@ class _Comparison:
             new = computed(spark.sql(scd2.observations(change, "spark")), rows, lambda: self._folder("observations"))
             known.unionByName(self._frame(new, "observations")).createOrReplaceTempView(_ALL_OBSERVED)
             change = replace(change, observed=(_ALL_OBSERVED,))
-        found = computed(spark.sql(scd2.difference(change, "spark")), rows, lambda: self._folder("difference"))
+        versions = computed(spark.sql(scd2.difference(change, "spark")), rows, lambda: self._folder("difference"))
+        found = self._frame(versions, "difference")
         if not is_first:
-            self._refuse_lost(found, change)
+            found.createOrReplaceTempView(_DIFFERENCE)
+            check_observed(job, change, (_DIFFERENCE,), "spark", lambda query: spark.sql(query).collect())
         return found
-
-    def _refuse_lost(self, found: Batch, change: Versioning) -> None:
-        self._frame(found, "difference").createOrReplaceTempView(_DIFFERENCE)
-        lost = self.work.spark.sql(scd2.unobserved(change, (_DIFFERENCE,), "spark")).collect()
-        if lost[0][0]:
-            raise lost_observations(self.prepared.job)
 
     def _observed(self, rows: Batch) -> DataFrame:
         """The sidecar's rows as the batch needs them; none where they do not count."""

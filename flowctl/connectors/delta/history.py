@@ -27,7 +27,7 @@ from flowctl.connectors.delta.record import DataCommit, Record, app_id, data_com
 from flowctl.connectors.delta.rows import frame_in_order, view_of, with_operations
 from flowctl.connectors.delta.table import OpenTable, open_table
 from flowctl.connectors.delta.writer import Writer, writer_for
-from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
+from flowctl.connectors.history import Tables, check_observed, kept_columns, versioning
 from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.engine.batch import Batch, InMemory
 from flowctl.errors import StateConflict, TransientError
@@ -116,14 +116,11 @@ class _Try:
             change = self.versioning(view, there_view, seen_view)
             versions = self.computed(self.spark.sql(scd2.difference(change, "spark")), "difference")
             if "delete" in _different(versions, scd2.CHANGE_COLUMN):
-                self._refuse_lost(self.frame(versions, "difference"), change)
+                with view_of(self.frame(versions, "difference")) as difference:
+                    check_observed(
+                        self.job, change, (difference,), "spark", lambda query: self.spark.sql(query).collect()
+                    )
             return versions
-
-    def _refuse_lost(self, difference: DataFrame, change: Versioning) -> None:
-        with view_of(difference) as view:
-            lost = self.spark.sql(scd2.unobserved(change, (view,), "spark")).collect()
-        if lost[0][0]:
-            raise lost_observations(self.job)
 
     def _observe(self, view: str, versions: str) -> DataFrame:
         """Adds the batch's observations as this try's. Returns all that counts of the batch's keys then."""

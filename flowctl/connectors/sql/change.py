@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from flowctl.connectors.history import Tables, kept_columns, lost_observations, versioning
+from flowctl.connectors.history import Tables, check_observed, kept_columns, versioning
 from flowctl.connectors.sql.session import Session
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, WriteJob
 from flowctl.errors import TableError
@@ -166,8 +166,8 @@ def _apply_versions(session: Session, job: WriteJob, change: scd2.Versioning) ->
     dialect, by_change = session.dialect.name, scd2.CHANGE_COLUMN
     counted = dict(session.fetch(f"SELECT {by_change}, count(*) FROM {_DIFFERENCE} GROUP BY {by_change}"))
     deleted, put = counted.get("delete", 0), counted.get("put", 0)
-    if deleted and session.fetch(scd2.unobserved(change, (_DIFFERENCE,), dialect))[0][0]:
-        raise lost_observations(job)
+    if deleted:
+        check_observed(job, change, (_DIFFERENCE,), dialect, session.fetch)
     if set(session.written_columns(job.object.parts)) <= {column.name for column in job.columns}:
         removed = session.execute(scd2.removal(change, (_DIFFERENCE,), dialect))
         written = session.execute(scd2.addition(change, (_DIFFERENCE,), dialect))
