@@ -30,8 +30,8 @@ def kept_columns(job: WriteJob, present: Collection[str]) -> tuple[KeptColumn, .
 def versioning(
     job: WriteJob, tables: Tables, present: Sequence[str], arrival: int, dialect: Dialect, *, first: bool = False
 ) -> Versioning:
-    """``present`` are the columns of the batch; those that the source does not have are no part of what it says.
-    ``dialect`` is the one of the moment's literal."""
+    """``present`` are the columns of the batch; those that the source does not have are no part of what it says. For
+    statements in ``dialect``."""
     read = _read(job, present)
     return Versioning(
         target=tables.target,
@@ -43,7 +43,7 @@ def versioning(
         arrival=arrival,
         operation=OP_COLUMN,
         detected=DETECTED_COLUMN,
-        now=dialects.moment(job.at, dialect) if job.at else None,
+        now=dialects.translatable_moment(job.at, "postgres", dialect) if job.at else None,
         first=first,
         kept=kept_columns(job, present),
         compared=tuple(name for name in job.compared if name in read),

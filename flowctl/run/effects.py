@@ -168,7 +168,7 @@ class _Comparison:
         arrival, *hashed = spark.sql(scd2.next_arrival((_OBSERVED,), "spark")).collect()[0]
         is_first = arrival == 1 and target.isEmpty()
         tables = Tables((_TARGET,), (_BATCH,), (_OBSERVED,))
-        change = versioning(job, tables, rows.names, arrival, "postgres", first=is_first)
+        change = versioning(job, tables, rows.names, arrival, "spark", first=is_first)
         change = scd2.after(change, hashed)
         if not is_first:
             new = computed(spark.sql(scd2.observations(change, "spark")), rows, lambda: self._folder("observations"))

@@ -63,6 +63,12 @@ def moment(at: str, dialect: Dialect) -> str:
     return literal(TypedValue(types.TIMESTAMP, instant.astimezone(dt.UTC)), dialect)
 
 
+def translatable_moment(at: str, written: Dialect, dialect: Dialect) -> str:
+    """:func:`moment` in a statement of the dialect ``written`` that sqlglot translates to ``dialect``: it keeps the
+    type, and text where timestamps are text."""
+    return moment(at, dialect if dialect == "sqlite" else written)
+
+
 def _is_number(kind: DataType) -> bool:
     return kind in (types.INT8, types.INT16, types.INT32, types.INT64, types.FLOAT, types.DOUBLE)
 

@@ -121,7 +121,7 @@ def merge_statement(change: Upsert, bounds: KeyBounds = KeyBounds()) -> str:
 
 def _deleted_value(change: Upsert, name: str, dialect: Dialect) -> str:
     if name == SOFT_DELETED and change.deleted_at is not None:
-        return dialects.moment(change.deleted_at, "sqlite" if dialect == "sqlite" else "spark")
+        return dialects.translatable_moment(change.deleted_at, "spark", dialect)
     return _column("t", name)
 
 

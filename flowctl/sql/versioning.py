@@ -28,7 +28,7 @@ class Versioning:
     """One batch of history. ``target``, ``batch`` and ``observed`` are name parts; ``columns`` all columns of the
     target in order; ``arrival`` the batch's arrival number. ``operation`` and ``detected`` name the batch's columns.
     ``now`` is the moment of the batch, which rows of this event time cannot be followed by earlier ones; it is a
-    literal in PostgreSQL's dialect (:func:`dialects.moment`), or text where timestamps are text. ``first``: neither
+    literal (:func:`dialects.translatable_moment`). ``first``: neither
     target nor sidecar has a row before the batch's own, so the batch alone determines the history. ``kept`` are
     the columns of the batch that are not compared, and where the sidecar keeps them (:func:`kept_columns`).
     ``compared`` are the columns of the batch that are; ``new`` those of them that no earlier batch had.

@@ -153,7 +153,7 @@ class _Try:
     def versioning(self, rows: str, versions: str, observed: str, *, first: bool = False) -> Versioning:
         tables = Tables(target=(versions,), batch=(rows,), observed=(observed,))
         arrival = self.sidecar.version + 1  # what this try will add is committed as that version, or not at all
-        return versioning(self.job, tables, self.present, arrival, "postgres", first=first)
+        return versioning(self.job, tables, self.present, arrival, "spark", first=first)
 
 
 def _begin_try(
