@@ -177,9 +177,6 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         with self.client.connect() as connection:
             return copy_rows(rows, columns, connection, stage, natives)
 
-    def load(self, session: PostgresSession, rows: _Copied) -> _Copied:
-        return rows
-
     def accept(self, session: PostgresSession, rows: _Copied) -> StagedRows:
         lock = "ACCESS EXCLUSIVE" if rows.becomes else "SHARE"
         return StagedRows(rows.stage, rows.columns, accept(session.connection, rows.stage, rows.accepted, lock))

@@ -16,18 +16,14 @@ names. A sequence number that is committed runs none.
 
 from __future__ import annotations
 
-import secrets
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flowctl import crashpoints, delays
-from flowctl.connectors import refusal
 from flowctl.connectors.base import OpenContext
-from flowctl.connectors.buffered import computed, frame_of, record_batches
 from flowctl.connectors.preconditions import check_base, foreign_target
 from flowctl.connectors.sql import commits, ddl
 from flowctl.connectors.sql.change import (
@@ -55,15 +51,6 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Session)
 
 
-@dataclass(frozen=True)
-class _Storable:
-    """The rows of ``job``, in the order of ``columns``, as the database stores them."""
-
-    rows: Batch
-    columns: tuple[Column, ...]
-    job: WriteJob
-
-
 class SqlTarget(Target, Generic[S]):
     """What is abstract is the database's own; so are overrides of the other methods that :class:`Target` does not
     have."""
@@ -87,38 +74,20 @@ class SqlTarget(Target, Generic[S]):
     def newest(self, session: S, lookups: Sequence[CommitLookup]) -> dict[str, Commit | None]:
         """See :meth:`committed`."""
 
-    @contextmanager
-    def hand_over(self, spark: SparkSession, batch: Batch, columns: Sequence[Column], job: WriteJob) -> Iterator[Any]:
+    @abstractmethod
+    def hand_over(
+        self, spark: SparkSession, batch: Batch, columns: Sequence[Column], job: WriteJob
+    ) -> AbstractContextManager[Any]:
         """The rows of ``batch``, where :meth:`load` or :meth:`accept` finds them, until the context ends: without
-        repeats by executors and leftovers of tries with a lower fence. Here, in the buffer."""
-        frame = frame_of(batch, spark, lambda: self.scratch().folder(f"rows-{job.object}"))
-        with refusal.named():
-            folder = partial(self.scratch().folder, f"storable-{job.object}-{job.record.seq}")
-            rows = computed(self.storable(frame, columns), batch, folder)
-        yield _Storable(rows, tuple(columns), job)
-
-    def storable(self, frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-        """Exactly ``columns``, as parameters of an INSERT; what the database would change is refused by name."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it stores")
+        repeats by executors and leftovers of tries with a lower fence."""
 
     def load(self, session: S, rows: Any) -> Any:
-        """Before the transaction: what :meth:`hand_over` gave, where this session finds it. Here, streamed into a
-        temporary table of the target's types, which a killed try does not leave; memory of one batch."""
-        name, total = f"_flowctl_stage_{secrets.token_hex(4)}", 0
-        session.execute(f"CREATE TEMPORARY TABLE {name} ({self.dialect.listed(rows.columns)})")
-        insert = f"INSERT INTO {name} VALUES ({', '.join([self.dialect.marker] * len(rows.columns))})"
-        session.execute("BEGIN")
-        for batch in record_batches(rows.rows):
-            session.execute_many(insert, zip(*(values.to_pylist() for values in batch.columns), strict=True))
-            total += batch.num_rows
-        session.execute("COMMIT")
-        verify_total(rows.job, total)
-        return StagedRows((name,), tuple(column.name for column in rows.columns), total)
+        """Before the transaction: what :meth:`hand_over` gave, where this session finds it."""
+        return rows
 
+    @abstractmethod
     def accept(self, session: S, rows: Any) -> StagedRows:
         """In the transaction: what :meth:`load` gave, as a table that nobody changes any more."""
-        staged: StagedRows = rows
-        return staged
 
     @abstractmethod
     def violated_constraint(self, session: S, job: WriteJob, error: Exception) -> Constraint | None:

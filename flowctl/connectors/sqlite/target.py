@@ -20,8 +20,8 @@ from flowctl.connectors.base import Capabilities, OpenContext
 from flowctl.connectors.source import ReadRequest, Relation
 from flowctl.connectors.sql import commits
 from flowctl.connectors.sql.commits import COMMITS
+from flowctl.connectors.sql.embedded import EmbeddedTarget
 from flowctl.connectors.sql.hindrances import Constraint
-from flowctl.connectors.sql.target import SqlTarget
 from flowctl.connectors.sqlite import place, refusals
 from flowctl.connectors.sqlite.database import open_database, translated
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SqliteTarget(SqlTarget[SqliteSession]):
+class SqliteTarget(EmbeddedTarget[SqliteSession]):
     """One file, which the first write makes."""
 
     path: Path
