@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
+from flowctl import text
 from flowctl.diagnostics import Mark
 from flowctl.model.types import DataType
 from flowctl.sql import dialects
@@ -82,7 +83,7 @@ class Expectation(ABC):
 
 class _Counted(Expectation):
     def problem(self, found: Any, columns: BatchColumns, now: dt.datetime) -> str | None:
-        return f"{found:,} rows" if found else None
+        return text.counted(found, "row") if found else None
 
 
 class RowExpectation(_Counted):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
+from flowctl import text
 from flowctl.connectors.buffered import batch_like, buffered, computed, frame_of
 from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.connectors.target import OP_COLUMN, Target
@@ -183,7 +184,7 @@ def _refuse_null_keys(work: Staging, rows: DataFrame, count: int) -> None:
     if count:
         sample = _sample(rows.where(_null_key(work)), work.table.key)
         raise TableError(
-            f"{count:,} rows have a null in {' or '.join(_identity(work))} (key {sample})",
+            f"{text.counted(count, 'row')} with a null in {' or '.join(_identity(work))} (key {sample})",
             hint="Fix them in the source, or send them to quarantine with expect: {column, not_null, on_fail}",
             mark=work.table.mark_of("key"),
         )
@@ -196,8 +197,8 @@ def _refuse_duplicates(work: Staging, rows: DataFrame) -> None:
     counted = grouped.agg(f.count(f.lit(1)).alias("n")).first()
     if counted is not None and counted["n"]:
         raise TableError(
-            f"dedupe: fail: {counted['n']:,} keys come more than once{_at_one_time(work)}{_unordered(work)}"
-            f" (key {_sample(grouped, work.table.key)})",
+            f"dedupe: fail: {text.counted(counted['n'], 'key')} with more than one row"
+            f"{_at_one_time(work)}{_unordered(work)} (key {_sample(grouped, work.table.key)})",
             hint="Fix the source, choose a key that is unique, or set dedupe: latest",
             mark=work.table.mark_of("dedupe" if "dedupe" in work.table.marks else "key"),
         )
@@ -207,7 +208,7 @@ def _at_one_time(work: Staging) -> str:
     if work.table.mode != "scd2":
         return ""
     event = work.table.valid_from
-    return ", and nothing says when (valid_from: now)" if event in (None, "now") else f" with one {event}"
+    return ", and nothing says when (valid_from: now)" if event in (None, "now") else f" of the same {event}"
 
 
 def _unordered(work: Staging) -> str:

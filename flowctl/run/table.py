@@ -186,7 +186,7 @@ def _write(work: TableWork, newest: Commit | None) -> tuple[Commit, tuple[str, .
         return work.target.write(work.spark, prepared.rows, prepared.job), ()
     work.run.listener(events.PhaseEntered(work.table.id, "committing", counts.rows))
     commit = work.target.write(work.spark, prepared.rows, prepared.job)
-    done = replace(commit.counts, read=counts.rows, quarantined=counts.quarantined)
+    done = replace(commit.counts, read=counts.rows + counts.quarantined, quarantined=counts.quarantined)
     return replace(commit, counts=done), prepared.warnings
 
 

@@ -90,7 +90,7 @@ STOPS: dict[str, tuple[dict[str, Any], str, int, str]] = {
     "a guard of shrinking": (
         {"mode": "truncate", "guard": {"max_shrink": "20%"}}, "DELETE FROM people WHERE id > 2", 6, "guard.max_shrink"
     ),
-    "a null key": (MERGE, "INSERT INTO people VALUES (NULL, 'x', 'y')", 4, "1 rows have a null in id"),
+    "a null key": (MERGE, "INSERT INTO people VALUES (NULL, 'x', 'y')", 4, "1 row with a null in id"),
     "a key that comes twice": (
         {**MERGE, "dedupe": "fail"}, "INSERT INTO people VALUES (1, 'x', 'y')", 4, "dedupe: fail"
     ),
@@ -134,7 +134,8 @@ def test_what_goes_to_quarantine_and_what_is_warned_of(runs: SharedRuns) -> None
     result = runs.apply(document(people))
     assert result.record is not None
     (table,) = result.record.tables
-    assert (table.rows.inserted, table.rows.quarantined, table.warnings) == (3, 1, found.warnings)
+    assert (table.rows.read, table.rows.inserted, table.rows.quarantined) == (4, 3, 1)
+    assert table.warnings == found.warnings
 
 
 def test_samples_show_keys_and_values_only_when_asked_for_and_no_masked_one(runs: SharedRuns) -> None:

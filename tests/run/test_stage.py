@@ -172,7 +172,7 @@ def test_ties_are_broken_the_same_way_in_every_order(bench: Bench) -> None:
 
 def test_dedupe_fail_names_the_keys(bench: Bench) -> None:
     rows = [(7, "a", False, day(1)), (7, "b", False, day(2)), (8, "c", False, day(1))]
-    with pytest.raises(TableError, match=r"1 keys come more than once.*id=7"):
+    with pytest.raises(TableError, match=r"1 key with more than one row.*id=7"):
         bench.stage(replace(TABLE, dedupe="fail"), rows)
 
 
@@ -195,7 +195,7 @@ def test_the_freshness_of_a_local_time_is_that_of_its_zone(bench: Bench) -> None
 def test_keys_of_a_history_without_an_event_time_are_unique_or_the_table_stops(bench: Bench) -> None:
     rows = [(7, "a", False, day(1)), (7, "b", False, day(2)), (8, "c", False, day(1))]
     table = replace(TABLE, mode="scd2", valid_from="now", dedupe="fail")
-    with pytest.raises(TableError, match=r"1 keys come more than once, and nothing says when.*id=7") as stopped:
+    with pytest.raises(TableError, match=r"1 key with more than one row, and nothing says when.*id=7") as stopped:
         bench.stage(table, rows)
     assert "dedupe: latest" in stopped.value.hint
     assert rows_of(bench.stage(replace(table, dedupe="latest"), rows), "note") == [("b",), ("c",)]
@@ -203,7 +203,7 @@ def test_keys_of_a_history_without_an_event_time_are_unique_or_the_table_stops(b
 
 
 def test_a_null_key_stops_the_table(bench: Bench) -> None:
-    with pytest.raises(TableError, match="1 rows have a null in id"):
+    with pytest.raises(TableError, match="1 row with a null in id"):
         bench.stage(TABLE, [(None, "a", False, day(1)), (1, "b", False, day(1))])
 
 
@@ -340,4 +340,4 @@ def test_each_of_two_checks_of_one_name_is_counted(bench: Bench) -> None:
         Sql(condition="id > 0", on_fail="warn", mark=replace(MARK, line=99)),
     )
     staged = bench.stage(replace(TABLE, expect=checks), [(9, "a", False, day(1)), (1, "b", False, day(1))])
-    assert staged.warnings == ("expectation sql: 1 rows",)
+    assert staged.warnings == ("expectation sql: 1 row",)
