@@ -10,7 +10,9 @@ import psycopg
 import pytest
 
 from flowctl.connectors.base import Connector
+from flowctl.connectors.postgres import snapshot
 from flowctl.connectors.postgres import source as postgres_source
+from flowctl.connectors.sql import timeouts
 from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import opened
 from tests.connectors.target_matrix import FACTORIES, Place
@@ -72,6 +74,13 @@ def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """PostgreSQL's readers in turn, also on an engine that would choose the other."""
     monkeypatch.setattr(postgres_source, "has_jvm", lambda spark: request.param == "jdbc")
     return str(request.param)
+
+
+@pytest.fixture
+def impatient_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL's: behind somebody who waits for the snapshot's own lock."""
+    monkeypatch.setattr(timeouts, "READER_LOCK", 1.0)
+    monkeypatch.setitem(snapshot.READER_SETTINGS, "lock_timeout", "1000ms")
 
 
 @pytest.fixture

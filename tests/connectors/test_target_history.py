@@ -192,6 +192,7 @@ def test_the_sidecar_of_an_older_version_gets_its_columns(writer: Writer) -> Non
     assert content(writer, "name", "note") == [("A", "first"), ("A", "later"), ("B", "late")]
 
 
+@pytest.mark.long_on_spark("delta")
 def test_versions_that_the_sidecar_does_not_know_are_not_deleted(writer: Writer) -> None:
     """It was taken back, and the table was not. What is read again is known again."""
     place, name = writer.place, f"{writer.place.object.parts[-1]}__observed"

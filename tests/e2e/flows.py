@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +77,15 @@ class Flow:
     def actions(self, *args: str) -> dict[str, str]:
         """What the plan would do, by table."""
         return {step["id"]: step["action"] for step in self.plan(*args, expect=None)["steps"]}
+
+
+def wait_until_stopped(process: subprocess.Popen[str]) -> None:
+    """By SIGSTOP."""
+    while process.poll() is None:
+        if Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+            return
+        time.sleep(0.05)
+    raise AssertionError(process.communicate())
 
 
 def sqlite_rows(path: Path, query: str) -> list[Row]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.flows import Flow, postgres_rows, sqlite_rows, sqlite_script
+from tests.e2e.flows import Flow, postgres_rows, sqlite_rows, sqlite_script, wait_until_stopped
 
 pytestmark = pytest.mark.server
 
@@ -61,12 +62,23 @@ def test_a_second_run_finds_nothing_to_do_and_starts_no_jvm(flow: Flow) -> None:
 
 
 def test_two_at_once_one_runs_and_one_says_who_holds_the_lease(flow: Flow) -> None:
-    flow.write(MERGED)
-    both = [flow.start("apply", "flow.yaml") for _ in range(2)]
-    ended = [(process.communicate(timeout=300), process.returncode) for process in both]
-    assert sorted(code for _, code in ended) == [0, 5]
-    loser = next(err for (_, err), code in ended if code == 5)
-    assert f"process {next(p.pid for p in both if p.returncode == 0)} on " in loser
+    """Whoever gets the lease is suspended before its commit until the other one has ended."""
+    flow.write(MERGED.replace(HEAD, ON_SAIL))
+    stopped_at = {"FLOWCTL_CRASH_AT": "before_commit", "FLOWCTL_CRASH_WITH": "SIGSTOP"}
+    both = [flow.start("apply", "flow.yaml", env=stopped_at) for _ in range(2)]
+    until = time.monotonic() + 120
+    while not (ended := [process for process in both if process.poll() is not None]):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    (loser,) = ended
+    (winner,) = set(both) - {loser}
+    out, err = loser.communicate()
+    assert loser.returncode == 5, out + err
+    assert f"process {winner.pid} on " in err
+    wait_until_stopped(winner)
+    winner.send_signal(signal.SIGCONT)
+    out, err = winner.communicate(timeout=300)
+    assert winner.returncode == 0, out + err
     assert len(target(flow, "SELECT id FROM orders")) == 2
 
 
@@ -183,6 +195,7 @@ def test_sigterm_ends_the_run_in_order(flow: Flow) -> None:
     assert process.returncode in (0, 4), out + err
     assert "SIGTERM" in err
     # The lease was released: nobody has to wait for it.
+    flow.write(MERGED.replace(HEAD, ON_SAIL))
     flow.apply(expect=0)
     assert len(target(flow, "SELECT id FROM orders")) == 2
 
@@ -215,6 +228,9 @@ def test_no_secret_reaches_any_output(flow: Flow, postgres_database: str) -> Non
     outputs = [
         flow.run("plan", "flow.yaml", "--out", "plan.json", env=env),
         flow.apply("--verbose", env=env, expect=4),
+    ]
+    flow.write(flow.spec.read_text().replace("local[2]", "sail"))
+    outputs += [
         flow.apply("--format", "json", "--log-format", "json", env=env, expect=4),
         flow.apply(env={"PG_PASSWORD": "wrong-secret"}, expect=4),
     ]

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import pytest
 from flowctl.connectors.delta import actions, commit, data_files
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.table import open_existing
-from tests.e2e.flows import Flow, delta_rows, sqlite_rows, sqlite_script
+from tests.e2e.flows import Flow, delta_rows, sqlite_rows, sqlite_script, wait_until_stopped
 from tests.services.s3 import S3Server
 
 pytestmark = pytest.mark.server
@@ -80,12 +79,14 @@ def scatter(location: TableLocation) -> None:
     (file,) = table.files
     rows = pq.read_table(io.BytesIO(location.file_system().cat_file(f"{location.url}/{file['path']}")))
     content = [actions.commit_info("", "OPTIMIZE", {}, {}), actions.remove(file)]
+    files = {}
     for at in range(rows.num_rows):
         stored, footers = io.BytesIO(), []
         pq.write_table(rows.slice(at, 1), stored, metadata_collector=footers)
         name = f"part-{at}.parquet"
-        location.file_system().pipe_file(f"{location.url}/{name}", stored.getvalue())
+        files[f"{location.url}/{name}"] = stored.getvalue()
         content.append({"add": data_files.add_action(name, len(stored.getvalue()), footers[0], COLUMNS)})
+    location.file_system().pipe(files)
     assert commit.publish(location, table.version + 1, content)
 
 
@@ -221,14 +222,6 @@ def test_a_stale_writer_changes_nothing_after_a_compaction(flow: Flow) -> None:
         stale.communicate()
     assert open_existing(orders(flow)).version == version
     must_equal_its_source(flow)
-
-
-def wait_until_stopped(process: subprocess.Popen[str]) -> None:
-    while process.poll() is None:
-        if Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
-            return
-        time.sleep(0.05)
-    raise AssertionError(process.communicate())
 
 
 def test_a_table_in_object_storage(tmp_path: Path, s3_server: S3Server, s3_bucket: str) -> None:

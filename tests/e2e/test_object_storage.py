@@ -78,13 +78,17 @@ def live_rows(url: str, server: S3Server, columns: Sequence[str]) -> list[tuple[
 
 
 def test_a_flow_that_lives_in_object_storage(tmp_path: Path, s3_server: S3Server, s3_bucket: str) -> None:
+    """Begun on Sail, continued on Spark."""
     flow = Flow(tmp_path, {"AK": s3_server.access_key, "SK": s3_server.secret_key})
-    flow.write(SPEC.format(bucket=s3_bucket, endpoint=s3_server.endpoint, region=s3_server.region))
+    spec = SPEC.format(bucket=s3_bucket, endpoint=s3_server.endpoint, region=s3_server.region)
+    only_orders = spec[: spec.index("  copy:")]
+    flow.write(only_orders + "spark: {url: sail}\n")
     source = tmp_path / "source.db"
     sqlite_script(source, "CREATE TABLE orders (id INTEGER PRIMARY KEY, note TEXT, at TIMESTAMP)")
     sqlite_script(source, "INSERT INTO orders VALUES (1, 'a', '2026-01-01 00:00:00'), (2, 'b', '2026-01-02 00:00:00')")
     flow.apply(expect=0)
     sqlite_script(source, "UPDATE orders SET note = 'changed', at = '2026-01-03 00:00:00' WHERE id = 1")
+    flow.write(spec)
     flow.apply(expect=0)
     assert sqlite_rows(tmp_path / "target.db", "SELECT id, note FROM copy") == [(1, "changed"), (2, "b")]
     names = {entry["Key"] for entry in s3_server.client().list_objects_v2(Bucket=s3_bucket)["Contents"]}

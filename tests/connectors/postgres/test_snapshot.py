@@ -76,6 +76,7 @@ def test_rows_that_move_between_pages_are_read_once(
     assert tuple(second) == (_ROWS, 0)
 
 
+@pytest.mark.usefixtures("impatient_readers")
 def test_a_truncate_waits_and_the_read_never_comes_out_empty(
     spark: SparkSession, postgres_database: str, postgres: Connector, moving: Relation
 ) -> None:

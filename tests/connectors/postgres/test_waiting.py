@@ -38,6 +38,7 @@ def uninterrupted() -> Iterator[None]:
         waiting.begin()
 
 
+@pytest.mark.usefixtures("impatient_readers")
 @pytest.mark.parametrize(
     "statement",
     ["VACUUM FULL orders", pytest.param("ALTER TABLE orders ALTER COLUMN grp TYPE bigint", marks=pytest.mark.full)],
