@@ -38,10 +38,12 @@ class Done:
 
 @dataclass
 class Flow:
-    """``folder`` holds ``flow.yaml`` and everything local it names. ``env`` is added to the process's own."""
+    """``folder`` holds ``flow.yaml`` and everything local it names. ``env`` is added to the process's own; ``program``
+    is what Python runs."""
 
     folder: Path
     env: dict[str, str] = field(default_factory=dict)
+    program: Sequence[str] = ("-m", "flowctl")
 
     @property
     def spec(self) -> Path:
@@ -60,7 +62,7 @@ class Flow:
         return done
 
     def start(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "flowctl", *args]
+        command = [sys.executable, *self.program, *args]
         environment = {**os.environ, **self.env, **(env or {})}
         return subprocess.Popen(
             command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

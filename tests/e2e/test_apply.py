@@ -31,6 +31,14 @@ tables:
 """
 #: The same with an engine that starts in no time, for what no engine has to do with.
 ON_SAIL = HEAD.replace("local[2]", "sail")
+#: flowctl that waits 8 s for a lock of SQLite, not 30: whoever reads and commits beside another waits in vain.
+IMPATIENT = """
+import sys
+from flowctl.cli.main import run
+from flowctl.connectors.sql import timeouts
+timeouts.SQLITE_LOCK = 8.0
+sys.exit(run(sys.argv[1:]))
+"""
 MERGED = HEAD + "  orders: {from: src:orders, to: dst:orders, mode: merge, key: [id], cursor: {column: updated_at}}\n"
 
 
@@ -165,6 +173,7 @@ def test_a_saved_plan_is_executed_as_it_is_or_refused(flow: Flow) -> None:
 def test_one_sqlite_file_is_source_and_target(flow: Flow, journal: str, at_once: str) -> None:
     """Without WAL, SQLite lets nobody commit while somebody reads, not even the reader. Several tables at once may have
     to try again."""
+    flow.program = ("-c", IMPATIENT)
     sqlite_script(flow.folder / "source.db", f"PRAGMA journal_mode = {journal}")
     modes = {
         "copied": "mode: truncate",

@@ -28,6 +28,9 @@ from tests.connectors.target_matrix import Place, sqlite
 from tests.connectors.test_target import *  # noqa: F403
 from tests.connectors.writing import COLUMNS, Writer, row, upserts
 
+#: The engine hands over a batch as in every suite of targets; what happens then is the database's.
+pytestmark = pytest.mark.long_on_spark
+
 DIALECT = replace(SQLITE, transactional_ddl=False, drop_temporary="DROP TABLE temp.{table}")
 _DDL = re.compile(r"(CREATE|ALTER|DROP) (?!TEMPORARY|TABLE temp\.)")
 _CREATOR = re.compile(r"/\* made for (.*) \*/")

@@ -14,6 +14,9 @@ from flowctl.storage.buffer import Buffer
 from tests.connectors.target_matrix import Place, postgres, sqlite
 from tests.connectors.writing import Writer, row, upserts
 
+#: The engine hands over a batch as in every suite of targets; what happens then is the database's.
+pytestmark = pytest.mark.long_on_spark
+
 #: The constraint, and how many statements the error names.
 KINDS = {
     "sqlite": [

@@ -24,6 +24,9 @@ from tests.connectors.test_target_history import COLUMNS as HISTORY
 from tests.connectors.test_target_history import seen
 from tests.connectors.writing import COLUMNS, Writer, gone, row, upserts
 
+#: The engine hands over a batch as in every suite of targets; what happens then is the database's.
+pytestmark = pytest.mark.long_on_spark
+
 ROW = {"id": 1, "name": "a", "amount": None}
 
 
