@@ -8,19 +8,21 @@ import sys
 from contextlib import suppress
 
 #: What Sail and flowctl's functions in it import before their first row.
-_FIRST = ("pandas", "pyspark.sql.pandas.types", "pyarrow.csv", "psycopg")
+_FIRST = ("pandas", "pyspark.worker", "pyarrow.csv", "psycopg")
 
 
 def main() -> None:
     from pysail.spark import SparkConnectServer
 
+    # Before Sail has threads: of two that import parts of one package at once, one finds it half initialized. Sail then
+    # takes pyspark for 3.5, and says nothing. The run imports its own meanwhile.
+    for name in _FIRST:
+        with suppress(ImportError):
+            importlib.import_module(name)
     server = SparkConnectServer("127.0.0.1", 0)
     server.start(background=True)
     _, port = server.listening_address
     print(port, flush=True)
-    for name in _FIRST:  # while the run imports its own; otherwise the first table waits for it
-        with suppress(ImportError):
-            importlib.import_module(name)
     sys.stdin.buffer.read()  # until the pipe closes: at the run's end, or when it is killed
     os._exit(0)  # Sail's own way out waits for queries that nobody wants any more
 

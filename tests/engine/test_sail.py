@@ -76,6 +76,39 @@ for given in ({"SAIL_SPARK__SESSION_TIMEOUT_SECS": "1"}, {}):
 os._exit(0)  # pyspark would look for the servers for ten minutes
 """
 
+#: For the server: a thread of Sail's that begins to import pyspark waits until the main thread does, too.
+IMPORT_AT_ONCE = """
+import sys, threading
+begun = threading.Event()
+def wait(event, given):
+    if event != "import":
+        return
+    if threading.current_thread() is threading.main_thread():
+        if given[0] == "pyspark.sql.types":
+            begun.set()
+    elif given[0] == "pyspark.conf":
+        begun.wait(20)
+sys.addaudithook(wait)
+"""
+
+#: The first session, as soon as the server's port is known.
+FIRST = """
+import os, sys
+from pathlib import Path
+from pyspark.errors import PySparkException
+from pyspark.sql.connect.session import SparkSession
+from flowctl.engine import sail
+folder = Path(sys.argv[1])
+path = os.pathsep.join([sys.argv[1], os.environ.get("PYTHONPATH", "")])
+with sail.server({"PYTHONPATH": path}, 1 << 28, folder, folder / "log") as (url, _):
+    session = SparkSession.builder.remote(url).create()
+    try:
+        print(session.createDataFrame([(1,)], "id INT").count(), flush=True)
+    except PySparkException as error:
+        print(error, flush=True)
+os._exit(0)  # pyspark would look for the server for ten minutes
+"""
+
 
 def opened() -> tuple[subprocess.Popen[str], int]:
     """A process that has opened Sail, in a group of its own, and Sail's process id."""
@@ -129,3 +162,12 @@ def test_a_session_that_waits_for_long_is_kept(tmp_path: Path) -> None:
     name, _, seconds = long.partition("=")
     assert name == "SAIL_SPARK__SESSION_TIMEOUT_SECS"
     assert int(seconds) > STATEMENT
+
+
+@pytest.mark.server
+def test_the_first_session_begins_once_pyspark_is_imported(tmp_path: Path) -> None:
+    """Two threads that import parts of pyspark at once find some half initialized. Sail then takes pyspark for 3.5, and
+    refuses settings that 4.1 reads: `configuration not found`."""
+    (tmp_path / "sitecustomize.py").write_text(IMPORT_AT_ONCE)
+    done = subprocess.run([sys.executable, "-c", FIRST, str(tmp_path)], capture_output=True, text=True)
+    assert done.stdout == "1\n", done.stderr
