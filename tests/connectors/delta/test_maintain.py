@@ -303,6 +303,7 @@ def test_a_plan_knows_how_many_rows_flowctls_own_merges_have_hidden(
         return writer.place.target.maintenance_due(info)
 
     monkeypatch.setattr(maintenance, "MANY", 500)
+    monkeypatch.setattr(maintenance, "LONG_LOG", 100)
     fill(writer)
     assert told() == "2 of 31 rows hidden"
     writer.write([*upserts(row(12, "changed"), row(50))], 5, "merge", rows=2)
