@@ -100,7 +100,14 @@ STOPS: dict[str, tuple[dict[str, Any], str, int, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", STOPS)
+#: On Spark: where the engine itself refuses a row, and where the batch is staged.
+SHORT = ("a failing expectation, in one pass", "a failing expectation on the batch", "a value that is none")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in SHORT else pytest.mark.long_on_spark) for name in STOPS],
+)
 def test_what_would_stop_the_run_is_shown_as_such(runs: SharedRuns, name: str) -> None:
     people, script, code, said = STOPS[name]
     if script:
@@ -118,6 +125,7 @@ def test_what_would_stop_the_run_is_shown_as_such(runs: SharedRuns, name: str) -
     assert table.error.message == found.stopped
 
 
+@pytest.mark.long_on_spark
 def test_what_goes_to_quarantine_and_what_is_warned_of(runs: SharedRuns) -> None:
     people = {
         **MERGE,
@@ -163,6 +171,7 @@ def test_samples_show_keys_and_values_only_when_asked_for_and_no_masked_one(runs
     assert "@" not in str(found.samples)
 
 
+@pytest.mark.long_on_spark
 def test_a_new_column_is_compared_as_if_it_were_there(runs: SharedRuns) -> None:
     tables = {"lake": {"from": "src:people", "to": "lake:people", **MERGE}}
     runs.apply(document(MERGE, **tables))
@@ -176,6 +185,7 @@ def test_a_new_column_is_compared_as_if_it_were_there(runs: SharedRuns) -> None:
     assert [table.rows.updated for table in result.record.tables] == [2, 2]
 
 
+@pytest.mark.long_on_spark
 def test_a_wider_column_is_compared_as_if_it_were_wide(runs: SharedRuns, postgres_database: str) -> None:
     import psycopg
 
@@ -199,6 +209,7 @@ def test_a_wider_column_is_compared_as_if_it_were_wide(runs: SharedRuns, postgre
     assert result.record.tables[0].rows.updated == 1
 
 
+@pytest.mark.long_on_spark
 def test_the_numbers_are_those_of_their_moment(runs: SharedRuns) -> None:
     plan = runs.effects(document({"mode": "truncate"}))
     change(runs, "DELETE FROM people WHERE id = 1")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ATOMIC = [
     name for name in sorted(FACTORIES) if (can := capabilities(name).target) is not None and can.atomic == "database"
 ]
+pytestmark = [pytest.mark.long_on_spark("sqlite"), pytest.mark.parametrize("place", ATOMIC, indirect=True)]
 TABLES = ("b orders", "a lines")
 
 CHILD = """
@@ -96,10 +97,9 @@ class Group:
         return [commit.seq for table in TABLES if (commit := found[table])]
 
 
-@pytest.fixture(params=ATOMIC)
-def group(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Any, scratch: Any) -> Any:
-    with FACTORIES[request.param](request, tmp_path, scratch) as place:
-        yield Group(spark, place)
+@pytest.fixture
+def group(spark: SparkSession, place: Place) -> Group:
+    return Group(spark, place)
 
 
 def test_two_tables_are_made_and_changed_in_one_commit(group: Group) -> None:
