@@ -17,6 +17,7 @@ from flowctl.engine import cost
 from flowctl.errors import AbortRun, FlowctlError, LockedError
 from flowctl.model.effects import CountedEffects, Effects, PreventedEffects, UnknownEffects
 from flowctl.model.step import Load, Plan, RecordOnly, Recover
+from flowctl.observe.world import World
 from flowctl.plan.planning import Planned
 from flowctl.run import events
 from flowctl.run.attempt import RunContext
@@ -28,7 +29,6 @@ from flowctl.run.protocol import new_attempt
 from flowctl.run.signals import Interruption, graceful
 from flowctl.run.tries import Retries, describe, retry_step
 from flowctl.spec.spec import Spec
-from flowctl.state.document import StateDocument
 from flowctl.state.location import flow_url, open_flow
 from flowctl.state.runs import get_run, new_run_id, run_ids
 from flowctl.storage.buffer import FOLDER, Buffer
@@ -84,7 +84,7 @@ def _compare(
         ThreadPoolExecutor(cost.tables_at_once(), thread_name_prefix="table") as pool,
     ):
         dry_run.listener(events.DryRunStarted(len(todo)))
-        found = pool.map(lambda step: _of_table(step, planned.world.state, run, retries, dry_run), todo)
+        found = pool.map(lambda step: _of_table(step, planned.world, run, retries, dry_run), todo)
         effects = dict(zip((step.key for step in todo), found, strict=True))
     _refuse_begun(spec, known)
     return effects
@@ -107,16 +107,14 @@ def _scratch(spec: Spec, run_id: str) -> Iterator[Buffer]:
                 folder.rmdir()
 
 
-def _of_table(
-    step: Load | Recover, state: StateDocument, run: RunContext, retries: Retries, dry_run: DryRun
-) -> Effects:
+def _of_table(step: Load | Recover, world: World, run: RunContext, retries: Retries, dry_run: DryRun) -> Effects:
     started = time.monotonic()
-    attempt = new_attempt(step, state, run)
+    attempt = new_attempt(step, world.state, run)
     run.listener(events.TableStarted(step.table, step.rows.value))
 
     def once() -> CountedEffects:
         try:
-            return count_effects(attempt, step, run, dry_run.sampling)
+            return count_effects(attempt, step, run, world.tables[step.id].target, dry_run.sampling)
         except Exception as cause:
             if lost := run.engine_lost(whole_text(cause)):
                 raise lost from cause

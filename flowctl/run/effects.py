@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.buffered import buffered, computed, frame_of
@@ -20,7 +19,7 @@ from flowctl.engine.spark_types import named
 from flowctl.model import types
 from flowctl.model.effects import CountedEffects, SampleRow
 from flowctl.model.step import Load, Recover
-from flowctl.model.table_info import Column
+from flowctl.model.table_info import Column, TableInfo
 from flowctl.plan.projection import is_mask
 from flowctl.run import events
 from flowctl.run.attempt import Attempt, RunContext
@@ -53,18 +52,23 @@ _BATCH, _TARGET, _DIFFERENCE = "_flowctl_batch", "_flowctl_target", "_flowctl_di
 _OBSERVED, _ALL_OBSERVED = "_flowctl_observed", "_flowctl_all_observed"
 
 
-def count_effects(attempt: Attempt, step: Load | Recover, run: RunContext, sampling: Sampling) -> CountedEffects:
-    """Raises what a run would raise before the table's commit."""
+def count_effects(
+    attempt: Attempt, step: Load | Recover, run: RunContext, found: TableInfo | None, sampling: Sampling
+) -> CountedEffects:
+    """``found`` is the target as the plan has found it. Raises what a run would raise before the table's commit."""
     with ExitStack() as stack:
         target = open_target(stack, run, run.tables[step.id])
         work = begin_work(stack, attempt, run, step, target)
-        return _Comparison(work, prepare(work), sampling).effects()
+        return _Comparison(work, prepare(work), found.columns if found else (), sampling).effects()
 
 
 @dataclass(frozen=True)
 class _Comparison:
+    """``columns_there`` are the target's; none where there is no table."""
+
     work: TableWork
     prepared: PreparedBatch
+    columns_there: tuple[Column, ...]
     sampling: Sampling
 
     def effects(self) -> CountedEffects:
@@ -74,7 +78,7 @@ class _Comparison:
         match mode:
             case "scd2":
                 found = self._of_versions(rows)
-            case "merge" if self._columns_there and not self.prepared.job.replaces_content:
+            case "merge" if self.columns_there and not self.prepared.job.replaces_content:
                 found = self._of_merge(rows, count)
             case "append" | "truncate" | "merge":
                 found = self._of_new_rows(rows, count)
@@ -96,13 +100,6 @@ class _Comparison:
         prepared.job.before_commit()  # confirms what a direct read has read
         return rows, count
 
-    @cached_property
-    def _columns_there(self) -> tuple[Column, ...]:
-        """The target's columns now; none where there is no table."""
-        object = self.work.table.target.object
-        info = self.work.target.describe([object])[object]
-        return info.columns if info else ()
-
     def _of_new_rows(self, rows: Batch, count: int) -> CountedEffects:
         """All rows of the batch come."""
         samples: tuple[SampleRow, ...] = ()
@@ -115,7 +112,7 @@ class _Comparison:
 
     def _count_replaced(self) -> int:
         """The target's rows, where all of them go."""
-        there = self._columns_there
+        there = self.columns_there
         if not there or not self.prepared.job.replaces_content:
             return 0
         return int(self.work.target.scan(self.work.spark, self.work.table.target.object, there[:1]).count())
@@ -193,7 +190,7 @@ class _Comparison:
         """Its rows with all columns that it will have: those that it gets with this commit are null."""
         columns, work = self.prepared.job.columns, self.work
         names = {column.name for column in columns}
-        there = [column for column in self._columns_there if column.name in names]
+        there = [column for column in self.columns_there if column.name in names]
         if not there:
             return self._empty(columns)
         return _as_columns(work.target.scan(work.spark, work.table.target.object, there), columns)
