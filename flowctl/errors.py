@@ -20,7 +20,7 @@ where (``mark``). No error text holds a secret or a row value other than keys an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from flowctl.diagnostics import Diagnostic, Mark
@@ -122,3 +122,13 @@ class TransientError(FlowctlError):
     """Something that may go away by itself: a lost connection, throttling, a commit conflict."""
 
     exit_code = ExitCode.TABLE
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """``error`` and its causes; at most eight, as some libraries chain an error to itself."""
+    link: BaseException | None = error
+    for _ in range(8):
+        if link is None:
+            return
+        yield link
+        link = link.__cause__

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from flowctl import extras
 from flowctl.connectors import refusal, registry
 from flowctl.diagnostics import Mark
-from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
+from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError, chain
 from flowctl.spec.spec import Connection
 from flowctl.storage import access
 
@@ -108,12 +108,7 @@ def _store_in(text: str) -> str:
 
 def whole_text(error: BaseException) -> str:
     """The text of the error and of its causes; a Java error's own trace is part of its Python text."""
-    seen: list[str] = []
-    current: BaseException | None = error
-    while current is not None and len(seen) < 8:
-        seen.append(str(current) or type(current).__name__)
-        current = current.__cause__
-    return "\n".join(seen)
+    return "\n".join(str(link) or type(link).__name__ for link in chain(error))
 
 
 #: Two writers at once: the connection works.

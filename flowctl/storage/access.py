@@ -4,7 +4,8 @@ What they print around it (XML, request ids, signatures) is nobody's business: t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+
+from flowctl.errors import chain
 
 HINT = "Renew the credentials or give them the right (`storage` in the spec, or the environment), then run again"
 #: The store's own code, wherever it stands, and what it means.
@@ -27,7 +28,7 @@ _LACKS = "these credentials do not have the right"
 
 def refused_access(error: BaseException) -> str | None:
     """Why access was refused, in words; None when neither ``error`` nor its causes are a refusal."""
-    links = list(_chain(error))
+    links = list(chain(error))
     text = _COLOUR.sub("", "\n".join(map(str, links)))
     for link in links:
         if isinstance(link, PermissionError) and link.filename:
@@ -51,10 +52,3 @@ def in_one_line(error: BaseException) -> str:
     """An error of a Rust library, a tree of causes: what it was doing, and the innermost cause."""
     lines = [line.strip(" \t↳") for line in _COLOUR.sub("", str(error)).splitlines() if line.strip(" \t↳")]
     return ": ".join(dict.fromkeys([*lines[:1], *lines[-1:]])) or type(error).__name__
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen = 0
-    while error is not None and seen < 8:
-        yield error
-        error, seen = error.__cause__, seen + 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from flowctl import extras
-from flowctl.errors import AbortRun
+from flowctl.errors import AbortRun, chain
 from flowctl.storage import access
 from flowctl.storage.blobs import BlobInfo
 
@@ -130,7 +130,7 @@ class ObjectStore:
 def is_refused_create(error: BaseException) -> bool:
     """Whether the store said "it exists", in any of its ways: FileExistsError (s3fs on AWS, gcsfs, adlfs), or a
     412 or 409 that s3fs wraps as EINVAL or EIO (minio sends no <Condition>)."""
-    return any(isinstance(link, FileExistsError) or _status(link) in (409, 412) for link in _chain(error))
+    return any(isinstance(link, FileExistsError) or _status(link) in (409, 412) for link in chain(error))
 
 
 def _status(error: BaseException) -> int | None:
@@ -140,9 +140,3 @@ def _status(error: BaseException) -> int | None:
     else:
         status = getattr(error, "status", None) or getattr(error, "status_code", None)
     return status if isinstance(status, int) else None
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
