@@ -48,7 +48,7 @@ class OpenContext:
 
     storage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     base_dir: str = "."
-    scratch: Buffer | None = None
+    buffer: Buffer | None = None
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def read_interval(
     columns: tuple[Column, ...],
     table: TableSpec,
     interval: Interval,
-    scratch: Buffer,
+    buffer: Buffer,
     spec_path: str,
 ) -> IntervalRead:
     """:class:`StoppedByPolicy` when none of the rows written at the lower bound is in the source any more."""
@@ -61,7 +61,7 @@ def read_interval(
     if table.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
         request = ReadRequest(columns, interval, masked=maskable(table, columns, interval))
         return IntervalRead(rows_of(snapshot, request), upper)
-    return _Append(spark, snapshot, columns, table, interval, upper, scratch, spec_path).read()
+    return _Append(spark, snapshot, columns, table, interval, upper, buffer, spec_path).read()
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class _Append:
     table: TableSpec
     interval: Interval
     upper: CursorPosition
-    scratch: Buffer
+    buffer: Buffer
     spec_path: str
 
     def read(self) -> IntervalRead:
@@ -144,7 +144,7 @@ class _Append:
         return rows_of(self.snapshot, request)
 
     def _frame(self, rows: Batch) -> DataFrame:
-        return frame_of(rows, self.spark, lambda: self.scratch.folder("read"))
+        return frame_of(rows, self.spark, lambda: self.buffer.folder("read"))
 
 
 def _counted(rows: DataFrame, columns: Sequence[Column], known: dict[str, int] | None = None) -> dict[str, int]:

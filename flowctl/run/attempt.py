@@ -37,7 +37,7 @@ class RunContext:
     sources: Mapping[str, TableInfo]
     states: Callable[[str], TableState]
     session: Callable[[str], SparkSession]
-    scratch: Callable[[str], Buffer]
+    buffer: Buffer
     listener: events.Listener
     stopping: threading.Event
     engine_lost: Callable[[str], EngineFailed | TableError | None] = lambda text: None

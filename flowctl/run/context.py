@@ -59,7 +59,7 @@ def open_context(
             sources={id: seen.source for id, seen in world.items() if seen.source},
             states=state.table,
             session=engine.session,
-            scratch=lambda name: buffer,
+            buffer=buffer,
             listener=listener,
             stopping=interruption.stopping,
             engine_lost=engine.lost,

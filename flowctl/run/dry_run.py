@@ -77,7 +77,7 @@ def _compare(
     interruption, run_id, retries = Interruption(), new_run_id(), Retries()
     with (
         graceful(interruption, lambda text: dry_run.say("stopping")),
-        _scratch(spec, run_id) as buffer,
+        _open_buffer(spec, run_id) as buffer,
         open_context(
             spec, planned, todo, run_id, buffer, interruption, dry_run.listener, dry_run.say, verbose=dry_run.verbose
         ) as run,
@@ -91,7 +91,7 @@ def _compare(
 
 
 @contextmanager
-def _scratch(spec: Spec, run_id: str) -> Iterator[Buffer]:
+def _open_buffer(spec: Spec, run_id: str) -> Iterator[Buffer]:
     """A buffer that leaves no folder behind where a flow never ran."""
     url = flow_url(spec)
     made: list[Path] = []

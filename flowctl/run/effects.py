@@ -237,7 +237,7 @@ class _Comparison:
         return frame_of(rows, self.work.spark, lambda: self._folder(name))
 
     def _folder(self, name: str) -> BufferFolder:
-        return self.work.run.scratch(self.work.table.id).folder(f"{self.work.table.id}-effects-{name}")
+        return self.work.run.buffer.folder(f"{self.work.table.id}-effects-{name}")
 
 
 def _as_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:

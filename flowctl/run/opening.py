@@ -65,9 +65,7 @@ def open_rows(run: RunContext, spark: SparkSession, table: TableSpec) -> Iterato
             raise TableError(f"{table.source} cannot be read", mark=table.mark_of("from"))
         wanted = relation(table)
         info = run.sources[table.id]
-        yield stack.enter_context(
-            open_snapshot(connector.source, spark, wanted, info, table.read, run.scratch(table.id), on_rows)
-        )
+        yield stack.enter_context(open_snapshot(connector.source, spark, wanted, info, table.read, run.buffer, on_rows))
 
 
 def _sql_snapshot(
@@ -105,5 +103,5 @@ def _planned_columns(step: Step | None) -> tuple[Column, ...]:
 
 
 def _open(stack: ExitStack, run: RunContext, name: str) -> Connector:
-    context = OpenContext(run.spec.storage, run.base_dir, run.scratch(f"connection-{name}"))
+    context = OpenContext(run.spec.storage, run.base_dir, run.buffer)
     return stack.enter_context(registry.open(run.spec.connections[name], context))

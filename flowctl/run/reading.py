@@ -41,7 +41,7 @@ def open_snapshot(
     relation: Relation,
     info: TableInfo,
     hints: ReadHints,
-    scratch: Buffer,
+    buffer: Buffer,
     on_rows: Callable[[int], None] = lambda rows: None,
 ) -> Iterator[Snapshot]:
     """The source's own snapshot, or landed captures read back by Spark. Open until the write is done. ``on_rows`` gets
@@ -53,7 +53,7 @@ def open_snapshot(
         case LandedSource():
             with ExitStack() as held:
                 capture = held.enter_context(source.capture(relation, info))
-                yield LandedSnapshot(spark, capture, scratch, held.close, on_rows)
+                yield LandedSnapshot(spark, capture, buffer, held.close, on_rows)
         case _:
             assert_never(source)
 
@@ -73,7 +73,7 @@ class LandedSnapshot(Snapshot):
 
     spark: SparkSession
     capture: Capture
-    scratch: Buffer
+    buffer: Buffer
     close: Callable[[], None] = lambda: None
     on_rows: Callable[[int], None] = lambda rows: None
 
@@ -92,7 +92,7 @@ class LandedSnapshot(Snapshot):
         return sink.batch(self.spark, schema_ddl(columns))
 
     def _folder(self) -> BufferFolder:
-        return self.scratch.folder(f"landed-{next(self._numbers)}")
+        return self.buffer.folder(f"landed-{next(self._numbers)}")
 
     def is_empty(self, request: ReadRequest) -> bool:
         return self.capture.is_empty(request)

@@ -63,7 +63,7 @@ class Staging:
     table: TableSpec
     intent: Intent
     target: Target
-    scratch: Buffer
+    buffer: Buffer
 
 
 def stage(work: Staging) -> StagedBatch:
@@ -150,7 +150,7 @@ def _written(work: Staging, name: str, frame: DataFrame) -> DataFrame:
 
 
 def _folder(work: Staging, name: str) -> BufferFolder:
-    return work.scratch.folder(f"{work.step.id}-{work.intent.seq}-{name}")
+    return work.buffer.folder(f"{work.step.id}-{work.intent.seq}-{name}")
 
 
 def _is_keyed(work: Staging) -> bool:

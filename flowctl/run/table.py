@@ -150,9 +150,8 @@ def prepare(work: TableWork) -> PreparedBatch:
     run.listener(events.PhaseEntered(table.id, "reading" if is_direct else "staging"))
     if not is_direct:
         threading.Thread(target=_import_for_commits, name="imports").start()
-    scratch = run.scratch(table.id)
     read = read_interval(
-        work.spark, work.snapshot, work.columns.source, table, intent.interval, scratch, run.spec.argument
+        work.spark, work.snapshot, work.columns.source, table, intent.interval, run.buffer, run.spec.argument
     )
     job = replace(_job(run, work.step, work.columns, intent, read.position), base=work.attempt.base)
     return _prepare_direct(work, read.rows, job) if is_direct else _prepare_staged(work, read.rows, job)
@@ -193,7 +192,7 @@ def _write(work: TableWork, newest: Commit | None) -> tuple[Commit, tuple[str, .
 def _prepare_direct(work: TableWork, rows: Batch, job: WriteJob) -> PreparedBatch:
     """Straight from the source: row checks fail the job before its commit, emptiness is asked first."""
     columns, table, snapshot, interval = work.columns, work.table, work.snapshot, work.attempt.intent.interval
-    frame = frame_of(rows, work.spark, lambda: work.run.scratch(table.id).folder(f"{table.id}-read"))
+    frame = frame_of(rows, work.spark, lambda: work.run.buffer.folder(f"{table.id}-read"))
     frame = batch.projected(frame, columns.projection, columns.source)
     require_types(columns_of(frame.schema), [part.column for part in columns.projection])
     if work.step.write_full and table.guard.allow_empty is False and _is_empty(work, rows):
@@ -217,8 +216,8 @@ def _is_empty(work: TableWork, rows: Batch) -> bool:
 def _prepare_staged(work: TableWork, rows: Batch, job: WriteJob) -> PreparedBatch:
     """From the buffer, once the batch has been counted and checked there."""
     run, intent, table, snapshot = work.run, work.attempt.intent, work.table, work.snapshot
-    scratch = run.scratch(table.id)
-    staged = stage(Staging(work.spark, snapshot, rows, work.step, work.columns, table, intent, work.target, scratch))
+    staging = Staging(work.spark, snapshot, rows, work.step, work.columns, table, intent, work.target, run.buffer)
+    staged = stage(staging)
     crashpoints.reached("after_stage", table.id)
     snapshot.confirm(intent.interval)
     snapshot.release()  # nothing is held while the target is written

@@ -83,7 +83,7 @@ def _train(spark: SparkSession, folder: Path) -> None:
     with suppress(Exception):  # nobody listens there; the driver is loaded all the same
         spark.read.jdbc("jdbc:postgresql://127.0.0.1:1/none", "t", properties={"user": "none"}).count()
     buffer = Buffer(str(folder), "training", {})
-    context = OpenContext(base_dir=str(folder), scratch=buffer)
+    context = OpenContext(base_dir=str(folder), buffer=buffer)
     for type, capabilities in registry.all_capabilities().items():
         if capabilities.training is None:
             continue

@@ -54,7 +54,7 @@ Factory = Callable[[pytest.FixtureRequest, Path, Buffer], AbstractContextManager
 def opened(type: str, options: dict[str, Any], scratch: Buffer) -> Iterator[Target]:
     """The target of one connection, opened as a run opens it."""
     connection = Connection("to", type, options, Mark("spec.yaml", 1))
-    with open_connection(connection, OpenContext(scratch=scratch)) as connector:
+    with open_connection(connection, OpenContext(buffer=scratch)) as connector:
         assert connector.target is not None
         yield connector.target
 

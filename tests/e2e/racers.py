@@ -62,7 +62,7 @@ class Track:
     @contextmanager
     def opened(self, scratch: Buffer | None = None) -> Iterator[Target]:
         connection = Connection("to", self.type, dict(self.options), Mark("spec.yaml", 1))
-        with open_connection(connection, OpenContext(storage=self.storage, scratch=scratch)) as connector:
+        with open_connection(connection, OpenContext(storage=self.storage, buffer=scratch)) as connector:
             assert connector.target is not None
             yield connector.target
 

@@ -69,4 +69,4 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
     root = str(reveal(connection.options["path"]))
     if "://" not in root:
         root = str((Path(context.base_dir) / root).resolve())
-    yield Connector(target=DeltaTarget(root, context.storage, context.scratch, CAPABILITIES))
+    yield Connector(target=DeltaTarget(root, context.storage, context.buffer, CAPABILITIES))

@@ -68,7 +68,7 @@ class ChangeBuilder:
     """Works out what one commit changes in ``table``, which has ``columns`` afterwards."""
 
     spark: SparkSession
-    scratch: Buffer
+    buffer: Buffer
     table: OpenTable
     columns: tuple[Column, ...]
     job: WriteJob
@@ -202,7 +202,7 @@ class ChangeBuilder:
         return tuple(file for file in self.table.files if conditions.may_match(condition, file))
 
     def _folder(self, name: str) -> BufferFolder:
-        return self.scratch.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
+        return self.buffer.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
 
 
 def _is_comparable(column: Column) -> bool:

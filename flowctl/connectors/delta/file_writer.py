@@ -31,7 +31,7 @@ class FileWriter:
     """As :class:`flowctl.connectors.delta.writer.Writer`, on any engine that can write files."""
 
     spark: SparkSession
-    scratch: Buffer
+    buffer: Buffer
 
     def prepare(self, location: TableLocation, table: OpenTable | None, job: WriteJob) -> OpenTable:
         if not has_jvm(self.spark) and not reachable(location.url):
@@ -53,7 +53,7 @@ class FileWriter:
         return self._commit(table, record, job, build)
 
     def rows_with_keys(self, table: OpenTable, job: WriteJob, batch: Batch, frame: DataFrame) -> Batch:
-        return ChangeBuilder(self.spark, self.scratch, table, table.columns, job).candidates(batch).rows
+        return ChangeBuilder(self.spark, self.buffer, table, table.columns, job).candidates(batch).rows
 
     def apply_versions(self, table: OpenTable, record: Record, versions: Batch, job: WriteJob) -> Record:
         return self._commit(table, record, job, lambda changes: changes.apply_versions(versions))
@@ -73,7 +73,7 @@ class FileWriter:
         metadata = actions.with_columns(table.metadata, job.columns, replaces=job.replaces_content)
         columns = columns_of(metadata["schemaString"])
         protocol = features.raised(table.protocol, columns)
-        change = build(ChangeBuilder(self.spark, self.scratch, table, columns, job))
+        change = build(ChangeBuilder(self.spark, self.buffer, table, columns, job))
         if change.operation == "MERGE":  # it has read which files there are
             record = replace(record, hidden_rows=_hidden_rows(table, change.removal))
         added = self._write_files(table.location, metadata, change.new) if change.new is not None else []
@@ -95,7 +95,7 @@ class FileWriter:
                 add = data_files.write_groups(location, metadata, held.schema, [held])
                 return [add] if add is not None else []
             case InMemory() | OnEngine():
-                frame = frame_of(batch, self.spark, lambda: self.scratch.folder("new-rows"))
+                frame = frame_of(batch, self.spark, lambda: self.buffer.folder("new-rows"))
                 write = data_files.write_by_spark if has_jvm(self.spark) else data_files.write_by_sail
                 return write(location, metadata, frame)
             case _:

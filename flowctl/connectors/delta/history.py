@@ -49,15 +49,13 @@ _LINEAGE, _NUMBER, _ATTEMPT = (
 )
 
 
-def commit(
-    spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, scratch: Buffer
-) -> Record:
+def commit(spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, buffer: Buffer) -> Record:
     """Writes one batch of history and returns the commit of the versions.
 
     What the derivation reads is small (the batch's keys) and its plan is large, so each input is worked out once and
     kept in the buffer: as one plan, planned twice over, it took longer than all of its rows.
     """
-    this = _begin_try(spark, writer, table, rows, job, scratch)
+    this = _begin_try(spark, writer, table, rows, job, buffer)
     record = Record(job.record, attempt=this.attempt)
     with view_of(with_operations(this.batch)) as view:  # until the end: a Connect server looks names up only then
         if job.replace:  # no earlier observation counts, and none stays
@@ -80,7 +78,7 @@ class _Try:
     sidecar: OpenTable
     job: WriteJob
     side: WriteJob
-    scratch: Buffer
+    buffer: Buffer
     last: DataCommit
     attempt: str
     rows: Batch
@@ -97,7 +95,7 @@ class _Try:
         return frame_of(rows, self.spark, lambda: self.folder(name))
 
     def folder(self, name: str) -> BufferFolder:
-        return self.scratch.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
+        return self.buffer.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
 
     def first(self, rows: str, going: Condition) -> DataFrame:
         """The difference where nothing was before, or nothing of it counts, and the observations added: all of the
@@ -157,7 +155,7 @@ class _Try:
 
 
 def _begin_try(
-    spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, scratch: Buffer
+    spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, buffer: Buffer
 ) -> _Try:
     """With its sidecar, which is there from now on."""
     present = (*rows.names, OP_COLUMN)
@@ -166,11 +164,11 @@ def _begin_try(
     sidecar, side_writer = open_table(location), writer
     if isinstance(rows, InMemory):
         engine, there = traits_of(spark), sidecar.info(side.object) if sidecar is not None else None
-        side_writer = writer_for(choose_for_sidecar(there, side.columns, side.key, engine), engine, spark, scratch)
+        side_writer = writer_for(choose_for_sidecar(there, side.columns, side.key, engine), engine, spark, buffer)
     sidecar = side_writer.prepare_sidecar(location, sidecar, side)
     last = data_commit(table.newest(app_id(job.record.lineage, job.record.table)))
-    batch = frame_of(rows, spark, lambda: scratch.folder(f"{job.record.table}-{job.record.seq}-batch"))
-    return _Try(spark, writer, side_writer, table, sidecar, job, side, scratch, last, uuid.uuid4().hex, rows, batch)
+    batch = frame_of(rows, spark, lambda: buffer.folder(f"{job.record.table}-{job.record.seq}-batch"))
+    return _Try(spark, writer, side_writer, table, sidecar, job, side, buffer, last, uuid.uuid4().hex, rows, batch)
 
 
 def _observed_columns(job: WriteJob, present: Sequence[str]) -> tuple[Column, ...]:

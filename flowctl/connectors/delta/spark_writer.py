@@ -41,7 +41,7 @@ class SparkWriter:
     ``creates_itself``: no setting says how Spark creates tables, so flowctl may."""
 
     spark: SparkSession
-    scratch: Buffer
+    buffer: Buffer
     creates_itself: bool = True
 
     def prepare(self, location: TableLocation, table: OpenTable | None, job: WriteJob) -> OpenTable:
@@ -100,7 +100,7 @@ class SparkWriter:
         return frame_of(rows, self.spark, lambda: self._folder(job, "batch"))
 
     def _folder(self, job: WriteJob, name: str) -> BufferFolder:
-        return self.scratch.folder(f"{job.record.table}-{job.record.seq}-{name}")
+        return self.buffer.folder(f"{job.record.table}-{job.record.seq}-{name}")
 
     def _commit(self, table: OpenTable, record: Record, statement: Callable[[], object], job: WriteJob) -> Record:
         def before_commit() -> None:

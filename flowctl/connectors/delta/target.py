@@ -48,13 +48,13 @@ _READERS = 16
 
 
 class DeltaTarget(Target):
-    """``scratch`` is None while planning; only a history needs it."""
+    """``buffer`` is None while planning; only a history needs it."""
 
-    def __init__(self, root: str, storage: Storage, scratch: Buffer | None, capabilities: Capabilities) -> None:
+    def __init__(self, root: str, storage: Storage, buffer: Buffer | None, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
         self._root = root
         self._storage = storage
-        self._scratch = scratch
+        self._buffer = buffer
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         return _at_once(self._info, {object: object for object in objects})
@@ -188,7 +188,7 @@ class DeltaTarget(Target):
         from flowctl.connectors.delta.writer import writer_for
 
         engine = traits_of(spark)
-        writer = writer_for(way_of_all(engine), engine, spark, self._required_scratch)
+        writer = writer_for(way_of_all(engine), engine, spark, self._required_buffer)
         history.quarantine(writer, self._location(job.object), OnEngine(frame), job, since)
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
@@ -238,20 +238,20 @@ class DeltaTarget(Target):
     ) -> Record:
         from flowctl.connectors.delta.writer import writer_for
 
-        writer = writer_for(way, engine, spark, self._required_scratch)
+        writer = writer_for(way, engine, spark, self._required_buffer)
         table = writer.prepare(location, table, job)
         job = replace(job, record=replace(job.record, target_id=table.identity))
         if job.mode == "scd2":
             from flowctl.connectors.delta import history
 
-            return history.commit(spark, writer, table, rows, job, self._required_scratch)
+            return history.commit(spark, writer, table, rows, job, self._required_buffer)
         return writer.put(table, Record(job.record), rows, job)
 
     @property
-    def _required_scratch(self) -> Buffer:
-        if self._scratch is None:
+    def _required_buffer(self) -> Buffer:
+        if self._buffer is None:
             raise FlowctlError("a Delta target was opened without a buffer", hint="Use `flowctl apply`")
-        return self._scratch
+        return self._buffer
 
     def _location(self, object: ObjectName) -> TableLocation:
         return location_of(self._root, object, self._storage)

@@ -50,11 +50,11 @@ class Writer(Protocol):
         none of the table's that is to stay."""
 
 
-def writer_for(way: Way, engine: EngineTraits, spark: SparkSession, scratch: Buffer) -> Writer:
+def writer_for(way: Way, engine: EngineTraits, spark: SparkSession, buffer: Buffer) -> Writer:
     match way:
         case Way.STATEMENTS:
-            return SparkWriter(spark, scratch, creates_itself=not engine.setting)
+            return SparkWriter(spark, buffer, creates_itself=not engine.setting)
         case Way.FILES | Way.MARKS:
-            return FileWriter(spark, scratch)
+            return FileWriter(spark, buffer)
         case _:
             assert_never(way)

@@ -79,6 +79,6 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
 
     database = client(connection.options)
     yield Connector(
-        source=PostgresSource(database, CAPABILITIES, context.scratch),
+        source=PostgresSource(database, CAPABILITIES, context.buffer),
         target=PostgresTarget(database, context, CAPABILITIES),
     )

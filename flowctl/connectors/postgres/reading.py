@@ -47,7 +47,7 @@ def way_of_reading(*, has_jvm: bool, is_foreign: bool) -> Way:
 @dataclass(frozen=True)
 class PostgresSnapshot(Snapshot):
     """Readable while ``held`` lives. ``info`` is what was described for the plan, ``native`` the types that the columns
-    have in this moment. ``joined`` is the one connection that reads it ``here``, into a folder of ``scratch``."""
+    have in this moment. ``joined`` is the one connection that reads it ``here``, into a folder of ``buffer``."""
 
     spark: SparkSession
     client: Client
@@ -58,7 +58,7 @@ class PostgresSnapshot(Snapshot):
     way: Way
     native: Mapping[str, str]
     joined: psycopg.Connection[Any] | None = None
-    scratch: Buffer | None = None
+    buffer: Buffer | None = None
     _plans: dict[str, Mapping[str, Planned]] = field(default_factory=dict, repr=False, compare=False)
 
     def frame(self, request: ReadRequest) -> DataFrame:
@@ -72,9 +72,9 @@ class PostgresSnapshot(Snapshot):
                 return copy_reading.copy_frame(self.spark, self.client, self.held, parts)
             case "here":
                 assert self.joined is not None
-                if self.scratch is None:
+                if self.buffer is None:
                     raise FlowctlError("a foreign table was opened without a buffer", hint="Use `flowctl apply`")
-                return copy_reading.buffered_frame(self.spark, self.joined, parts, self.scratch.folder("foreign"))
+                return copy_reading.buffered_frame(self.spark, self.joined, parts, self.buffer.folder("foreign"))
             case _:
                 assert_never(self.way)
 

@@ -34,7 +34,7 @@ class PostgresSource(DirectSource):
 
     client: Client
     capabilities: Capabilities
-    scratch: Buffer | None = None
+    buffer: Buffer | None = None
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """Tables, partitioned tables, materialized views and foreign tables; views only by their name."""
@@ -88,7 +88,7 @@ class PostgresSource(DirectSource):
                 held.join(joined)
             _refuse_another(held, info)
             native = _native_types(held, relation)
-            yield PostgresSnapshot(spark, self.client, held, relation, info, hints, way, native, joined, self.scratch)
+            yield PostgresSnapshot(spark, self.client, held, relation, info, hints, way, native, joined, self.buffer)
 
 
 def _refuse_another(held: HeldSnapshot, info: TableInfo) -> None:

@@ -125,11 +125,11 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         from flowctl.connectors.postgres.source import PostgresSource
 
         relation = Relation(object)
-        source = PostgresSource(self.client, self.capabilities, self.scratch())
+        source = PostgresSource(self.client, self.capabilities, self.buffer)
         info = source.describe([relation])[relation]
         if info is None:
             raise TableError(f"there is no table {object}", hint="Run the table that makes it first")
-        folder = self.scratch().folder(f"scan-{object}")
+        folder = self.buffer.folder(f"scan-{object}")
         request = ReadRequest(tuple(columns))
         with source.snapshot(spark, relation, info, ReadHints()) as snapshot:
             rows = snapshot.rows_in_memory(request)
@@ -141,7 +141,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         if isinstance(batch, OnEngine) and job.rows is None and not has_jvm(spark):
             # Straight from a source that Python reads: Sail 0.7.2 may end the process when one of two Python steps in a
             # row fails (a thread then waits for itself).
-            folder = self.scratch().folder(f"{job.record.table}-{job.record.seq}-direct")
+            folder = self.buffer.folder(f"{job.record.table}-{job.record.seq}-direct")
             batch = OnEngine(buffered(batch.frame, folder), folder)
         with super().stage(spark, batch, job) as staged:
             yield staged
@@ -172,7 +172,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         if all(is_copied_as_it_is(column) for column in columns):
             rows = batch.rows.select([column.name for column in columns]).cast(arrow_schema(columns))
         else:
-            frame = frame_of(batch, spark, lambda: self.scratch().folder("copied"))
+            frame = frame_of(batch, spark, lambda: self.buffer.folder("copied"))
             rows = copyable(frame, columns).toArrow()
         with self.client.connect() as connection:
             return copy_rows(rows, columns, connection, stage, natives)

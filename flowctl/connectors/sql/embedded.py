@@ -41,9 +41,9 @@ class EmbeddedTarget(SqlTarget[S]):
     def hand_over(
         self, spark: SparkSession, batch: Batch, columns: Sequence[Column], job: WriteJob
     ) -> Iterator[StorableRows]:
-        frame = frame_of(batch, spark, lambda: self.scratch().folder(f"rows-{job.object}"))
+        frame = frame_of(batch, spark, lambda: self.buffer.folder(f"rows-{job.object}"))
         with refusal.named():
-            folder = partial(self.scratch().folder, f"storable-{job.object}-{job.record.seq}")
+            folder = partial(self.buffer.folder, f"storable-{job.object}-{job.record.seq}")
             rows = computed(self.storable(frame, columns), batch, folder)
         yield StorableRows(rows, tuple(columns), job)
 

@@ -289,10 +289,11 @@ class SqlTarget(Target, Generic[S]):
             return [None] * len(jobs)  # the first error says more
         return [found[job.record.table] for job in jobs]
 
-    def scratch(self) -> Buffer:
-        if self.context.scratch is None:
+    @property
+    def buffer(self) -> Buffer:
+        if self.context.buffer is None:
             raise FlowctlError("an SQL target was opened without a buffer", hint="Use `flowctl apply`")
-        return self.context.scratch
+        return self.context.buffer
 
 
 def verify_total(job: WriteJob, rows: int) -> None:

@@ -91,7 +91,7 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
         from flowctl.connectors.arrow import arrow_schema
         from flowctl.connectors.sqlite.source import SqliteSource
 
-        folder = self.scratch().folder(f"scan-{object}")
+        folder = self.buffer.folder(f"scan-{object}")
         info = TableInfo(object, (), identity="")  # values are held to ``columns``, whatever the file declares
         source = SqliteSource(self.path, self.capabilities)
         with source.capture(Relation(object), info) as capture, folder.sink(arrow_schema(columns)) as sink:

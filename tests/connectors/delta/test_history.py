@@ -119,7 +119,7 @@ def history(spark: SparkSession, scratch: Buffer, tmp_path: Path, request: pytes
     """As small batches are written, which this process holds, and as all others are."""
     in_memory = request.param == "in memory"
     connection = Connection("lake", "delta", {"path": "lake"}, Mark("spec.yaml", 1))
-    with delta.connect(connection, OpenContext(base_dir=str(tmp_path), scratch=scratch)) as connector:
+    with delta.connect(connection, OpenContext(base_dir=str(tmp_path), buffer=scratch)) as connector:
         assert connector.target is not None
         space = " " if has_jvm(spark) else "_"  # Sail reaches no path with one
         yield History(

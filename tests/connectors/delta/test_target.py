@@ -346,7 +346,7 @@ def test_a_table_on_s3(spark: SparkSession, s3_server: S3Server, s3_bucket: str,
     for name, value in hadoop_conf(root, {root: keys}).items():
         spark.conf.set(name.removeprefix("spark.hadoop."), value)
     connection = Connection("lake", "delta", {"path": root}, Mark("spec.yaml", 1))
-    with open_connection(connection, OpenContext(storage={root: keys}, scratch=scratch)) as connector:
+    with open_connection(connection, OpenContext(storage={root: keys}, buffer=scratch)) as connector:
         assert connector.target is not None
         place = Place("delta", {"path": root}, connector.target, object, read=lambda _: [], execute=lambda _: None)
         writer = Writer(spark, place)

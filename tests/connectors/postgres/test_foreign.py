@@ -53,7 +53,7 @@ def database(postgres_database: str) -> Iterator[psycopg.Connection[Any]]:
 @pytest.fixture
 def postgres(postgres_database: str, reader: str, scratch: Buffer) -> Iterator[Connector]:  # noqa: ARG001
     connection = Connection("source", "postgres", {"url": postgres_database}, Mark("flow.yaml", 1))
-    with registry.open(connection, OpenContext(scratch=scratch)) as connector:
+    with registry.open(connection, OpenContext(buffer=scratch)) as connector:
         yield connector
 
 

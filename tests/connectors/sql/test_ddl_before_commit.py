@@ -69,7 +69,7 @@ class EndingTarget(SqliteTarget):
 @pytest.fixture
 def place(request: pytest.FixtureRequest, tmp_path: Path, scratch: Buffer) -> Iterator[Place]:
     with sqlite(request, tmp_path, scratch) as opened:
-        target = EndingTarget(Path(opened.options["path"]), OpenContext(scratch=scratch), CAPABILITIES)
+        target = EndingTarget(Path(opened.options["path"]), OpenContext(buffer=scratch), CAPABILITIES)
         yield replace(opened, target=target)
 
 
