@@ -11,7 +11,7 @@ from flowctl.spec.node import Node
 from flowctl.spec.schema import object_syntax, role
 from flowctl.spec.spec import ObjectSource, QuerySource, Source, SqlSource, TargetRef
 from flowctl.spec.suggest import did_you_mean
-from flowctl.spec.template import REF_MARKER
+from flowctl.sql.refs import referenced
 
 #: Connection name to type; None: the connection exists, and its type is wrong (reported there).
 ConnectionTypes = Mapping[str, str | None]
@@ -39,7 +39,7 @@ def source_of(node: Node, connections: ConnectionTypes, findings: Findings) -> S
         if connection_node:
             hint = "Write `query` for SQL that the connection runs, or remove `connection`"
             findings.error(connection_node.place, "`sql` runs on Spark and takes no connection", hint, "from-one-of")
-        return SqlSource(text.text, tuple(sorted(set(REF_MARKER.findall(text.text)))))
+        return SqlSource(text.text, referenced(text.text))
     if connection_node is None:
         findings.error(node.place, "`from` has no `connection`", "Add `connection: …`", "missing-key")
         return None

@@ -15,12 +15,11 @@ from flowctl.spec import limits
 from flowctl.spec.findings import Findings
 from flowctl.spec.node import Node, YamlScalar
 from flowctl.spec.suggest import did_you_mean
+from flowctl.sql.refs import ref_marker
 
 if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
-#: What ``ref('id')`` leaves in ``from.sql`` for the resolver to replace.
-REF_MARKER = re.compile(r"\{\{ref:([^}]*)\}\}")
 _STATEMENT = re.compile(r"\{[%#]")
 #: The form of nearly all expressions; filled without Jinja2, whose import and compilation would slow down a small spec.
 _SIMPLE = re.compile(r"\{\{ *(?:vars\.([A-Za-z_]\w*)|ref\('([^'{}]*)'\)) *\}\}")
@@ -84,7 +83,7 @@ class _Rendering:
             from flowctl.spec.sandbox import Sandbox  # importing Jinja2 costs a small spec a tenth of its time
 
             self._environment = Sandbox()
-        names = {"vars": self.variables, "ref": _reference if in_sql else _no_reference}
+        names = {"vars": self.variables, "ref": ref_marker if in_sql else _no_reference}
         if (lone := _LONE.fullmatch(text)) and "{{" not in lone[1] and "}}" not in lone[1]:
             value = self._environment.compile_expression(lone[1], undefined_to_none=False)(**names)
             return _scalar(value)
@@ -99,7 +98,7 @@ class _Rendering:
         named = [self.variables[name] for name, _ in _SIMPLE.findall(text) if name]
         if sum(len(value) for value in named if isinstance(value, str)) > limits.VALUE_SIZE:
             raise ValueError("its result would be too large")
-        return _SIMPLE.sub(lambda one: str(self.variables[one[1]]) if one[1] else _reference(one[2]), text)
+        return _SIMPLE.sub(lambda one: str(self.variables[one[1]]) if one[1] else ref_marker(one[2]), text)
 
     def _check(self, value: YamlScalar) -> YamlScalar:
         if isinstance(value, str):
@@ -150,10 +149,6 @@ def _scalar(value: Any) -> YamlScalar:
             return str(value)
         case _:
             raise ValueError(f"it gives a {type(value).__name__}, not a text, number or boolean")
-
-
-def _reference(table: str) -> str:
-    return f"{{{{ref:{table}}}}}"
 
 
 def _no_reference(table: str) -> str:

@@ -11,7 +11,11 @@ from flowctl.sql import dialects
 #: Reads columns without naming them, and is parsed as something else by sqlglot: ``TABLE t``, ``f(TABLE t)``,
 #: computed names, pipes.
 _UNNAMED = re.compile(r"\b(?:table|identifier)\b|\|>", re.IGNORECASE)
-_MARKER = re.compile(r"\{\{ref:([A-Za-z_][A-Za-z0-9_.-]*)\}\}")
+_MARKER = re.compile(r"\{\{ref:([^}]*)\}\}")
+
+
+def ref_marker(table_id: str) -> str:
+    return f"{{{{ref:{table_id}}}}}"
 
 
 def referenced(sql: str) -> tuple[str, ...]:
@@ -21,7 +25,7 @@ def referenced(sql: str) -> tuple[str, ...]:
 
 def with_names(sql: str, names: Mapping[str, str]) -> str:
     """``sql`` with each marker replaced by the table's name in Spark; ``KeyError`` for a missing one."""
-    return _MARKER.sub(lambda marker: dialects.quoted(names[marker[1]], "spark"), sql)
+    return _MARKER.sub(lambda found: dialects.quoted(names[found[1]], "spark"), sql)
 
 
 def output_names(sql: str) -> tuple[str, ...] | None:
