@@ -8,9 +8,10 @@ from typing import Any
 
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, WriteJob
 from flowctl.errors import TableError
+from flowctl.model.table_info import Column
 from flowctl.sql import dialects, scd2
 from flowctl.sql.dialects import Dialect
-from flowctl.sql.scd2 import KeptColumn, Versioning
+from flowctl.sql.versioning import OBSERVED_SUFFIX, KeptColumn, Versioning, kept_columns, observed_columns
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,10 @@ class Tables:
     observed: tuple[str, ...]
 
 
-def kept_columns(job: WriteJob, present: Collection[str]) -> tuple[KeptColumn, ...]:
-    """What the sidecar keeps of a batch with the columns ``present``."""
-    return scd2.kept_columns(job.columns, job.key, job.compared, _read(job, present))
+def sidecar_columns(job: WriteJob, present: Collection[str]) -> tuple[Column, ...]:
+    """What a sidecar needs for a batch with the columns ``present``. One that an older version made has not all of
+    them."""
+    return observed_columns(job.columns, job.key, _kept(job, present))
 
 
 def versioning(
@@ -45,7 +47,7 @@ def versioning(
         detected=DETECTED_COLUMN,
         now=dialects.translatable_moment(job.at, "postgres", dialect) if job.at else None,
         first=first,
-        kept=kept_columns(job, present),
+        kept=_kept(job, present),
         compared=tuple(name for name in job.compared if name in read),
         new=tuple(name for name in job.new_columns if name in job.compared and name in read),
     )
@@ -62,13 +64,17 @@ def check_observed(
     versions that no observation began."""
     if not fetch(scd2.unobserved(change, differences, dialect))[0][0]:
         return
-    name, sidecar = job.object, f"{job.object.parts[-1]}{scd2.OBSERVED_SUFFIX}"
+    name, sidecar = job.object, f"{job.object.parts[-1]}{OBSERVED_SUFFIX}"
     raise TableError(
         f"{name} has versions that {sidecar} does not know, and this batch would delete them: it is older than the "
         "table, or somebody else has written there",
         hint=f"Restore {sidecar} as of the same moment as the table, or begin a new history under another `to`; "
         "versions of somebody else's making can be deleted",
     )
+
+
+def _kept(job: WriteJob, present: Collection[str]) -> tuple[KeptColumn, ...]:
+    return kept_columns(job.columns, job.key, job.compared, _read(job, present))
 
 
 def _read(job: WriteJob, present: Collection[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from flowctl.engine.spark_types import named
 from flowctl.model.effects import Action, SampleRow
 from flowctl.run.quarantine import as_text
 from flowctl.sql.difference import ACTION
-from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
+from flowctl.sql.versioning import CHANGE_COLUMN, VALID_FROM
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

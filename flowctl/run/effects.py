@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.buffered import buffered, computed, frame_of
-from flowctl.connectors.history import Tables, check_observed, kept_columns, versioning
+from flowctl.connectors.history import Tables, check_observed, sidecar_columns, versioning
 from flowctl.connectors.target import OP_COLUMN, CommitLookup
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import named
@@ -40,6 +40,7 @@ from flowctl.run.table import PreparedBatch, TableWork, begin_work, prepare
 from flowctl.sql import scd2
 from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.difference import Upsert, difference
+from flowctl.sql.observations import observations
 from flowctl.sql.versioning import IS_CURRENT, OWN_COLUMNS, VALID_FROM
 from flowctl.storage.buffer import BufferFolder
 
@@ -168,7 +169,7 @@ class _Comparison:
         change = versioning(job, tables, rows.names, arrival, "spark", first=is_first)
         change = scd2.after(change, hashed)
         if not is_first:
-            new = computed(spark.sql(scd2.observations(change, "spark")), rows, lambda: self._folder("observations"))
+            new = computed(spark.sql(observations(change, "spark")), rows, lambda: self._folder("observations"))
             known.unionByName(self._frame(new, "observations")).createOrReplaceTempView(_ALL_OBSERVED)
             change = replace(change, observed=(_ALL_OBSERVED,))
         versions = computed(spark.sql(scd2.difference(change, "spark")), rows, lambda: self._folder("difference"))
@@ -181,7 +182,7 @@ class _Comparison:
     def _observed(self, rows: Batch) -> DataFrame:
         """The sidecar's rows as the batch needs them; none where they do not count."""
         work, job = self.work, self.prepared.job
-        columns = scd2.observed_columns(job.columns, job.key, kept_columns(job, rows.names))
+        columns = sidecar_columns(job, rows.names)
         lookup = CommitLookup(work.run.lineage, work.table.id, work.table.target.object)
         there = None if job.replace else work.target.scan_observed(work.spark, lookup)
         return self._empty(columns) if there is None else _as_columns(there, columns)

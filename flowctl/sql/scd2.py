@@ -7,13 +7,13 @@ predecessor may start a version once another row arrives between the two. So eve
     batch      one row per (key, event time): the target's business columns, ``valid_from`` (the event time),
                ``row_hash``, ``_flowctl_op`` (``U`` or ``D``) and ``_flowctl_detected``. A ``D`` row has only the key
                and ``valid_from``
-    observed   see :func:`observed_columns`. Append-only
+    observed   see :func:`flowctl.sql.versioning.observed_columns`. Append-only
     target     the business columns, ``valid_from``, ``valid_to``, ``is_current``, ``row_hash``; a version is its key
                and ``valid_from``
 
-The order in every target: insert :func:`observations` into the sidecar, then apply :func:`difference` (a SQL database
-keeps it in a temporary table and runs :func:`removal` and :func:`addition`, or :func:`applied_in_place`; Delta runs one
-MERGE).
+The order in every target: insert :func:`flowctl.sql.observations.observations` into the sidecar, then apply
+:func:`difference` (a SQL database keeps it in a temporary table and runs :func:`removal` and :func:`addition`, or
+:func:`applied_in_place`; Delta runs one MERGE).
 
 An observation takes effect at its event time. What changes without a newer event time takes effect when it was read
 (the moment of the batch, fixed in the intent), or at the key's newest observation if that is later still: a flag set
@@ -32,7 +32,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from flowctl.sql.dialects import Dialect
-from flowctl.sql.observations import observations
 from flowctl.sql.versioning import (
     ARRIVAL,
     CHANGE_COLUMN,
@@ -41,43 +40,20 @@ from flowctl.sql.versioning import (
     EVENT_AT,
     HASHED,
     IS_CURRENT,
-    OBSERVED_SUFFIX,
     READ_HASH,
     ROW_HASH,
     VALID_FROM,
     VALID_TO,
     VALUES,
-    KeptColumn,
     Versioning,
     equal,
     is_deletion,
-    kept_columns,
     listed,
-    observed_columns,
     quoted,
     ranked,
     render,
     table,
 )
-
-__all__ = [
-    "CHANGE_COLUMN",
-    "HASHED",
-    "OBSERVED_SUFFIX",
-    "VALID_FROM",
-    "KeptColumn",
-    "Versioning",
-    "addition",
-    "after",
-    "difference",
-    "kept_columns",
-    "next_arrival",
-    "observations",
-    "observed_columns",
-    "removal",
-    "standing",
-    "unobserved",
-]
 
 
 def next_arrival(observed: tuple[str, ...], dialect: Dialect) -> str:

@@ -14,7 +14,7 @@ from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import Column
-from flowctl.sql import scd2
+from flowctl.sql.versioning import kept_columns, observed_columns
 from tests.connectors.writing import Row, Writer
 
 COLUMNS = (
@@ -174,7 +174,7 @@ def make_old_sidecar(writer: Writer) -> None:
         DeltaTable.create(f"{place.options['path']}/{name}__observed", schema)
         return
     parts = ".".join(f'"{part}"' for part in (*place.object.parts[:-1], f"{name}__observed"))
-    for column in scd2.observed_columns(NOTED, ("id",), scd2.kept_columns(NOTED, ("id",), ("name",), ("note",))):
+    for column in observed_columns(NOTED, ("id",), kept_columns(NOTED, ("id",), ("name",), ("note",))):
         if column.name not in ("id", *OLD_SIDECAR):
             place.execute(f'ALTER TABLE {parts} DROP COLUMN "{column.name}"')
 

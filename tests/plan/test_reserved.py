@@ -18,7 +18,7 @@ from flowctl.resolve.names import own_columns
 from flowctl.resolve.resolve import PlanOptions, resolve
 from flowctl.run.quarantine import OWN_COLUMNS
 from flowctl.spec.spec import ColumnRules, DetectMissingKeys, SqlSource, TargetRef
-from flowctl.sql import scd2
+from flowctl.sql.versioning import observed_columns
 from tests.plan.worlds import (
     EVERYTHING,
     MARK,
@@ -47,7 +47,7 @@ def test_the_names_are_those_that_are_used() -> None:
     assert {*own_columns(table(deletes=DetectMissingKeys()))} == reserved.SOFT_DELETES
     assert {column.name for column in OWN_COLUMNS} == reserved.QUARANTINE
     columns = (Column("id", types.INT64), Column("valid_from", types.TIMESTAMP))
-    sidecar = {column.name for column in scd2.observed_columns(columns, ("id",), ())} - {"id"}
+    sidecar = {column.name for column in observed_columns(columns, ("id",), ())} - {"id"}
     assert sidecar | {"_lineage", "_seq", "_try"} == reserved.OBSERVED
     assert all(name.startswith(reserved.PREFIX) for name in (OP_COLUMN, DETECTED_COLUMN))
 

@@ -15,6 +15,8 @@ from flowctl.connectors.sqlite.types import declared
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.sql import scd2
+from flowctl.sql.observations import observations
+from flowctl.sql.versioning import Versioning, kept_columns, observed_columns
 from tests.sql.history import Batch, Observation, Version, histories, plain, versions
 from tests.sql.query_plans import assert_linear
 
@@ -28,9 +30,9 @@ TYPED = (
 COLUMNS = ("id", "part", "state", "note", "valid_from", "valid_to", "is_current", "row_hash")
 BATCH_COLUMNS = ("id", "part", "state", "note", "valid_from", "row_hash", "op", "detected")
 KEY, COMPARED = ("id", "part"), ("state",)
-KEPT = scd2.kept_columns(TYPED, KEY, COMPARED, BATCH_COLUMNS)
+KEPT = kept_columns(TYPED, KEY, COMPARED, BATCH_COLUMNS)
 NEXT_ARRIVAL = scd2.next_arrival(("observed",), "sqlite")
-OBSERVED = ", ".join(f'"{column.name}" {declared(column.type)}' for column in scd2.observed_columns(TYPED, KEY, KEPT))
+OBSERVED = ", ".join(f'"{column.name}" {declared(column.type)}' for column in observed_columns(TYPED, KEY, KEPT))
 
 
 class Table:
@@ -97,22 +99,22 @@ class Table:
         return int(self.database.execute("SELECT count(*) FROM observed").fetchone()[0])
 
 
-def versioning(arrival: int, now: int | None = None, *, first: bool = False) -> scd2.Versioning:
-    return scd2.Versioning(
+def versioning(arrival: int, now: int | None = None, *, first: bool = False) -> Versioning:
+    return Versioning(
         ("versions",), ("batch",), ("observed",), COLUMNS, BATCH_COLUMNS, KEY, arrival, "op", "detected",
         None if now is None else str(now), first, KEPT, COMPARED,
     )  # fmt: skip
 
 
 @functools.cache
-def unobserved(change: scd2.Versioning) -> str:
+def unobserved(change: Versioning) -> str:
     return scd2.unobserved(change, ("changes",), "sqlite")
 
 
 @functools.cache
-def statements(change: scd2.Versioning) -> tuple[str, str, str, str]:
+def statements(change: Versioning) -> tuple[str, str, str, str]:
     return (
-        f"INSERT INTO observed {scd2.observations(change, 'sqlite')}",
+        f"INSERT INTO observed {observations(change, 'sqlite')}",
         f"CREATE TEMP TABLE changes AS {scd2.difference(change, 'sqlite')}",
         scd2.removal(change, ("changes",), "sqlite"),
         scd2.addition(change, ("changes",), "sqlite"),
@@ -339,8 +341,8 @@ def test_columns_may_have_any_name(table: Table) -> None:
     typed = tuple(Column(name, types.STRING) for name in ("_place", "_state", "_values", "_deleted", "valid_from"))
     columns = ("_place", "_state", "_values", "_deleted", *COLUMNS[-4:])
     batch_columns = ("_place", "_state", "_values", "_deleted", *BATCH_COLUMNS[-4:])
-    kept = scd2.kept_columns(typed, ("_place",), ("_state",), batch_columns)
-    observed = ", ".join(f'"{column.name}"' for column in scd2.observed_columns(typed, ("_place",), kept))
+    kept = kept_columns(typed, ("_place",), ("_state",), batch_columns)
+    observed = ", ".join(f'"{column.name}"' for column in observed_columns(typed, ("_place",), kept))
     database.executescript(
         f"""
         DROP TABLE versions; DROP TABLE observed; DROP TABLE batch;
@@ -352,7 +354,7 @@ def test_columns_may_have_any_name(table: Table) -> None:
     for arrival, state in enumerate("AB", 1):
         database.execute("DELETE FROM batch")
         database.execute(f"INSERT INTO batch VALUES (1, '{state}', 'x', 'd', {arrival}, '#{state}', 'U', FALSE)")
-        change = scd2.Versioning(
+        change = Versioning(
             ("versions",), ("batch",), ("observed",), columns, batch_columns, ("_place",), arrival, "op", "detected",
             first=arrival == 1, kept=kept, compared=("_state",),
         )  # fmt: skip

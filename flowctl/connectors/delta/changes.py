@@ -31,7 +31,7 @@ from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.sql.dialects import schema_ddl
 from flowctl.sql.difference import ACTION, Upsert, difference
-from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
+from flowctl.sql.versioning import CHANGE_COLUMN, VALID_FROM
 from flowctl.storage.buffer import Buffer, BufferFolder
 
 if TYPE_CHECKING:

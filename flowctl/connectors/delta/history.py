@@ -27,7 +27,7 @@ from flowctl.connectors.delta.record import DataCommit, Record, app_id, data_com
 from flowctl.connectors.delta.rows import frame_in_order, view_of, with_operations
 from flowctl.connectors.delta.table import OpenTable, open_table
 from flowctl.connectors.delta.writer import Writer, writer_for
-from flowctl.connectors.history import Tables, check_observed, kept_columns, versioning
+from flowctl.connectors.history import Tables, check_observed, sidecar_columns, versioning
 from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.engine.batch import Batch, InMemory
 from flowctl.errors import StateConflict, TransientError
@@ -35,7 +35,8 @@ from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Layout
 from flowctl.sql import scd2
-from flowctl.sql.scd2 import Versioning
+from flowctl.sql.observations import observations
+from flowctl.sql.versioning import CHANGE_COLUMN, HASHED, OBSERVED_SUFFIX, Versioning
 from flowctl.storage.buffer import Buffer, BufferFolder
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def commit(spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, j
     record = Record(job.record, attempt=this.attempt)
     with view_of(with_operations(this.batch)) as view:  # until the end: a Connect server looks names up only then
         if job.replace:  # no earlier observation counts, and none stays
-            begun = this.first(view, conditions.ALWAYS).drop(scd2.CHANGE_COLUMN)
+            begun = this.first(view, conditions.ALWAYS).drop(CHANGE_COLUMN)
             return writer.put(table, record, this.computed(begun, "versions"), job)
         is_first = table.is_empty and this.sidecar.is_empty
         versions = batch_like(rows, this.first(view, conditions.NEVER)) if is_first else this.later(view)
@@ -101,7 +102,7 @@ class _Try:
         """The difference where nothing was before, or nothing of it counts, and the observations added: all of the
         batch, which is read for each once. Observations that are ``going`` go."""
         change = self.versioning(rows, rows, rows, first=True)
-        self._add(batch_like(self.rows, self.spark.sql(scd2.observations(change, "spark"))), going)
+        self._add(batch_like(self.rows, self.spark.sql(observations(change, "spark"))), going)
         return self.spark.sql(scd2.difference(change, "spark"))
 
     def later(self, view: str) -> Batch:
@@ -113,7 +114,7 @@ class _Try:
         ):
             change = self.versioning(view, there_view, seen_view)
             versions = self.computed(self.spark.sql(scd2.difference(change, "spark")), "difference")
-            if "delete" in _different(versions, scd2.CHANGE_COLUMN):
+            if "delete" in _different(versions, CHANGE_COLUMN):
                 with view_of(self.frame(versions, "difference")) as difference:
                     check_observed(
                         self.job, change, (difference,), "spark", lambda query: self.spark.sql(query).collect()
@@ -125,17 +126,14 @@ class _Try:
         never_counts = lost_observations_of(self.job.record.lineage, self.last)
         known = self.side_writer.rows_with_keys(self.sidecar, self.side, self.rows, self.batch)
         before = frame_in_order(self.frame(known, "observed"), self.side.columns)
-        settled = before.where(f"NOT {conditions.sql(never_counts)}").select(*_quoted(self._columns))
+        names = [statements.quoted(column.name) for column in sidecar_columns(self.job, self.present)]
+        settled = before.where(f"NOT {conditions.sql(never_counts)}").select(*names)
         with view_of(settled) as settled_view:
             change = self.versioning(view, versions, settled_view)
-            change = scd2.after(change, _different(known, scd2.HASHED) if scd2.HASHED in known.names else ())
-            new = self.computed(self.spark.sql(scd2.observations(change, "spark")), "observations")
+            change = scd2.after(change, _different(known, HASHED) if HASHED in known.names else ())
+            new = self.computed(self.spark.sql(observations(change, "spark")), "observations")
         self._add(new, lost_observations_of(self.job.record.lineage, self.last, before=self.job.record.seq))
         return settled.unionByName(self.frame(new, "observations"))
-
-    @property
-    def _columns(self) -> tuple[Column, ...]:
-        return _observed_columns(self.job, self.present)
 
     def _add(self, new: Batch, going: Condition) -> None:
         """Makes ``new`` this try's observations; those that are ``going`` go."""
@@ -159,8 +157,8 @@ def _begin_try(
 ) -> _Try:
     """With its sidecar, which is there from now on."""
     present = (*rows.names, OP_COLUMN)
-    side = side_job(job, (*_observed_columns(job, present), _LINEAGE, _NUMBER, _ATTEMPT))
-    location = table.location.sidecar(scd2.OBSERVED_SUFFIX)
+    side = side_job(job, (*sidecar_columns(job, present), _LINEAGE, _NUMBER, _ATTEMPT))
+    location = table.location.sidecar(OBSERVED_SUFFIX)
     sidecar, side_writer = open_table(location), writer
     if isinstance(rows, InMemory):
         engine, there = traits_of(spark), sidecar.info(side.object) if sidecar is not None else None
@@ -169,10 +167,6 @@ def _begin_try(
     last = data_commit(table.newest(app_id(job.record.lineage, job.record.table)))
     batch = frame_of(rows, spark, lambda: buffer.folder(f"{job.record.table}-{job.record.seq}-batch"))
     return _Try(spark, writer, side_writer, table, sidecar, job, side, buffer, last, uuid.uuid4().hex, rows, batch)
-
-
-def _observed_columns(job: WriteJob, present: Sequence[str]) -> tuple[Column, ...]:
-    return scd2.observed_columns(job.columns, job.key, kept_columns(job, present))
 
 
 def lost_observations_of(lineage: str, last: DataCommit, before: int | None = None) -> Condition:
@@ -226,7 +220,3 @@ def _replace(
 def _different(rows: Batch, column: str) -> set[str | None]:
     """The values of ``column``."""
     return set(read_columns(rows, [column])[column].unique().to_pylist())
-
-
-def _quoted(columns: Sequence[Column]) -> list[str]:
-    return [statements.quoted(column.name) for column in columns]

@@ -18,7 +18,7 @@ from flowctl.model.types import Array, Struct
 from flowctl.spec.spec import Layout
 from flowctl.sql import dialects
 from flowctl.sql.difference import KeyBounds, Upsert, merge_statement
-from flowctl.sql.scd2 import CHANGE_COLUMN, VALID_FROM
+from flowctl.sql.versioning import CHANGE_COLUMN, VALID_FROM
 
 TYPE_WIDENING = "delta.enableTypeWidening"
 DELETION_VECTORS = "delta.enableDeletionVectors"

@@ -5,11 +5,11 @@ The rows are in a staging table of the target's types. Readers see all of the ch
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from flowctl.connectors.history import Tables, check_observed, kept_columns, versioning
+from flowctl.connectors.history import Tables, check_observed, sidecar_columns, versioning
 from flowctl.connectors.sql.session import Session
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, WriteJob
 from flowctl.errors import TableError
@@ -18,6 +18,8 @@ from flowctl.model.commit import RowCounts
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.sql import scd2
 from flowctl.sql.difference import Upsert, apply_statements, difference
+from flowctl.sql.observations import observations
+from flowctl.sql.versioning import CHANGE_COLUMN, OBSERVED_SUFFIX, Versioning
 
 #: The rows that a merge changes, as a temporary table.
 _DIFFERENCE = "_flowctl_difference"
@@ -40,14 +42,8 @@ def staged_columns(present: Collection[str], job: WriteJob) -> list[Column]:
     return [column for column in (*job.columns, *own) if column.name in present]
 
 
-def observed_columns(job: WriteJob, present: Collection[str]) -> Sequence[Column]:
-    """Columns of the sidecar that a history of a batch with the columns ``present`` needs. One that an older version
-    made has not all of them."""
-    return scd2.observed_columns(job.columns, job.key, kept_columns(job, present))
-
-
 def observed_name(object: ObjectName) -> ObjectName:
-    return ObjectName((*object.parts[:-1], object.parts[-1] + scd2.OBSERVED_SUFFIX))
+    return ObjectName((*object.parts[:-1], object.parts[-1] + OBSERVED_SUFFIX))
 
 
 def replace_quarantined(session: Session, stage: tuple[str, ...], job: WriteJob, since: int) -> None:
@@ -147,23 +143,23 @@ def _versions(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
     """Observations and versions in one transaction, so the sidecar never knows more than the table."""
     dialect, observed = session.dialect.name, observed_name(job.object).parts
     sidecar, target = session.dialect.table(observed), session.dialect.table(job.object.parts)
-    names = ", ".join(session.dialect.quoted(column.name) for column in observed_columns(job, staged.columns))
+    names = ", ".join(session.dialect.quoted(column.name) for column in sidecar_columns(job, staged.columns))
     ((arrival, *hashed),) = session.fetch(scd2.next_arrival(observed, dialect))
     ((there,),) = session.fetch(f"SELECT CASE WHEN EXISTS (SELECT 1 FROM {target}) THEN 1 ELSE 0 END")
     tables = Tables(target=job.object.parts, batch=staged.table, observed=observed)
     change = versioning(job, tables, staged.columns, arrival, dialect, first=arrival == 1 and not there)
     change = scd2.after(change, hashed)
-    session.execute(f"INSERT INTO {sidecar} ({names}) {scd2.observations(change, dialect)}")
+    session.execute(f"INSERT INTO {sidecar} ({names}) {observations(change, dialect)}")
     _make_temporary(session, _DIFFERENCE, scd2.difference(change, dialect))
     counts = _apply_versions(session, job, change)
     _drop_temporary(session, _DIFFERENCE)
     return replace(counts, read=staged.rows)
 
 
-def _apply_versions(session: Session, job: WriteJob, change: scd2.Versioning) -> RowCounts:
+def _apply_versions(session: Session, job: WriteJob, change: Versioning) -> RowCounts:
     """In two statements where all columns are flowctl's own. Rows with columns of others are not deleted to be written
     anew: their values would be lost, and a number that the database gave a row would change."""
-    dialect, by_change = session.dialect.name, scd2.CHANGE_COLUMN
+    dialect, by_change = session.dialect.name, CHANGE_COLUMN
     counted = dict(session.fetch(f"SELECT {by_change}, count(*) FROM {_DIFFERENCE} GROUP BY {by_change}"))
     deleted, put = counted.get("delete", 0), counted.get("put", 0)
     if deleted:

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flowctl import crashpoints, delays
 from flowctl.connectors.base import OpenContext
+from flowctl.connectors.history import sidecar_columns
 from flowctl.connectors.preconditions import check_base, foreign_target
 from flowctl.connectors.sql import commits, ddl
 from flowctl.connectors.sql.change import (
     StagedRows,
     apply_change,
-    observed_columns,
     observed_name,
     replace_quarantined,
     staged_columns,
@@ -256,7 +256,7 @@ class SqlTarget(Target, Generic[S]):
             if before is not None and job.replace and self.dialect.transactional_ddl:
                 session.execute(f"DROP TABLE {self.dialect.table(observed.parts)}")  # of another key, or no history
                 before = None
-            self._complete(session, observed, before, observed_columns(job, present))
+            self._complete(session, observed, before, sidecar_columns(job, present))
 
     def require_own(self, session: S, job: WriteJob, there: TableInfo | None) -> None:
         """:class:`FlowctlError` where the table is not the one that the intent was for. Without DDL outside of it a

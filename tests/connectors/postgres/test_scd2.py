@@ -12,15 +12,17 @@ from flowctl.connectors.postgres.target import CHANGE_SETTINGS
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.sql import dialects, scd2
+from flowctl.sql.observations import observations
+from flowctl.sql.versioning import Versioning, kept_columns, observed_columns
 from tests.sql.history import Observation, Version, moment_of, random_histories, versions
 from tests.sql.test_scd2 import BATCH_COLUMNS, CASES, COLUMNS, COMPARED, KEY, TYPED, plain
 
 OF_TIME = (*TYPED[:-1], Column("valid_from", types.TIMESTAMP))
-KEPT = scd2.kept_columns(OF_TIME, KEY, COMPARED, BATCH_COLUMNS)
+KEPT = kept_columns(OF_TIME, KEY, COMPARED, BATCH_COLUMNS)
 TABLES = f"""
     CREATE TABLE versions (id bigint, part text, state text, note text, valid_from timestamptz, valid_to timestamptz,
                            is_current boolean, row_hash text);
-    CREATE TABLE observed ({POSTGRES.listed(scd2.observed_columns(OF_TIME, KEY, KEPT))});
+    CREATE TABLE observed ({POSTGRES.listed(observed_columns(OF_TIME, KEY, KEPT))});
     CREATE TABLE batch (id bigint, part text, state text, note text, valid_from timestamptz, row_hash text, op text,
                         detected boolean);
 """
@@ -30,8 +32,8 @@ def day(number: int) -> dt.datetime:
     return dt.datetime(2026, 1, number, tzinfo=dt.UTC)
 
 
-def versioning(arrival: int, now: int = 1, *, first: bool) -> scd2.Versioning:
-    return scd2.Versioning(
+def versioning(arrival: int, now: int = 1, *, first: bool) -> Versioning:
+    return Versioning(
         ("public", "versions"), ("batch",), ("observed",), COLUMNS, BATCH_COLUMNS, KEY, arrival, "op", "detected",
         dialects.moment(day(now).isoformat(), "postgres"), first, KEPT, COMPARED,
     )  # fmt: skip
@@ -57,7 +59,7 @@ def write(connection: psycopg.Connection, rows: list[tuple[int, Observation]], n
     )
     (arrival, *hashed) = run(scd2.next_arrival(("observed",), "postgres")).fetchone() or (0,)
     change = scd2.after(versioning(arrival, now, first=first), hashed)
-    run(f"INSERT INTO observed {scd2.observations(change, 'postgres')}")
+    run(f"INSERT INTO observed {observations(change, 'postgres')}")
     run(f"CREATE TEMP TABLE changes AS {scd2.difference(change, 'postgres')}")
     assert run(scd2.unobserved(change, ("changes",), "postgres")).fetchone() == (0,)
     run(scd2.removal(change, ("changes",), "postgres"))
@@ -105,7 +107,7 @@ def test_no_row_is_compared_with_each(postgres_database: str, known: bool) -> No
         connection.execute(f"CREATE TEMP TABLE changes AS {scd2.difference(change, 'postgres')}")
         connection.execute(f"CREATE TEMP TABLE there AS {scd2.standing(change, ('changes',), 'postgres')}")
         statements = [
-            scd2.observations(change, "postgres"),
+            observations(change, "postgres"),
             scd2.difference(change, "postgres"),
             scd2.unobserved(change, ("changes",), "postgres"),
             scd2.removal(change, ("changes",), "postgres"),
