@@ -52,10 +52,17 @@ SELECT current_setting('transaction_read_only')::boolean,
 
 def schema_of(connection: psycopg.Connection[Any], object: ObjectName) -> str:
     """The object's schema; a bare name is made in the first schema of the search path."""
-    if len(object.parts) > 1:
-        return object.parts[-2]
-    row = connection.execute("SELECT current_schema()").fetchone()
-    return str(row[0]) if row else "public"
+    return _schemas_to_make_in(connection, [object])[object]
+
+
+def _schemas_to_make_in(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> dict[ObjectName, str]:
+    """:func:`schema_of` each object, with one query at most."""
+    schemas = {object: object.parts[-2] for object in objects if len(object.parts) > 1}
+    bare = [object for object in objects if object not in schemas]
+    if bare:
+        row = connection.execute("SELECT current_schema()").fetchone()
+        schemas |= dict.fromkeys(bare, str(row[0]) if row else "public")
+    return schemas
 
 
 def schemas_of(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> dict[ObjectName, str]:
@@ -67,15 +74,16 @@ def schemas_of(connection: psycopg.Connection[Any], objects: Sequence[ObjectName
         [bare],
     ).fetchall()
     visible = {ObjectName((name,)): schema for name, schema in rows}
-    return {object: visible.get(object) or schema_of(connection, object) for object in objects}
+    return _schemas_to_make_in(connection, objects) | visible
 
 
 def newest(connection: psycopg.Connection[Any], lookups: Sequence[CommitLookup]) -> dict[str, Commit | None]:
-    """The newest commit of each table; one query whatever their number, after one that finds the commit tables."""
+    """The newest commit of each table; one query whatever their number, after those that find the commit tables."""
     delays.pause()
+    schemas = _schemas_to_make_in(connection, [lookup.object for lookup in lookups])
     by_schema: dict[str, list[CommitLookup]] = {}
     for lookup in lookups:
-        by_schema.setdefault(schema_of(connection, lookup.object), []).append(lookup)
+        by_schema.setdefault(schemas[lookup.object], []).append(lookup)
     there = _schemas_with_commits(connection, list(by_schema))
     found: dict[str, Commit | None] = {lookup.table: None for lookup in lookups}
     if there:

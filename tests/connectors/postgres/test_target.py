@@ -11,10 +11,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from flowctl.connectors.postgres import commits
 from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.postgres.staging import Accepted, accept, copy_frame, stage_table
 from flowctl.connectors.sql import target as sql_target
 from flowctl.connectors.sql import timeouts
+from flowctl.connectors.target import CommitLookup
 from flowctl.engine.batch import OnEngine
 from flowctl.errors import AccessDenied, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
@@ -369,3 +371,18 @@ def test_wider_types_are_changed_in_place(writer: Writer) -> None:
     )
     assert [column.type for column in describe(target, object).columns] == [column.type for column in wide]
     assert sorted(writer.place.read(["id"])) == [(1,), (2**40,)]
+
+
+class CountingConnection(psycopg.Connection[Any]):
+    queries = 0
+
+    def execute(self, *arguments: Any, **options: Any) -> psycopg.Cursor[Any]:
+        self.queries += 1
+        return super().execute(*arguments, **options)
+
+
+def test_commits_are_asked_for_in_as_many_queries_whatever_the_number_of_tables(postgres_database: str) -> None:
+    lookups = [CommitLookup("lineage", name, ObjectName((name,))) for name in ("orders", "items", "people")]
+    with CountingConnection.connect(postgres_database) as connection:
+        assert commits.newest(connection, lookups) == dict.fromkeys(("orders", "items", "people"))
+        assert connection.queries == 2  # the schema of bare names, and the tables for commits: none
