@@ -105,10 +105,11 @@ class _Numbered(_TableStep):
 
 @dataclass(frozen=True, kw_only=True)
 class _Transfer(_Numbered):
-    """Commits the interval to the target. ``write_full``: the whole content is
-    replaced (truncate, full refresh of append and merge). ``refresh``: a full refresh, which somebody asked for.
-    ``check_deletes``: keys that the source no longer has are looked for. ``how`` says for people what was chosen and
-    why; nothing is decided by it. ``notes`` warn. ``effects`` is what a dry run found, where one was asked for."""
+    """Commits the interval to the target. ``write_full``: the whole content is replaced (truncate, full refresh of
+    append and merge). ``refresh``: a full refresh, which somebody asked for. ``check_deletes``: keys that the source no
+    longer has are looked for. ``destructive`` says for people what a full refresh replaces (empty: nothing that is
+    there), ``how`` what was chosen and why; nothing is decided by it. ``notes`` warn. ``effects`` is what a dry run
+    found, where one was asked for."""
 
     columns: Columns | RuntimeColumns = field(metadata=in_json("inline"))
     rows: RowEstimate = RowEstimate()
@@ -116,6 +117,7 @@ class _Transfer(_Numbered):
     write_full: bool = False
     refresh: bool = field(default=False, metadata=in_json("since"))
     check_deletes: bool = False
+    destructive: str = field(default="", metadata=in_json("not_default"))
     notes: tuple[str, ...] = ()
     how: tuple[str, ...] = field(default=(), metadata=in_json("since"))
     effects: Effects | None = field(default=None, metadata=in_json("not_default"))

@@ -19,9 +19,6 @@ from flowctl.model.table_info import RowEstimate
 from flowctl.plan import effect_text
 from flowctl.plan.checks import is_default
 
-#: What a note begins with that tells of rows which are lost.
-DESTRUCTIVE = "destructive"
-
 
 @dataclass(frozen=True)
 class Detail:
@@ -96,8 +93,7 @@ def is_destructive(step: Step) -> bool:
     if not isinstance(step, Load | Recover) or (isinstance(step, Load) and step.creates):
         return False
     changes = step.columns.changes if isinstance(step.columns, Columns) else ()
-    lost = any(change.change_class == "destructive" for change in changes)
-    return lost or any(note.startswith(DESTRUCTIVE) for note in step.notes)
+    return bool(step.destructive) or any(change.change_class == "destructive" for change in changes)
 
 
 def _new(step: Load, details: tuple[Detail, ...]) -> Entry:
@@ -174,6 +170,7 @@ def _details(step: Load | Recover, *, ddl: bool, verbose: bool) -> tuple[Detail,
         *_changes(step.columns),
         *(_checks(step) if verbose or is_new else ()),
         *(_as_always(step) if verbose else ()),
+        *([Detail("note", f"destructive: replaces {step.destructive}", "bold red")] if step.destructive else ()),
         *map(_note, step.notes),
         *(Detail("ddl", statement) for statement in statements if ddl),
     )
@@ -203,7 +200,7 @@ def _changes(columns: Columns | RuntimeColumns) -> tuple[Detail, ...]:
 
 
 def _note(note: str) -> Detail:
-    return Detail("note", note, "bold red" if note.startswith(DESTRUCTIVE) else "yellow")
+    return Detail("note", note, "yellow")
 
 
 def _checks(step: Load | Recover) -> Iterator[Detail]:
@@ -244,7 +241,7 @@ def _change(change: SchemaChange) -> Detail:
     parts = (
         f"{_sign(change)} {change.column} {kinds}".rstrip(),
         change.policy,
-        DESTRUCTIVE if lost else "",
+        "destructive" if lost else "",
         change.note,
     )
     return Detail("schema", "; ".join(filter(None, parts)), "red" if lost or change.action == "fail" else "")

@@ -124,6 +124,7 @@ def working(
         write_full=case.replaces,
         refresh=case.full_refresh,
         check_deletes=check_deletes,
+        destructive=replaced_content(case),
         notes=(*work.notes, *_giving_up(case), *taking_over(case), *_maintenance(case), *dropped_exclusions(case)),
     )
 
@@ -196,12 +197,17 @@ def _begun(intent: Intent) -> str:
     return f"sequence number {intent.seq}, begun by run {intent.run_id}"
 
 
+def replaced_content(case: Case) -> str:
+    """What a full refresh replaces, for people; empty where nothing is there."""
+    target = case.observed.target
+    if not case.rebuilds or target is None:
+        return ""
+    known = target.rows.value
+    return f"everything in {case.table.target}" + (f" ({known:,} rows)" if known is not None else "")
+
+
 def taking_over(case: Case) -> Iterator[str]:
-    target, begun = case.observed.target, case.begun_refresh
-    if case.rebuilds and target is not None:
-        known = target.rows.value
-        rows = f" ({known:,} rows)" if known is not None else ""
-        yield f"destructive: replaces everything in {case.table.target}{rows}"
+    begun = case.begun_refresh
     if case.state.append_again and case.table.mode == "append" and not case.full_refresh:
         since = position.describe(case.state.position)
         yield f"appends all above {since}, also what {case.table.target} has already (state set)"

@@ -28,6 +28,7 @@ from flowctl.plan.reading import (
     find,
     planned_table,
     read,
+    replaced_content,
     stopped,
     taking_over,
     working,
@@ -85,6 +86,7 @@ def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stoppe
         write_full=case.replaces,
         refresh=is_refresh,
         check_deletes=due,
+        destructive=replaced_content(case),
         notes=tuple(
             note for note in (*taking_over(case), describe_repetition(begun, case.spec_path, case.table.id)) if note
         ),

@@ -32,8 +32,8 @@ def test_a_begun_full_refresh_replaces_when_it_is_finished():
     made = step(table(), observed(high(NEW), **unchanged_target()), recorded(table(), OLD, intent=begun, highest=4))
     assert (action_of(made), made.write_full, made.refresh) == ("recover", True, True)
     assert made.reason == "finishes sequence number 4 of the interrupted run 20261119T221004-1, a full refresh"
-    assert made.notes[0] == "destructive: replaces everything in lake:orders (1,000 rows)"
-    assert "flowctl state set spec.yaml orders --position" in made.notes[1]
+    assert made.destructive == "everything in lake:orders (1,000 rows)"
+    assert "flowctl state set spec.yaml orders --position" in made.notes[0]
 
 
 def test_a_begun_full_refresh_keeps_its_guards():

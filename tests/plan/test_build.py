@@ -96,7 +96,7 @@ def test_foreign_target_stops_and_names_both_ways_on():
 def test_foreign_target_is_replaced_by_a_full_refresh_and_said_to_be_destructive():
     made = step(table(), observed(high(NEW), target=target()), request=REFRESH)
     assert (action_of(made), made.write_full, made.seq) == ("change", True, 1)
-    assert made.notes == ("destructive: replaces everything in lake:orders (1,000 rows)",)
+    assert (made.destructive, made.notes) == ("everything in lake:orders (1,000 rows)", ())
 
 
 def test_scd2_never_takes_over_a_foreign_history():
@@ -110,7 +110,7 @@ def test_scd2_replaces_what_is_no_history_by_a_full_refresh_only():
     spec = table(mode="scd2", key=("id",), valid_from="updated_at")
     made = step(spec, observed(high(NoPosition()), target=target()), request=REFRESH)
     assert (action_of(made), made.write_full) == ("change", True)
-    assert made.notes == ("destructive: replaces everything in lake:orders (1,000 rows)",)
+    assert (made.destructive, made.notes) == ("everything in lake:orders (1,000 rows)", ())
     accepted = recorded(spec, NoPosition(), definition={})
     made = step(spec, observed(high(NoPosition()), target=target(), commit=committed()), accepted)
     assert action_of(made) == "stop" and "holds no history of id" in made.reason and "--full-refresh" in made.hint
