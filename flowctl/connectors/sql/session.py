@@ -20,8 +20,9 @@ class SqlDialect:
     of a type, ``name_type`` that of text in a primary key. ``insert_new`` inserts a row unless its key is taken, and
     waits for a transaction that is about to take it. ``drop_temporary`` drops a temporary table inside a transaction.
     ``widen``, ``relax`` and ``retype`` are the clauses of ALTER TABLE that make a column's type wider, let it be null,
-    and give it another type without its values; empty where there are none. ``transactional_ddl``: DDL takes part in a
-    transaction; where it ends one, it runs before (see :mod:`.target`)."""
+    and give it another type without its values; empty where there are none. ``with_creator`` is for a database whose
+    DDL ends a transaction: a CREATE with the id of its intent, which :meth:`Session.describe` then has as
+    ``created_by`` of the table."""
 
     name: Dialect
     marker: str
@@ -32,7 +33,12 @@ class SqlDialect:
     widen: str = ""
     relax: str = ""
     retype: str = ""
-    transactional_ddl: bool = True
+    with_creator: Callable[[str, str], str] | None = None
+
+    @property
+    def transactional_ddl(self) -> bool:
+        """Whether DDL takes part in a transaction; where it ends one, it runs before (see :mod:`.target`)."""
+        return self.with_creator is None
 
     def quoted(self, name: str) -> str:
         return dialects.quoted(name, self.name)

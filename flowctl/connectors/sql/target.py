@@ -101,11 +101,6 @@ class SqlTarget(Target, Generic[S]):
     def prepare_table(self, session: S, job: WriteJob) -> None:
         """In the transaction, before the table's change, once its DDL is done: locks and settings."""
 
-    def with_creator(self, statement: str, intent_id: str) -> str:
-        """``statement``, a CREATE, so that :meth:`Session.describe` has ``created_by`` of the table; for a database
-        whose DDL ends a transaction."""
-        raise NotImplementedError(f"{type(self).__name__} does not say who made a table")
-
     def refuse_change(self, info: TableInfo, change: SchemaChange) -> SchemaChange | None:
         """``change``, which has its statement, as one that stops the table; None where the database makes it. Pure."""
         return None
@@ -246,8 +241,8 @@ class SqlTarget(Target, Generic[S]):
         self.require_own(session, job, there)
         is_made = there is not None and there.created_by == job.record.intent_id
         for statement in () if is_made else job.create:
-            in_transaction = self.dialect.transactional_ddl
-            session.execute(statement if in_transaction else self.with_creator(statement, job.record.intent_id))
+            with_creator = self.dialect.with_creator
+            session.execute(with_creator(statement, job.record.intent_id) if with_creator else statement)
         for change in job.alter:
             if there is None or not ddl.is_made(change, there):
                 session.execute(change.statement)

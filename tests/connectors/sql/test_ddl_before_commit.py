@@ -31,7 +31,12 @@ from tests.connectors.writing import COLUMNS, Writer, row, upserts
 #: The engine hands over a batch as in every suite of targets; what happens then is the database's.
 pytestmark = pytest.mark.long_on_spark
 
-DIALECT = replace(SQLITE, transactional_ddl=False, drop_temporary="DROP TABLE temp.{table}")
+
+def with_creator(statement: str, intent_id: str) -> str:
+    return f"{statement.removesuffix(')')} /* made for {intent_id} */)"
+
+
+DIALECT = replace(SQLITE, with_creator=with_creator, drop_temporary="DROP TABLE temp.{table}")
 _DDL = re.compile(r"(CREATE|ALTER|DROP) (?!TEMPORARY|TABLE temp\.)")
 _CREATOR = re.compile(r"/\* made for (.*) \*/")
 
@@ -47,11 +52,11 @@ class EndingSession(SqliteSession):
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         made = dict(self.fetch("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
 
-        def with_creator(object: ObjectName, info: TableInfo | None) -> TableInfo | None:
+        def created(object: ObjectName, info: TableInfo | None) -> TableInfo | None:
             found = _CREATOR.search(made.get(object.parts[-1], ""))
             return replace(info, created_by=found[1]) if info and found else info
 
-        return {object: with_creator(object, info) for object, info in super().describe(objects).items()}
+        return {object: created(object, info) for object, info in super().describe(objects).items()}
 
 
 class EndingTarget(SqliteTarget):
@@ -61,9 +66,6 @@ class EndingTarget(SqliteTarget):
     def _open(self, access: Literal["ro", "rwc", "none"]) -> Iterator[SqliteSession]:
         with super()._open(access) as session:
             yield EndingSession(session.connection, session.inode)
-
-    def with_creator(self, statement: str, intent_id: str) -> str:
-        return f"{statement.removesuffix(')')} /* made for {intent_id} */)"
 
 
 @pytest.fixture
