@@ -44,11 +44,14 @@ test-unit-others: venv
 test: lint
 	$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-spark test-e2e test-sail test-others test-runs
 
+# Of tests/run, beside tests/connectors: so the parts are about equally long.
+BESIDE := tests/run/test_stage.py
+
 test-spark: venv
-	$(BIN)/python -m pytest -m "engine and not full" tests/connectors
+	$(BIN)/python -m pytest -m "engine and not full" tests/connectors $(BESIDE)
 
 test-runs: venv
-	$(BIN)/python -m pytest -m "engine and not full" --ignore=tests/e2e --ignore=tests/connectors
+	$(BIN)/python -m pytest -m "engine and not full" --ignore=tests/e2e --ignore=tests/connectors $(BESIDE:%=--ignore=%)
 
 test-sail: venv
 	FLOWCTL_TEST_SPARK=sail $(BIN)/python -m pytest -m "engine and not full" tests/connectors tests/run/test_effects.py tests/run/test_effects_shown.py
