@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from flowctl.errors import TableError
@@ -13,6 +13,7 @@ from flowctl.sql import dialects
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType as SparkType
     from pyspark.sql.types import StructType
 
@@ -66,3 +67,22 @@ def named(name: str, of: str = "") -> SparkColumn:
 
     quoted = dialects.quoted(name, "spark")
     return f.col(f"{of}.{quoted}" if of else quoted)
+
+
+def frame_in_order(
+    frame: DataFrame, columns: Sequence[Column], present: Collection[str] | None = None, also: Sequence[str] = ()
+) -> DataFrame:
+    """Exactly ``columns``, with their types; those that ``frame`` lacks are null. ``also`` are columns that come after
+    them; ``present`` those that ``frame`` has, where that is known."""
+    from pyspark.sql import functions as f
+
+    have = set(frame.columns if present is None else present)
+    return frame.select(
+        *(
+            (named(column.name) if column.name in have else f.lit(None))
+            .cast(types.spark_ddl(column.type))
+            .alias(column.name)
+            for column in columns
+        ),
+        *also,
+    )

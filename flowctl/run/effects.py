@@ -15,8 +15,7 @@ from flowctl.connectors.buffered import buffered, computed, frame_of
 from flowctl.connectors.history import Tables, check_observed, sidecar_columns, versioning
 from flowctl.connectors.target import OP_COLUMN, CommitLookup
 from flowctl.engine.batch import Batch, InMemory, OnEngine
-from flowctl.engine.spark_types import named
-from flowctl.model import types
+from flowctl.engine.spark_types import frame_in_order, named
 from flowctl.model.effects import CountedEffects, SampleRow
 from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import Column, TableInfo
@@ -185,7 +184,7 @@ class _Comparison:
         columns = sidecar_columns(job, rows.names)
         lookup = CommitLookup(work.run.lineage, work.table.id, work.table.target.object)
         there = None if job.replace else work.target.scan_observed(work.spark, lookup)
-        return self._empty(columns) if there is None else _as_columns(there, columns)
+        return self._empty(columns) if there is None else frame_in_order(there, columns)
 
     def _target(self) -> DataFrame:
         """Its rows with all columns that it will have: those that it gets with this commit are null."""
@@ -194,7 +193,7 @@ class _Comparison:
         there = [column for column in self.columns_there if column.name in names]
         if not there:
             return self._empty(columns)
-        return _as_columns(work.target.scan(work.spark, work.table.target.object, there), columns)
+        return frame_in_order(work.target.scan(work.spark, work.table.target.object, there), columns)
 
     def _empty(self, columns: Sequence[Column]) -> DataFrame:
         return self.work.spark.createDataFrame([], schema_ddl(columns))
@@ -239,21 +238,6 @@ class _Comparison:
 
     def _folder(self, name: str) -> BufferFolder:
         return self.work.run.buffer.folder(f"{self.work.table.id}-effects-{name}")
-
-
-def _as_columns(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Exactly ``columns``, with their types; those that ``frame`` lacks are null."""
-    from pyspark.sql import functions as f
-
-    there = set(frame.columns)
-    return frame.select(
-        *(
-            (named(column.name) if column.name in there else f.lit(None))
-            .cast(types.spark_ddl(column.type))
-            .alias(column.name)
-            for column in columns
-        )
-    )
 
 
 def _equal(left: str, right: str, names: Sequence[str]) -> SparkColumn:

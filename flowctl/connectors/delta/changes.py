@@ -21,12 +21,13 @@ from flowctl.connectors.delta.conditions import Condition, Term
 from flowctl.connectors.delta.memory_difference import can_compare
 from flowctl.connectors.delta.row_removal import Removal, remove_rows, rows_by_file, search_in
 from flowctl.connectors.delta.row_search import FILE, ROW, Search, comparable, row_schema
-from flowctl.connectors.delta.rows import frame_in_order, in_order, live_rows, view_of, with_operations
+from flowctl.connectors.delta.rows import in_order, live_rows, view_of, with_operations
 from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.delta.table import OpenTable
 from flowctl.connectors.delta.types import Action
 from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.engine.batch import Batch, InMemory, OnEngine
+from flowctl.engine.spark_types import frame_in_order
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.sql.dialects import schema_ddl

@@ -24,12 +24,13 @@ from flowctl.connectors.delta.choice import choose_for_sidecar, traits_of
 from flowctl.connectors.delta.conditions import Condition, Term
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.record import DataCommit, Record, app_id, data_commit
-from flowctl.connectors.delta.rows import frame_in_order, view_of, with_operations
+from flowctl.connectors.delta.rows import view_of, with_operations
 from flowctl.connectors.delta.table import OpenTable, open_table
 from flowctl.connectors.delta.writer import Writer, writer_for
 from flowctl.connectors.history import Tables, check_observed, sidecar_columns, versioning
 from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.engine.batch import Batch, InMemory
+from flowctl.engine.spark_types import frame_in_order
 from flowctl.errors import StateConflict, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
@@ -15,6 +15,7 @@ from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.refusal import PREFIX, error_of
 from flowctl.connectors.target import OP_COLUMN
 from flowctl.engine.batch import Batch, InMemory, OnEngine
+from flowctl.engine.spark_types import frame_in_order
 from flowctl.model import types
 from flowctl.model.table_info import Column
 
@@ -76,24 +77,6 @@ def rows_in_order(rows: pa.Table, table: Sequence[Column]) -> pa.Table:
         for field in schema
     ]
     return pa.table(values, schema=schema)
-
-
-def frame_in_order(
-    frame: DataFrame, table: Sequence[Column], present: Collection[str] | None = None, also: Sequence[str] = ()
-) -> DataFrame:
-    """``also`` are columns that come after the table's; ``present`` those that ``frame`` has, where that is known."""
-    from pyspark.sql import functions as f
-
-    have = set(frame.columns if present is None else present)
-    return frame.select(
-        *(
-            (f.col(quoted(column.name)) if column.name in have else f.lit(None))
-            .cast(types.spark_ddl(column.type))
-            .alias(column.name)
-            for column in table
-        ),
-        *also,
-    )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from flowctl.connectors.delta import choice, commit, conditions, statements
 from flowctl.connectors.delta.conditions import Condition
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.record import Record
-from flowctl.connectors.delta.rows import frame_in_order, live_frame, view_of, with_operations
+from flowctl.connectors.delta.rows import live_frame, view_of, with_operations
 from flowctl.connectors.delta.spark_commit import commit_statement, created_for
 from flowctl.connectors.delta.statements import quoted
 from flowctl.connectors.delta.table import OpenTable, open_existing, open_table
@@ -19,6 +19,7 @@ from flowctl.connectors.target import WriteJob
 from flowctl.engine.batch import Batch
 from flowctl.engine.cost import SHORT_LOG_FILES
 from flowctl.engine.session import compiles, interpreted
+from flowctl.engine.spark_types import frame_in_order
 from flowctl.errors import TableError, TransientError
 from flowctl.model import types
 from flowctl.model.table_info import Column
