@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,52 @@ def open_database(path: Path, access: Literal["ro", "rwc", "none"]) -> Iterator[
         yield connection
     finally:
         connection.close()
+
+
+class Readers:
+    """Keeps commits of this process away from read transactions of this process on one file.
+
+    Outside WAL mode, SQLite makes a commit wait until all read transactions have ended, and meanwhile lets none begin.
+    A table that reads its target's keys while its source snapshot is open would wait for another table's commit, and
+    that commit for the snapshot. So a commit waits here first, where read transactions may still begin. After
+    :data:`~flowctl.connectors.sql.timeouts.SQLITE_LOCK` seconds only SQLite's own locks decide."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._reading = 0
+        self._writing = False
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._reading or not self._writing, timeouts.SQLITE_LOCK)
+            self._reading += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._reading -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._reading and not self._writing, timeouts.SQLITE_LOCK)
+            self._writing = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._writing = False
+                self._changed.notify_all()
+
+
+_READERS: dict[Path, Readers] = {}
+
+
+def readers_of(path: Path) -> Readers:
+    """The same object for the same resolved path."""
+    return _READERS.setdefault(path.resolve(), Readers())
 
 
 @contextmanager

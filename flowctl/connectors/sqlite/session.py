@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 from flowctl.connectors.sql.session import Session, SqlDialect
 from flowctl.connectors.sqlite import catalog, refusals
+from flowctl.connectors.sqlite.database import Readers
 from flowctl.connectors.sqlite.types import declared
 from flowctl.model.table_info import ObjectName, TableInfo
 
@@ -21,10 +22,11 @@ _FILE_ID = "_flowctl_target"
 
 @dataclass(frozen=True)
 class SqliteSession(Session):
-    """``inode`` is the id that the file gets with its first write."""
+    """``inode`` is the id that the file gets with its first write; ``readers`` are those of this process."""
 
     connection: sqlite3.Connection
     inode: str
+    readers: Readers
     dialect = SQLITE
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
@@ -39,13 +41,17 @@ class SqliteSession(Session):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Takes the write lock at once: a transaction that reads first and then writes can fail half-way as busy."""
-        self.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self.execute("COMMIT")
-        finally:
-            if self.connection.in_transaction:
-                self.execute("ROLLBACK")
+        with nullcontext() if self._has_wal() else self.readers.writing():
+            self.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self.execute("COMMIT")
+            finally:
+                if self.connection.in_transaction:
+                    self.execute("ROLLBACK")
+
+    def _has_wal(self) -> bool:
+        return self.fetch("PRAGMA journal_mode") == [("wal",)]
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         schema = refusals.schema_of(self.connection)

@@ -29,7 +29,7 @@ from flowctl.connectors.sql.source import (
 )
 from flowctl.connectors.sqlite import catalog
 from flowctl.connectors.sqlite.conditions import OWN_ZONE, SqliteComparisons, prepare
-from flowctl.connectors.sqlite.database import open_database, quoted, translated
+from flowctl.connectors.sqlite.database import open_database, quoted, readers_of, translated
 from flowctl.connectors.sqlite.values import Misfit, to_arrow
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
@@ -77,9 +77,9 @@ class SqliteSource(LandedSource):
 
     @contextmanager
     def capture(self, relation: Relation, info: TableInfo) -> Iterator[SqliteCapture]:
-        """Holds one read transaction: in WAL mode writers go on beside it, otherwise their commits wait for it
-        (our own too, so the runner ends it before it writes)."""
-        with self._reading() as connection:
+        """Holds one read transaction. Outside WAL mode, commits wait for it, those of this process included: the runner
+        ends it before it writes."""
+        with readers_of(self.path).reading(), self._reading() as connection:
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read takes the snapshot
             here = catalog.relation_columns(connection, relation)

@@ -23,7 +23,7 @@ from flowctl.connectors.sql.commits import COMMITS
 from flowctl.connectors.sql.embedded import EmbeddedTarget
 from flowctl.connectors.sql.hindrances import Constraint
 from flowctl.connectors.sqlite import place, refusals
-from flowctl.connectors.sqlite.database import open_database, translated
+from flowctl.connectors.sqlite.database import open_database, readers_of, translated
 from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.target import CommitLookup, WriteJob
 from flowctl.errors import StoppedByPolicy, TableError
@@ -56,7 +56,7 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
     def _open(self, access: Literal["ro", "rwc", "none"]) -> Iterator[SqliteSession]:
         with open_database(self.path, access) as connection, translated(self.path):
             inode = f"inode-{self.path.stat().st_ino}" if access != "none" else ""
-            yield SqliteSession(connection, inode)
+            yield SqliteSession(connection, inode, readers_of(self.path))
 
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
         return {object: place({"path": str(self.path)}, object, "") for object in objects}

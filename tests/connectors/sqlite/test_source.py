@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import sqlite3
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +16,8 @@ import pyarrow as pa
 import pytest
 
 from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
+from flowctl.connectors.sqlite.database import open_database, readers_of
+from flowctl.connectors.sqlite.session import SqliteSession
 from flowctl.connectors.sqlite.source import SqliteSource
 from flowctl.connectors.sqlite.types import data_type, declared
 from flowctl.errors import TableError
@@ -217,6 +221,36 @@ def test_a_capture_shows_one_moment(database: sqlite3.Connection, source: Sqlite
         capture.read(ReadRequest(info.columns), second)
         assert not capture.is_empty(ReadRequest(info.columns))
     assert first.rows == second.rows == [{"i": 1}]
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_a_commit_waits_where_a_second_read_does_not_wait_for_it(
+    database: sqlite3.Connection, source: SqliteSource, file: Path, journal: str
+) -> None:
+    """A table reads the target's keys while its source snapshot is open, and another commits to the same file."""
+    database.execute(f"PRAGMA journal_mode = {journal}")
+    database.execute("CREATE TABLE t (a INTEGER)")
+    info, began = describe(source, table("t")), threading.Event()
+
+    def commit() -> None:
+        with open_database(file, "rwc") as connection:
+            session = SqliteSession(connection, "", readers_of(file))
+            began.set()
+            with session.transaction():
+                session.execute("INSERT INTO t VALUES (1)")
+
+    with ThreadPoolExecutor(1) as pool:
+        with source.capture(table("t"), info) as first:
+            writer = pool.submit(commit)
+            began.wait()
+            if journal == "wal":
+                writer.result()
+            with source.capture(table("t"), info) as second:
+                assert second.is_empty(ReadRequest(info.columns)) is (journal == "delete")
+            assert first.is_empty(ReadRequest(info.columns))
+            assert writer.done() is (journal == "wal")
+        writer.result()
+    assert rows_of(source, table("t")) == [{"a": 1}]
 
 
 def test_emptiness_is_that_of_what_is_asked(database: sqlite3.Connection, source: SqliteSource) -> None:
