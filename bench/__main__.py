@@ -16,19 +16,19 @@ _RESULTS = Path(__file__).parent / "RESULTS.md"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="flowctl beside its peers on this machine.")
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Compares flowctl with its peers.")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("setup", help="makes the peers' environments")
-    commands.add_parser("list", help="says which cases there are, and who takes part")
-    commands.add_parser("report", help="writes RESULTS.md again from the kept results").add_argument(
+    commands.add_parser("setup", help="creates the peers' environments")
+    commands.add_parser("list", help="lists the cases and their competitors")
+    commands.add_parser("report", help="writes RESULTS.md again from the saved results").add_argument(
         "--results", type=Path, default=_RESULTS
     )
-    run = commands.add_parser("run", help="measures, and writes the results")
+    run = commands.add_parser("run", help="runs the cases and writes the results")
     run.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor; 0.1 for a smoke run")
-    run.add_argument("--rounds", type=int, default=3, help="how often; the median counts")
+    run.add_argument("--rounds", type=int, default=3, help="number of rounds; the median counts")
     run.add_argument("--case", action="append", default=[], choices=[case.name for case in CASES], metavar="NAME")
-    run.add_argument("--only", action="append", default=[], metavar="COMPETITOR", help="leaves out all others")
-    run.add_argument("--results", type=Path, default=_RESULTS, help="JSON goes into the folder results beside it")
+    run.add_argument("--only", action="append", default=[], metavar="COMPETITOR", help="runs only these competitors")
+    run.add_argument("--results", type=Path, default=_RESULTS, help="JSON goes into the folder results next to it")
     arguments = parser.parse_args()
     match arguments.command:
         case "setup":
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Exit code 1 when one of ours failed or was wrong."""
+    """Exit code 1 if one of flowctl's own runs failed or had a wrong result."""
     chosen = [case for case in CASES if (case.name in arguments.case if arguments.case else case.by_default)]
     good = True
     for case in chosen:
@@ -77,7 +77,7 @@ def _folder(file: Path) -> Path:
 
 
 def _described(case: Case) -> str:
-    only = "" if case.by_default else "\n  Only when asked for by name."
+    only = "" if case.by_default else "\n  Runs only when named."
     return "\n".join(
         [
             f"{case.name}: {case.title}{only}",

@@ -1,8 +1,8 @@
-"""What a benchmark is: a case, the competitors in it, and what each must answer. All of it is data and functions.
+"""A benchmark as data and functions: a case, its competitors, and the results required of them.
 
 The order of one case, in ``rounds.py``: the case *prepares* its source; competitors with a *load* build their target
-once, which is kept; the case *changes* the source; then, round by round, each competitor in turn gets its target back
-as it was, is measured, and is checked. Only ``command`` is measured.
+once, and it is kept; the case *changes* the source; then, in each round, each competitor in turn gets its kept target
+back, is measured, and is checked. Only ``command`` is measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Service = Literal["postgres", "connect"]
 
 @dataclass(frozen=True)
 class World:
-    """What a case finds: the scale, a folder of its own, and the servers that it needs (libpq URL, ``sc://`` URL)."""
+    """The environment of a case: the scale, its own folder, and the servers it needs (libpq URL, ``sc://`` URL)."""
 
     scale: float
     folder: Path
@@ -26,13 +26,13 @@ class World:
     connect: str = ""
 
     def count(self, at_scale_1: int) -> int:
-        """So many things at scale 1 and above, a share of them below."""
+        """``at_scale_1`` at scale 1 and above, proportionally fewer below, at least 2."""
         return max(2, round(at_scale_1 * min(1.0, self.scale)))
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Something that DuckDB can read: what stands after FROM, and a condition. Passwords come from the environment.
+    """A relation that DuckDB can read: the SQL after FROM, and a condition. Passwords come from the environment.
     ``table`` is the URL and the name of a table in PostgreSQL."""
 
     sql: str
@@ -42,8 +42,8 @@ class Relation:
 
 @dataclass(frozen=True)
 class Contents:
-    """What two relations must agree in: rows, the sum of a number's column, the sum of all rows' hashes. ``types`` are
-    DuckDB's, by column."""
+    """What must be equal in two relations: the row count, the sum of a numeric column, the sum of all row hashes.
+    ``types`` are DuckDB's, by column."""
 
     rows: int
     amount: str
@@ -53,7 +53,8 @@ class Contents:
 
 @dataclass(frozen=True)
 class Prepared:
-    """``rows`` is what rows/s counts. ``source`` are the relations a result is compared with, after the change."""
+    """``rows`` is the number of rows for rows/s. ``source`` are the relations that a result is compared with, after the
+    change."""
 
     rows: int
     facts: str
@@ -64,7 +65,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Setting:
-    """One competitor in one case: its folder, its own database (when it asked for one), what is expected."""
+    """One competitor in one case: its folder, its own database (if it requires one), the expected contents."""
 
     world: World
     folder: Path
@@ -75,7 +76,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Command:
-    """``scratch`` is a folder whose greatest size is measured too."""
+    """``scratch`` is a folder whose peak size is also measured."""
 
     argv: tuple[str, ...]
     cwd: Path
@@ -85,8 +86,8 @@ class Command:
 
 @dataclass(frozen=True)
 class Measured:
-    """One process with all that it started. Memory is resident memory; ``main`` is the process itself, ``jvm`` the
-    largest Java process; ``server_cpu`` is what servers that ran before spent meanwhile, by name."""
+    """One process and all its descendants. Memory is resident memory; ``main`` is the process itself, ``jvm`` the
+    largest Java process; ``server_cpu`` is the CPU time of servers that were already running, by name."""
 
     seconds: float
     cpu_seconds: float
@@ -100,7 +101,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``right`` is None when there is nothing to compare. ``types`` says where types are not the source's."""
+    """``right`` is None if there is nothing to compare. ``types`` lists the types that differ from the source's."""
 
     right: bool | None
     says: str = ""
@@ -117,9 +118,9 @@ def unchecked(_setting: Setting, _output: Path) -> Verdict:
 
 @dataclass(frozen=True)
 class Competitor:
-    """``how`` states the configuration in one line of prose. ``missing`` says why it cannot take part here (empty: it
-    can). One on servers that are to be warm runs ``rehearsals`` times unmeasured. One that is not ``compared`` does
-    other work than the rest, so that no ratio is shown. ``check`` gets the output's file."""
+    """``how`` describes the configuration in one line. ``missing`` returns why it cannot take part here (empty: it
+    can). It runs ``rehearsals`` times unmeasured, to warm up servers. If it is not ``compared``, it does different work
+    from the others, and no ratio is shown. ``check`` receives the output file."""
 
     name: str
     how: str
@@ -139,7 +140,7 @@ class Competitor:
 
 @dataclass(frozen=True)
 class Faster:
-    """At least so many times as fast as a peer in the same run."""
+    """``ours`` is at least ``times`` times as fast as the peer ``than`` in the same run."""
 
     ours: str
     times: float
@@ -148,7 +149,7 @@ class Faster:
 
 @dataclass(frozen=True)
 class Within:
-    """At most so many seconds, the whole process."""
+    """The whole process takes at most ``seconds``."""
 
     ours: str
     seconds: float
@@ -156,7 +157,7 @@ class Within:
 
 @dataclass(frozen=True)
 class AtMostTimes:
-    """At most so many times the seconds of another."""
+    """``ours`` takes at most ``times`` times as long as the competitor ``of``."""
 
     ours: str
     times: float
@@ -165,7 +166,7 @@ class AtMostTimes:
 
 @dataclass(frozen=True)
 class Small:
-    """The started process itself stays below so many MiB."""
+    """The started process itself, without its children, stays below ``mib`` MiB."""
 
     ours: str
     mib: int
@@ -175,13 +176,13 @@ Target = Faster | Within | AtMostTimes | Small
 
 
 def _unchanged(world: World) -> None:
-    """The source stays as prepared."""
+    """Leaves the source as prepared."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """``says`` describes the work; ``notes`` what a reader should know. Cases that are not ``by_default``
-    run when they are asked for by name. A command that has not ended after ``longest`` seconds has failed."""
+    """``says`` describes the work; ``notes`` are for the reader of the results. Cases that are not ``by_default`` run
+    only if they are named. A command that has not ended after ``longest`` seconds has failed."""
 
     name: str
     title: str

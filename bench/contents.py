@@ -1,4 +1,4 @@
-"""Is a result what the source is? Both are read by DuckDB, in an environment of its own, and compared."""
+"""Compares a result with its source. DuckDB, in its own environment, reads both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN_TYPES = 5
 
 
 class Unreadable(Exception):
-    """The result is not there, or lacks columns."""
+    """The result does not exist, or lacks columns."""
 
 
 def delta(folder: Path, where: str = "true") -> Relation:
@@ -25,7 +25,7 @@ def delta(folder: Path, where: str = "true") -> Relation:
 
 
 def postgres(url: str, table: str, where: str = "true") -> Relation:
-    """The password is left to the environment."""
+    """The password comes from the environment."""
     schema, _, name = table.rpartition(".")
     parts = urlsplit(url)
     address = f"host={parts.hostname} port={parts.port} user={parts.username} dbname={parts.path[1:]}"
@@ -38,7 +38,7 @@ def csv(file: Path, types: Mapping[str, str]) -> Relation:
 
 
 def read(relations: Sequence[Relation], amount: str = "", types: Mapping[str, str] | None = None) -> Contents:
-    """Of all relations together. ``types`` are what values are cast to before they are hashed; absent: their own."""
+    """The contents of all relations together. Values are cast to ``types``, if given, before they are hashed."""
     if why := peers.missing("check"):
         raise peers.NotSetUp(why)
     with tempfile.TemporaryDirectory(prefix="flowctl-bench-") as scratch:
@@ -64,7 +64,7 @@ def read(relations: Sequence[Relation], amount: str = "", types: Mapping[str, st
 
 
 def _unbounded(url: str, table: str) -> dict[str, str]:
-    """Columns declared NUMERIC without precision, which DuckDB calls DOUBLE."""
+    """Columns declared as NUMERIC without precision, which DuckDB reports as DOUBLE."""
     import psycopg
 
     query = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND atttypid = 1700 AND atttypmod = -1"
@@ -73,7 +73,7 @@ def _unbounded(url: str, table: str) -> dict[str, str]:
 
 
 def compare(expected: Contents, found: Contents) -> Verdict:
-    """The same rows, by value; types are only told."""
+    """Whether the rows are equal by value; different types are only reported."""
     types = _differences(expected.types, found.types)
     if found.rows != expected.rows:
         return Verdict(False, f"{found.rows:,} rows where {expected.rows:,} are right", types)
@@ -85,7 +85,7 @@ def compare(expected: Contents, found: Contents) -> Verdict:
 
 
 def equals(result: Callable[[Setting], Sequence[Relation]]) -> Callable[[Setting, Path], Verdict]:
-    """A check: the result holds the source's rows, each once, with the same values in all of the source's columns."""
+    """A check: the result contains each row of the source once, with equal values in all of the source's columns."""
 
     def check(setting: Setting, _output: Path) -> Verdict:
         assert setting.expected is not None

@@ -1,4 +1,4 @@
-"""What a result depends on and the reader cannot know: the machine, the versions, the commit."""
+"""What a result depends on: the machine, the versions, the commit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def machine() -> Mapping[str, str]:
 
 
 def versions() -> Mapping[str, str]:
-    """Ours as installed, the peers' as pinned."""
+    """flowctl's packages as installed, the peers' as pinned."""
     found = {"Python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -44,7 +44,7 @@ def versions() -> Mapping[str, str]:
 
 
 def commit() -> str:
-    """Short, with a sign when flowctl or the benchmarks are not as committed."""
+    """The short hash, marked if flowctl or the benchmarks have uncommitted changes."""
     name = _git("rev-parse", "--short", "HEAD") or "unknown"
     changed = _git("status", "--porcelain", "--", "flowctl", "bench", ":!bench/RESULTS.md", ":!bench/results")
     return f"{name} with changes" if changed else name
@@ -64,6 +64,6 @@ def _first_line(*command: str) -> str:
 
 
 def _number(version: str) -> str:
-    """``openjdk version "17.0.13" 2024-10-15`` says more than it is asked."""
+    """The version number in text such as ``openjdk version "17.0.13" 2024-10-15``."""
     found = re.search(r"\d+(\.\d+)+\S*", version)
     return found[0].strip('"') if found else version

@@ -1,4 +1,4 @@
-"""One command as a whole: wall time, processor time and memory of its process and all that it started."""
+"""Measures one command: wall time, CPU time and memory of its process and all descendants."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _ROOT = Path(__file__).parents[1]
 
 
 class CommandFailed(Exception):
-    """Carries the end of what it printed."""
+    """Contains the end of the command's output."""
 
 
 def measure(
     command: Command, output: Path, services: Mapping[str, int] | None = None, longest: float = 3600.0
 ) -> Measured:
-    """Runs ``command`` to its end; what it prints goes to ``output``. ``services`` are processes that run anyway, by
-    name, whose processor time is counted apart. After ``longest`` seconds it is killed, and has failed."""
+    """Runs ``command`` to its end and writes what it prints to ``output``. ``services`` are processes that are already
+    running, by name; their CPU time is counted separately. After ``longest`` seconds the command is killed. Raises
+    :class:`CommandFailed`."""
     request = {
         "argv": command.argv,
         "cwd": str(command.cwd),

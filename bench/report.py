@@ -1,4 +1,4 @@
-"""``RESULTS.md``: written from the results of all cases, never by hand."""
+"""``RESULTS.md``: generated from the results of all cases, never edited by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MIB = 1 << 20
 
 
 def render(cases: Sequence[Case], results: Mapping[str, Result]) -> str:
-    """Cases in their own order; those without results are named at the end."""
+    """The whole page, with the cases in the given order; cases without results are listed at the end."""
     there = [(case, results[case.name]) for case in cases if case.name in results]
     if not there:
         return _INTRO
@@ -60,7 +60,7 @@ def says(target: Target) -> str:
 
 
 def judge(target: Target, result: Result) -> tuple[str, str]:
-    """What was measured, and whether that is enough; a wrong result never is, and a smoke run says nothing."""
+    """The measured value, and whether it meets the target: a wrong result never does, a smoke run does not count."""
     by_name = {each.name: each for each in result.figures}
     ours = by_name.get(target.ours)
     other = by_name.get(_other(target)) if _other(target) else ours
@@ -113,7 +113,7 @@ def _case(case: Case, result: Result, newest: Result) -> str:
 
 
 def _figures(shown: Sequence[Figures], rows: int) -> str:
-    """Columns that say nothing in this case are left out."""
+    """The table of figures, without columns that have no meaning in this case."""
     ours = [each for each in shown if each.ours and each.compared]
     servers = sorted({name for each in shown for name in each.server_cpu})
     columns: list[tuple[str, list[str]]] = [

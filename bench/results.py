@@ -15,7 +15,7 @@ from bench.rounds import Entry, Outcome
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one competitor: ``seconds`` of each round, medians of times, the greatest of sizes."""
+    """The figures of one competitor: ``seconds`` of each round, medians of times, maxima of sizes."""
 
     name: str
     how: str
@@ -39,7 +39,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Result:
-    """One case as it was run. ``setting`` holds the machine and versions, in words."""
+    """One case as it was run."""
 
     case: str
     facts: str
@@ -54,7 +54,7 @@ class Result:
 
 
 def figures(entry: Entry) -> Figures:
-    """Of the rounds that ended; one wrong round is a wrong result."""
+    """The figures of the completed rounds; one wrong round makes the result wrong."""
     measured, verdicts = entry.measured, entry.verdicts
     wrong = [each for each in verdicts if each.right is False]
     verdict = wrong[0] if wrong else verdicts[-1] if verdicts else Verdict(None)
@@ -93,7 +93,7 @@ def save(result: Result, folder: Path) -> None:
 
 
 def load(folder: Path) -> dict[str, Result]:
-    """By case; what lies there from other runs included."""
+    """All results in ``folder`` by case, including those of other runs."""
     return {file.stem: _read(json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))}
 
 

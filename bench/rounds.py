@@ -1,4 +1,4 @@
-"""Runs one case: prepare, load, change, then the competitors in turns, each measured and checked."""
+"""Runs one case: prepare, load, change, then the competitors in turn, each measured and checked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Entry:
-    """What became of one competitor. ``skipped`` and ``failed`` say why there is no more."""
+    """The outcome of one competitor. ``skipped`` and ``failed`` are the reasons why it has no further rounds."""
 
     competitor: Competitor
     skipped: str = ""
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def run_case(case: Case, scale: float, rounds: int, say: Say, only: tuple[str, ...] = ()) -> Outcome:
-    """``only`` names competitors; empty: all."""
+    """``only`` names the competitors to run; empty: all."""
     with ExitStack() as stack:
         folder = stack.enter_context(
             tempfile.TemporaryDirectory(prefix=f"flowctl-bench-{case.name}-", ignore_cleanup_errors=True)
@@ -67,7 +67,7 @@ def run_case(case: Case, scale: float, rounds: int, say: Say, only: tuple[str, .
 
 
 class _Stage:
-    """One competitor's target, kept as it was before the change, and its entry."""
+    """One competitor's entry, and its target as it was before the change."""
 
     def __init__(self, competitor: Competitor, servers: Running, prepared: Prepared, longest: float) -> None:
         self.entry = Entry(competitor)
@@ -108,7 +108,7 @@ class _Stage:
         self._restore()
         with self._may_fail(say):
             command = self._command()
-            os.sync()  # what others have written is not ours to wait for
+            os.sync()  # so that the command does not wait for writes of others
             measured = measure(command, self._output, self._servers.pids, self._longest)
             verdict = competitor.check(self.setting, self._output)
             self.entry.measured.append(measured)
@@ -120,7 +120,7 @@ class _Stage:
         return self.entry.competitor.command(self.setting)
 
     def _restore(self) -> None:
-        """The target as it was kept, or none; under the same path, which state may remember."""
+        """Restores the kept target, or empties it if none was kept. The path stays the same: state may contain it."""
         competitor = self.entry.competitor
         if competitor.load is None:
             self._empty()
@@ -143,7 +143,7 @@ class _Stage:
         except (CommandFailed, Unreadable) as error:
             self.entry.failed = _without_secrets(str(error))
             if self.entry.competitor.database:
-                self._empty()  # a server goes on with what a killed client has asked for
+                self._empty()  # a server continues the statements of a killed client
             say(f"  {self.entry.competitor.name}: failed, {self.entry.failed}")
 
 

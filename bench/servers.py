@@ -1,4 +1,4 @@
-"""The servers a case needs, started for it and ended with it; what their processes are called, to count their CPU."""
+"""The servers of a case, started and ended with it, and their process ids, to measure their CPU time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Running:
 
 @contextmanager
 def running(case: Case, world: World) -> Iterator[Running]:
-    """``world`` with the servers' addresses. The password goes into our environment, and so to all that we start."""
+    """``world`` with the servers' addresses. The password goes into this process's environment, and so to all child
+    processes."""
     pids: dict[str, int] = {}
     with ExitStack() as stack:
         if "postgres" in case.needs:
@@ -47,14 +48,14 @@ def running(case: Case, world: World) -> Iterator[Running]:
 
 
 def new_database(url: str, name: str) -> None:
-    """Made anew, empty."""
+    """Creates an empty database, dropping any of that name."""
     with psycopg.connect(url, autocommit=True) as admin:
         admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
         admin.execute(f'CREATE DATABASE "{name}" TEMPLATE template0'.encode())
 
 
 def keep_tables(url: str) -> None:
-    """Copies of all tables of a database, in a schema beside them."""
+    """Copies all tables of a database into a separate schema."""
     with psycopg.connect(url) as connection:
         connection.execute(f"CREATE SCHEMA {_KEPT}")
         for schema, name in connection.execute(_TABLES).fetchall():
@@ -63,7 +64,7 @@ def keep_tables(url: str) -> None:
 
 
 def restore_tables(url: str) -> None:
-    """What was kept, into the same tables: flowctl takes a table that was made anew for another one, and is right."""
+    """Restores the kept rows into the same tables: flowctl rightly treats a recreated table as a different one."""
     with psycopg.connect(url, autocommit=True) as connection:
         query = f"SELECT relname FROM pg_class WHERE relnamespace = '{_KEPT}'::regnamespace AND relkind = 'r'"
         kept = [str(name) for (name,) in connection.execute(query).fetchall()]
@@ -83,7 +84,7 @@ def _postmaster(url: str) -> int:
 
 
 def _connect_jvm() -> int:
-    """What `flowctl spark-server` started, which we started."""
+    """The JVM that `flowctl spark-server`, a child of this process, has started."""
     [server] = children_of(os.getpid(), Path(sys.executable).name)
     [jvm] = children_of(server, "java")
     return jvm

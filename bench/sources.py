@@ -1,4 +1,4 @@
-"""The data: TPC-H by ``tpchgen-cli``, made once and kept in ``bench/data``, and the sources that are loaded from it."""
+"""The data: TPC-H by ``tpchgen-cli``, generated once and kept in ``bench/data``, and the sources loaded from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.case import World
 
 _KEPT = Path(__file__).parent / "data"
 
-#: By column, in DuckDB's words.
+#: DuckDB's types by column.
 LINEITEM_TYPES: Mapping[str, str] = {
     "l_orderkey": "BIGINT",
     "l_partkey": "BIGINT",
@@ -39,7 +39,7 @@ LINEITEM_TYPES: Mapping[str, str] = {
 
 
 def spark_type(duckdb: str) -> str:
-    """The same type in Spark's and flowctl's words."""
+    """The type's name in Spark and flowctl."""
     return {"VARCHAR": "string", "INTEGER": "int"}.get(duckdb, duckdb.lower())
 
 
@@ -60,12 +60,12 @@ _ORDERS = """
         o_clerk text NOT NULL, o_shippriority int NOT NULL, o_comment text NOT NULL, updated_at timestamp NOT NULL)
 """
 _FILL_ORDERS = "INSERT INTO orders SELECT *, o_orderdate + (o_orderkey % 86400) * interval '1 second' FROM loaded"
-#: Changed rows are later than this, all others earlier.
+#: ``updated_at`` of changed rows is later than this, that of all others earlier.
 CHANGED_SINCE = "2024-01-01 00:00:00"
 
 
 def generated(scale: float, table: str, form: str = "csv") -> Path:
-    """One table as one file."""
+    """One table as one file, generated if it does not exist."""
     folder = _KEPT / f"sf{scale:g}"
     file = folder / f"{table}.{form}"
     if not file.exists():
@@ -82,8 +82,8 @@ def generated(scale: float, table: str, form: str = "csv") -> Path:
 
 
 def _plain_strings(file: Path) -> Path:
-    """The generator's files say that their text is to be read as Arrow's string views, which not every peer can, and
-    number their fields; dlt hands the numbers on to the Delta table, where DuckDB takes them for column mapping."""
+    """The generator's files declare text as Arrow string views, which not every peer can read, and number their fields;
+    dlt passes the numbers on to the Delta table, where DuckDB takes them for column mapping."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -98,7 +98,7 @@ def _plain_strings(file: Path) -> Path:
 
 
 def lineitem(world: World) -> int:
-    """Into PostgreSQL, analysed; its rows."""
+    """Loads and analyses ``lineitem`` in PostgreSQL; returns its row count."""
     with psycopg.connect(world.postgres, autocommit=True) as connection:
         connection.execute(LINEITEM)
         _copy(connection, "lineitem", generated(world.scale, "lineitem"))
@@ -107,7 +107,7 @@ def lineitem(world: World) -> int:
 
 
 def orders(world: World) -> int:
-    """Into PostgreSQL with a primary key and an indexed ``updated_at``; its rows."""
+    """Loads ``orders`` into PostgreSQL, with a primary key and an indexed ``updated_at``; returns its row count."""
     with psycopg.connect(world.postgres, autocommit=True) as connection:
         connection.execute(_ORDERS)
         connection.execute("CREATE TABLE loaded AS SELECT * FROM orders")
@@ -121,13 +121,13 @@ def orders(world: World) -> int:
 
 
 def every(step: int) -> str:
-    """Keys of every ``step``-th order: changes are spread evenly over the table."""
+    """A query for the keys of every ``step``-th order: changes are spread evenly over the table."""
     numbered = "SELECT o_orderkey, row_number() OVER (ORDER BY o_orderkey) AS n FROM orders"
     return f"SELECT o_orderkey FROM ({numbered}) AS numbered WHERE n % {step} = 0"
 
 
 def update_orders(world: World, step: int, also: str = "") -> None:
-    """Another price for every ``step``-th order, in one transaction with ``also``."""
+    """Changes the price of every ``step``-th order, in one transaction with the statement ``also``."""
     moment = f"timestamp '{CHANGED_SINCE}' + (o_orderkey % 86400 + 1) * interval '1 second'"
     with psycopg.connect(world.postgres) as connection:
         if also:
@@ -144,7 +144,7 @@ def delete_orders(world: World, step: int) -> None:
 
 
 def small_tables(world: World, schema: str, count: int, rows: int) -> None:
-    """``t_000`` and so on, with a key, a cursor and two more columns."""
+    """Creates ``t_000`` and so on, with a key, a cursor and two more columns."""
     with psycopg.connect(world.postgres, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {schema}")
         for number in range(count):

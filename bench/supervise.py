@@ -1,7 +1,7 @@
-"""Runs one command to its end and tells what it took. A process of its own, started by ``measure.py``: it adopts what
-the command leaves behind (a JVM that ends after its client), so that its processor time is counted too.
+"""Runs one command to its end and measures it. Runs as a separate process, started by ``measure.py``: it adopts
+processes that the command leaves behind (a JVM that ends after its client), so that their CPU time is counted too.
 
-Reads a JSON request on standard input, writes a JSON answer. Linux only.
+Reads a JSON request from standard input and writes a JSON response. Linux only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _POLL_SECONDS = 0.2
-#: Short commands are looked at more often.
+#: Short commands are sampled more often.
 _FIRST_POLL_SECONDS = 0.05
 _LINGER_SECONDS = 30
 _PR_SET_CHILD_SUBREAPER = 36
@@ -32,7 +32,7 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     before = _servers(request["services"])
     environment = {**os.environ, **request["env"]}
-    # pip compiles what it installs. flowctl runs from a clone here, and must not be compiled anew at each start.
+    # pip compiles what it installs. Here flowctl runs from a clone, and must not be recompiled at each start.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with Path(request["output"]).open("wb") as output:
         began = time.monotonic()
@@ -54,7 +54,8 @@ def main() -> None:
 
 
 def _wait(root: int, began: float) -> tuple[int, float, float]:
-    """Until the command and all orphans of it have ended: exit code and wall seconds of the command, CPU of all."""
+    """Waits until the command and all its orphans have ended. Exit code and wall seconds of the command, CPU seconds of
+    all."""
     code, seconds, cpu = 0, 0.0, 0.0
     while True:
         try:
@@ -64,13 +65,13 @@ def _wait(root: int, began: float) -> tuple[int, float, float]:
         cpu += usage.ru_utime + usage.ru_stime
         if pid == root:
             code, seconds = os.waitstatus_to_exitcode(status), time.monotonic() - began
-            late = threading.Timer(_LINGER_SECONDS, _end_all)  # something left behind for good would keep us for ever
+            late = threading.Timer(_LINGER_SECONDS, _end_all)  # an orphan that never ends would block forever
             late.daemon = True
             late.start()
 
 
 class _Watcher(threading.Thread):
-    """Keeps the greatest sizes seen."""
+    """Samples sizes and keeps the maxima."""
 
     def __init__(self, root: int, began: float, scratch: str | None, longest: float) -> None:
         super().__init__(daemon=True)
@@ -91,7 +92,7 @@ class _Watcher(threading.Thread):
     def _look(self) -> None:
         family = _descendants(os.getpid())
         sizes = {pid: _sizes(pid) for pid in family}
-        # As large as its parent to the page: just forked from it, about to be another program; its pages are the same.
+        # A process of exactly its parent's size was just forked and has not called exec yet: they share all pages.
         resident = {pid: own for pid, (whole, own) in sizes.items() if sizes.get(family[pid], (0, 0))[0] != whole}
         self._keep("peak_bytes", sum(resident.values()))
         self._keep("main_peak_bytes", _high_water(self._root))
@@ -106,9 +107,9 @@ class _Watcher(threading.Thread):
 
 
 def _descendants(root: int) -> dict[int, int]:
-    """Process to parent."""
+    """Parent by process id."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 - looked at five times a second
+    for name in os.listdir("/proc"):  # noqa: PTH208 - read five times a second
         if name.isdigit() and (stat := _read(f"/proc/{name}/stat")):
             children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(name))
     found: dict[int, int] = {}
@@ -120,7 +121,7 @@ def _descendants(root: int) -> dict[int, int]:
 
 
 def _servers(services: dict[str, int]) -> dict[str, float]:
-    """Processor seconds by name so far: the process, its children that live, and those it has outlived."""
+    """CPU seconds so far by name: of the process, its running descendants, and its ended children."""
     return {name: sum(map(_cpu, [pid, *_descendants(pid)])) for name, pid in services.items()}
 
 
@@ -130,19 +131,19 @@ def _cpu(pid: int) -> float:
 
 
 def _sizes(pid: int) -> tuple[int, int]:
-    """Virtual and resident."""
+    """Virtual and resident memory in bytes."""
     fields = _read(f"/proc/{pid}/statm").split()
     return (int(fields[0]) * _PAGE, int(fields[1]) * _PAGE) if fields else (0, 0)
 
 
 def _high_water(pid: int) -> int:
-    """The kernel's own peak; it starts anew with each exec."""
+    """Peak resident memory in bytes, as the kernel reports it; reset by each exec."""
     found = re.search(r"^VmHWM:\s*(\d+) kB", _read(f"/proc/{pid}/status"), re.MULTILINE)
     return int(found[1]) * 1024 if found else 0
 
 
 def _heap(pid: int) -> int:
-    """The last -Xmx on the command line, as the JVM has it."""
+    """Maximum heap in bytes: the last -Xmx on the command line, which the JVM uses."""
     found = re.findall(r"-xmx(\d+)([kmg]?)", _read(f"/proc/{pid}/cmdline").lower())
     return int(found[-1][0]) * {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[found[-1][1]] if found else 0
 
@@ -159,7 +160,7 @@ def _size(file: Path) -> int:
 
 
 def _read(path: str) -> str:
-    """Empty when the process has ended meanwhile."""
+    """The file's text; empty if the process has ended."""
     try:
         return Path(path).read_text()
     except OSError:

@@ -1,7 +1,7 @@
 """Named steps of the commit protocol at which a test can kill the process, as `kill -9` would, or ask it to stop.
 
 The names are the protocol (`docs/architecture.md`): the crash tests walk :data:`POINTS` and kill at each one.
-Outside tests :func:`reached` is one look-up in the environment.
+Outside tests, :func:`reached` costs one environment lookup.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ POINTS: tuple[Point, ...] = get_args(Point)
 
 
 def reached(point: Point, table: str = "") -> None:
-    """Sends the process SIGKILL, or what ``FLOWCTL_CRASH_WITH`` names, when ``FLOWCTL_CRASH_AT`` is ``point`` or
-    ``point:table``."""
+    """Sends this process SIGKILL, or the signal named by ``FLOWCTL_CRASH_WITH``, if ``FLOWCTL_CRASH_AT`` is ``point``
+    or ``point:table``."""
     wanted = os.environ.get("FLOWCTL_CRASH_AT")
     if wanted and wanted in (point, f"{point}:{table}"):
         os.kill(os.getpid(), signal.Signals[os.environ.get("FLOWCTL_CRASH_WITH", "SIGKILL")])

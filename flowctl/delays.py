@@ -1,6 +1,5 @@
-"""Random delays around each read and write of a transaction log or a commits table, so that racing tests see every
-order of arrival. Delays only: nothing else depends on them. Outside tests :func:`pause` is one look-up in the
-environment."""
+"""Random delays around each read and write of a transaction log or a commits table, so that concurrency tests see
+every interleaving. They change nothing else. Outside tests, :func:`pause` costs one environment lookup."""
 
 from __future__ import annotations
 
@@ -8,11 +7,11 @@ import os
 import random
 import time
 
-#: The longest delay in seconds.
+#: Environment variable with the maximum delay in seconds.
 KEY = "FLOWCTL_TEST_DELAYS"
 
 
 def pause() -> None:
-    """Waits a random part of ``FLOWCTL_TEST_DELAYS`` seconds."""
+    """Sleeps for a random time of at most ``FLOWCTL_TEST_DELAYS`` seconds."""
     if longest := os.environ.get(KEY):
         time.sleep(random.random() * float(longest))

@@ -3,19 +3,19 @@
     FlowctlError                 exit  what the runner does
     ├── UsageError                64   nothing ran: the command line is wrong
     ├── SpecError                  3   nothing ran: the spec is wrong (carries all diagnostics)
-    ├── LockedError                5   nothing ran: somebody else holds the lease
+    ├── LockedError                5   nothing ran: another run holds the lease
     ├── AbortRun                   1   the whole run ends
-    │   ├── StateConflict              the state log moved under us
-    │   ├── LeaseLost                  our lease ran out or was taken
+    │   ├── StateConflict              another process changed the state or the target
+    │   ├── LeaseLost                  the lease expired or was taken over
     │   ├── StalePlan                  a saved plan no longer fits spec, state, sources or targets
-    │   └── EngineFailed               Spark did not start, or has ended: no table can go on
-    ├── TableError                 4   this table fails; healthy tables go on, dependents are skipped
-    │   ├── AccessDenied           4   the same for every table of the connection; never asked for again
+    │   └── EngineFailed               Spark did not start or has ended: no table can continue
+    ├── TableError                 4   this table fails; other tables continue, dependents are skipped
+    │   ├── AccessDenied           4   applies to every table of the connection; never retried
     │   └── StoppedByPolicy        6   a guard or a policy stopped the table; nothing was written
-    └── TransientError             4   retried with back-off; when the tries are used up the table fails
+    └── TransientError             4   retried with backoff; after the last attempt the table fails
 
-Every error says what is wrong (``message``), what to do next (``hint``) and, where a spec line is behind it,
-where (``mark``). No error text holds a secret or a row value other than keys and cursor bounds.
+Every error has a description (``message``), a next step (``hint``) and, if a line of the spec caused it, its place
+(``mark``). No error text contains a secret, or row values other than keys and cursor bounds.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class ExitCode:
     STOPPED = 6
     USAGE = 64
 
-    #: Of several codes in one run, the first in this order is the process's.
+    #: If several codes apply to one run, the process exits with the first in this order.
     PRECEDENCE = (SPEC, USAGE, LOCKED, BROKEN, TABLE, STOPPED, CHANGES, OK)
 
     @classmethod
     def first(cls, codes: Sequence[int]) -> int:
-        """The code that counts among ``codes``; ``OK`` when there are none."""
+        """The code of ``codes`` that takes precedence; ``OK`` if there are none."""
         return next((code for code in cls.PRECEDENCE if code in codes), cls.OK)
 
 
 class FlowctlError(Exception):
-    """Base of everything flowctl raises on purpose. ``str()`` is the message alone. Both texts are redacted here,
-    before anybody wraps, stores or prints them."""
+    """Base class of all errors that flowctl raises on purpose. ``str()`` is the message alone. Message and hint are
+    redacted here, before they can be wrapped, stored or printed."""
 
     exit_code: ClassVar[int] = ExitCode.BROKEN
 
@@ -61,7 +61,7 @@ class FlowctlError(Exception):
         self.mark = mark
 
     def describe(self) -> str:
-        """One line for people: ``file:line: message. hint``."""
+        """One line for people: ``file:line:column: message. hint``."""
         where = f"{self.mark}: " if self.mark else ""
         return f"{where}{self.message}" + (f". {self.hint}" if self.hint else "")
 
@@ -110,8 +110,8 @@ class TableError(FlowctlError):
 
 
 class AccessDenied(TableError):
-    """A connection lets nobody in with what it was given: asked again for each of a hundred tables, a server that
-    counts failures locks the account."""
+    """A system rejects the connection's credentials. Not retried: one attempt for each of a hundred tables could make
+    a server that counts failed logins lock the account."""
 
 
 class StoppedByPolicy(TableError):
@@ -119,13 +119,13 @@ class StoppedByPolicy(TableError):
 
 
 class TransientError(FlowctlError):
-    """Something that may go away by itself: a lost connection, throttling, a commit conflict."""
+    """A problem that may disappear by itself: a lost connection, throttling, a commit conflict."""
 
     exit_code = ExitCode.TABLE
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """``error`` and its causes; at most eight, as some libraries chain an error to itself."""
+    """``error`` and its causes; at most eight, because some libraries chain an error to itself."""
     link: BaseException | None = error
     for _ in range(8):
         if link is None:

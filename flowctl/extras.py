@@ -1,11 +1,11 @@
-"""Packages that only some flows need: whether they are there, and what to install where they are not."""
+"""Packages that only some flows need: whether they are installed, and how to install them."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
 
-#: Import name to what pip installs.
+#: Import name to the pip requirement.
 _PACKAGES = {
     "psycopg": "flowctl[postgres]",
     "psycopg_binary": "flowctl[postgres]",
@@ -20,16 +20,16 @@ _PACKAGES = {
     "adlfs": "adlfs",
 }
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
-#: fsspec's words for a file system whose package is missing.
+#: fsspec's message for a file system whose package is missing.
 _FILE_SYSTEM = re.compile(r"[Ii]nstall (s3fs|gcsfs|adlfs)\b")
-#: And for a scheme that only such a package brings.
+#: fsspec's message for a scheme that only such a package supports.
 _UNKNOWN_SCHEME = "Protocol not known: abfss"
-#: psycopg's for libpq, which comes with the extra.
+#: psycopg's message for a missing libpq, which comes with the extra.
 _NO_LIBPQ = "no pq wrapper available"
 
 
 def is_installed(name: str) -> bool:
-    """Loads nothing."""
+    """Whether the package exists; does not import it."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
@@ -37,7 +37,7 @@ def is_installed(name: str) -> bool:
 
 
 def missing_package(text: str) -> str:
-    """The package whose absence an error's ``text`` tells of, one of those that a flow may need; else empty."""
+    """The package that is missing according to an error's ``text``; empty if it names none that a flow may need."""
     if _NO_LIBPQ in text:
         return "psycopg_binary"
     if _UNKNOWN_SCHEME in text:

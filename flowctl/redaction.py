@@ -1,8 +1,8 @@
-"""The one redactor: it knows every secret that was revealed, and whatever is shown or written passes it.
+"""The redactor: it knows every resolved secret, and everything shown or written passes through it.
 
-Errors and the prose of a plan are redacted when they are made, so that no wrapping, escaping or storing comes before
-it; everything printed is redacted once more on its way out. Values that a run computes with (positions, statements,
-identities) are not: they are made without secrets.
+Errors and the prose of a plan are redacted when they are created, before they can be wrapped, escaped or stored;
+everything printed is redacted once more on output. Values that a run computes with (positions, statements, identities)
+are not redacted: they are built without secrets.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-#: Shorter values would be found everywhere, inside numbers and words, and nothing readable would be left.
+#: Shorter values occur everywhere, inside numbers and words: hiding them would leave nothing readable.
 _SHORTEST = 4
-#: Of base64, which says little in a few characters.
+#: For base64, where a short fragment reveals little.
 _SHORTEST_BASE64 = 8
 _SHORTEST_VARIABLE = 8
 _HIDDEN = "***"
 #: The password of a URL up to the last ``@`` that may end it, or of libpq's ``key=value`` form.
 _PASSWORD_IN = re.compile(r"://[^:/?#@\s]*:(\S*)@|\bpassword=([^&\s]+)")
-#: What takes a URL apart, also one whose password should have been percent-encoded.
+#: Where a URL is split, even if its password should have been percent-encoded.
 _DELIMITERS = re.compile(r"[/?#@:&]")
-#: What libraries read by themselves, without a reference in the spec.
+#: Secrets that libraries read themselves, without a reference in the spec.
 _VARIABLES = (
     "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY",
     "AZURE_STORAGE_SAS_TOKEN", "AZURE_CLIENT_SECRET", "PGPASSWORD", "SPARK_CONNECT_AUTHENTICATE_TOKEN",
@@ -34,8 +34,8 @@ _VARIABLES = (
 
 
 class Redactor:
-    """Replaces every registered secret by ``***``: as it is, percent-encoded in whatever way, decoded, as JSON, SQL,
-    HTML and Python write it, and in base64. Thread-safe."""
+    """Replaces every registered secret with ``***``: verbatim, in any percent-encoding, decoded, as escaped by JSON,
+    SQL, HTML and Python, and in base64. Thread-safe."""
 
     def __init__(self) -> None:
         self._forms: dict[str, str] = {}
@@ -43,8 +43,8 @@ class Redactor:
         self._lock = threading.Lock()
 
     def register(self, secret: str) -> None:
-        """Values of fewer than four characters are not hidden. Of a URL that is a secret, the password alone is hidden
-        too, and its parts: drivers take URLs apart, wherever they are malformed."""
+        """Values of fewer than four characters are not hidden. If the secret is a URL, its password and the password's
+        parts are hidden too: drivers split malformed URLs in unexpected places."""
         plain = {form for text in (secret, *_passwords(secret)) for form in (text, unquote(text), *text.splitlines())}
         forms = {text: _any_form(text) for text in plain if len(text) >= _SHORTEST}
         forms |= {text: re.escape(text) for text in _base64_forms(plain)}
@@ -60,7 +60,7 @@ class Redactor:
         return pattern.sub(_HIDDEN, text) if pattern else text
 
     def redact_all(self, document: Any, keep: Collection[str] = ()) -> Any:
-        """A JSON document with each of its texts redacted, but those below the keys in ``keep``."""
+        """A copy of a JSON document with every string redacted, except those below the keys in ``keep``."""
         match document:
             case str():
                 return self.redact(document)
@@ -72,13 +72,13 @@ class Redactor:
                 return document
 
 
-#: The one redactor.
+#: The process's redactor.
 REDACTOR = Redactor()
 
 
 def register_environment() -> None:
-    """Secrets that libraries take from the environment without flowctl's help. Short ones are of somebody's trials,
-    such as ``test``, and would hide half of what there is to read."""
+    """Registers the secrets that libraries read from the environment themselves. Short ones are skipped: they are test
+    values, such as ``test``, and hiding them would make much of the output unreadable."""
     for value in filter(None, map(os.environ.get, _VARIABLES)):
         if len(value) >= _SHORTEST_VARIABLE:
             REDACTOR.register(value)
@@ -91,7 +91,7 @@ def _passwords(secret: str) -> Iterator[str]:
         yield from (part for part in _DELIMITERS.split(password) if part)
 
 
-#: As :func:`html.escape` has them. That module takes longer to import than all of this one does.
+#: As in :func:`html.escape`, whose module takes longer to import than all of this one.
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"}
 
 
@@ -118,8 +118,8 @@ def _hex(digits: str) -> str:
 
 
 def _base64_forms(texts: Collection[str]) -> Iterator[str]:
-    """What of a secret stands in base64 text wherever in it the secret begins, as in ``base64(user:password)``: the
-    characters that no neighbour changes."""
+    """The part of each text that appears in base64 wherever the text begins in the encoded data, as in
+    ``base64(user:password)``: the characters that do not depend on neighbouring bytes."""
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
         for before in range(3):

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-#: Columns of what is not shown on a terminal: logs, files, pipes.
+#: Line width, in columns, of output that does not go to a terminal: logs, files, pipes.
 WIDTH = 100
 #: Stands for a space at which :func:`paragraph` breaks no line.
 NO_BREAK = "\0"
@@ -17,7 +17,7 @@ _COMMAND = re.compile(r"`[^`]*`")
 
 @dataclass(frozen=True)
 class Piece:
-    """``style`` is rich's, for a terminal; nothing is told by it alone."""
+    """``style`` is a rich style, for terminals; it carries no information of its own."""
 
     text: str
     style: str = ""
@@ -27,7 +27,7 @@ Line = tuple[Piece, ...]
 
 
 def plain(lines: Iterable[Line]) -> str:
-    """Without styles, and without a line break at the end."""
+    """The text without styles and without a final line break."""
     return "\n".join("".join(piece.text for piece in line).rstrip() for line in lines)
 
 
@@ -40,13 +40,13 @@ def paragraph(text: str, width: int, indent: int = 0) -> list[str]:
 
 
 def cut(text: str, width: int) -> str:
-    """One line of at most ``width`` columns, with … where something is missing."""
+    """One line of at most ``width`` columns, ending in … if it was truncated."""
     line = text.replace(NO_BREAK, " ")
     return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
 
 
 def labelled(label: str, said: str, width: int, style: str = "", room: int = 11) -> list[Line]:
-    """A paragraph below what it is about, behind its label, which has ``room`` columns."""
+    """An indented paragraph after its label, which is ``room`` columns wide."""
     indent = " " * 4
     return [
         (Piece(f"{indent}{'' if at else label:<{room}}", "dim"), Piece(line, style))
@@ -55,8 +55,8 @@ def labelled(label: str, said: str, width: int, style: str = "", room: int = 11)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, left: Sequence[str]) -> list[str]:
-    """Aligned lines of at most ``width`` columns: numbers to the right, the columns named in ``left`` to the left, the
-    widest of them cut where there is no room. A column without any cell is left out."""
+    """Aligned lines of at most ``width`` columns. The columns named in ``left`` are left-aligned, the widest of them
+    truncated if there is no room; all others are right-aligned. A column without values is left out."""
     columns = [(name, cells) for name, *cells in zip(header, *rows, strict=True) if any(cells)]
     widths = {name: max(map(len, (name, *cells))) for name, cells in columns}
     excess = sum(widths.values()) + 2 * (len(widths) - 1) - width
@@ -90,7 +90,7 @@ def size(length: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """As a spec has it: ``15m``, ``1d``, ``90s``."""
+    """As written in a spec: ``15m``, ``1d``, ``90s``."""
     for unit, of in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= of and seconds % of == 0:
             return f"{seconds / of:g}{unit}"

@@ -1,4 +1,4 @@
-"""A large table of which a little has changed: merge, scd2, and rows that are gone."""
+"""A large table with a small change: merge, scd2, and deleted rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _prepare(what: str) -> Callable[[World], Prepared]:
 
 
 def _table(**more: Any) -> Callable[[Setting], Mapping[str, Any]]:
-    """A cursor and a key, and what the case needs more."""
+    """A spec with a cursor and a key, and the keys in ``more``."""
 
     def spec(setting: Setting) -> Mapping[str, Any]:
         cursor = {"key": [_KEY], "cursor": {"column": "updated_at"}}
@@ -99,7 +99,7 @@ MERGE = Case(
 
 
 def _versions(place: Callable[[Setting, str], Relation], current: str) -> Callable[[Setting, Path], Verdict]:
-    """Current versions are the source's rows; ended ones are as many as rows have changed."""
+    """The current versions equal the source's rows; there are as many ended versions as changed rows."""
 
     def check(setting: Setting, output: Path) -> Verdict:
         assert setting.expected is not None

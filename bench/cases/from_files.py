@@ -1,4 +1,4 @@
-"""What lies on a disk already, into Delta: an SQLite file, CSV and Parquet files."""
+"""Local files into Delta: an SQLite file, CSV and Parquet files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.programs import dlt, flowctl, pyspark
 
 _SAYS = "One file with the whole table, into a Delta table that does not exist yet, on local disk."
 _TYPES = sources.LINEITEM_TYPES
-#: What SQLite calls INTEGER has 64 bits.
+#: INTEGER has 64 bits in SQLite.
 _SQLITE_TYPES = {name: "BIGINT" if kind == "INTEGER" else kind for name, kind in _TYPES.items()}
 _DECLARED = {name: sources.spark_type(kind) for name, kind in _TYPES.items()}
 

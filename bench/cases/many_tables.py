@@ -1,4 +1,4 @@
-"""Many tables of which each has little or nothing to do: a cron tick, a first load, and looking at a large spec."""
+"""Many tables with little or no work each: a scheduled run, a first load, and planning or validating a large spec."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _spec(schema: str, mode: Mapping[str, Any]) -> Callable[[Setting], Mapping[s
 
 
 def _in_lakes(place: Callable[[str], Callable[[Setting], tuple[Relation, ...]]], count: int) -> Any:
-    """All tables together."""
+    """A check of all tables together."""
 
     def relations(setting: Setting) -> list[Relation]:
         return [each for name in _names(setting.world.count(count)) for each in place(name)(setting)]
@@ -97,7 +97,7 @@ def _prepare_small(world: World) -> Prepared:
 
 
 def _all_of(count: int) -> Callable[[Setting, Path], Verdict]:
-    """``few`` holds the first tables of ``many``; only the latter are compared with their source."""
+    """``few`` contains the first tables of ``many``; only the tables of ``many`` are compared with their source."""
     if count == _MANY:
         return _in_lakes(flowctl.in_lake, count)  # type: ignore[no-any-return]
 
@@ -175,7 +175,7 @@ _LARGE = 500
 
 
 def _one_by_one(setting: Setting) -> Mapping[str, Any]:
-    """Every table with an entry of its own, as a generated or a grown spec has them."""
+    """A spec with a separate entry for every table, as in generated or long-lived specs."""
     checks = [{"column": "id", "not_null": True}, {"sql": "amount >= 0", "on_fail": "warn"}]
     return {
         "connections": {
@@ -200,7 +200,7 @@ def _plan(setting: Setting) -> Any:
 
 
 def _says(text: str) -> Callable[[Setting, Path], Verdict]:
-    """The exit code was right already; the command also says what it found."""
+    """Checks that the output contains ``text`` with the number of tables; the exit code has already been checked."""
 
     def check(setting: Setting, output: Path) -> Verdict:
         said = output.read_text(errors="replace")

@@ -1,4 +1,4 @@
-"""What a load keeps in memory and puts aside on disk; meant for a scale where neither could hold the table."""
+"""Memory and buffer files of a load; meant for a scale at which neither could hold the table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.programs import flowctl
 
 
 def _command(setting: Setting) -> Command:
-    """Spark's own files and the buffer lie in one folder that is watched."""
+    """Spark's own files and the buffer are in one folder, whose size is measured."""
     scratch = setting.folder / "scratch"
     scratch.mkdir()
     command = flowctl.apply(lambda each: {**spec(each), "state": "scratch/state"})(setting)

@@ -1,4 +1,4 @@
-"""The bulk load that most runs are made of, and what a single stream could do at best."""
+"""The bulk load, which dominates most runs, and the upper limit of a single stream."""
 
 from __future__ import annotations
 

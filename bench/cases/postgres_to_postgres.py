@@ -1,4 +1,4 @@
-"""The round trip between two databases of one server."""
+"""The bulk load between two databases of one server."""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ from bench.programs import flowctl, pyspark
 
 _COLUMNS = 500
 _ROWS = 200_000
-#: In turns: a type, and an expression over the row's number ``n`` and the column's ``{0}``. A row must fit into 8 KiB.
+#: Column types in rotation: type, and expression over row number ``n`` and column number ``{0}``. A row must fit into
+#: 8 KiB.
 _KINDS = (
     ("int", "(n * {0}) % 1000003"),
     ("bigint", "n * 7919 + {0}"),

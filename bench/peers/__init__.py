@@ -1,6 +1,6 @@
 """The programs that flowctl is compared with, each in a virtual environment of its own below ``bench/.venvs``.
 
-A peer's requirements file lies beside this module. An environment is made anew when its file has changed.
+A peer's requirements file is next to this module. When it changes, the environment is recreated.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 _VENVS = HERE.parent / ".venvs"
-#: ``check`` is no peer: it reads the results that are compared.
+#: ``check`` is not a peer: it reads the results for the comparison.
 PEERS = ("dlt", "sling", "check")
 
 
 class NotSetUp(Exception):
-    """The harness cannot go on without it."""
+    """Something that the harness requires is not installed."""
 
 
 def set_up() -> None:
-    """Makes what is missing or out of date."""
+    """Creates the environments that are missing or out of date."""
     for peer in PEERS:
         if not missing(peer):
             print(f"{peer}: ready")
@@ -36,7 +36,7 @@ def set_up() -> None:
 
 
 def missing(peer: str) -> str:
-    """Why a peer cannot be run; empty when it can."""
+    """Why a peer cannot run; empty if it can."""
     installed = _VENVS / peer / "installed.txt"
     if installed.is_file() and installed.read_bytes() == _wanted(peer).read_bytes():
         return ""
@@ -48,7 +48,7 @@ def python(peer: str) -> str:
 
 
 def file_of(peer: str, pattern: str) -> Path:
-    """A file that one of the peer's packages brought."""
+    """A file that belongs to one of the peer's packages. Raises :class:`NotSetUp` if it does not exist."""
     found = sorted((_VENVS / peer).glob(f"lib/python3*/site-packages/{pattern}"))
     if not found:
         raise NotSetUp(f"{pattern}: not in the environment of {peer}; run python -m bench setup")
@@ -56,7 +56,7 @@ def file_of(peer: str, pattern: str) -> Path:
 
 
 def postgres_program(name: str) -> str:
-    """Debian keeps PostgreSQL's programs off the path."""
+    """The path of a PostgreSQL program; Debian does not put them on ``PATH``."""
     installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda file: int(file.parts[-3]))
     found = str(installed[-1]) if installed else shutil.which(name)
     if found is None:
@@ -65,7 +65,7 @@ def postgres_program(name: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Of the packages that matter, as pinned."""
+    """The pinned versions of the relevant packages."""
     shown = {"dlt", "connectorx", "deltalake", "sling-linux-amd64", "duckdb"}
     lines = [line.split(";")[0].strip() for peer in PEERS for line in _wanted(peer).read_text().splitlines()]
     pins = dict(line.split("==") for line in lines if "==" in line)

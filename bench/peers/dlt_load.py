@@ -1,4 +1,4 @@
-"""Runs in the environment ``dlt``. ``dlt_load.py TASK_AS_JSON``: tables or files into Delta or PostgreSQL."""
+"""Runs in the environment ``dlt``. ``dlt_load.py TASK_AS_JSON`` loads tables or files into Delta or PostgreSQL."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def _tables(task: dict[str, Any]) -> Any:
 
 
 def _files(task: dict[str, Any]) -> Any:
-    """Arrow tables from pyarrow's own readers: dlt's row by row ones are some times slower."""
+    """Arrow tables from pyarrow's own readers: dlt's readers work row by row and are several times slower."""
 
     @dlt.transformer(name=task["name"], write_disposition="replace")  # type: ignore[untyped-decorator, unused-ignore]
     def read(items: list[FileItemDict]) -> Iterator[Any]:
@@ -92,7 +92,7 @@ def _arrow(kind: str) -> Any:
 
 
 def _with_password(url: str) -> str:
-    """The driver is named, because SQLAlchemy's default is another one since 2.1."""
+    """The URL with its password. The driver is explicit, because SQLAlchemy 2.1 changed the default."""
     if not url.startswith("postgresql://"):
         return url
     return url.replace("@", f":{os.environ['BENCH_PASSWORD']}@").replace("postgresql://", "postgresql+psycopg2://")

@@ -1,5 +1,5 @@
-"""What one would write by hand. ``plain_pyspark.py TASK OPTIONS_AS_JSON CLASS_PATH``; the password is in the
-environment. No bookkeeping: it neither remembers a position nor knows whether it has run before."""
+"""A handwritten script: ``plain_pyspark.py TASK OPTIONS_AS_JSON CLASS_PATH``, with the password in the environment.
+It keeps no state: neither a position nor whether it has run before."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def parquet(spark: SparkSession, options: dict[str, Any]) -> None:
 
 
 def create(spark: SparkSession, options: dict[str, Any]) -> None:
-    """The table that the tasks below go on with, deletion vectors on."""
+    """The table that the tasks below change, with deletion vectors enabled."""
     spark.conf.set("spark.databricks.delta.properties.defaults.enableDeletionVectors", "true")
     frame = _jdbc(spark, options, options["table"])
     if options.get("versions"):
@@ -34,7 +34,7 @@ def create(spark: SparkSession, options: dict[str, Any]) -> None:
 
 
 def merge(spark: SparkSession, options: dict[str, Any]) -> None:
-    """Rows above a position that the caller knows."""
+    """Merges the rows above a position that the caller provides."""
     changed = _jdbc(spark, options, f"(SELECT * FROM {options['table']} WHERE {options['where']}) AS changed")
     target = DeltaTable.forPath(spark, _place(options)).alias("t")
     merging = target.merge(changed.alias("s"), f"t.{options['key']} = s.{options['key']}")
@@ -60,7 +60,7 @@ def scd2(spark: SparkSession, options: dict[str, Any]) -> None:
 
 
 def deletes(spark: SparkSession, options: dict[str, Any]) -> None:
-    """All keys are read; rows without one go."""
+    """Reads all keys and deletes the rows whose key is missing."""
     keys = _jdbc(spark, options, f"(SELECT {options['key']} FROM {options['table']}) AS keys")
     target = DeltaTable.forPath(spark, _place(options)).alias("t")
     merging = target.merge(keys.alias("s"), f"t.{options['key']} = s.{options['key']}")

@@ -1,7 +1,7 @@
-"""Runs in the environment ``check``: rows, a sum, a digest of all rows, and types, of relations that DuckDB reads.
+"""Runs in the environment ``check``: row count, a sum, a digest of all rows, and types of relations that DuckDB reads.
 
-The digest is the sum of the rows' hashes, so order does not matter. With ``types`` given, values are cast to them
-first: a decimal that came as a float still counts when it is the same number; its type is told apart.
+The digest is the sum of the row hashes, so order does not matter. If ``types`` are given, values are cast to them
+first: a decimal that arrived as a float is equal if the number is; its type is reported separately.
 """
 
 import importlib

@@ -1,1 +1,1 @@
-"""How each program is called: from a setting to a command."""
+"""How each program is called: functions from a setting to a command."""

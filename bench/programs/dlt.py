@@ -17,7 +17,7 @@ DELTA = "filesystem destination with `table_format=delta`, telemetry off"
 
 
 def load(task: Callable[[Setting], Mapping[str, Any]]) -> Callable[[Setting], Command]:
-    """``task`` is what the script understands; pipeline state, staged files and the lake lie in the folder."""
+    """``task`` is the script's argument; pipeline state, staged files and the lake are in the competitor's folder."""
 
     def command(setting: Setting) -> Command:
         whole = {"dataset": _DATASET, "pipelines": str(setting.folder / "dlt"), "lake": str(setting.folder / "lake")}

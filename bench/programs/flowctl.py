@@ -14,21 +14,21 @@ from urllib.parse import urlsplit
 from bench.case import Command, Competitor, Relation, Setting
 from bench.contents import delta
 
-#: What a spec of a case says, without ``version``, ``flow`` and ``state``.
+#: The contents of a case's spec, without ``version``, ``flow`` and ``state``.
 Spec = Callable[[Setting], Mapping[str, Any]]
 
 _INVALID_SPEC = 3
-#: A server compiles what it runs often; from here on its times hardly fall.
+#: A JVM server compiles hot code; after this many runs its times hardly improve.
 _REHEARSALS = 4
 
-#: A connection beside the spec.
+#: A connection to a folder next to the spec.
 LAKE = {"type": "delta", "path": "lake"}
 
 LOCAL = "defaults: nothing is set but what the case needs"
 
 
 def apply(spec: Spec, spark: Callable[[Setting], str] = lambda _: "") -> Callable[[Setting], Command]:
-    """``flowctl apply`` of the spec in the competitor's folder; state and target lie beside it."""
+    """``flowctl apply`` of the spec in the competitor's folder; state and target are next to it."""
 
     def command(setting: Setting) -> Command:
         write(setting, spec, spark(setting))
@@ -42,7 +42,7 @@ def flowctl(setting: Setting, *arguments: str) -> Command:
 
 
 def write(setting: Setting, spec: Spec, spark: str = "") -> Path:
-    """JSON is YAML."""
+    """Writes the spec as JSON, which is valid YAML."""
     document: dict[str, Any] = {"version": 1, "flow": "bench", "state": "state", **spec(setting)}
     if spark:
         document["spark"] = {"url": spark}
@@ -60,7 +60,7 @@ def postgres(url: str) -> dict[str, str]:
 
 
 def in_lake(table: str, where: str = "true") -> Callable[[Setting], tuple[Relation, ...]]:
-    """Where flowctl's result is: a folder below the connection's path."""
+    """flowctl's result: a folder below the connection's path."""
     return lambda setting: (delta(setting.folder / "lake" / table, where),)
 
 
@@ -92,7 +92,7 @@ def on_connect(spec: Spec, **more: Any) -> Competitor:
 
 
 def _refused_by_sail(spec: Spec) -> Callable[[Setting], str]:
-    """In the words of ``flowctl plan``, which also knows what is to be read."""
+    """Why Sail cannot run the spec, in the words of ``flowctl plan``, which also inspects the source."""
 
     def missing(setting: Setting) -> str:
         if importlib.util.find_spec("pysail") is None:

@@ -1,4 +1,4 @@
-"""Programs that go from PostgreSQL to PostgreSQL or nowhere: psql and Sling."""
+"""Programs that copy from PostgreSQL to PostgreSQL or to nowhere: psql and Sling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.sources import LINEITEM
 
 
 def psql_nowhere(setting: Setting) -> Command:
-    """Reads ``lineitem`` and throws it away: what any reader of one stream is measured against."""
+    """Reads ``lineitem`` and discards it: the baseline for any single-stream reader."""
     copy = r"\copy lineitem to /dev/null (format binary)"
     return Command((peers.postgres_program("psql"), "-X", "-q", setting.world.postgres, "-c", copy), setting.folder)
 

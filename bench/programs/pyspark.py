@@ -1,4 +1,4 @@
-"""Plain PySpark: ``peers/plain_pyspark.py``, with flowctl's own pyspark and jars, and nothing else of flowctl."""
+"""Plain PySpark: ``peers/plain_pyspark.py``, with flowctl's pyspark and jars, but nothing else of flowctl."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JDBC = f"{LOCAL}; `spark.read.jdbc`, one partition, fetchsize 20,000"
 
 
 def script(task: str, options: Callable[[Setting], Mapping[str, Any]]) -> Callable[[Setting], Command]:
-    """One of the script's functions; its result is in ``lake`` in the folder."""
+    """Runs one of the script's functions; the result is in ``lake`` in the competitor's folder."""
 
     def command(setting: Setting) -> Command:
         class_path = os.pathsep.join(map(str, jars.ensure(["delta", "postgresql"])))

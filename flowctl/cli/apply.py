@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     "--plan", "plan_file", type=click.Path(dir_okay=False), help="Execute this saved plan; refused if it is stale."
 )
 @click.option("--confirm", is_flag=True, help="Ask for confirmation before anything is changed.")
-@click.option("--parallel", type=click.IntRange(1, 64), metavar="N", help="Tables at once.  [default: by the machine]")
+@click.option(
+    "--parallel", type=click.IntRange(1, 64), metavar="N", help="Tables in parallel.  [default: by the machine]"
+)
 @lock_timeout_option
 @plan_options
 def command(

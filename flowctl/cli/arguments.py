@@ -41,7 +41,7 @@ def _in_seconds(context: click.Context, parameter: click.Parameter, text: str) -
     try:
         return seconds(text)
     except (ValueError, KeyError) as error:
-        raise click.BadParameter(f"{text!r} is no duration such as 30s or 10m", context, parameter) from error
+        raise click.BadParameter(f"{text!r} is not a duration such as 30s or 10m", context, parameter) from error
 
 
 def variables_option(command: Command) -> Command:

@@ -1,4 +1,4 @@
-"""`flowctl maintain`: shows what is due for the tables that a flow writes, asks, and does it."""
+"""`flowctl maintain`: shows what is due for the tables that a flow writes, asks for confirmation, and does it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _plan_lines(plan: MaintenancePlan, width: int) -> Iterator[Line]:
     due = len(plan.runnable)
     counts = {"due": due, "left out": len(plan.tables) - due, "with nothing due": plan.others}
     told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    yield (Piece(f"Delta tables: {told}." if told else "No Delta table is there.", "bold"),)
+    yield (Piece(f"Delta tables: {told}." if told else "There are no Delta tables.", "bold"),)
 
 
 def _result_lines(result: MaintenanceResult, width: int) -> Iterator[Line]:

@@ -24,7 +24,7 @@ Format = Literal["text", "json", "github"]
 
 @dataclass
 class OutputSettings:
-    """The values of ``--format``, ``--log-format`` and ``--verbose``, wherever on the command line they are given."""
+    """The values of ``--format``, ``--log-format`` and ``--verbose``, wherever they are on the command line."""
 
     format: Format = "text"
     log_format: Literal["text", "json"] = "text"
@@ -39,7 +39,7 @@ def settings() -> OutputSettings:
 
 
 def width() -> int:
-    """Columns to print on stdout: the terminal's, if it is one."""
+    """The width of stdout in columns: the terminal's, if it is a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else text.WIDTH
 
 
@@ -74,15 +74,15 @@ def write_json(document: Any) -> None:
 
 
 def write_line(line: str) -> None:
-    """One line of text on stderr. Not by click, which bypasses a replaced `sys.stderr` and so writes into the middle of
-    a progress bar."""
-    sys.stderr.write(REDACTOR.redact(line) + "\n")  # at once: `print` writes the end of the line by itself
+    """One line of text on stderr. Does not use click, which bypasses a replaced `sys.stderr` and so writes into the
+    middle of a progress bar."""
+    sys.stderr.write(REDACTOR.redact(line) + "\n")  # in one write: `print` writes the line break separately
     sys.stderr.flush()
 
 
 def write_error(error: FlowctlError, settings: OutputSettings) -> None:
-    """What went wrong, on stderr: every finding of an invalid spec, otherwise one line. With ``--verbose`` the trace of
-    its cause, with ``--log-format json`` one JSON object per line."""
+    """The error on stderr: every finding of an invalid spec, otherwise one line. With ``--verbose`` also the traceback,
+    with ``--log-format json`` one JSON object per line."""
     if settings.log_format == "json":
         for record in _records(error):
             write_record(record, settings)
@@ -124,7 +124,7 @@ def output_options(command: click.Command) -> click.Command:
 
 
 class _Redacting:
-    """A text stream that redacts each piece written to it; everything else is the stream's own."""
+    """A text stream that redacts each piece written to it; everything else is passed on to the stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -169,7 +169,7 @@ def keep_setting(name: str) -> Callable[[click.Context, click.Parameter, Any], A
 
 
 def _options() -> list[click.Option]:
-    """Those of all commands."""
+    """The options of all commands."""
     formats = click.Choice(["text", "json"])
     return [
         click.Option(

@@ -93,15 +93,15 @@ def apply_command(spec: Spec, options: PlanOptions, out: str | None) -> str:
 
 
 def show(plan: Plan, **terms: Any) -> None:
-    """The plan on stdout. ``terms`` are those of :class:`flowctl.plan.render.View`."""
+    """The plan on stdout. ``terms`` are fields of :class:`flowctl.plan.render.View`."""
     from flowctl.plan.render import View, render
 
     output.write_lines(render(plan, View(width=output.width(), verbose=output.settings().verbose, **terms)))
 
 
 def exit_code(plan: Plan, *, detailed: bool) -> int:
-    """The code that takes precedence for a plan: 4 for what could not be observed or would fail, 6 for what a policy
-    stops, 2 for changes."""
+    """The code that takes precedence for a plan: 4 for tables that could not be observed or would fail, 6 for tables
+    that a policy stops, 2 for changes."""
     from flowctl.model.effects import PreventedEffects
     from flowctl.model.step import Load, Recover, Stopped
 

@@ -1,4 +1,4 @@
-"""How a run's events are shown: bars on a terminal, plain lines elsewhere, JSON records when asked. All on stderr."""
+"""How a run's events are shown: bars on a terminal, plain lines elsewhere, JSON records on request. All on stderr."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def listening(settings: output.OutputSettings) -> Iterator[Listener]:
 
 
 def say(settings: output.OutputSettings, text: str) -> None:
-    """One line of no table's. Also called from threads, which have no context to read the settings from."""
+    """Writes one line that belongs to no table. Also called from threads, which have no click context with the
+    settings."""
     if settings.log_format == "json":
         output.write_record({"event": "message", "message": text}, settings)
     else:
@@ -67,8 +68,8 @@ def json_lines(write: Callable[[Mapping[str, Any]], None]) -> Listener:
 
 
 def plain_lines(write: Write, *, verbose: bool) -> Listener:
-    """One line for the start and the end of each table, with the number that have ended; with ``verbose`` also phases
-    and traces."""
+    """One line for the start and the end of each table, with the number of tables that have ended; with ``verbose``
+    also phases and tracebacks."""
     count = _Count()
 
     def listen(event: Event) -> None:
@@ -120,9 +121,9 @@ def _details(event: Event, write: Write) -> None:
 
 @contextmanager
 def bars(console: Console, write: Write) -> Iterator[Listener]:
-    """The number of finished tables, and a bar for each active one: rows of how many, if that is known, phase and time.
-    Lines for tables that failed, wait or are skipped go above them. Nothing of them stays on screen; the result has the
-    rest."""
+    """The number of finished tables, and a bar for each active one: phase, rows, expected rows if known, and time.
+    Lines for tables that failed, wait or are skipped appear above. The bars disappear at the end; the result has the
+    details."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.table import Column
 

@@ -29,7 +29,7 @@ _OUTCOMES: dict[Outcome, str] = {
 
 def show(record: RunRecord, explained: Collection[str] = ()) -> None:
     """On stdout: a line for each table that had something to do, then warnings and failures with the next step, then
-    the whole run. Tables in ``explained`` are only counted: the plan above shows why they are stopped."""
+    a summary of the run. Tables in ``explained`` are only counted: the plan above shows why they are stopped."""
     output.write_lines(_lines(record, explained, output.width()))
 
 
@@ -86,7 +86,7 @@ def _row(table: TableRun) -> Sequence[str]:
 
 
 def _failures(tables: Sequence[TableRun]) -> Iterable[Sequence[tuple[TableRun, RunError]]]:
-    """Tables with the same failure, at whatever place in the spec, together."""
+    """Tables grouped by failure, regardless of its place in the spec."""
     alike: dict[tuple[str, str, str], list[tuple[TableRun, RunError]]] = {}
     for table in tables:
         if error := table.error:

@@ -27,7 +27,7 @@ _LEFT = ("run", "started (UTC)", "tables")
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many runs to list.")
 def command(spec: Spec, run_id: str | None, limit: int) -> int:
-    """List the newest runs, or show one RUN in full. A run without an end is active, or was killed."""
+    """List the newest runs, or show one RUN in full. A run without an end is active or was killed."""
     from flowctl.state.location import open_flow
     from flowctl.state.runs import list_begun, list_runs
 
@@ -54,7 +54,7 @@ def command(spec: Spec, run_id: str | None, limit: int) -> int:
 
 
 def _state_of(blobs: BlobStore, run: BegunRun) -> str:
-    """``running`` while it holds the lease and is not known to have ended, otherwise ``interrupted``."""
+    """``running`` if the run holds the lease and is not known to have ended, otherwise ``interrupted``."""
     from flowctl.state import lease
 
     held = lease.current(blobs)
@@ -89,7 +89,7 @@ def _show_begun(run: BegunRun, state: str) -> None:
     output.write_result("\n".join(text.table(_HEADER, [_begun_row(run, state)], output.width(), left=_LEFT)))
     output.write_lines(text.labelled("tables", ", ".join(run.tables), output.width()))
     if state == "interrupted":
-        output.write_lines(text.labelled("next step", "Run again: that finishes what it left", output.width()))
+        output.write_lines(text.labelled("next step", "Run again to complete what it began", output.width()))
 
 
 def _get_run(blobs: BlobStore, run_id: str) -> RunRecord:

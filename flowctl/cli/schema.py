@@ -1,4 +1,4 @@
-"""`flowctl schema`: the JSON Schema that editors complete and check specs with."""
+"""`flowctl schema`: the JSON Schema with which editors complete and check specs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flowctl setup`: downloads and builds ahead of time what a first run would need, once per machine."""
+"""`flowctl setup`: downloads and builds in advance what a first run needs, once per machine."""
 
 from __future__ import annotations
 

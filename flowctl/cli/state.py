@@ -36,7 +36,9 @@ for _view in (list_tables, show, history):
 @click.argument("table_id", metavar="ID")
 @click.option("--position", help="A cursor's value, `beginning`, `full`, or JSON as in `state show --format json`.")
 @click.option("--accept-definition", is_flag=True, help="Continue with the spec's current definition.")
-@click.option("--append-again", is_flag=True, help="Append all above the position again, even if the target has it.")
+@click.option(
+    "--append-again", is_flag=True, help="Append all rows above the position again, even if the target has them."
+)
 @yes_option
 def set_table(
     spec: Spec,
@@ -108,7 +110,7 @@ def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
         table, observed, ddl = _observe(spec, table_id)
         if observed.target is None:
             raise StoppedByPolicy(
-                f"{table.target} is not there", hint="Run `flowctl apply`: it creates the table", mark=table.mark
+                f"{table.target} does not exist", hint="Run `flowctl apply`: it creates the table", mark=table.mark
             )
         before = document.table(table_id)
         columns = columns_to_record(Case(table, observed, before, ddl))
@@ -122,9 +124,9 @@ def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
             _require_kind(spec, table_id, before, given, table)
             return documents.with_position(adopted, table_id, given)
         if table.mode == "append" and adopted.table(table_id).position is None:
-            files = "; `now` no file that is there now" if observed.positions == "files" else ""
-            hint = f"Give --position: what lies below it is not read; `beginning` reads all{files}"
-            raise UsageError(f"{table.target} does not say how far it has come", hint=hint)
+            files = "; `now` skips the files that exist now" if observed.positions == "files" else ""
+            hint = f"Give --position: what is below it is not read; `beginning` reads all{files}"
+            raise UsageError(f"{table.target} has no record of its position", hint=hint)
         return adopted
 
     return _change(spec, "adopt", change, yes=yes)
@@ -148,7 +150,7 @@ def rollback(spec: Spec, serial: int, yes: bool) -> int:
 @spec_argument
 @yes_option
 def unlock(spec: Spec, yes: bool) -> int:
-    """Release the lease on behalf of its holder. Only if the holder is certainly dead, and its Spark job with it."""
+    """Release the lease on behalf of its holder. Use it only if the holder and its Spark job are certainly dead."""
     from flowctl.state import lease
     from flowctl.state.location import open_flow
 
@@ -197,8 +199,8 @@ def _change(
 
 
 def _accept(spec: Spec, document: StateDocument, table_id: str, *, has_position: bool) -> tuple[StateDocument, bool]:
-    """The spec's current definition, and whether only the given position determines how far append has come;
-    :class:`StoppedByPolicy` where only a full refresh is correct."""
+    """``document`` with the spec's current definition, and whether only the given position determines how far append
+    has come. Raises :class:`StoppedByPolicy` if only a full refresh is correct."""
     from flowctl.plan import acceptance
     from flowctl.plan.definition import definition
     from flowctl.state import document as documents
@@ -228,8 +230,8 @@ def _accept(spec: Spec, document: StateDocument, table_id: str, *, has_position:
 def _require_kind(
     spec: Spec, table_id: str, state: TableState, given: Position | None, table: TableSpec | None = None
 ) -> None:
-    """:class:`UsageError` for a position of another kind than the table's own. A table of a pattern is checked as it
-    was recorded; where nothing is recorded, the plan checks it."""
+    """Raises :class:`UsageError` for a position of another kind than the table's. A table of a pattern is checked
+    against its recorded definition; if none is recorded, the plan checks it."""
     from flowctl.connectors import registry
     from flowctl.plan import appending
     from flowctl.plan.definition import definition
@@ -243,19 +245,19 @@ def _require_kind(
     can = registry.capabilities(connection.type).source if connection else None
     kind = appending.kind_of(wanted, can.position if can else "none")
     if not appending.is_of_kind(given, kind):
-        raise UsageError(f"{table_id} {_READ[kind]}, so that is no position of it", hint=f"Write {_POSITIONS[kind]}")
+        raise UsageError(f"{table_id} {_READ[kind]}: this is not a position for it", hint=f"Write {_POSITIONS[kind]}")
 
 
 _READ = {
     "cursor": "is read by its cursor",
     "files": "reads each file once",
-    "upstream": "is made of other tables",
+    "upstream": "reads other tables",
     "none": "is always read in full",
 }
 _POSITIONS = {
     "cursor": "the cursor's value, or `beginning`",
-    "files": "`beginning`, JSON as in `flowctl state show --format json`, or, for `state adopt`, `now`: those there "
-    "were read",
+    "files": "`beginning`, JSON as in `flowctl state show --format json`, or, for `state adopt`, `now`: the "
+    "existing files count as read",
     "upstream": "`full` or `beginning`",
     "none": "`full` or `beginning`",
 }
@@ -274,7 +276,7 @@ def _say_unlocked(spec: Spec, holder: str | None) -> None:
 
 
 def _observe(spec: Spec, table_id: str) -> tuple[TableSpec, Observed, TargetRules | None]:
-    """The table (of a pattern, too), the present state of its source and target, and the target's capabilities."""
+    """The table (also one of a pattern), the current state of its source and target, and the target's rules."""
     from flowctl.plan.planning import resolve_and_observe
     from flowctl.resolve.resolve import PlanOptions
 

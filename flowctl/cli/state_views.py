@@ -47,7 +47,7 @@ def list_tables(spec: Spec) -> int:
 @spec_argument
 @click.argument("table_id", metavar="ID")
 def show(spec: Spec, table_id: str) -> int:
-    """Everything recorded of one table."""
+    """Everything recorded about one table."""
     from flowctl.state import changes, codec
 
     document = open_store(spec).read()
@@ -63,7 +63,7 @@ def show(spec: Spec, table_id: str) -> int:
 
 @click.command("history")
 @spec_argument
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The newest so many.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many versions to list.")
 def history(spec: Spec, limit: int) -> int:
     """The kept versions of the state, newest first, with the changes of each."""
     from flowctl.state.changes import differences
@@ -126,7 +126,7 @@ def _header(spec: Spec, document: StateDocument) -> str:
 
 def _remark(table: TableState) -> str:
     if table.intent is not None:
-        again = f", tried by {table.intent.runs} runs" if table.intent.runs > 1 else ""
+        again = f", attempted by {table.intent.runs} runs" if table.intent.runs > 1 else ""
         fate = "to be given up" if table.given_up else f"begun by {table.intent.run_id}{again}"
         return f"{table.intent.seq} {fate}"
     return "forgotten" if table.forgotten else table.last_run or ""

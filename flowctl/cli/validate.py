@@ -61,7 +61,7 @@ def _exit_code(diagnostics: Sequence[Diagnostic], *, connect: bool) -> int:
 
 
 def _resolve(reading: Reading, *, connect: bool) -> Reading:
-    """Adds what no run of the spec could do; with ``connect`` also what its systems report."""
+    """Adds the errors that would stop every run of the spec; with ``connect`` also those that its systems report."""
     if reading.spec is None:
         return reading
     try:

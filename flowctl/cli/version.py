@@ -1,4 +1,4 @@
-"""The versions that decide what a run does, without importing Spark or starting a JVM to run it."""
+"""The versions that determine what a run does, found without importing or starting Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""flowctl's types as pyarrow's, for buffers and for everything that the driver itself reads or writes."""
+"""flowctl's types as pyarrow types, for buffers and for everything that the driver itself reads or writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """All fields nullable: a frame that went through Parquet tells no more."""
+    """All fields are nullable: a frame loses its nullability when it passes through Parquet."""
     import pyarrow as pa
 
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
@@ -45,7 +45,7 @@ def arrow_type(kind: DataType) -> pa.DataType:
 
 
 def moment(text: str) -> pa.Scalar:
-    """An instant in UTC, written as RFC 3339 or without a zone."""
+    """Parses an instant in UTC, written as RFC 3339 or without a zone."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -54,7 +54,7 @@ def moment(text: str) -> pa.Scalar:
 
 def data_type(kind: pa.DataType) -> DataType | None:
     """The exact counterpart of an Arrow type, or None. Seconds and milliseconds widen to microseconds, unsigned
-    integers to the next wider signed one (64 bits to ``decimal(20, 0)``); nanoseconds have none."""
+    integers to the next wider signed type (64 bits to ``decimal(20, 0)``); nanoseconds have no counterpart."""
     import pyarrow as pa
 
     is_type = pa.types

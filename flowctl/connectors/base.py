@@ -1,5 +1,5 @@
-"""A connector: what its package has, what one type of connection can do, and what an open one is. :mod:`.source` and
-:mod:`.target` are the contracts behind it."""
+"""A connector: what its package provides, what a connection type can do, and what an open connection offers. The
+contracts behind it are :mod:`.source` and :mod:`.target`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from flowctl.storage.buffer import Buffer
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What one connector type can do. ``extra`` is the pip extra that brings its drivers, ``drivers`` their import
-    names, ``jars`` the sets of ``ivy.xml`` that Spark needs, ``spark`` what they add to it. ``training`` gives, from an
-    empty folder, the options of a connection that the class-data archive is trained with (None: not with this type).
-    ``signs`` are texts that its errors hold, in any library; a target's executors import ``on_executors``. ``storage``
-    names the option that is a URL or a folder of files. ``places`` gives, from a connection's options as text, how
-    errors name where it leads. ``gaps`` says what an engine cannot do with a table that reads or writes a connection,
-    or with the connection alone (None), by the spec."""
+    """What one connector type can do. ``extra`` is the pip extra that installs its drivers, ``drivers`` their import
+    names, ``jars`` the sets of ``ivy.xml`` that Spark needs, ``spark`` the settings that go with them. ``training``
+    maps an empty folder to the options of a connection for training the class-data archive (None: not trained).
+    ``signs`` are substrings that identify its errors, in any library; a target's executors import ``on_executors``.
+    ``storage`` names the option that is a URL or a folder of files. ``places`` maps a connection's options, as text, to
+    the names by which errors refer to its location. ``gaps`` lists, from the spec, what an engine does not support for
+    a table that reads or writes a connection, or for the connection alone (None)."""
 
     source: SourceCapabilities | None
     target: TargetCapabilities | None
@@ -43,8 +43,8 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class OpenContext:
-    """What a connection needs beside its options: ``storage`` as in the spec, the folder of the spec file, where
-    relative local paths start, and the buffer (None while planning)."""
+    """What a connection needs besides its options: ``storage`` as in the spec, the folder of the spec file, which
+    relative local paths start from, and the buffer (None while planning)."""
 
     storage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     base_dir: str = "."
@@ -53,25 +53,25 @@ class OpenContext:
 
 @dataclass(frozen=True)
 class Connector:
-    """What one open connection can do, as ``connect(connection, context)`` of a connector's package yields it.
-    ``source`` and ``target`` are None where the type cannot be one; both work on the same system."""
+    """One open connection, as ``connect(connection, context)`` of a connector's package yields it. ``source`` or
+    ``target`` is None if the type does not support it; both work on the same system."""
 
     source: DirectSource | LandedSource | None = None
     target: Target | None = None
 
 
 class Package(Protocol):
-    """What the package of a connector has, which is named as its ``type``. Only ``connect`` loads a driver; nothing
-    reveals a secret."""
+    """What a connector's package provides; its name is the ``type``. Only ``connect`` loads a driver; nothing here
+    resolves a secret."""
 
     CAPABILITIES: Capabilities
 
     def place(self, options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str | None:
-        """Where ``object`` is as far as the spec tells, equal for two names of one object; None when only the system
-        can tell."""
+        """The location of ``object`` according to the spec, equal for two names of one object; None if only the system
+        knows it."""
 
     def refuse_name(self, options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str | None:
-        """Of a target: why no table can have this name, which may be a sidecar's; None when one can."""
+        """For a target: why no table can have this name, which may be a sidecar's; None if the name is valid."""
 
     def connect(self, connection: Connection, context: OpenContext) -> AbstractContextManager[Connector]:
-        """Opens ``connection``, its secrets resolved."""
+        """Opens ``connection``, whose secrets are resolved."""

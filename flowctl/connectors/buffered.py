@@ -1,7 +1,7 @@
-"""Rows worked out once: written to the buffer and read back, they are the same however often they are used.
+"""Rows computed once: they are written to the buffer and read back, so every use sees the same rows.
 
-Not by ``localCheckpoint``: pyspark 4.1's Connect client takes its result for one of the thread's first session,
-whatever the frame's own is; and not by ``persist``, which reads anew after a write.
+``localCheckpoint`` does not work: pyspark 4.1's Connect client assigns its result to the thread's first session,
+whatever the frame's own session is. Nor does ``persist``, which reads the source again after a write.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-#: Whether a finished write leaves a file ``_SUCCESS``. Nobody looks for it, and on a local disk Hadoop starts a process
+#: Whether a finished write leaves a file ``_SUCCESS``. Nothing reads it, and on a local disk Hadoop starts a process
 #: (``chmod``) for each file and for its checksum.
 NO_MARKER = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 
 
 def buffered(frame: DataFrame, folder: BufferFolder) -> DataFrame:
-    """The rows of ``frame``, which the engine writes to ``folder``."""
+    """Has the engine write ``frame`` to ``folder`` and returns the rows from there."""
     frame.write.mode("overwrite").option(NO_MARKER, "false").parquet(folder.url)
     return frame.sparkSession.read.schema(frame.schema).parquet(folder.url)
 
 
 def batch_like(like: Batch, frame: DataFrame) -> Batch:
-    """The rows of ``frame``, for one use. They come into this process where ``like`` is in it: an engine's own write of
-    a file costs a job, and on a local disk some processes; in a JVM's first seconds it is also slower."""
+    """The rows of ``frame``, for one use. They are held by this process if ``like`` is: an engine's own write of a file
+    costs a job, and on a local disk several processes; in a JVM's first seconds it is also slower."""
     return InMemory(frame.toArrow()) if isinstance(like, InMemory) else OnEngine(frame)
 
 
 def computed(frame: DataFrame, like: Batch, folder: Callable[[], BufferFolder]) -> Batch:
-    """As :func:`batch_like`, worked out once: for several uses."""
+    """As :func:`batch_like`, but computed once, for several uses."""
     if isinstance(like, InMemory):
         return batch_like(like, frame)
     place = folder()
@@ -50,7 +50,7 @@ def computed(frame: DataFrame, like: Batch, folder: Callable[[], BufferFolder]) 
 
 
 def frame_of(batch: Batch, spark: SparkSession, folder: Callable[[], BufferFolder]) -> DataFrame:
-    """The batch as the engine sees it; rows in memory through a file in ``folder``."""
+    """The batch as a frame of the engine; rows in memory go through a file in ``folder``."""
     match batch:
         case OnEngine(frame):
             return frame
@@ -68,7 +68,7 @@ def frame_of(batch: Batch, spark: SparkSession, folder: Callable[[], BufferFolde
 
 
 def read_columns(rows: Batch, names: Sequence[str]) -> pa.Table:
-    """Some columns of all rows, in this process."""
+    """Reads some columns of all rows into this process."""
     import pyarrow as pa
 
     match rows:
@@ -84,7 +84,7 @@ def read_columns(rows: Batch, names: Sequence[str]) -> pa.Table:
 
 
 def record_batches(rows: Batch) -> Iterator[pa.RecordBatch]:
-    """All rows, in this process, a batch at a time."""
+    """Yields all rows to this process, one record batch at a time."""
     match rows:
         case InMemory(held):
             yield from held.to_batches()
@@ -108,7 +108,7 @@ def where_equal(rows: Batch, column: str, value: str) -> Batch:
 
 
 def with_constants(rows: Batch, values: Mapping[Column, Any]) -> Batch:
-    """``rows`` with further columns of one value each."""
+    """``rows`` with additional columns, each of one constant value."""
     match rows:
         case InMemory(held):
             import pyarrow as pa
@@ -133,8 +133,8 @@ def put(folder: BufferFolder, rows: pa.Table) -> None:
 
 
 class Overflowing:
-    """A sink that keeps what it gets as long as this process may hold it, and puts all of it into a folder once there
-    is more. A context manager: the rows of a folder are there when it ends."""
+    """A sink that keeps its rows in memory up to what this process may hold, and then spills all of them to a folder.
+    A context manager: the rows of a folder can be read once it has ended."""
 
     def __init__(self, schema: pa.Schema, make_folder: Callable[[], BufferFolder]) -> None:
         self._schema = schema
@@ -159,7 +159,7 @@ class Overflowing:
             self._held = []
 
     def batch(self, spark: SparkSession, schema: str) -> Batch:
-        """All that was written; ``schema`` is Spark's DDL of it."""
+        """Everything that was written; ``schema`` is its Spark DDL."""
         import pyarrow as pa
 
         if self._folder is None:

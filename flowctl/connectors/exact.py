@@ -1,6 +1,6 @@
-"""Spark expressions that turn one type into another exactly, or raise a refusal that names the column.
+"""Spark expressions that convert one type to another exactly, or raise a refusal that names the column.
 
-Spark's own casts round decimals, ignore what follows a date and drop the zone of a local timestamp, all in silence.
+Spark's own casts silently round decimals, ignore what follows a date and drop the zone of a local timestamp.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def exactly(value: Expression, found: Column, wanted: Column, hint: str = "") -> Expression:
-    """``value`` of type ``found.type`` as ``wanted.type``; the session has ANSI on and is in UTC. ``hint`` is another
-    way on than `columns.types`."""
+    """Converts ``value`` from ``found.type`` to ``wanted.type``; the session has ANSI on and is in UTC. ``hint``
+    replaces the default hint, which suggests `columns.types`."""
     from pyspark.sql import functions as f
 
     if found.type == wanted.type:
@@ -30,7 +30,7 @@ def exactly(value: Expression, found: Column, wanted: Column, hint: str = "") ->
     cast = value.try_cast(kind)
     if found.type == types.STRING:
         same = value.rlike(text_shape(wanted.type)) & cast.isNotNull()
-        if wanted.type in (types.FLOAT, types.DOUBLE):  # 1e999 is no infinity
+        if wanted.type in (types.FLOAT, types.DOUBLE):  # 1e999 is not infinity
             same &= value.contains("Infinity") | (f.abs(cast) != float("inf"))
     elif wanted.type == types.STRING:
         same = cast.isNotNull()
@@ -40,7 +40,7 @@ def exactly(value: Expression, found: Column, wanted: Column, hint: str = "") ->
 
 
 def require_possible(found: Column, wanted: Column) -> None:
-    """``TableError`` where no value of one type is one of the other: bytes have no text of their own, and text no
+    """Raises ``TableError`` if the two types share no values: bytes have no canonical text, and text no canonical
     bytes."""
     is_nested = isinstance(found.type, Array | Struct) or isinstance(wanted.type, Array | Struct)
     if is_nested or types.BINARY in (found.type, wanted.type):
@@ -51,7 +51,7 @@ def require_possible(found: Column, wanted: Column) -> None:
 
 
 def text_shape(kind: DataType) -> str:
-    """The texts that a cast reads without leaving anything out; a regular expression of Java's and of RE2."""
+    """A regular expression (Java and RE2) for the texts that a cast reads without dropping any part."""
     match kind:
         case Decimal(_, scale):
             return rf"^\s*[+-]?(\d+(\.\d{{0,{scale}}}0*)?|\.\d{{1,{max(scale, 1)}}}0*)\s*$"

@@ -1,4 +1,4 @@
-"""What an engine cannot do with a connector's rows, as the connector says."""
+"""What an engine cannot do with a connector's rows, as the connector declares it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNREACHABLE = "it can only reach paths with letters, digits and . _ - / = + ~ @ 
 
 @dataclass(frozen=True)
 class Gap:
-    """``key`` of the spec cannot be on the engine, or ``what`` that follows from it, for this ``reason``."""
+    """The engine does not support ``key`` of the spec, or ``what`` follows from it, for this ``reason``."""
 
     key: str
     reason: str
@@ -22,7 +22,7 @@ class Gap:
 
 
 def unreachable_root(engine: str, connection: Connection) -> Iterator[Gap]:
-    """Of a connection whose `path` executors read or write below."""
-    path = without_references(str(connection.options["path"]), "x")  # whose values nobody knows here
+    """The gap of a connection whose executors read or write below its `path`."""
+    path = without_references(str(connection.options["path"]), "x")  # their values are unknown here
     if engine == SAIL and not reachable(path):
         yield Gap("path", UNREACHABLE)

@@ -1,4 +1,4 @@
-"""One batch of history as :mod:`flowctl.sql.scd2` takes it, from a job."""
+"""Converts a job to one batch of history, as :mod:`flowctl.sql.scd2` takes it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flowctl.sql.versioning import OBSERVED_SUFFIX, KeptColumn, Versioning, kept
 
 @dataclass(frozen=True)
 class Tables:
-    """Where the versions, the batch and the observations are, as name parts."""
+    """The tables of the versions, the batch and the observations, as name parts."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]
@@ -24,16 +24,16 @@ class Tables:
 
 
 def sidecar_columns(job: WriteJob, present: Collection[str]) -> tuple[Column, ...]:
-    """What a sidecar needs for a batch with the columns ``present``. One that an older version made has not all of
-    them."""
+    """The columns that a sidecar needs for a batch with the columns ``present``. A sidecar created by an older version
+    may lack some."""
     return observed_columns(job.columns, job.key, _kept(job, present))
 
 
 def versioning(
     job: WriteJob, tables: Tables, present: Sequence[str], arrival: int, dialect: Dialect, *, first: bool = False
 ) -> Versioning:
-    """``present`` are the columns of the batch; those that the source does not have are no part of what it says. For
-    statements in ``dialect``."""
+    """The batch for statements in ``dialect``. ``present`` are its columns; those that the source lacks are not part of
+    its observations."""
     read = _read(job, present)
     return Versioning(
         target=tables.target,
@@ -60,16 +60,16 @@ def check_observed(
     dialect: Dialect,
     fetch: Callable[[str], Sequence[Sequence[Any]]],
 ) -> None:
-    """:class:`TableError` where ``differences``, a table with :func:`flowctl.sql.scd2.difference`, would delete
-    versions that no observation began."""
+    """Raises :class:`TableError` if ``differences``, a table that holds :func:`flowctl.sql.scd2.difference`, would
+    delete versions that no observation started."""
     if not fetch(scd2.unobserved(change, differences, dialect))[0][0]:
         return
     name, sidecar = job.object, f"{job.object.parts[-1]}{OBSERVED_SUFFIX}"
     raise TableError(
-        f"{name} has versions that {sidecar} does not know, and this batch would delete them: it is older than the "
-        "table, or somebody else has written there",
-        hint=f"Restore {sidecar} as of the same moment as the table, or begin a new history under another `to`; "
-        "versions of somebody else's making can be deleted",
+        f"{name} has versions that {sidecar} does not have, and this batch would delete them: {sidecar} is older than "
+        "the table, or something other than flowctl has written to the table",
+        hint=f"Restore {sidecar} to the same moment as the table, or begin a new history under another `to`; "
+        "versions that flowctl did not write can be deleted",
     )
 
 

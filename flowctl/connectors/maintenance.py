@@ -1,4 +1,4 @@
-"""What is due for a target's tables beside their rows, and what was done for them."""
+"""Maintenance of a target's tables: what is due, and what was done."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from flowctl.model.table_info import ObjectName
 
 @dataclass(frozen=True)
 class Task:
-    """One thing to do for a table, or done. ``text`` is for people, ``figures`` are the same for programs: counts and
-    bytes."""
+    """One maintenance task of a table, due or done. ``text`` is for people, ``figures`` are the same for programs:
+    counts and bytes."""
 
     name: str
     text: str
@@ -20,7 +20,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Maintenance:
-    """What is due for one table, in order. ``left_out``: what cannot be done, why, and what would help."""
+    """The tasks due for one table, in order. ``left_out``: what cannot be done, why, and what would help."""
 
     object: ObjectName
     tasks: tuple[Task, ...] = ()

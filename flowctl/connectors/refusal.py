@@ -1,7 +1,7 @@
-"""How a value that cannot be carried exactly is refused inside Spark or a database: by a text that is found again.
+"""How a value that cannot be carried exactly is refused inside Spark or a database: by a text that flowctl recognizes.
 
 Expressions run on executors and servers, where flowctl's own exceptions do not exist. So they raise the system's own
-error around this text, and `run.failure` (or the connector's own context) makes a :class:`TableError` of it.
+error around this text, and `run.failure` (or the connector's own context) turns it into a :class:`TableError`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from flowctl.errors import FlowctlError, TableError
 from flowctl.model import types
 from flowctl.model.types import DataType
 
-#: Then the message, then `` | ``, then the hint; `run.failure` looks for it.
+#: Followed by the message, `` | `` and the hint; `run.failure` looks for it.
 PREFIX = "flowctl value refused: "
 
 
 def refusal(column: str, native: str, kind: DataType, because: str = "", hint: str = "") -> str:
-    """The text to raise for a value of ``column`` that is not exactly one of ``kind``; never the value itself. A hint
-    ends with something in backticks."""
+    """The text to raise for a value of ``column`` that is not exactly of type ``kind``; it never holds the value. The
+    hint must end with text in backticks."""
     short = types.short(kind)
     wanted = f"column {column} ({native})" if native else f"column {column}"
     hint = hint or f"Fix the value, or read the column as text with `columns: {{types: {{{column}: string}}}}`"
@@ -28,20 +28,22 @@ def refusal(column: str, native: str, kind: DataType, because: str = "", hint: s
 
 
 def file_hint(column: str) -> str:
-    """Files whose columns are text have types only by `format.schema`, and rows that were read stay read."""
+    """For files whose columns are text: only `format.schema` gives them types, and rows already read are not read
+    again."""
     way = f"`format: {{schema: {{{column}: string}}}}`"
     return f"Fix the file, or read the column as text: run with --full-refresh and {way}"
 
 
 def refused(text: str) -> TableError | None:
-    """The error that such a text stands for, wherever it stands in ``text``."""
+    """The error for a refusal found anywhere in ``text``, or None."""
     found = _OWN.search(text)
     return error_of(found[1]) if found else None
 
 
 @contextmanager
 def named(error_for: Callable[[str], FlowctlError | None] = refused) -> Iterator[None]:
-    """Errors of the block that an engine raises, as ``error_for`` their text gives them; others as they are."""
+    """Replaces an engine's errors inside the block by what ``error_for`` returns for their text; others pass
+    unchanged."""
     try:
         yield
     except FlowctlError:
@@ -54,7 +56,7 @@ def named(error_for: Callable[[str], FlowctlError | None] = refused) -> Iterator
 
 
 def error_of(text: str) -> TableError:
-    """Of message and hint as they stand behind :data:`PREFIX`, where no engine is in between."""
+    """The error for the message and hint that follow :data:`PREFIX`, where no engine is in between."""
     message, _, hint = text.partition(" | ")
     return TableError(message, hint=hint)
 

@@ -1,4 +1,4 @@
-"""Finds a connector by its type's name. The name is the package: nothing here knows which types there are."""
+"""Finds a connector by its type's name, which is the name of its package: no type is listed here."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from flowctl.spec.spec import Connection
 
 
 def capabilities(type: str) -> Capabilities:
-    """What ``type`` can do; loads no driver. ``FlowctlError`` when there is no such connector."""
+    """What ``type`` can do; loads no driver. Raises ``FlowctlError`` if there is no such connector."""
     return _package(type).CAPABILITIES
 
 
 def all_capabilities() -> dict[str, Capabilities]:
-    """Of each type."""
+    """The capabilities of every type."""
     return {type: capabilities(type) for type in connector_types()}
 
 
@@ -40,7 +40,7 @@ def place(connection: Connection, object: ObjectName, base_dir: str) -> str | No
 
 
 def storage(connection: Connection) -> object:
-    """The URL or folder of files that ``connection`` reads or writes, perhaps with secrets in it; None for others."""
+    """The URL or folder of files that ``connection`` reads or writes, which may contain secrets; None for others."""
     option = capabilities(connection.type).storage
     return connection.options.get(option) if option is not None else None
 
@@ -51,8 +51,8 @@ def refuse_name(connection: Connection, object: ObjectName, base_dir: str) -> st
 
 
 def open(connection: Connection, context: OpenContext) -> AbstractContextManager[Connector]:
-    """Opens ``connection``, its secrets resolved; ``FlowctlError`` names the extra to install when a driver is missing.
-    Called only by observe and run."""
+    """Resolves the secrets of ``connection`` and opens it; the ``FlowctlError`` for a missing driver names the extra to
+    install. Called only by observe and run."""
     package = _package(connection.type)
     _require_drivers(connection.type, package.CAPABILITIES)
     revealed = replace(connection, options=secrets.reveal(connection.options))

@@ -1,10 +1,10 @@
 """The contract of a system that flowctl reads.
 
-A source describes its tables without ever starting an engine. Rows come out of one *snapshot*: all frames that are
-taken from it show the same moment, as long as its context is open, which is until the write is done. Values are exact,
-or the read fails with a :class:`TableError` that names column and type; nothing is rounded, cut or shifted.
+A source describes its tables without starting an engine. Rows are read from one *snapshot*: all of its frames show the
+same moment while its context is open, which is until the write is done. Values are exact, or the read fails with a
+:class:`TableError` that names column and type; nothing is rounded, truncated or shifted.
 
-Methods that are not abstract have a default for sources with nothing to say.
+Methods that are not abstract have a default for sources that need none of their own.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ if TYPE_CHECKING:
 
     from flowctl.connectors.base import Capabilities
 
-#: A further column of frames in order, greater in later rows. Its type is the source's own matter.
+#: An additional column of ordered frames, greater in later rows. The source chooses its type.
 PLACE_COLUMN = "_flowctl_place"
 
 
 @dataclass(frozen=True)
 class SourceCapabilities:
-    """``position``: what its plain objects offer beside reading in full. ``hides_order``: whether rows have an order
-    there that an engine does not tell. ``refuses``: why a table cannot be read, and what to do, by its spec alone."""
+    """``position``: what plain objects offer besides full reads. ``hides_order(engine, table)``: whether the rows have
+    an order that the engine does not expose. ``refuses``: why a table cannot be read, and what to do, by its spec
+    alone."""
 
     position: Literal["cursor", "files", "none"]
     hides_order: Callable[[str, TableSpec], bool] = lambda engine, table: False
@@ -46,7 +47,7 @@ class SourceCapabilities:
 
 @dataclass(frozen=True)
 class Relation:
-    """What is read: an object, or a query in the source's SQL, with ``where`` (the source's SQL too) on top."""
+    """What is read: an object, or a query in the source's SQL, filtered by ``where`` (also the source's SQL)."""
 
     object: ObjectName | None
     query: str | None = None
@@ -56,11 +57,12 @@ class Relation:
 
 @dataclass(frozen=True)
 class WatermarkRequest:
-    """How far does ``relation`` go? ``cursor`` None asks for files or nothing. ``lower`` is where the read starts (for
-    a row count, when ``estimate`` is ``count``); ``delay`` bounds the answer by the source's clock, in ``zone`` where
-    the cursor has none (None: the source's own). ``appends``: the read stops at the answer, and of the rows at
-    ``position``, the recorded one, some are written. ``null_rows``: rows without a cursor are read too.
-    ``minds_writers``: nothing else protects from late commits. ``minds_older``: is any from ``first`` to there left?"""
+    """Requests the high watermark of ``relation``. Without a ``cursor`` the position is one of files, or none.
+    ``lower`` is where the read starts (for the row count, if ``estimate`` is ``count``). ``delay``: only values at
+    least that many seconds behind the source's clock, in ``zone`` if the cursor has no time zone (None: the source's
+    own). ``appends``: the read stops at the high watermark, and some rows at the recorded ``position`` are already
+    written. ``null_rows``: rows with a null cursor are read too. ``minds_writers``: count open writers, as nothing else
+    protects from late commits. ``minds_older``: check whether any row from ``first`` to ``position`` still exists."""
 
     relation: Relation
     info: TableInfo
@@ -79,13 +81,12 @@ class WatermarkRequest:
 
 @dataclass(frozen=True)
 class HighWatermark:
-    """``position`` is None when there is nothing (an empty table, a null maximum). ``clock`` is the source's now,
-    aware UTC. ``has_null_cursor`` is whether any row of the relation has a null cursor. For files the position lists
-    every file there now. ``failure`` says why this one cannot be told (an infinite cursor, a missing privilege) while
-    the others of the same call can: it stops this table only.
-    ``rows_at_position`` is how many rows the request's ``position`` has; ``has_younger`` whether ``delay`` has kept
-    rows out of an answer without a position; ``zone`` the source's own, where ``delay`` was counted in it; ``writers``
-    how many open transactions have written to it; ``has_older`` what ``minds_older`` asks for."""
+    """``position`` is None if there is none (an empty table, a null maximum); for files it lists every existing file.
+    ``clock`` is the source's current time, aware UTC. ``has_null_cursor``: whether any row of the relation has a null
+    cursor. ``failure`` is why this position could not be determined (an infinite cursor, a missing privilege); it stops
+    this table only. ``rows_at_position`` counts the rows at the request's ``position``; ``has_younger``: ``position``
+    is None and ``delay`` held rows back; ``zone`` is the source's own, if ``delay`` was applied in it; ``writers``
+    counts the open transactions that have written to the relation; ``has_older`` is the result of ``minds_older``."""
 
     position: Position | None
     rows: RowEstimate
@@ -101,7 +102,7 @@ class HighWatermark:
 
 @dataclass(frozen=True)
 class Missing:
-    """Why there is no such object, with the place, resolved; and what to do, with the nearest name."""
+    """Why an object does not exist, with the resolved location; and what to do, with the nearest name."""
 
     reason: str
     hint: str
@@ -110,7 +111,7 @@ class Missing:
 @dataclass(frozen=True)
 class ReadRequest:
     """One pass over a relation: these columns (source names, with the types to deliver), this interval (None: all).
-    ``above``: without the rows at its lower bound. ``masked``: columns of which only the mask is needed."""
+    ``above``: exclude the rows at its lower bound. ``masked``: columns of which only the mask is needed."""
 
     columns: tuple[Column, ...]
     interval: Interval | None = None
@@ -129,30 +130,30 @@ class Source(ABC):
 
     @abstractmethod
     def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
-        """Columns, keys, identity and statistics of all; one query for all objects. None: not there."""
+        """Columns, keys, identity and statistics of all relations; one query for all objects. None: does not exist."""
 
     @abstractmethod
     def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
-        """How far each goes, by the caller's names; one round trip where the system can."""
+        """The high watermark of each relation, by the caller's names; one round trip if the system supports it."""
 
     @abstractmethod
     def why_missing(self, relation: Relation) -> Missing:
-        """Of an object that :meth:`describe` did not find."""
+        """Explains why :meth:`describe` did not find an object."""
 
     def describe_files(
         self, relation: Relation, read: Mapping[str, FileStamp]
     ) -> tuple[TableInfo | None, HighWatermark]:
-        """:meth:`describe` and :meth:`high_watermarks` in one look; required of a source whose position is ``files``.
-        The columns are those of every file that is not in ``read`` (by path) as it is now, and of some that are."""
+        """:meth:`describe` and :meth:`high_watermarks` in one pass; required of a source whose position is ``files``.
+        The columns are those of every file whose current version is not in ``read`` (by path), and of some that are."""
         raise NotImplementedError(f"{type(self).__name__} is no source of files")
 
     def refuse_read(self, info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
-        """Why the table cannot be read so; None when it can. ``reads_twice``: it takes several queries of one moment.
-        Pure."""
+        """Why the table cannot be read with these hints; None if it can. ``reads_twice``: the read needs several
+        queries of one moment. Pure."""
         return None
 
     def explain_read(self, request: WatermarkRequest, hints: ReadHints) -> str:
-        """How it will be read, in a few words for the plan; empty: nothing to tell. Pure."""
+        """How the relation will be read, briefly, for the plan; empty if there is nothing to explain. Pure."""
         return ""
 
 
@@ -180,32 +181,33 @@ class Snapshot(ABC):
 
     @abstractmethod
     def frame(self, request: ReadRequest) -> DataFrame:
-        """Rows with exactly ``request.columns``, named and typed so."""
+        """Rows with exactly ``request.columns``: their names and their types."""
 
     @abstractmethod
     def is_empty(self, request: ReadRequest) -> bool:
-        """Whether :meth:`frame` would have no rows, at the cost of one row where the system can."""
+        """Whether :meth:`frame` would have no rows; reads at most one row if the system supports it."""
 
     def rows_in_memory(self, request: ReadRequest) -> pa.Table | None:
-        """What :meth:`frame` would have, read by this process sooner than an engine would. None when it is more than
-        this process holds (``engine.cost.IN_MEMORY_BYTES``), or when the spec says how it is read."""
+        """The rows of :meth:`frame`, if this process reads them faster than an engine. None if they exceed what this
+        process may hold (``engine.cost.IN_MEMORY_BYTES``), or if the spec sets how the table is read."""
         return None
 
     def in_order(self) -> Self:
-        """The same moment with :data:`PLACE_COLUMN` in every frame, if there is an order and this engine tells it."""
+        """The same moment with :data:`PLACE_COLUMN` in every frame, if the rows have an order that this engine
+        exposes."""
         return self
 
     @property
     def hides_order(self) -> bool:
-        """Whether the rows have an order that these frames do not tell."""
+        """Whether the rows have an order that these frames do not expose."""
         return False
 
     def confirm(self, interval: Interval) -> None:
-        """``TableError`` unless ``interval`` is all as planned, where nothing protects it from being changed. Called
-        before the commit, once all of it was read."""
+        """Raises ``TableError`` unless all of ``interval`` is still as planned, for sources that nothing protects from
+        changes. Called before the commit, after everything was read."""
 
     def release(self) -> None:
-        """Called when no further frame will be taken: gives up what those taken do not need."""
+        """Called when no further frame will be taken: releases what the existing frames do not need."""
 
 
 class Capture(ABC):
@@ -217,4 +219,4 @@ class Capture(ABC):
 
     @abstractmethod
     def is_empty(self, request: ReadRequest) -> bool:
-        """Whether :meth:`read` would find nothing."""
+        """Whether :meth:`read` would return no rows."""

@@ -1,12 +1,12 @@
 """The contract of a system that flowctl writes.
 
-A target commits data *together with* ``(lineage, table, seq)``, intent id and position, in one atomic act, and answers
-later what it committed last. A sequence number may be staged and committed again after any failure: if it is already
-committed under our intent id, ``commit`` changes nothing and returns the recorded commit; under another intent id, or
-when the target has a higher number, it raises :class:`StateConflict`. Sequence numbers only rise.
+A target commits data *together with* ``(lineage, table, seq)``, intent id and position, in one atomic operation, and
+later reports what it committed last. A sequence number may be staged and committed again after any failure: if it is
+already committed under our intent id, ``commit`` changes nothing and returns the recorded commit; under another intent
+id, or if the target has a higher sequence number, it raises :class:`StateConflict`. Sequence numbers only increase.
 
-:class:`TargetRules` is what a plan asks: pure, from what was described. :class:`Target` reads and writes. Methods that
-are not abstract have a default for targets without such limits.
+A plan uses :class:`TargetRules`: pure functions of the descriptions. :class:`Target` reads and writes. Methods that are
+not abstract have a default for targets without such limits.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
     from flowctl.connectors.base import Capabilities
 
-#: Added to staged batches of merge and scd2: ``U`` (this is the row now) or ``D`` (the key is gone; key columns only).
+#: Added to staged batches of merge and scd2: ``U`` (the current row) or ``D`` (the key was deleted; key columns only).
 OP_COLUMN = "_flowctl_op"
-#: Added to staged batches of scd2: whether a ``D`` row was detected (a missing key) rather than told by the source.
+#: Added to staged batches of scd2: whether a ``D`` row was detected (a missing key) rather than reported by the source.
 DETECTED_COLUMN = "_flowctl_detected"
 
-#: How the database fills a column that a write leaves out: it computes it from others, or numbers it, and takes no
-#: value for it in either case; or it has a default.
+#: How the database fills a column that a write omits. It computes it from others or numbers it, and accepts no value
+#: for it in either case; or the column has a default.
 Fill = Literal["computed", "numbered", "default"]
 
 
 @dataclass(frozen=True)
 class TargetCapabilities:
-    """Beside the modes, which the type's schema lists. ``widens(old, new)``: whether a column's type changes in place.
-    ``refuses_names``: why a column cannot be called so, or None. ``stores``: the type that a column made with a type
-    has, where it is another one (an int8 becomes a smallint). ``replaces_types``: replacing all content replaces types
-    too. ``atomic``: what one commit of several tables changes at once."""
+    """The modes are listed by the type's schema. ``widens(old, new)``: whether a column's type can be changed in place.
+    ``refuses_names``: why a column cannot have this name, or None. ``stores``: the type that a column created with a
+    type actually gets (an int8 becomes a smallint). ``replaces_types``: replacing the whole content replaces types too.
+    ``atomic``: the scope in which one commit of several tables is atomic."""
 
     widens: Callable[[DataType, DataType], bool]
     refuses_names: Callable[[str], str | None] = lambda name: None
@@ -67,8 +67,8 @@ class CommitLookup:
 
 @dataclass(frozen=True)
 class WriteShape:
-    """What a target chooses its way of writing by: known of a :class:`WriteJob`, and about as much of a plan's step.
-    ``rows`` is about how many at most (None: unknown); ``in_memory``: this process may hold them."""
+    """What a target chooses its write method by: known for a :class:`WriteJob`, estimated for a plan's step. ``rows``
+    is an approximate maximum (None: unknown); ``in_memory``: this process may hold them."""
 
     mode: Mode
     columns: tuple[Column, ...]
@@ -85,14 +85,14 @@ class WriteShape:
 class WriteJob:
     """Everything a target needs to commit one sequence number, whoever calls it and however often.
 
-    ``record`` is stored with the data. ``create`` is the DDL that makes a missing table, ``alter`` the changes of an
-    existing one, each with its statement; both are part of the commit, or of a try before it that may have died.
-    ``columns`` are all columns of the target afterwards, in order; ``compared`` those whose change makes a row new.
-    ``replace`` replaces the whole content. ``soft_deletes`` sets ``_deleted_at`` to ``at``, the moment fixed in the
-    intent, instead of deleting. Leftovers of leases below ``fence`` are dropped. ``rows`` is how many the batch has,
-    once counted; ``estimated_rows`` about how many at most; ``key_bounds`` are the least and the greatest value of key
+    ``record`` is stored with the data. ``create`` is the DDL that creates a missing table, ``alter`` the changes of an
+    existing one, each with its statement; both are part of the commit, or of an earlier attempt that may have died.
+    ``columns`` are all columns of the target afterwards, in order; ``compared`` those that decide if a row has changed.
+    ``replace`` replaces the whole content. ``soft_deletes`` sets ``_deleted_at`` to ``at``, the time fixed in the
+    intent, instead of deleting. Leftovers of leases below ``fence`` are dropped. ``rows`` is the batch's row count,
+    once counted; ``estimated_rows`` an approximate maximum; ``key_bounds`` are the least and the greatest value of key
     columns, as Spark writes them (None: unknown). ``base`` names the commit that must be the newest (empty: none; None:
-    any). ``before_commit`` must be called right before the atomic act: it may raise."""
+    any). ``before_commit`` must be called right before the atomic operation; it may raise."""
 
     record: Commit
     object: ObjectName
@@ -133,7 +133,7 @@ class WriteJob:
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """All of its DDL, in order."""
+        """All DDL of the job, in order."""
         return (*self.create, *(change.statement for change in self.alter))
 
     @property
@@ -143,7 +143,7 @@ class WriteJob:
 
 @dataclass(frozen=True)
 class Staged:
-    """One batch that :meth:`Target.stage` has made ready. ``rows`` is the target's own business, None for a void."""
+    """One batch that :meth:`Target.stage` has prepared. ``rows`` is private to the target, None for a void."""
 
     job: WriteJob
     rows: Any
@@ -151,20 +151,21 @@ class Staged:
 
 
 class TargetRules(ABC):
-    """What it can hold, and the statements that it would run. Pure: from what was described, without a request."""
+    """What a target can hold, and the statements that it would run. Pure: uses descriptions and sends no request."""
 
     capabilities: Capabilities
 
     @abstractmethod
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
-        """The DDL that makes the table."""
+        """The DDL that creates the table."""
 
     @abstractmethod
     def alter_statements(self, info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
-        """The same changes, each with its statement (empty: none needed); and what else they need or do, as changes."""
+        """The same changes, each with its statement (empty: none needed), and further changes that they need or
+        cause."""
 
     def explain_create(self, columns: Sequence[Column], layout: Layout) -> str:
-        """What :meth:`create_statements` will choose, in a few words for the plan."""
+        """What :meth:`create_statements` will choose, briefly, for the plan."""
         return ""
 
     def explain_write(
@@ -175,32 +176,34 @@ class TargetRules(ABC):
         engine: str,
         conf: Mapping[str, str],
     ) -> str:
-        """How ``engine``, with its settings ``conf``, will write, and why, where that is not as usual; for the plan."""
+        """How ``engine``, with its settings ``conf``, will write, and why, if that is unusual; for the plan."""
         return ""
 
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
-        """Why the table cannot be written exactly; None when it can. ``replaces``: the whole content is replaced."""
+        """Why the table cannot be written exactly; None if it can. ``replaces``: the whole content is replaced."""
         return None
 
     def most_columns(self, mode: Mode) -> int | None:
-        """How many columns a table of this mode may have, flowctl's own among them; None: no limit worth a check."""
+        """The maximum number of columns in this mode, flowctl's own included; None: no limit worth checking."""
         return None
 
     def filled_columns(self, there: TableInfo) -> Mapping[str, Fill] | None:
-        """Columns that the database fills itself; flowctl makes none. None: the target fills none, and replacing its
+        """Columns that the database fills itself; flowctl creates none. None: the target fills none, and replacing its
         content replaces its columns."""
         return None
 
     def limited_columns(self, there: TableInfo, written: Collection[str]) -> list[Column]:
-        """Those of ``written`` whose type may change a value: a write checks each, and fails rather than store it."""
+        """Those of ``written`` whose type may alter a value: a write checks each and fails rather than store it
+        altered."""
         return []
 
     def partition_columns(self, there: TableInfo | None, layout: Layout, *, rebuilds: bool) -> tuple[str, ...]:
-        """By which the table is partitioned, or will be once it is made, or rebuilt with its schema (``rebuilds``)."""
+        """The columns by which the table is partitioned, or will be once it is created, or rebuilt with its schema
+        (``rebuilds``)."""
         return ()
 
     def refuse_partitions(self, partitioned: Sequence[Column], columns: Sequence[Column]) -> tuple[str, str] | None:
-        """Why no table of ``columns`` can be partitioned so, and what to do; None when one can."""
+        """Why a table of ``columns`` cannot be partitioned like this, and what to do; None if it can."""
         return None
 
     def gap(
@@ -213,24 +216,26 @@ class TargetRules(ABC):
         *,
         rebuilds: bool,
     ) -> Gap | None:
-        """What ``engine`` cannot do of a write into what is ``there``, which gets ``columns`` by ``changes``."""
+        """What ``engine`` does not support of a write into the table ``there``, which gets ``columns`` by
+        ``changes``."""
         return None
 
     def maintenance_due(self, info: TableInfo) -> str:
-        """What `flowctl maintain` would find to do, as far as the description tells, in words for people; empty when
-        nothing is due. A run maintains nothing by itself."""
+        """What `flowctl maintain` would do, as far as the description shows, as text for people; empty if nothing is
+        due. A run maintains nothing by itself."""
         return ""
 
 
 class Target(TargetRules):
     @abstractmethod
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
-        """As :meth:`Source.describe`; ``identity`` is the target id that definitions and commits record. No Spark, as
-        in all methods that take none."""
+        """As :meth:`Source.describe`; ``identity`` is the target id that definitions and commits record. Like all
+        methods without a session, it starts no Spark."""
 
     @abstractmethod
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
-        """Where each is or will be, equal for two names of one table; sidecars have their table's and their suffix."""
+        """The location of each object, equal for two names of one table; a sidecar has its table's location and its
+        suffix."""
 
     @abstractmethod
     def committed(self, lookups: Sequence[CommitLookup]) -> Mapping[str, Commit | None]:
@@ -239,18 +244,18 @@ class Target(TargetRules):
     def described_and_committed(
         self, lookups: Sequence[CommitLookup]
     ) -> Mapping[str, tuple[TableInfo | None, Commit | None]]:
-        """:meth:`describe` and :meth:`committed` by table id; both of one version, where the target has versions."""
+        """:meth:`describe` and :meth:`committed` by table id, both at one version if the target has versions."""
         infos = self.describe([lookup.object for lookup in lookups])
         commits = self.committed([lookup for lookup in lookups if infos[lookup.object] is not None])
         return {lookup.table: (infos[lookup.object], commits.get(lookup.table)) for lookup in lookups}
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
-        """Why this user may not write, as far as can be told without writing; None when nothing is known against it."""
+        """Why this user may not write, as far as is known without writing; None if no obstacle is known."""
         return None
 
     def lease_folder(self, object: ObjectName) -> str | None:
-        """URL of the folder for the table's own lease log, where only one driver may write a table; None where the
-        target serializes writers itself."""
+        """URL of the folder for the table's own lease log, if only one driver may write a table; None if the target
+        serializes writers itself."""
         return None
 
     @abstractmethod
@@ -258,7 +263,7 @@ class Target(TargetRules):
         """The committed content, for SQL tables, key comparison, guards and dry runs."""
 
     def scan_observed(self, spark: SparkSession, lookup: CommitLookup) -> DataFrame | None:
-        """The observations behind a history that count (:mod:`flowctl.sql.scd2`), from its sidecar; None where there is
+        """The committed observations behind a history (:mod:`flowctl.sql.scd2`), from its sidecar; None if there is
         none yet."""
         *folders, name = lookup.object.parts
         sidecar = ObjectName((*folders, name + OBSERVED_SUFFIX))
@@ -267,14 +272,14 @@ class Target(TargetRules):
 
     @abstractmethod
     def stage(self, spark: SparkSession, batch: Batch, job: WriteJob) -> AbstractContextManager[Staged]:
-        """Makes ``batch`` ready to be committed; nobody else sees it. What that leaves behind is gone when the context
-        ends; what a killed process leaves, the next one with a higher fence drops."""
+        """Prepares ``batch`` for the commit; nobody else sees it. Staged data is removed when the context ends; the
+        leftovers of a killed process are dropped by the next one with a higher fence."""
 
     @abstractmethod
     def commit(self, staged: Sequence[Staged]) -> Sequence[Commit]:
         """Commits batches of several tables and returns their commits, in the same order, with counts, read back from
-        the target. All or nothing where the target is ``atomic`` as a database; otherwise one after the other, and
-        those before the one that fails stay committed."""
+        the target. All or nothing if the target is ``atomic`` as a database; otherwise one after the other, and those
+        before a failed one stay committed."""
 
     def write(self, spark: SparkSession, batch: Batch, job: WriteJob) -> Commit:
         """Stages and commits one batch."""
@@ -284,25 +289,24 @@ class Target(TargetRules):
 
     @abstractmethod
     def void(self, job: WriteJob) -> Commit:
-        """Commits the job's sequence number empty, so that nothing else can be committed under it."""
+        """Commits the job's sequence number without data, so that nothing else can be committed under it."""
 
     def maintenance(self, objects: Sequence[ObjectName], engine: str) -> Mapping[ObjectName, Maintenance]:
-        """What is due for those of the tables that are there, and can be done with ``engine``, a ``spark.url``. Empty
-        for a target that maintains its tables itself. Writes nothing, no Spark."""
+        """What is due for the tables that exist, and can be done with ``engine``, a ``spark.url``. Empty for a target
+        that maintains its tables itself. Writes nothing and starts no Spark."""
         return {}
 
     def maintain(
         self, due: Maintenance, session: Callable[[], SparkSession], before_commit: Callable[[], None]
     ) -> Iterator[Task]:
-        """Does what is ``due``, one task after the other, and yields what was done. No row changes, and neither do
-        commits and what :meth:`committed` says of them; whoever stands on an older version conflicts or stays right.
-        Ended at any moment, it leaves a table that is right, and can be called again. ``session`` starts Spark, if it
-        is needed; ``before_commit`` is called before each change and may raise. For the caller to hold the table's
-        lease."""
+        """Does what is ``due``, one task after the other, and yields what was done. Neither rows nor commits change,
+        nor the result of :meth:`committed`; a writer on an older version gets a conflict or stays correct. Interrupted
+        at any moment, it leaves a correct table and can be called again. ``session`` starts Spark, if it is needed;
+        ``before_commit`` is called before each change and may raise. The caller must hold the table's lease."""
         yield from ()
 
     @abstractmethod
     def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
         """Keeps rejected rows in a sidecar: makes ``frame`` (of ``job.columns``) the only rows of ``job.object`` with
-        this job's lineage and ``_seq`` ``since`` or above; makes the table, and the columns that it lacks. Committed
-        before the batch, after ``before_commit``; repeated it replaces."""
+        this job's lineage and a ``_seq`` of ``since`` or above; creates the table and the columns that it lacks.
+        Committed before the batch, after ``before_commit``; a repetition replaces the rows."""

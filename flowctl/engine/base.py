@@ -1,8 +1,8 @@
-"""What an engine can do: give each table a session of its own, report that it has ended, end what it is doing.
+"""The contract of an engine: give each table its own session, report that the engine has ended, interrupt its work.
 
-An engine knows no table and no connector. There is one per run, started by :func:`flowctl.engine.start.open_engine`
-once a table is sure to need it: :mod:`classic` (a JVM of this process), :mod:`connect` (somebody's Spark Connect
-server), :mod:`sail` (a Spark Connect server of this process, without a JVM).
+An engine does not depend on tables or connectors. There is one per run, started by
+:func:`flowctl.engine.start.open_engine` once a table is certain to need it: :mod:`classic` (a child JVM),
+:mod:`connect` (an existing Spark Connect server), :mod:`sail` (a child Spark Connect server without a JVM).
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from flowctl.errors import EngineFailed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: How long a process may take to end whose connections are closed already.
+#: How long a process may take to end after its connections are closed.
 _ENDING_SECONDS = 5.0
 _NO_ANSWER = re.compile(
     r"Answer from Java side is empty|Py4JNetworkError|Error while (?:sending|receiving|obtaining)|Code\.UNAVAILABLE"
     r"|Connection refused|Connection reset|Broken pipe|Socket closed|SparkContext was shut ?down|stopped SparkContext"
-    r"|An error occurred while calling \S+\w$",  # by Java's own errors more follows: a point, and their trace
+    r"|An error occurred while calling \S+\w$",  # an error raised in Java is followed by a period and its trace
     re.MULTILINE,
 )
-#: Lines of a JVM's log with the reason for its end.
+#: Lines of a JVM's log that state why it ended.
 _DEADLY = re.compile(r"OutOfMemoryError|insufficient memory|fatal error|No space left|There is insufficient")
 
 
 class Engine(ABC):
-    """A running engine. ``session_for`` may be called from any thread; sessions are of no use after the engine ended.
-    ``spark`` is a session of the engine's own; ``process`` the one that flowctl has started for it, and ``log`` the
-    file with that one's output, where there are such."""
+    """A running engine. ``session_for`` may be called from any thread; sessions are unusable after the engine ended.
+    ``spark`` is the engine's own session; ``process`` is the process that flowctl started for it, if any, and ``log``
+    the file with its output."""
 
     def __init__(
         self, spark: SparkSession, process: subprocess.Popen[bytes] | None = None, log: Path | None = None
@@ -51,10 +51,11 @@ class Engine(ABC):
 
     @abstractmethod
     def new_session(self, *, interpreted: bool) -> SparkSession:
-        """``interpreted`` when it has too few rows to compile its queries, where that is the session's to decide."""
+        """A new session. ``interpreted``: its tables are too small to compile queries for; ignored by engines whose
+        sessions cannot choose."""
 
     def session_for(self, table_id: str, *, interpreted: bool = False) -> SparkSession:
-        """The table's own session: settings and temporary views of one table never reach another's."""
+        """The table's own session: settings and temporary views are never shared between tables."""
         with self._lock:
             if self.process is not None and (code := self.process.poll()) is not None:
                 raise self._ended(code)
@@ -63,7 +64,8 @@ class Engine(ABC):
             return self._sessions[table_id]
 
     def lost(self, text: str) -> EngineFailed | None:
-        """The engine's end, if it has come: asked after an error, whose ``text`` may be of a broken connection."""
+        """Why the engine has ended; None if it has not. Called after an error; its ``text`` may indicate a broken
+        connection."""
         if self.process is not None:
             with suppress(subprocess.TimeoutExpired):  # the connection breaks a moment before the process has ended
                 return self._ended(self.process.wait(_ENDING_SECONDS if seems_gone(text) else 0))
@@ -83,7 +85,7 @@ class Engine(ABC):
         )
 
     def interrupt(self, table_id: str) -> None:
-        """Asks Spark to end what this table's session is doing; a commit may still land."""
+        """Asks Spark to cancel the work of this table's session; a commit may still succeed."""
         with self._lock:
             session = self._sessions.get(table_id)
         if session is not None:
@@ -96,18 +98,19 @@ class Engine(ABC):
             self.interrupt(table_id)
 
     def abandon(self) -> None:
-        """Ends every call to a server, so that whoever waits for one continues. Takes no lock, which one of them may
-        hold. Nothing is asked of the engine any more."""
+        """Aborts every call to a server, so that waiting threads continue. Takes no lock, because one of them may hold
+        it. The engine is not used afterwards."""
 
     def sessions(self) -> list[SparkSession]:
         with self._lock:
             return [*self._sessions.values(), self.spark]
 
     def log_tail(self, lines: int = 20) -> str:
-        """The end of the JVM's own output, for ``--verbose`` and for a JVM that died; empty where it is not ours."""
+        """The end of the JVM's own output, for ``--verbose`` and for a JVM that died; empty if flowctl did not start
+        it."""
         return tail(self.log, lines)
 
 
 def seems_gone(text: str) -> bool:
-    """Whether an error's text is that of a broken connection."""
+    """Whether an error's text indicates a broken connection."""
     return _NO_ANSWER.search(text) is not None

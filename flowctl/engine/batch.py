@@ -1,8 +1,8 @@
 """The rows of one batch: held by this process, or computed by an engine.
 
-Which it is follows from what was read (:data:`flowctl.engine.cost.IN_MEMORY_BYTES`) and is decided once. An engine
-computes both: projection, operations, checks. What it computes of rows in memory comes back, in one trip, so that a
-target which needs no engine for its own part starts no further query.
+Which of the two depends on how much was read (:data:`flowctl.engine.cost.IN_MEMORY_BYTES`) and is decided once. In
+both cases, an engine computes projection, operations and checks. If the rows are in memory, its result is fetched
+once, so that a target that does not need an engine starts no further query.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InMemory:
-    """``rows`` in the types that the engine gives them."""
+    """``rows`` have the types that the engine produces."""
 
     rows: pa.Table
 
@@ -30,8 +30,8 @@ class InMemory:
 
 @dataclass(frozen=True)
 class OnEngine:
-    """``frame`` is computed with each use, unless it reads the buffer. ``folder`` has all of its rows, and maybe
-    others; None where no folder has."""
+    """``frame`` is recomputed at each use, unless it reads the buffer. ``folder`` contains all of its rows, and maybe
+    others; None if no folder does."""
 
     frame: DataFrame
     folder: BufferFolder | None = None

@@ -1,7 +1,7 @@
-"""Classic Spark (``local[*]``, ``spark://``, YARN, Kubernetes): a JVM of this process.
+"""Classic Spark (``local[*]``, ``spark://``, YARN, Kubernetes): a child JVM.
 
-Its output goes to a file, its life hangs on a pipe to this process (killed Python, ended JVM), and it gets neither
-Ctrl-C nor the group's SIGTERM, so that what has begun can be committed.
+Its output goes to a file. It ends when the pipe to this process closes, so also if this process is killed. It receives
+neither Ctrl-C nor the group's SIGTERM, so that commits in progress can finish.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ClassicEngine(Engine):
-    """``own_conf`` are the spec's settings, which win over what flowctl chooses."""
+    """``own_conf`` are the spec's settings, which override what flowctl chooses."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ def open_classic(
             try:
                 yield engine
             finally:
-                with suppress(Exception):  # a JVM that died has nothing to interrupt; the error that says so is coming
+                with suppress(Exception):  # a JVM that died has nothing to interrupt; its end is reported elsewhere
                     engine.interrupt_all()
 
 
@@ -109,14 +109,14 @@ def _start_context(gateway: Any, conf: Mapping[str, str]) -> Any:
             hint="Check spark.url and spark.conf; --verbose shows Spark's own log",
         ) from error
     finally:
-        # SparkContext takes Ctrl-C over from whoever had it.
+        # SparkContext replaces the handler of Ctrl-C.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupt_handler)
 
 
 def _driver_environment(found: java.Java, url: str) -> dict[str, str | None]:
-    """What pyspark and Spark's scripts read from the environment. Variables that would turn this into another kind of
-    session than the spec says are taken out; the executors' Python is this one unless the user said otherwise."""
+    """Changes to the variables that pyspark and Spark's scripts read. Variables that would create another kind of
+    session than the spec's are removed; executors use this Python unless the user has set another."""
     return {
         "JAVA_HOME": str(found.home),
         "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),

@@ -1,4 +1,4 @@
-"""Which settings a Spark application gets: pure functions of the spec, the machine and the size of the run."""
+"""The settings of a Spark application: pure functions of the spec, the machine and the size of the run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from flowctl.spec.spec import SparkSettings
 _HERE = Path(__file__).parent
 _MIB = 1024 * 1024
 
-#: What makes values exact, schemas deliberate, and SQL text mean what it says: names and literal bounds of keys stand
-#: in statements, where `${…}` would read a setting or an environment variable, and a backslash would be two. The same
-#: in every session, and not the user's to change.
+#: Settings that keep values exact, prevent implicit schema changes, and keep SQL text literal: statements contain names
+#: and key bounds, where `${…}` would otherwise read a setting or an environment variable. The same in every session;
+#: users cannot change them.
 INVARIANTS: Mapping[str, str] = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.storeAssignmentPolicy": "STRICT",
@@ -26,15 +26,16 @@ INVARIANTS: Mapping[str, str] = {
     "spark.sql.parser.quotedRegexColumnNames": "false",
 }
 
-#: Invariants too, by being left out: Spark warns whoever sets one, be it to its default.
+#: Invariants that must keep their default, and are never set, because Spark logs a warning even if the value is the
+#: default. Otherwise, an escaped backslash in a string literal would be two.
 _NEVER_SET = ("spark.sql.parser.escapedStringLiterals",)
 
 
 @dataclass(frozen=True)
 class Extension:
     """What a connector adds to Spark: settings of the ``application``, which the owner of a Spark Connect server sets;
-    those of each ``session``; ``invariants`` as :data:`INVARIANTS`; and ``partitions``, settings that say into how many
-    tasks it cuts small queries of its own. ``sign`` is part of the value of ``spark.sql.extensions`` where it is."""
+    those of each ``session``; ``invariants``, like :data:`INVARIANTS`; and ``partitions``, the settings for the number
+    of tasks of the extension's own small queries. If it is installed, ``spark.sql.extensions`` contains ``sign``."""
 
     name: str
     sign: str
@@ -44,42 +45,43 @@ class Extension:
     partitions: tuple[str, ...]
 
 
-#: Spark's default, INT96, has no statistics in Parquet, and most other readers call it deprecated.
+#: Spark's default, INT96, is deprecated and has no statistics in Parquet.
 _EXACT_TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 
-# The optimising compiler starts at what is called for each row, which gets there in the first second, not at what a
-# start calls some thousand times and then no more: a third of all the processor time of a cold start.
+# The optimizing compiler (C2) compiles code that runs for each row, which reaches these thresholds within a second, but
+# not code that a start runs a few thousand times and never again: that takes a third of a cold start's CPU time.
 _LATE_C2 = (
     "-XX:Tier4InvocationThreshold=100000",
     "-XX:Tier4MinInvocationThreshold=50000",
     "-XX:Tier4CompileThreshold=200000",
     "-XX:Tier4BackEdgeThreshold=1000000",
 )
-# The default code cache of 48 MB with C1 alone fills up, and the compiler stops.
+# With C1 alone, the code cache is 48 MB by default; when it is full, the compiler stops.
 _JVM: Mapping[Size, tuple[str, ...]] = {
     "small": ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=240m"),
     "medium": ("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m"),
     "large": ("-XX:+UseParallelGC", "-XX:ReservedCodeCacheSize=240m", *_LATE_C2),
 }
-# New objects per task slot. A third of the heap, as the JVM has it, is memory that a bulk load touches once and never
-# again: a tenth of its time went to the kernel, which clears it.
+# Young generation per task slot. With the JVM's default, a third of the heap, a bulk load touches most of that memory
+# only once: a tenth of its time was spent in the kernel, zeroing pages.
 _YOUNG_MIB = 512
-# The JVM reports on standard output that an archive does not fit, into `--format json`, unless its log is moved.
+# Unless its log is redirected, the JVM reports an archive that does not match on standard output, which would corrupt
+# `--format json`.
 _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr", "-XX:-UsePerfData")
-# Mapping the archive at another address than it was written for costs 0.3 s at each start.
+# Relocating the archive to another address than it was written for costs 0.3 s at each start.
 _UNMOVED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What this process may use: whole cores, and memory in bytes."""
+    """The resources that this process may use: whole cores, and memory in bytes."""
 
     cores: int
     memory: int
 
 
 def this_machine() -> Machine:
-    """Cores by affinity, memory as the smaller of the machine's and the control group's limit."""
+    """Cores by CPU affinity; memory is the smaller of the machine's and the cgroup's limit."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for limit in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
@@ -109,9 +111,9 @@ def conf_for(
     extensions: Collection[Extension] = (),
     archive: Path | None = None,
 ) -> dict[str, str]:
-    """The settings a classic application starts with. ``scratch`` is a folder of this run's own for Spark's leftovers.
-    The spec's ``spark.conf`` wins over what is chosen here, and the invariants win over it; JVM options and class path
-    of both are joined. Credentials are no part of it: this goes on a command line."""
+    """The settings a classic application starts with. ``scratch`` is this run's own folder for Spark's temporary files.
+    The spec's ``spark.conf`` overrides what is chosen here, and the invariants override both; JVM options and class
+    paths are joined. The result must not contain credentials, because it is passed on a command line."""
     chosen = {
         "spark.master": settings.url,
         "spark.app.name": "flowctl",
@@ -149,7 +151,8 @@ def conf_for(
 
 
 def session_conf(settings: SparkSettings, size: Size, extensions: Collection[Extension]) -> dict[str, str]:
-    """The part that belongs to sessions, which a Spark Connect client sets too: the spec's own, then the invariants."""
+    """The settings of a session, which a Spark Connect client sets too: chosen ones, overridden by the spec's own, then
+    by the invariants."""
     own = {name: value for name, value in settings.conf.items() if name not in _NEVER_SET}
     if is_sail(settings.url):
         return own | dict(INVARIANTS)
@@ -157,7 +160,7 @@ def session_conf(settings: SparkSettings, size: Size, extensions: Collection[Ext
     if size == "small" and not is_connect(settings.url):
         chosen |= INTERPRETED
     if size != "large" and is_local(settings.url):
-        # Planning a short query again while it runs takes longer than what a better plan would save.
+        # Replanning a short query while it runs takes longer than a better plan would save.
         chosen["spark.sql.adaptive.enabled"] = "false"
     invariants = dict(INVARIANTS)
     for extension in extensions:
@@ -181,7 +184,8 @@ def local_cores(url: str, machine: Machine) -> int:
 
 
 def _heap(url: str, size: Size, machine: Machine) -> int:
-    """MiB. Local: the driver is the executor too. Below 32 GB in any case: above it, pointers double."""
+    """The driver's heap in MiB. In local mode, the driver is the executor too. Always below 32 GB, above which object
+    pointers double in size."""
     share, most = (0.25, 2048) if size == "small" else (0.5, 30720)
     if not is_local(url):
         share, most = 0.25, 4096
@@ -190,7 +194,7 @@ def _heap(url: str, size: Size, machine: Machine) -> int:
 
 def _java_options(settings: SparkSettings, size: Size, machine: Machine, archive: Path | None) -> str:
     options = [*_JVM[size], *_QUIET, f"-Dlog4j2.configurationFile={(_HERE / 'log4j2.properties').as_uri()}"]
-    # Not for a heap that the spec sets: in 1 GB there would be nothing but new objects.
+    # Not if the spec sets the heap: in 1 GB, the young generation could take all of it.
     if is_local(settings.url) and size != "small" and "spark.driver.memory" not in settings.conf:
         young = min(_heap(settings.url, size, machine) // 3, _YOUNG_MIB * local_cores(settings.url, machine))
         options.append(f"-XX:MaxNewSize={young}m")

@@ -1,4 +1,4 @@
-"""Spark Connect (``sc://``): a client; the server's application is not ours to end."""
+"""Spark Connect (``sc://``): a client, which never ends the server's application."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 10.0
 _CONNECT_PORT = 15002
-#: Of one request to a Connect server that does not answer: some four seconds.
+#: Retries of one request to a Connect server that does not respond: about four seconds.
 _CLIENT_RETRIES = 4
-#: A server started anew knows no session of before.
+#: A restarted server no longer has the sessions.
 _NO_SESSION = re.compile(r"INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CLOSED|CHANGED)")
 
 
 class ConnectEngine(Engine):
-    """Sessions of a server at ``url``, made by ``create``; ``process`` and ``log`` where flowctl has started it."""
+    """Sessions of the server at ``url``, created by ``create``; ``process`` and ``log`` if flowctl has started it."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class ConnectEngine(Engine):
             return super().lost(text)
         if _NO_SESSION.search(text) or (seems_gone(text) and _refusal_of(self._url)):
             return EngineFailed(
-                f"The Spark Connect server at {self._url} has ended, or was started anew",
-                hint="Look at its own output, and run again once it answers",
+                f"The Spark Connect server at {self._url} has ended or was restarted",
+                hint="Check its output, and run again once it responds",
             )
         return None
 
@@ -66,7 +66,7 @@ class ConnectEngine(Engine):
                 session.client._channel.close()
 
     def close(self) -> None:
-        """Ends all sessions, and what they are doing."""
+        """Ends all sessions and cancels their work."""
         if not self._is_abandoned:
             with suppress(Exception):
                 self.interrupt_all()
@@ -79,10 +79,10 @@ def open_connect(
     settings: SparkSettings, extensions: Collection[Extension], storage_conf: Mapping[str, str], size: Size
 ) -> Iterator[ConnectEngine]:
     """As :func:`flowctl.engine.start.open_engine`."""
-    if refusal := _refusal_of(settings.url):  # pyspark itself would try for minutes
+    if refusal := _refusal_of(settings.url):  # pyspark itself would retry for minutes
         raise refusal
     conf = session_conf(settings, size, extensions)
-    # Hadoop's settings have no prefix in a session, unlike in an application.
+    # Unlike in an application, Hadoop settings have no prefix in a session.
     conf |= {name.removeprefix("spark.hadoop."): value for name, value in storage_conf.items()}
     with client(settings.url, conf) as engine:
         _require_extensions(engine.spark, extensions)
@@ -99,11 +99,11 @@ def client(
         from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-        warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # the error that follows says more
+        warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")  # the error that follows has more detail
 
         def new_session() -> SparkSession:
             session = ConnectSession.builder.channelBuilder(_channels(url)).create()
-            # pyspark's own policy retries for ten minutes; the run's own retries ask the target first.
+            # pyspark's own policy retries for ten minutes; the run's own retries check the target first.
             session.client.set_retry_policies([DefaultPolicy(max_retries=_CLIENT_RETRIES)])
             _apply(session, conf)
             return session
@@ -116,7 +116,7 @@ def client(
 
 
 def _channels(url: str) -> Any:
-    """With keepalive: the kernel of a suspended server still accepts connections."""
+    """A channel builder with keepalive, because the kernel of a suspended server still accepts connections."""
     from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
     milliseconds = {
@@ -127,9 +127,9 @@ def _channels(url: str) -> Any:
 
 
 def stop_client(session: SparkSession, *, is_reachable: bool = True) -> None:
-    """Ends a session of a Spark Connect server, and disarms its finaliser. That would close the client once more when
-    garbage is collected, ending threads that all sessions of this process share; while one of them is given work, it
-    would wait for its own lock forever."""
+    """Ends a session of a Spark Connect server, and disables its finalizer. On garbage collection, that would close the
+    client again and shut down a thread pool that all sessions of this process share; if the collection happens while
+    work is submitted to the pool, it would deadlock on the pool's lock."""
     if is_reachable:
         with suppress(Exception):
             session.stop()
@@ -137,7 +137,8 @@ def stop_client(session: SparkSession, *, is_reachable: bool = True) -> None:
 
 
 def _apply(session: SparkSession, conf: Mapping[str, str]) -> None:
-    """To a session of a Connect server: all at once, or one by one to learn which the server does not take."""
+    """Applies ``conf`` to a session of a Connect server: in one request, or if that fails one by one, to find the
+    setting that the server refuses."""
     from pyspark.errors import PySparkException
 
     with suppress(PySparkException):
@@ -149,7 +150,7 @@ def _apply(session: SparkSession, conf: Mapping[str, str]) -> None:
         except PySparkException as error:
             if "UNAUTHENTICATED" in str(error):
                 raise EngineFailed(
-                    "The Spark Connect server wants a password",
+                    "The Spark Connect server requires a token",
                     hint="Set SPARK_CONNECT_AUTHENTICATE_TOKEN to the server's; without TLS it is sent to `localhost` "
                     "only, by that name in spark.url",
                 ) from error
@@ -162,7 +163,7 @@ def _apply(session: SparkSession, conf: Mapping[str, str]) -> None:
 
 
 def _refusal_of(url: str) -> EngineFailed | None:
-    """Why nobody can be reached at a Connect server's URL; None when somebody listens."""
+    """Why no server can be reached at a Connect URL; None if one is listening."""
     parts = urlsplit(url)
     host, port = parts.hostname or "localhost", parts.port or _CONNECT_PORT
     try:

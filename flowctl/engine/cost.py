@@ -1,8 +1,8 @@
-"""The cost model: what is worth an engine, how large a one, and into how many parts a read is cut.
+"""The cost model: whether an engine is worthwhile, how large it is, and into how many parts a read is split.
 
-Pure functions of estimates. Each threshold is named here once, with the figure behind it (two cores; how they were
-measured is in ``bench/NOTES.md``); the plan shows each choice. A table's *load* is its rows in play, as rows of usual
-width: 60,000 rows of 500 columns are as much work as two million of sixteen.
+Pure functions of estimates. Each threshold is defined here once, with the measurement behind it (on two cores;
+``bench/NOTES.md`` describes how they were measured); the plan shows each choice. A table's *load* is its number of rows
+in play, converted to rows of average width: 60,000 rows of 500 columns are as much work as two million of sixteen.
 """
 
 from __future__ import annotations
@@ -13,68 +13,72 @@ from typing import Literal
 
 from flowctl.model.table_info import RowEstimate
 
-#: ``small`` starts fast, ``large`` runs fast. ``medium`` is for some 100,000 to some million rows, and for plans that
-#: do not know: compiled queries, by the quick compiler. The demo's 370,000 rows in six tables take 76 s of processor
-#: time with it, 120 s with ``large``; ``small`` interprets each row and takes longest.
+#: ``small`` starts fast, ``large`` runs fast. ``medium`` is for about 100,000 to a few million rows, and for unknown
+#: numbers: compiled queries, with the quick compiler (C1). The demo's 370,000 rows in six tables take 76 s of CPU time
+#: with it, 120 s with ``large``; ``small`` interprets each row and takes longest.
 Size = Literal["small", "medium", "large"]
 
-#: From so much load on, compiled queries pay for a run; from so much, an optimising compiler and throughput do.
+#: From the first load on, compiled queries pay off for a run; from the second, the optimizing compiler and a parallel
+#: garbage collector do.
 MEDIUM_LOAD = 100_000
 LARGE_LOAD = 2_000_000
-#: Below so much a table's queries take longer to compile than to interpret, however warm the JVM is.
+#: Below this load, a table's queries take longer to compile than to interpret, however warm the JVM is.
 INTERPRETED_LOAD = 25_000
-#: Columns and bytes of a row of usual width.
+#: Columns and bytes of a row of average width.
 _COLUMNS, _BYTES = 16, 100
-#: A row of the target costs less than one of the batch: most files are skipped, most columns not read.
+#: A row of the target costs this many times less than one of the batch: most files are skipped, most columns not read.
 _TARGET_SHARE = {"merge": 50, "scd2": 10}
 
-#: As much of a batch, as Arrow has it, as this process holds without an engine.
+#: The largest batch (Arrow bytes) that this process holds without an engine.
 IN_MEMORY_BYTES = 16 << 20
-#: Rows that comparing keys may add to a batch in memory, which then fits as well, however long they are.
+#: Rows that comparing keys may add to a batch in memory without moving it to the engine, however long they are.
 IN_MEMORY_EXTRA_ROWS = 1_000
-#: Up to so many staged rows this process counts itself: in a JVM's first seconds a query takes longer.
+#: Up to this many staged rows are counted by this process: in a JVM's first seconds, a query takes longer.
 COUNTED_ROWS = 1_000_000
 
-#: What Spark writes to an object store it copies there once more, to name it: from so many rows on, that takes longer
-#: than Delta's own statement, which copies nothing.
+#: In an object store, Spark copies what it has written once more, to rename it: from this many rows on, that takes
+#: longer than Delta's own statement, which copies nothing.
 COPIED_ROWS = 1_000_000
-#: Values (rows x columns) of a batch whose keys this process looks for in a Delta table: half a million rows of usual
-#: width. 15,000 rows into 1.5 million take 10.7 s so, and 13.2 s with the engine's queries, in a cold JVM.
+#: The largest batch (rows x columns) whose keys this process looks up in a Delta table: half a million rows of average
+#: width. Merging 15,000 rows into 1.5 million takes 10.7 s this way, and 13.2 s with the engine's queries, in a cold
+#: JVM.
 SEARCHED_VALUES = 8_000_000
-#: Where Spark works on other machines, it looks for keys in larger tables: each of them reads as fast as this one.
+#: If Spark runs on other machines, it looks up keys in tables larger than this: each machine reads as fast as this one.
 SEARCHED_BYTES = 1 << 30
-#: Files of a Delta table whose log is read faster than Spark compiles queries for it; a longer log is Spark's to read.
+#: Up to this many files, this process reads a Delta log faster than Spark compiles queries for it; Spark reads longer
+#: logs.
 SHORT_LOG_FILES = 10_000
 
-#: Tables at once, without ``--parallel``: more wait for each other's jobs on a machine of usual size.
+#: Tables run in parallel without ``--parallel``: on an average machine, more would wait for each other's jobs.
 _TABLES_AT_ONCE = 4
 
-#: A range of a database's table is worth a task from the first size on, and none should be much longer than the
-#: second: 128 MiB are some seconds of one connection's work.
+#: A range of a database table is worth a task from the first size on, and none should be much larger than the second:
+#: 128 MiB take one connection some seconds.
 SMALL_RANGE_BYTES, LARGE_RANGE_BYTES = 8 << 20, 128 << 20
-#: Ranges of a table that is not large: as many connections as a database of usual size lends without a thought.
+#: Ranges of a table that is not large: as many connections as an average database can easily spare.
 _RANGES_AT_ONCE = 8
 
-#: How Spark cuts files: pieces of at most so many bytes, and what opening a file costs, as bytes read.
+#: How Spark splits files: the largest piece in bytes, and the cost of opening a file, as bytes read.
 _MOST_FILE_BYTES, FILE_OPENING_BYTES = 128 << 20, 4 << 20
 
 
 def load_of(rows: RowEstimate, columns: int) -> int | None:
-    """By bytes where the rows have not been counted yet, as in files and in new tables of PostgreSQL."""
+    """The load of ``rows``; estimated from bytes if the rows are not counted, as in files and new PostgreSQL tables.
+    None if both are unknown."""
     if rows.value is not None:
         return rows.value * max(columns, _COLUMNS) // _COLUMNS
     return rows.bytes // _BYTES if rows.bytes is not None else None
 
 
 def in_play(batch: int | None, target: int | None, mode: str) -> int | None:
-    """The batch's rows (or load), and for merge and scd2 a share of the target's; None when nobody knows."""
+    """The batch's rows (or load), plus a share of the target's for merge and scd2; None if unknown."""
     if batch is None or target is None or mode not in _TARGET_SHARE:
         return batch
     return batch + target // _TARGET_SHARE[mode]
 
 
 def size_of_run(loads: Iterable[int | None]) -> Size:
-    """By the sum of the tables' loads; ``medium`` when some are unknown and the known ones are small."""
+    """The size for the sum of the tables' loads; ``medium`` if some are unknown and the known ones are small."""
     all_loads = list(loads)
     known = sum(load for load in all_loads if load is not None)
     if known >= LARGE_LOAD:
@@ -92,12 +96,12 @@ def tables_at_once() -> int:
 
 
 def range_count(size: int) -> int:
-    """Into how many ranges a table of ``size`` bytes is read: up to eight as soon as each has some megabytes, then one
+    """The number of ranges in which a table of ``size`` bytes is read: up to eight of at least 8 MiB each, then one
     for each 128 MiB."""
     return max(1, min(_RANGES_AT_ONCE, size // SMALL_RANGE_BYTES), -(-size // LARGE_RANGE_BYTES))
 
 
 def piece_bytes(total: int) -> int:
-    """As Spark cuts files of ``total`` bytes: enough pieces for all cores, none so small that opening it costs more
-    than reading it."""
+    """The size of the pieces into which Spark splits files of ``total`` bytes: enough pieces for all cores, none so
+    small that opening it costs more than reading it."""
     return min(_MOST_FILE_BYTES, max(FILE_OPENING_BYTES, total // (os.cpu_count() or 1)))

@@ -1,4 +1,4 @@
-"""Variables of this process, for as long as something that reads them runs."""
+"""Temporary changes to this process's environment variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def change_environment(changes: Mapping[str, str | None]) -> Iterator[None]:
-    """``None`` takes a variable out; afterwards each is as it was."""
+    """Sets variables, or removes those with the value None; restores all of them on exit."""
     before = {name: os.environ.get(name) for name in changes}
     _set(changes)
     try:

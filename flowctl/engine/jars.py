@@ -1,8 +1,8 @@
-"""The jars that Spark needs in addition to its own: named in ``ivy.xml``, fetched once with the Ivy that the pyspark
-wheel ships, checked against ``jars.sha256`` by ourselves each time they are used.
+"""The jars that Spark needs in addition to its own: listed in ``ivy.xml``, fetched once with the Ivy that the pyspark
+wheel ships, and checked by flowctl against ``jars.sha256`` each time they are used.
 
-They live in ``$FLOWCTL_HOME/jars`` (default: the platform's cache folder). An air-gapped machine gets them by
-copying that folder from another one; a company's own repository by an Ivy settings file in ``FLOWCTL_IVY_SETTINGS``.
+They are in ``$FLOWCTL_HOME/jars`` (default: the platform's cache folder). For an air-gapped machine, copy that folder
+from another one; to use a private repository, name an Ivy settings file in ``FLOWCTL_IVY_SETTINGS``.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ _SUMS_FILE = _HERE / "jars.sha256"
 
 
 def ensure(needed: Collection[str], say: Callable[[str], None] | None = None) -> list[Path]:
-    """The files of these jar sets, in ``ivy.xml``'s order; fetches what is missing, under a lock, and reports that
-    through ``say`` (default: standard error). :class:`EngineFailed` if they cannot be fetched, or are not the pinned
-    ones."""
+    """The files of these jar sets, in ``ivy.xml``'s order. Fetches missing ones under a lock and reports that through
+    ``say`` (default: standard error). :class:`EngineFailed` if they cannot be fetched, or are not the pinned ones."""
     unknown = sorted(set(needed) - set(sets()))
     if unknown:
         raise EngineFailed(f"unknown jar sets {unknown}", hint=f"Choose from those in `ivy.xml`: {', '.join(sets())}")
@@ -49,12 +48,12 @@ def ensure(needed: Collection[str], say: Callable[[str], None] | None = None) ->
 
 
 def files_of(wanted: Collection[str]) -> list[Path]:
-    """Where the files of these jar sets are, or will be, in ``ivy.xml``'s order."""
+    """The paths of these jar sets' files, whether they exist or not, in ``ivy.xml``'s order."""
     return [home() / "jars" / name for of, names in sets().items() if of in wanted for name in names]
 
 
 def home() -> Path:
-    """Where flowctl keeps what it fetched or built for this machine: jars and class-data archives."""
+    """The folder for what flowctl fetches or builds for this machine: jars and class-data archives."""
     if set_by_user := os.environ.get("FLOWCTL_HOME"):
         return Path(set_by_user).expanduser().absolute()
     if sys.platform == "darwin":
@@ -64,7 +63,7 @@ def home() -> Path:
 
 @cache
 def sets() -> Mapping[str, tuple[str, ...]]:
-    """Set name to file names, as ``ivy.xml`` has them."""
+    """Maps set names to file names, in ``ivy.xml``'s order."""
     tree = ElementTree.parse(_IVY_FILE).getroot()
     names: dict[str, list[str]] = {conf.attrib["name"]: [] for conf in tree.iter("conf")}
     for jar in tree.iter("dependency"):
@@ -73,7 +72,7 @@ def sets() -> Mapping[str, tuple[str, ...]]:
 
 
 def present() -> bool:
-    """Whether every jar set is there and intact, as ``flowctl setup`` leaves it."""
+    """Whether all jar sets are complete and intact, as after ``flowctl setup``."""
     return not _missing(files_of(sets()))
 
 
@@ -101,7 +100,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _fetch(wanted: Sequence[str], folder: Path, say: Callable[[str], None]) -> None:
-    """Into a folder of its own first, so that a jar under its final name is complete and checked."""
+    """Fetches into a temporary folder first, so that a jar under its final name is complete and verified."""
     say(f"Fetching the jars for {', '.join(wanted)} into {folder} (once, half a minute) …")
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as fresh:
         _retrieve(wanted, Path(fresh))
@@ -111,7 +110,7 @@ def _fetch(wanted: Sequence[str], folder: Path, say: Callable[[str], None]) -> N
             if found != _sums()[name]:
                 raise EngineFailed(
                     f"{name} is not the pinned jar: SHA-256 {found} instead of {_sums()[name]}",
-                    hint="Find out what stands between this machine and its Maven repository; nothing was kept",
+                    hint="Check for a proxy or mirror that changes files of the Maven repository; nothing was kept",
                 )
             file.replace(folder / name)
     say("Fetched and checked.")

@@ -33,7 +33,8 @@ class Java:
 
 
 def find() -> Java:
-    """The Java of ``JAVA_HOME``, else of the path, as Spark's own scripts look for it; raises :class:`EngineFailed`."""
+    """The Java of ``JAVA_HOME``, otherwise the first on the path, like Spark's own scripts; :class:`EngineFailed` if
+    there is none or it is too old."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java")
     if found is None:
@@ -46,7 +47,8 @@ def find() -> Java:
 
 
 def _version(command: Path) -> str:
-    """Read from the ``release`` file next to ``bin`` where there is one: starting a JVM for it costs 40 ms and more."""
+    """The version, from the ``release`` file next to ``bin`` if it exists: starting a JVM for it takes at least
+    40 ms."""
     release = command.resolve().parent.parent / "release"
     pattern = r'JAVA_RUNTIME_VERSION="([^"]+)"'
     if release.is_file() and (match := re.search(pattern, release.read_text())):

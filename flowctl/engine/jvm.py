@@ -1,7 +1,7 @@
-"""A JVM of our own for Spark: started, spoken to, and ended with its context.
+"""A child JVM for Spark: starts it, connects to it, and ends it with its context.
 
-pyspark's own launcher is not used: it can start the JVM only after pyspark is imported, looks for its answer ten times
-a second, and leaves nothing to end when it is interrupted. What else it does is done here in its way.
+pyspark's own launcher is not used: it can start the JVM only after pyspark is imported, polls for its response only ten
+times a second, and leaves no handle to end the JVM when it is interrupted. Otherwise, this works like that launcher.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from flowctl.engine.environment import change_environment
 from flowctl.engine.processes import child, watch
 from flowctl.errors import EngineFailed
 
-#: Seconds between two looks for the JVM's answer.
+#: Seconds between two polls for the JVM's response.
 _LOOK = 0.02
 
 
 @contextmanager
 def launch(conf: Mapping[str, str], scratch: Path, log: Path | None, stop_seconds: float) -> Iterator[Any]:
-    """A JVM with these settings, as py4j's gateway to it; ended, by force if it must be, with the context. Without
-    ``log`` its output goes to our standard error. ``scratch`` is a folder of this process's own."""
+    """Starts a JVM with these settings and yields py4j's gateway to it; the JVM ends with the context, if necessary by
+    force. Without ``log``, its output goes to this process's standard error. ``scratch`` is this process's own
+    folder."""
     answer = scratch / "gateway"
     with output(log) as out, child(_start(conf, answer, out), stop_seconds) as process:
         gateway = _gateway(process, answer, log)
@@ -42,15 +43,15 @@ def launch(conf: Mapping[str, str], scratch: Path, log: Path | None, stop_second
 
 
 def tail(file: Path | None, lines: int) -> str:
-    """The last lines of a log; empty where there is none."""
+    """The last lines of a log; empty if there is none."""
     if file is None or not file.is_file():
         return ""
     return "\n".join(file.read_text(errors="replace").splitlines()[-lines:])
 
 
 def _start(conf: Mapping[str, str], answer: Path, out: int) -> subprocess.Popen[bytes]:
-    """In a session of its own: neither Ctrl-C nor the group's SIGTERM reaches it. It ends when the pipe to its standard
-    input closes, so also when this process is killed."""
+    """Starts the JVM in its own process session, so that it receives neither Ctrl-C nor the group's SIGTERM. It ends
+    when the pipe to its standard input closes, so also if this process is killed."""
     home = Path(os.environ.get("SPARK_HOME") or jars.spark_jars().parent)
     settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     return subprocess.Popen(
@@ -64,7 +65,7 @@ def _start(conf: Mapping[str, str], answer: Path, out: int) -> subprocess.Popen[
 
 
 def _gateway(process: subprocess.Popen[bytes], answer: Path, log: Path | None) -> Any:
-    # While the JVM starts: what the first table needs of pyspark takes as long to import.
+    # Import while the JVM starts: the pyspark modules that the first table needs take as long.
     import pyspark.sql.functions  # noqa: F401
     from pyspark.java_gateway import launch_gateway
 
@@ -89,16 +90,17 @@ def _gateway(process: subprocess.Popen[bytes], answer: Path, log: Path | None) -
 
 
 def _port_and_secret(answer: bytes) -> tuple[int, str]:
-    """As Spark's gateway writes them: the file appears complete."""
+    """Parses the file that Spark's gateway writes; the file appears atomically, so it is complete."""
     port, length = struct.unpack_from(">ii", answer)
     return port, answer[8 : 8 + length].decode()
 
 
 def _forget(gateway: Any) -> None:
-    """pyspark keeps the gateway for good; the next engine of this process gets a JVM with its own settings."""
+    """Removes pyspark's global reference to the gateway, so that the next engine of this process gets a new JVM with
+    its own settings."""
     from pyspark import SparkContext
 
-    with suppress(Exception):  # a JVM that died has nobody to shut down
+    with suppress(Exception):  # a JVM that died cannot be shut down
         gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
@@ -106,7 +108,8 @@ def _forget(gateway: Any) -> None:
 
 @contextmanager
 def output(log: Path | None) -> Iterator[int]:
-    """Where an engine's process writes to: the log, or a pipe to our own standard error and its redactor."""
+    """The file descriptor for an engine process's output: the log, or a pipe to this process's standard error, which
+    redacts secrets."""
     if log is not None:
         with log.open("wb") as file:
             yield file.fileno()
@@ -126,7 +129,7 @@ def _pass_on(reads: int) -> None:
 
 
 def _cause(file: Path | None) -> str:
-    """What went wrong, out of a log that may end in a page of help."""
+    """The reason for a failure, from a log that may end in a page of usage help."""
     lines = [
         line.strip() for line in tail(file, 200).splitlines() if re.search(r"\b(Error|ERROR|\w*Exception)\b", line)
     ]

@@ -1,4 +1,4 @@
-"""Spark, started once it is sure that a table needs it, and by nobody else."""
+"""The only place that starts Spark during a run, once a table is certain to need it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LazyEngine:
-    """A context manager that ends Spark, if it was started. ``loads`` are those of the tables. Thread-safe."""
+    """A context manager that ends Spark if it was started. ``loads`` maps table ids to loads. Thread-safe."""
 
     def __init__(self, start: Callable[[ExitStack], Engine], loads: Mapping[str, int | None]) -> None:
         self._start = start
@@ -29,8 +29,8 @@ class LazyEngine:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Starts Spark in a thread: the caller knows that a table will need it. What goes wrong is raised to the tables
-        that ask for a session."""
+        """Starts Spark in a thread; call it when a table is certain to need it. Errors are raised to the tables that
+        request a session."""
         with self._lock:
             if self._started is None:
                 self._started = Future()
@@ -43,19 +43,20 @@ class LazyEngine:
         return engine.session_for(table_id, interpreted=is_interpreted(self._loads.get(table_id)))
 
     def lost(self, text: str) -> EngineFailed | TableError | None:
-        """The engine's end, asked after an error with this ``text``; None while it lives, or was never there."""
+        """Why the engine has ended; None if it is running or was never started. Called after an error with this
+        ``text``."""
         if self._is_abandoned:
             return TableError("stopped: Spark did not end what it was doing", hint="Run again to finish it")
         engine = self._running()
         return engine.lost(text) if engine else None
 
     def interrupt(self) -> None:
-        """Asks Spark to end what it is doing; nothing when it is not there yet."""
+        """Asks Spark to cancel its work; does nothing if it has not started yet."""
         if engine := self._running():
             engine.interrupt_all()
 
     def abandon(self) -> None:
-        """Spark is not waited for any longer: whoever waits for it hears an error."""
+        """Stops waiting for Spark: threads that wait for it get an error."""
         self._is_abandoned = True
         kill_all()
         if engine := self._running():
@@ -68,14 +69,14 @@ class LazyEngine:
     def _fulfil(self, started: Future[Engine]) -> None:
         try:
             started.set_result(self._start(self._stack))
-        except BaseException as error:  # noqa: BLE001 - it is the tables' to report
+        except BaseException as error:  # noqa: BLE001 - the tables report it
             started.set_exception(error)
 
     def __enter__(self) -> LazyEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Waits for a start under way: what it has started by then must be ended too."""
+        """Waits for a start in progress, because what it starts must be ended too."""
         if self._started is not None:
             self._started.exception()
         self._stack.close()

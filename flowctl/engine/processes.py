@@ -1,4 +1,5 @@
-"""The processes of engines that this one has started. Each ends with its context; all of them when there is no time."""
+"""The engine processes that this process has started. Each ends with its context; :func:`kill_all` ends all of them
+immediately."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _silent: set[subprocess.Popen[bytes]] = set()
 
 @contextmanager
 def child(process: subprocess.Popen[bytes], seconds: float) -> Iterator[subprocess.Popen[bytes]]:
-    """It ends with the context: by itself when the pipe to its standard input closes, by force after ``seconds``."""
+    """Ends ``process`` with the context: by closing the pipe to its standard input, and by force after ``seconds``."""
     with _lock:
         _running.add(process)
     try:
@@ -34,7 +35,7 @@ def child(process: subprocess.Popen[bytes], seconds: float) -> Iterator[subproce
 
 
 def kill_all() -> None:
-    """Whatever they do: a process that is stopped does not see that its pipe has closed."""
+    """Kills all engine processes: a suspended process does not notice that its pipe has closed."""
     with _lock:
         running = list(_running)
     for process in running:
@@ -43,8 +44,8 @@ def kill_all() -> None:
 
 @contextmanager
 def watch(process: subprocess.Popen[bytes], ping: Callable[[], object]) -> Iterator[None]:
-    """While the context lasts ``ping``, which returns once the process has answered, is called again and again. One
-    that does not return in time ends the process: whoever waits for it hears of that at once."""
+    """Within the context, calls ``ping`` periodically, which returns once the process has responded. If it does not
+    return in time, the process is killed, so that everything waiting for it fails immediately."""
     done = threading.Event()
 
     def ping_until_done() -> None:
@@ -52,7 +53,7 @@ def watch(process: subprocess.Popen[bytes], ping: Callable[[], object]) -> Itera
             end = threading.Timer(timeouts.ENGINE_SILENCE, _end_silent, (process,))
             end.daemon = True
             end.start()
-            with suppress(Exception):  # it has ended, or refuses: its users hear of that themselves
+            with suppress(Exception):  # it has ended, or refuses: its users get the error themselves
                 ping()
             end.cancel()
 
@@ -64,7 +65,7 @@ def watch(process: subprocess.Popen[bytes], ping: Callable[[], object]) -> Itera
 
 
 def was_silent(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it was ended because it did not answer."""
+    """Whether the process was killed because it did not respond."""
     return process in _silent
 
 

@@ -1,7 +1,7 @@
 """Sail: a Spark Connect server in a Rust library (`pysail`, from PyPI), in a process of its own. No JVM, no jars.
 
-Not inside this process: Sail takes Ctrl-C for its own end, runs Python functions under its process's lock, and a fault
-in its native code would take the run along. The child's life hangs on a pipe, as a JVM's does.
+It does not run inside this process: Sail ends on Ctrl-C, runs Python functions under its process's GIL, and a crash in
+its native code would end the run. Like a JVM, the child ends when the pipe to this process closes.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def open_sail(
 def server(
     environment: Mapping[str, str], memory: int, scratch: Path, log: Path | None
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The ``sc://`` URL of a server and its process. ``environment`` has the object store's credentials, which the
-    library reads from variables only; ``memory`` is what queries may use, in bytes, before they spill to ``scratch``.
-    Without ``log`` its own output goes to our standard error."""
+    """Starts a server; yields its ``sc://`` URL and its process. ``environment`` contains the object store's
+    credentials, which the library reads only from variables; ``memory`` is what queries may use, in bytes, before they
+    spill to ``scratch``. Without ``log``, its output goes to this process's standard error."""
     require()
     settings = {
         "RUST_LOG": "error" if log is not None else "warn",
@@ -85,7 +85,7 @@ def server(
 
 
 def _answer(address: str) -> None:
-    """Returns once it has answered; a process that is stopped does not, although its kernel takes connections."""
+    """Returns once the server has responded; a suspended one does not, although its kernel accepts connections."""
     import grpc
 
     with grpc.insecure_channel(address) as channel:
@@ -93,7 +93,7 @@ def _answer(address: str) -> None:
 
 
 def _port(process: subprocess.Popen[bytes], log: Path | None) -> int:
-    # While it starts: what the first table needs of pyspark takes longer to import.
+    # Import while Sail starts: the pyspark modules that the first table needs take longer.
     import pyspark.sql.connect.session
     import pyspark.sql.functions  # noqa: F401
 

@@ -1,4 +1,4 @@
-"""The folder for what Spark leaves on this machine: removed at the end of the run, or by the next one after a kill."""
+"""The folder for Spark's files on this machine: removed at the end of the run, or by the next run if it was killed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 _PREFIX = "flowctl-spark-"
-#: Locked by its owner for as long as that lives.
+#: A file that its owner keeps locked while it is running.
 _OWNER = "owner"
-#: Seconds that a folder gets between being created and being locked.
+#: Seconds allowed between creating a folder and locking it.
 _GRACE = 60.0
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder of this process alone."""
+    """A new folder for this process only."""
     _remove_orphans()
     with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -31,9 +31,9 @@ def scratch_folder() -> Iterator[Path]:
 def _remove_orphans() -> None:
     for owner in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_OWNER}"):
         try:
-            with owner.open("r+") as file:  # another user's is not ours to open
+            with owner.open("r+") as file:  # fails for another user's folder
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if time.time() - owner.stat().st_mtime > _GRACE:
                     shutil.rmtree(owner.parent, ignore_errors=True)
-        except OSError:  # in use, not ours, or gone by now
+        except OSError:  # in use, another user's, or already removed
             continue

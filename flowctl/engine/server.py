@@ -1,7 +1,7 @@
 """A Spark Connect server in the foreground: one warm JVM for many short runs (`spark: {url: sc://…}`).
 
-It is an application as a run would start it for many rows, with the jars of all connectors, that opens a port. Clients
-bring their own settings and the storage's credentials with their sessions; nothing of either is kept here.
+It is the same application that a large run would start, with the jars of all connectors and an open port. Clients send
+their settings and storage credentials with their sessions; the server stores neither.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from flowctl.engine.start import open_engine
 from flowctl.errors import EngineFailed, UsageError
 from flowctl.spec.spec import SparkSettings
 
-#: Spark's own variable: clients that do not have the same value in theirs are turned away.
+#: Spark's own variable: clients whose token differs are rejected.
 TOKEN_VARIABLE = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
-# As Spark redacts: what is called so would stand on the JVM's command line.
+# Spark's redaction pattern: settings with such names would be visible on the JVM's command line.
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key")
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server listens; port 0 is any free one."""
+    """Where the server listens; port 0 means any free one."""
 
     host: str
     port: int
@@ -55,8 +55,8 @@ def serve(
     verbose: bool = False,
     say: Callable[[str], None],
 ) -> None:
-    """Runs until SIGTERM or SIGINT; ``ready`` gets the ``sc://`` URL once clients may come. Call from the main thread.
-    Raises what :func:`open_engine` raises, and :class:`EngineFailed` when the port is taken or the JVM ends."""
+    """Runs until SIGTERM or SIGINT; ``ready`` gets the ``sc://`` URL once clients may connect. Call it from the main
+    thread. Raises what :func:`open_engine` raises, and :class:`EngineFailed` if the port is in use or the JVM ends."""
     _refuse_secrets(settings)
     _require_free(address)
     if not address.is_loopback():
@@ -79,13 +79,13 @@ def _open_server(
 ) -> Iterator[tuple[Engine, int]]:
     own = {"spark.connect.grpc.binding.address": address.host, "spark.connect.grpc.binding.port": str(address.port)}
     application = replace(settings, conf={**settings.conf, **own})
-    # For many rows, whatever the first client brings: its JVM stays, so the better compiler pays.
+    # Always `large`, whatever the first client does: the JVM is long-running, so the optimizing compiler pays off.
     with open_engine(application, jars.sets(), {}, "large", extensions=extensions, verbose=verbose, say=say) as engine:
         yield engine, _open_port(engine, address)
 
 
 def _open_port(engine: Engine, address: Address) -> int:
-    """The port that clients may use now."""
+    """Starts the Connect service and returns its port."""
     from py4j.protocol import Py4JError
 
     jvm: Any = engine.spark._jvm
@@ -112,7 +112,7 @@ def _wait_for_end(engine: Engine) -> None:
 
 @contextmanager
 def _end_by_signals() -> Iterator[None]:
-    """SIGTERM is what Ctrl-C is, :class:`KeyboardInterrupt`; the second of either ends the process at once, and the JVM
+    """SIGTERM raises :class:`KeyboardInterrupt`, like Ctrl-C; a second signal ends the process immediately, and the JVM
     with it."""
     both = (signal.SIGTERM, signal.SIGINT)
 
@@ -133,7 +133,7 @@ def _end_by_signals() -> Iterator[None]:
 
 
 def _require_free(address: Address) -> None:
-    """Asked before a JVM is started for nothing."""
+    """Raises :class:`EngineFailed` if the address cannot be bound, before a JVM is started needlessly."""
     where = f"{address.host}:{address.port}"
     try:
         family, kind, _, _, target = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
@@ -150,18 +150,18 @@ def _refuse_secrets(settings: SparkSettings) -> None:
     for name in settings.conf:
         if _SECRET.search(name):
             raise UsageError(
-                f"--conf {name} would stand in the machine's list of processes",
-                hint="Leave it to the specs of the clients, which have the credentials of their storage",
+                f"--conf {name} would be visible in the machine's process list",
+                hint="Set it in the specs of the clients, which have the credentials of their storage",
             )
 
 
 def _describe_exposure(address: Address) -> str:
     who = (
-        f"whoever has {TOKEN_VARIABLE} and"
+        f"anyone who has {TOKEN_VARIABLE} and"
         if os.environ.get(TOKEN_VARIABLE)
-        else "Spark Connect asks nobody for a password: whoever"
+        else "Spark Connect does not authenticate clients: anyone who"
     )
-    return f"warning: {who} reaches {address.host}:{address.port} runs code as this user; nothing is encrypted"
+    return f"warning: {who} reaches {address.host}:{address.port} can run code as this user; nothing is encrypted"
 
 
 def _reachable_host(host: str) -> str:

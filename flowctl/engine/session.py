@@ -1,5 +1,4 @@
-"""Which engine a Spark session speaks to: connectors that read through Java libraries, or would spare a cold JVM work,
-ask before they do."""
+"""Which engine a Spark session uses: for connectors that read through Java libraries, or avoid work in a cold JVM."""
 
 from __future__ import annotations
 
@@ -13,12 +12,13 @@ from weakref import WeakKeyDictionary
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: A setting of the session, put there by whoever opened it. Apache Spark's sessions need not have it.
+#: A session setting, set when the session is opened. Apache Spark's sessions need not have it.
 ENGINE_KEY = "flowctl.engine"
 SAIL = "sail"
 
-#: Some thousand rows spend their time in compiling code that runs once. What is outside of whole stages (projections
-#: of Delta's own log, above all) is compiled again for each task: a scd2 batch of 20 rows took 4.5 s instead of 7.5.
+#: With a few thousand rows, most time is spent compiling code that runs once. Code outside of whole-stage codegen
+#: (above all, projections of Delta's own log) is even compiled for each task. With these settings, an scd2 batch of
+#: 20 rows took 4.5 s instead of 7.5 s.
 INTERPRETED: Mapping[str, str] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -28,7 +28,7 @@ _HAS_JVM: MutableMapping[SparkSession, bool] = WeakKeyDictionary()
 
 
 def compiles(spark: SparkSession) -> bool:
-    """Whether queries are compiled, and in a JVM of our own: a server of Spark Connect has done it before."""
+    """Whether queries are compiled, in a JVM that flowctl started: a Spark Connect server is already warm."""
     from pyspark.sql import SparkSession as ClassicSession
 
     return isinstance(spark, ClassicSession) and any(
@@ -38,7 +38,7 @@ def compiles(spark: SparkSession) -> bool:
 
 @contextmanager
 def interpreted(spark: SparkSession) -> Iterator[None]:
-    """What runs inside is not worth compiling."""
+    """Disables code generation for queries inside the context, which are not worth compiling."""
     before = {name: spark.conf.get(name, None) for name in INTERPRETED} if compiles(spark) else {}
     for name in before:
         spark.conf.set(name, INTERPRETED[name])
@@ -53,14 +53,14 @@ def interpreted(spark: SparkSession) -> Iterator[None]:
 
 
 def has_jvm(spark: SparkSession) -> bool:
-    """Whether executors are Java processes, so that JDBC and Hadoop's file systems are there."""
-    if spark not in _HAS_JVM:  # a server takes a round trip to answer, and is asked by everyone
+    """Whether executors are Java processes, so that JDBC and Hadoop's file systems are available."""
+    if spark not in _HAS_JVM:  # cached: with a server, each query is a round trip
         _HAS_JVM[spark] = spark.conf.get(ENGINE_KEY, None) != SAIL
     return _HAS_JVM[spark]
 
 
 def has_own_workers(spark: SparkSession) -> bool:
-    """Whether Python code of a frame runs in this environment, with all that is installed here."""
+    """Whether a frame's Python code runs in this environment, with all packages installed here."""
     from pyspark.sql import SparkSession as ClassicSession
 
     is_local = isinstance(spark, ClassicSession) and str(spark.conf.get("spark.master")).startswith("local")
@@ -68,11 +68,11 @@ def has_own_workers(spark: SparkSession) -> bool:
 
 
 def most_at_once() -> int:
-    """Partitions that a frame read by Python may have on Sail, which begins all of them at the same time: each is a
-    thread, and may be a connection, however few the cores."""
+    """The most partitions that a frame read by Python may have on Sail, which starts all of them at the same time: each
+    is a thread, and maybe a connection, regardless of the number of cores."""
     return max(8, os.cpu_count() or 1)
 
 
 def reachable(path: str) -> bool:
-    """Whether Sail finds a path: it encodes all but these characters, each of its readers in another way."""
+    """Whether Sail can read a path: it encodes all other characters, and each of its readers does so differently."""
     return re.fullmatch(r"[A-Za-z0-9._\-/=+~@:]*", path) is not None

@@ -1,4 +1,4 @@
-"""Between Spark's types and flowctl's: what a frame really has, compared with what the plan said."""
+"""Conversion between Spark's types and flowctl's, and comparison of a frame's actual types with the planned ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def from_spark(kind: SparkType) -> DataType:
-    """The type as flowctl carries it; ``ValueError`` for one it does not (maps, intervals, variants)."""
+    """flowctl's type for a Spark type; ``ValueError`` for unsupported ones (maps, intervals, variants)."""
     from pyspark.sql import types as spark
 
     match kind:
@@ -32,7 +32,7 @@ def from_spark(kind: SparkType) -> DataType:
 
 
 def columns_of(schema: StructType) -> tuple[Column, ...]:
-    """The frame's columns; :class:`TableError` naming the first whose type flowctl does not carry."""
+    """The frame's columns; :class:`TableError` names the first whose type flowctl does not support."""
     columns = []
     for part in schema.fields:
         try:
@@ -46,7 +46,7 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
 
 
 def require_types(found: Sequence[Column], planned: Sequence[Column]) -> None:
-    """Raises :class:`TableError` naming every column that is not what the plan said."""
+    """Raises :class:`TableError` naming every column whose type differs from the plan."""
     have = {column.name: column.type for column in found}
     wrong = [
         f'"{column.name}" is {types.short(have[column.name]) if column.name in have else "missing"}, '
@@ -72,8 +72,8 @@ def named(name: str, of: str = "") -> SparkColumn:
 def frame_in_order(
     frame: DataFrame, columns: Sequence[Column], present: Collection[str] | None = None, also: Sequence[str] = ()
 ) -> DataFrame:
-    """Exactly ``columns``, with their types; those that ``frame`` lacks are null. ``also`` are columns that come after
-    them; ``present`` those that ``frame`` has, where that is known."""
+    """Exactly ``columns``, with their types; those that ``frame`` lacks are null. ``also`` are further columns to
+    append; ``present`` are the names that ``frame`` has, if already known."""
     from pyspark.sql import functions as f
 
     have = set(frame.columns if present is None else present)

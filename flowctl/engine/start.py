@@ -1,4 +1,4 @@
-"""The only place where a Spark application is made: one per run, once a table is sure to need it."""
+"""The only place where a Spark application is created: one per run, once a table is certain to need it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def open_engine(
     say: Callable[[str], None] | None = None,
     stop_seconds: float = 10.0,
 ) -> AbstractContextManager[Engine]:
-    """Starts (or reaches) Spark and ends it again, interrupting what still runs. ``jar_sets`` and ``extensions`` are
-    the connectors'. ``storage_conf`` are Spark settings with credentials (``spark.hadoop.…``), kept off every command
-    line, ``storage_environment`` the same as variables for Sail. ``verbose`` passes the JVM's own output on to standard
-    error; ``say`` gets messages about jars; ``stop_seconds`` is what the JVM gets for ending by itself. Raises
-    :class:`EngineFailed`."""
+    """Starts (or connects to) Spark, and ends it with the context, interrupting what still runs. ``jar_sets`` and
+    ``extensions`` are the connectors'. ``storage_conf`` are Spark settings with credentials (``spark.hadoop.…``), which
+    never appear on a command line; ``storage_environment`` are the same as variables for Sail. ``verbose`` passes the
+    JVM's own output to standard error; ``say`` gets messages about jars; ``stop_seconds`` is the time the JVM has to
+    end by itself. Raises :class:`EngineFailed`."""
     if not verbose:
         silence_pyspark()
     if is_connect(settings.url):
@@ -46,6 +46,6 @@ def open_engine(
 
 
 def silence_pyspark() -> None:
-    """Its loggers write each error to standard error as JSON, in addition to raising it."""
+    """Disables pyspark's loggers, which write each error to standard error as JSON in addition to raising it."""
     for name in _PYSPARK_LOGGERS:
         logging.getLogger(name).disabled = True

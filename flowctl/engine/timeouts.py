@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-#: After this long without a message, a Spark Connect server is pinged. grpc-java takes clients that ping more often
-#: than every 300 s for attackers, and disconnects them.
+#: After this long without a message, a Spark Connect server is pinged. grpc-java disconnects clients that ping more
+#: often than every 300 s, as a protection against attacks.
 SERVER_SILENCE = 310
-#: For the answer; also for reaching a server.
+#: Timeout for the response to a ping; also for connecting to a server.
 SERVER_ANSWER = 20
 
-#: flowctl's own engine is pinged at this interval, and ended after this long without an answer: a full garbage
+#: flowctl's own engine is pinged at the first interval, and killed after the second without a response: a full garbage
 #: collection of a large heap takes a minute.
 ENGINE_PING = 15.0
 ENGINE_SILENCE = 300.0
-#: Until its process reports its address.
+#: Timeout until the engine's process reports its address.
 ENGINE_START = 300.0
-#: Until Sail drops an idle session. This process may land a source for hours between two requests; Sail ends with it.
+#: Time after which Sail drops an idle session. This process may read a source for hours between two requests; Sail ends
+#: with it anyway.
 ENGINE_IDLE = 30 * 24 * 3600
 
-#: After a signal: for work in progress to end by itself, well within the 30 s that a container gets; …
+#: After a signal, all well within the 30 s that a container gets: when work in progress is interrupted; …
 GRACE = 12.0
-#: … until engines that are still busy are abandoned; …
+#: … when engines that are still busy are abandoned; …
 ABANDON = 19.0
-#: … and until this process ends, whatever it waits for.
+#: … and when this process ends, whatever it is waiting for.
 LAST = 26.0

@@ -11,7 +11,7 @@ from flowctl.expect.expectation import RowExpectation, literal, quoted
 
 @dataclass(frozen=True, kw_only=True)
 class Between(RowExpectation):
-    """The column's values lie between two bounds, both allowed."""
+    """The column's values lie between two bounds, inclusive."""
 
     key = "between"
     schema = {
@@ -41,7 +41,7 @@ class Between(RowExpectation):
             case _:
                 is_ordered = False
         hint = "Write the lower value first, both numbers or both text"
-        return None if is_ordered else ("`between` has bounds that nothing lies between", hint)
+        return None if is_ordered else ("no value lies within the bounds of `between`", hint)
 
     def holds(self) -> str:
         column = quoted(self.column)

@@ -1,9 +1,9 @@
-"""What an entry of ``expect`` is: a check on the rows of each batch, decided before its commit.
+"""One entry of ``expect``: a check on the rows of each batch, evaluated before the batch is committed.
 
-A check is one file here with one class: how the spec writes it, the Spark SQL that finds what breaks it, what it
-needs, and what an engine cannot do. It is one of three shapes. A :class:`RowExpectation` holds for each row by itself,
-so it needs no staged batch to fail, and rows that break it can be quarantined. A :class:`GroupExpectation` looks at
-rows with one value together, a :class:`BatchExpectation` at one aggregate of all rows; both need the batch staged.
+Each check is one file with one class, which defines its syntax in the spec, the Spark SQL that finds violations, what
+it needs, and what an engine cannot do. There are three kinds. A :class:`RowExpectation` applies to each row by itself:
+it can fail without a staged batch, and rows that violate it can be quarantined. A :class:`GroupExpectation` applies to
+all rows with one value, a :class:`BatchExpectation` to one aggregate of all rows; both need the batch staged.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ OnFail = Literal["fail", "quarantine", "warn"]
 
 @dataclass(frozen=True)
 class BatchColumns:
-    """What checks must know of the columns that they name: ``types`` by name, as far as they are known, and the
-    ``zone`` of those without a time zone of their own, if the spec gives one."""
+    """What checks must know about columns: ``types`` by name, as far as they are known, and the ``zone`` of columns
+    without a time zone, if the spec gives one."""
 
     types: Mapping[str, DataType]
     zone: str | None = None
@@ -35,12 +35,12 @@ class BatchColumns:
 class Expectation(ABC):
     """``column`` is the target column that is checked; empty for a check that names none."""
 
-    #: Its key in an entry of the spec, and the JSON Schema of what stands there.
+    #: The check's key in an entry of the spec, and the JSON Schema of its argument.
     key: ClassVar[str]
     schema: ClassVar[Mapping[str, Any]]
-    #: Whether the entry names the column, as ``column``.
+    #: Whether the entry names a column, with the key ``column``.
     takes_column: ClassVar[bool] = False
-    #: Engine → why it would not keep the check's promise there.
+    #: Engine → why the check cannot be guaranteed there.
     gaps: ClassVar[Mapping[str, str]] = {}
 
     column: str = ""
@@ -53,32 +53,32 @@ class Expectation(ABC):
 
     @property
     def needs_staging(self) -> bool:
-        """Whether it is decided on counts. A row that breaks a check with ``fail`` fails the write itself."""
+        """Whether it is evaluated by counting. A row that violates a check with ``fail`` fails the write itself."""
         return self.on_fail != "fail" or not isinstance(self, RowExpectation)
 
     @classmethod
     def read(cls, entry: Mapping[str, Any], mark: Mark) -> Self:
-        """From an entry of the spec whose argument, what stands under :attr:`key`, :attr:`schema` accepts."""
+        """The check of a spec entry whose argument (the value of :attr:`key`) is valid under :attr:`schema`."""
         common = {key: entry[key] for key in ("column", "on_fail") if key in entry}
         return cls(mark=mark, **{**common, **cls.fields(entry[cls.key])})
 
     @classmethod
     def fields(cls, argument: Any) -> Mapping[str, Any]:
-        """What the argument makes of the class's own fields."""
+        """The values of the class's own fields, from the argument."""
         return {}
 
     @classmethod
     def flaw(cls, argument: Any) -> tuple[str, str] | None:
-        """What is wrong with an argument that :attr:`schema` accepts, and what to do."""
+        """What is wrong with an argument that :attr:`schema` accepts, and what to do; None if nothing is."""
         return None
 
     def refuse(self, columns: BatchColumns) -> tuple[str, str] | None:
-        """Why it cannot be decided on these columns, and what to do."""
+        """Why the check cannot be evaluated on these columns, and what to do; None if it can."""
         return None
 
     @abstractmethod
     def problem(self, found: Any, columns: BatchColumns, now: dt.datetime) -> str | None:
-        """What is wrong with a batch in which this was ``found``, in words; None when the check holds."""
+        """What is wrong with a batch whose measured value is ``found``; None if the check passes."""
 
 
 class _Counted(Expectation):
@@ -87,28 +87,28 @@ class _Counted(Expectation):
 
 
 class RowExpectation(_Counted):
-    """Broken only by a row that is known to break it: null passes, as SQL's own CHECK has it. What is found is how many
-    rows break it."""
+    """A check on each row. Null passes, as in SQL's CHECK. The measured value is the number of rows that violate it."""
 
     @abstractmethod
     def holds(self) -> str:
-        """A condition in Spark SQL that is true for rows as they should be."""
+        """A condition in Spark SQL that is true for valid rows."""
 
     def violation(self) -> str:
-        """True for rows that break it, never null."""
+        """A condition that is true for rows that violate the check, and never null."""
         return f"NOT coalesce({self.holds()}, true)"
 
 
 class GroupExpectation(_Counted):
-    """Rows with one value of the column, nulls apart. What is found is how many rows are in groups that break it."""
+    """A check on all rows with one value of the column, other than null. The measured value is the number of rows in
+    groups that violate it."""
 
     @abstractmethod
     def violation(self, rows: str) -> str:
-        """A condition in Spark SQL on ``rows``, the number of rows of one value."""
+        """A condition in Spark SQL on ``rows``, the number of rows with one value."""
 
 
 class BatchExpectation(Expectation):
-    """What is found is the measure as text; None where it is null."""
+    """A check on one aggregate. The measured value is its result as text, None if it is null."""
 
     @abstractmethod
     def measure(self, columns: BatchColumns) -> str:
@@ -120,7 +120,7 @@ def quoted(column: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """A value of the spec in Spark SQL."""
+    """A value of the spec as a literal in Spark SQL."""
     match value:
         case bool():
             return str(value).lower()

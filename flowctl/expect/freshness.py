@@ -14,8 +14,8 @@ from flowctl.model.units import seconds
 
 @dataclass(frozen=True, kw_only=True)
 class Freshness(BatchExpectation):
-    """The newest row of a batch is not older than ``within``, in seconds. A column without a time zone is as old as
-    ``zone`` says, or else the spec's: read as UTC, yesterday's rows in New York would be of today."""
+    """The newest row of a batch is at most ``within`` seconds old. A column without a time zone is read in ``zone``, or
+    else in ``cursor.zone``: read as UTC, its age would be wrong by the zone's offset."""
 
     key = "freshness"
     schema = {
@@ -60,7 +60,7 @@ class Freshness(BatchExpectation):
         return f'newest "{self.column}" is {age:,.0f} s old, at most {self.within:,.0f} s allowed' if is_old else None
 
     def newest(self, found: str | None, columns: BatchColumns) -> dt.datetime | None:
-        """The moment that was found, aware."""
+        """The newest time of a batch, with its time zone."""
         from zoneinfo import ZoneInfo
 
         zone = (self.zone or columns.zone if self._is_local(columns) else None) or "UTC"  # sessions run in UTC

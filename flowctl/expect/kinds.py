@@ -1,4 +1,4 @@
-"""Which checks there are: one for each file of this folder that holds one."""
+"""All checks, collected from the files of this folder."""
 
 from __future__ import annotations
 

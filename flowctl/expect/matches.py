@@ -11,7 +11,7 @@ from flowctl.expect.expectation import RowExpectation, literal, quoted
 
 @dataclass(frozen=True, kw_only=True)
 class Matches(RowExpectation):
-    """The column's values match a regular expression from their beginning to their end."""
+    """The column's values match a regular expression as a whole."""
 
     key = "matches"
     schema = {"type": "string", "minLength": 1, "description": "Java regular expression for the whole value."}
@@ -25,5 +25,5 @@ class Matches(RowExpectation):
         return {"pattern": argument}
 
     def holds(self) -> str:
-        whole = rf"\A(?:{self.pattern})\z"  # RLIKE finds it anywhere; \Z would allow a line break after it
+        whole = rf"\A(?:{self.pattern})\z"  # RLIKE matches anywhere; \Z would allow a final line break
         return f"{quoted(self.column)} RLIKE {literal(whole)}"

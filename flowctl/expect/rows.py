@@ -12,7 +12,7 @@ from flowctl.expect.expectation import BatchColumns, BatchExpectation
 
 @dataclass(frozen=True, kw_only=True)
 class Rows(BatchExpectation):
-    """A batch has at least, or at most, so many rows."""
+    """The number of rows of a batch has a minimum or a maximum."""
 
     key = "rows"
     schema = {

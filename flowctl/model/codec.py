@@ -1,9 +1,9 @@
 """Frozen values as JSON, and back.
 
-A dataclass is an object with its fields in their order, a tuple an array, a mapping an object, None is null. What reads
-and writes a class is made of its type hints once, when the class is first met. :func:`in_json` says where a field is
-something else in JSON, :func:`has_form` gives a class or a union a form of its own. A key that the class does not know
-is passed over: a later flowctl may have added it.
+A dataclass becomes an object with its fields in order, a tuple an array, a mapping an object, and None null. The reader
+and writer of a class are built from its type hints on first use and cached. :func:`in_json` overrides how a field
+appears in JSON; :func:`has_form` registers a custom form for a class or a union. Keys that the class does not know are
+ignored: a later flowctl may have added them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from functools import cache
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-#: Whether a document has a field. ``always``; ``since``: always, but older documents lack it; ``not_default``: only
-#: where it differs from the default; ``never``; ``inline``: its own keys stand among those of its owner.
+#: Whether a document contains a field. ``always``; ``since``: always written, but older documents lack it;
+#: ``not_default``: only if it differs from the default; ``never``; ``inline``: its keys are merged into the owner's.
 Presence = Literal["always", "since", "not_default", "never", "inline"]
 Convert = Callable[[Any], Any]
 T = TypeVar("T")
@@ -25,12 +25,13 @@ _readers: dict[frozenset[Any], Convert] = {}
 
 
 def in_json(presence: Presence = "always", *, name: str = "") -> Mapping[str, Any]:
-    """The metadata of a field: whether documents have it, and as what, where that is not its own name."""
+    """Field metadata: whether documents contain the field, and its key if that differs from the field's name."""
     return {"presence": presence, "name": name}
 
 
 def has_form(kind: Any, write: Convert | None, read: Convert) -> None:
-    """Registers the form of a class, or of all classes of a union. ``write`` None: each is written by its fields."""
+    """Registers the JSON form of a class, or of all classes of a union. With ``write`` None, each is written field by
+    field."""
     for one in get_args(kind) or (kind,):
         if write is not None:
             _writers[one] = write
@@ -38,7 +39,7 @@ def has_form(kind: Any, write: Convert | None, read: Convert) -> None:
 
 
 def to_json(value: object) -> Any:
-    """JSON-safe, as long as mappings without a type (:class:`Any`) are."""
+    """Returns a JSON-safe value, provided that untyped mappings (:class:`Any`) hold JSON-safe values."""
     write = _writers.get(type(value)) or _writer(type(value))
     return write(value)
 
@@ -95,7 +96,7 @@ def _object_writer(kind: Any) -> Convert:
 
 @cache
 def _reader(kind: Any) -> Convert | None:
-    """None for what needs no conversion."""
+    """Returns None for types that need no conversion."""
     if read := _readers.get(_classes(kind)):
         return _optional(read) if NoneType in get_args(kind) else read
     if is_dataclass(kind):
@@ -126,7 +127,7 @@ def _mapping(read: Convert) -> Convert:
 
 
 def _classes(kind: Any) -> frozenset[Any]:
-    """Those of a union, without None."""
+    """The classes of a union, without None."""
     return frozenset(get_args(kind) or (kind,)) - {NoneType}
 
 

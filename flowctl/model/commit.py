@@ -14,11 +14,11 @@ from flowctl.model.position import Position
 
 @dataclass(frozen=True)
 class Intent:
-    """Written to state before anything is written to a target: sequence number ``seq`` of this table belongs to this
-    interval for ever. ``id`` is unique for each try that gets a sequence number. ``at`` (RFC 3339) is the moment that
-    fixes ``valid_from: now`` and detected deletions for every redo. ``replaces``: the whole content is replaced, by
-    every redo too. ``refresh``: somebody asked for a full refresh, which is owed until this sequence number, or a later
-    one, does it. ``runs`` is how many have tried it."""
+    """Written to state before anything is written to a target: binds sequence number ``seq`` of this table to this
+    interval permanently. ``id`` is unique per attempt that gets a sequence number. ``at`` (RFC 3339) is the time used
+    for ``valid_from: now`` and detected deletions in every retry. ``replaces``: the whole content is replaced, in every
+    retry too. ``refresh``: a full refresh was requested; it stays pending until this or a later sequence number
+    completes it. ``runs`` counts the runs that have attempted it."""
 
     id: str
     seq: int
@@ -34,13 +34,13 @@ class Intent:
 
     @property
     def recorded(self) -> Intent:
-        """As state keeps it: the log has the files."""
+        """The form kept in state, without the files: the file log has them."""
         return replace(self, interval=self.interval.recorded)
 
 
 @dataclass(frozen=True)
 class RowCounts:
-    """What one commit did, as far as the target counts it; None where it does not."""
+    """Row counts of one commit; None for those that the target does not report."""
 
     read: int | None = None
     inserted: int | None = None
@@ -51,7 +51,7 @@ class RowCounts:
 
 
 def commit_name(seq: int, intent_id: str) -> str:
-    """:attr:`Commit.name` of a commit that is recorded elsewhere."""
+    """Returns the :attr:`Commit.name` of a commit that is recorded elsewhere."""
     return f"{seq}/{intent_id}"
 
 
@@ -60,9 +60,9 @@ class Commit:
     """The target's own record of the newest sequence number of ``(lineage, table)``, stored atomically with the data.
 
     ``position`` is what was consumed; recovery copies it to state. ``version`` is the target's version after this
-    commit where it has one. ``void`` marks an abandoned sequence number; it carries the position of the commit before
-    it (None from an older flowctl). ``counts`` is known only to the process that wrote it, and so are ``warnings``:
-    what failed after the commit, and changes nothing about it."""
+    commit, if it has versions. ``void`` marks an abandoned sequence number; it carries the position of the previous
+    commit (None if an older flowctl wrote it). ``counts`` and ``warnings`` are known only to the process that made the
+    commit; ``warnings`` are failures after the commit that do not affect it."""
 
     lineage: str
     table: str
@@ -77,11 +77,11 @@ class Commit:
 
     @property
     def name(self) -> str:
-        """Sequence number and intent: no other commit of this lineage has both."""
+        """Sequence number and intent id, which together are unique in this lineage."""
         return commit_name(self.seq, self.intent_id)
 
     def record(self) -> dict[str, Any]:
-        """The JSON that targets store beside the data (Delta ``userMetadata``, ``_flowctl_commits``)."""
+        """The JSON that targets store with the data (Delta ``userMetadata``, ``_flowctl_commits``)."""
         return {"flowctl": 1, **codec.to_json(self)}
 
 

@@ -1,4 +1,4 @@
-"""What a run would change in a table, as `plan --effects` found it. A plan may hold it; nothing is executed by it."""
+"""What a run would change in a table, as computed by `plan --effects`. A plan may include it; `apply` ignores it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ Action = Literal["insert", "update", "delete"]
 
 @dataclass(frozen=True)
 class SampleRow:
-    """One row that would change. All values are text, nulls None. ``before`` and ``after`` have the values of its other
-    columns, None where they were not asked for: of an updated row those that change, of an inserted or deleted one
-    all."""
+    """One row that would change. Values are text; None is null. ``before`` and ``after`` hold the non-key columns: only
+    the changed ones for an update, all of them for an insert or delete. Both are None if values were not requested."""
 
     action: Action
     key: Mapping[str, str | None]
@@ -25,9 +24,9 @@ class SampleRow:
 
 @dataclass(frozen=True)
 class CountedEffects:
-    """Numbers of rows, at the moment ``at`` (RFC 3339). ``unchanged`` are rows that would be read and are in the target
-    as they are; None where nothing is compared. ``columns`` counts the updated rows by column that changes,
-    ``quarantined`` the rejected rows by the checks that they fail."""
+    """Row counts at time ``at`` (RFC 3339). ``unchanged`` counts rows that would be read and are identical in the
+    target; None if rows are not compared. ``columns`` counts updated rows by changed column, ``quarantined`` rejected
+    rows by the checks they fail."""
 
     at: str
     inserted: int
@@ -42,7 +41,7 @@ class CountedEffects:
 
 @dataclass(frozen=True)
 class PreventedEffects:
-    """The run would not commit the table, for the reason ``stopped``; ``exit_code`` would be the run's."""
+    """The run would not commit the table, for the reason ``stopped``, and would end with ``exit_code``."""
 
     at: str
     stopped: str
@@ -52,7 +51,7 @@ class PreventedEffects:
 
 @dataclass(frozen=True)
 class UnknownEffects:
-    """``unknown`` is why nobody can tell before the run."""
+    """``unknown`` is why the effects cannot be determined before the run."""
 
     unknown: str
 

@@ -1,14 +1,14 @@
-"""The log of files that a table has read: entries that never change, each named by the digest of its content.
+"""The log of files that a table has read: immutable entries, each named by the digest of its content.
 
-State, intents, commits in targets and run records name an entry (:class:`flowctl.model.position.FileLogPosition`)
-instead of listing every file. An entry lists the files that one commit read, and names the older entries whose files
-were read before. It is written before the intent that names it, so that whatever names an entry can also read it: a
-crash leaves at most an entry that nothing names. The same content has the same name, so two writers of one entry do
-no harm, and a position that is set, rolled back or adopted leads to the same files as ever.
+State, intents, commits in targets and run records refer to an entry (:class:`flowctl.model.position.FileLogPosition`)
+instead of listing every file. An entry lists the files that one commit read, and refers to the older entries whose
+files were read before. It is written before the intent that refers to it, so every reference resolves: a crash leaves
+at most an unreferenced entry. Equal content has the same name, so concurrent writers of one entry are harmless, and a
+position that is set, rolled back or adopted always leads to the same files.
 
-**Compaction.** A new entry takes in the files of the newest older entries for as long as those are no larger than
-itself, and no longer names them. So a position leads to at most some log2(n) entries, and each file is written some
-log2(n) times in its life.
+**Compaction.** A new entry absorbs the files of the newest older entries as long as these are no larger than itself,
+and no longer refers to them. A position therefore leads to about log2(n) entries at most, and each file is written
+about log2(n) times in total.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One entry of ``table``'s log. ``before`` names the older entries (oldest first), ``taken_in`` holds the files of
-    entries that this one replaces, ``read`` those of its own commit; a later stamp of a path replaces an earlier."""
+    """One entry of ``table``'s log. ``before`` lists the digests of older entries (oldest first), ``taken_in`` the
+    files of entries that this one replaces, ``read`` the files of its own commit. A later stamp of a path replaces an
+    earlier one."""
 
     table: str
     read: tuple[FileStamp, ...]
@@ -38,7 +39,7 @@ class FileEntry:
 
     @cached_property
     def data(self) -> bytes:
-        """Canonical JSON: equal entries give equal bytes."""
+        """Canonical JSON: equal entries have equal bytes."""
         document = {
             "format": FORMAT,
             "table": self.table,
@@ -54,12 +55,12 @@ class FileEntry:
 
     @property
     def files(self) -> tuple[FileStamp, ...]:
-        """All that this entry itself holds, in the order in which they were read."""
+        """All files in this entry, in the order in which they were read."""
         return (*self.taken_in, *self.read)
 
 
 def entry_from_json(document: Mapping[str, Any]) -> FileEntry:
-    """``ValueError`` for an entry of a newer flowctl."""
+    """Raises ``ValueError`` for an entry written by a newer flowctl."""
     if document["format"] != FORMAT:
         raise ValueError(f"format {document['format']}, this flowctl reads {FORMAT}")
     return codec.from_json(FileEntry, document)
@@ -67,22 +68,22 @@ def entry_from_json(document: Mapping[str, Any]) -> FileEntry:
 
 @dataclass(frozen=True)
 class FileLog:
-    """What a table has read up to one position: the entries that the position leads to, oldest first."""
+    """What a table has read up to one position: the entries reachable from the position, oldest first."""
 
     entries: tuple[FileEntry, ...] = ()
 
     @cached_property
     def files(self) -> Mapping[str, FileStamp]:
-        """Each file by its path, as it was when it was last read."""
+        """The files by path, each as it was when last read."""
         return {stamp.path: stamp for entry in self.entries for stamp in entry.files}
 
     @property
     def position(self) -> FileLogPosition | None:
-        """The newest entry; None where nothing was read."""
+        """The newest entry; None if nothing was read."""
         return FileLogPosition(self.entries[-1].digest, len(self.files)) if self.entries else None
 
     def with_read(self, table: str, read: Iterable[FileStamp]) -> FileLog:
-        """The log once ``read`` has been read too: a new entry, and the older ones that it does not take in."""
+        """Returns the log after reading ``read``: a new entry, and the older ones that it does not absorb."""
         new = tuple(sorted(read, key=lambda stamp: stamp.path))
         older, taken_in = list(self.entries), dict[str, FileStamp]()
         while older and len(older[-1].files) <= len(taken_in) + len(new):
@@ -92,7 +93,7 @@ class FileLog:
 
 
 def log_of(table: str, recorded: Position | None) -> FileLog:
-    """The log that a position of an older flowctl, which lists its files, is carried over into; empty for others."""
+    """Converts the position of an older flowctl, which lists its files, into a log; empty for other positions."""
     if not isinstance(recorded, FilesPosition) or not recorded.files:
         return FileLog()
     return FileLog().with_read(table, recorded.files)

@@ -13,15 +13,14 @@ from flowctl.model.value import TypedValue
 class Interval:
     """``lower`` is the recorded position (None: from the beginning), ``upper`` what state records after the commit.
 
-    For cursors the bounds that the read itself uses stand in ``read_from`` and ``read_to``: ``read_from`` is
-    inclusive (ties of the last row may still arrive, and ``lag`` re-reads), ``read_to`` is inclusive for append and
-    None for merge and scd2, which read everything above in one snapshot: an upper bound would starve rows that
-    change faster than plan and read. Of the rows at ``read_from`` append leaves out those that the lower position says
-    it has written. ``include_null`` reads rows whose cursor is null too (``cursor.nulls: always``).
-    ``lag_seconds`` is only for people.
+    For cursors, ``read_from`` and ``read_to`` are the bounds of the read itself. ``read_from`` is inclusive (ties of
+    the last row may still arrive, and ``lag`` re-reads rows). ``read_to`` is inclusive for append and None for merge
+    and scd2, which read everything above in one snapshot: with an upper bound, a row that keeps changing between plan
+    and read would never be read. At ``read_from``, append skips the rows that the lower position records as written.
+    ``include_null`` also reads rows with a null cursor (``cursor.nulls: always``). ``lag_seconds`` is only for display.
 
-    ``files`` are exactly the files that are read, sorted by path. A plan lists them; what is recorded does not
-    (:attr:`recorded`): there the entry of the file log that ``upper`` names has them.
+    ``files`` are exactly the files to read, sorted by path. A plan lists them; state and run records do not
+    (:attr:`recorded`), because the file log entry that ``upper`` refers to has them.
     """
 
     lower: Position | None
@@ -35,12 +34,12 @@ class Interval:
 
     @property
     def recorded(self) -> Interval:
-        """As state and run records keep it: the log has the files."""
+        """The form kept in state and run records, without the files: the file log has them."""
         return replace(self, files=None)
 
     @property
     def files_read(self) -> tuple[FileStamp, ...] | None:
-        """The files that are read; None where this interval is not one of files, or only their log has them."""
+        """The files to read; None if this interval is not one of files, or if only the file log lists them."""
         if self.files is None and isinstance(self.upper, FileLogPosition) and self.upper == self.lower:
             return ()  # nothing new: only keys are compared
         if self.files is not None or not isinstance(self.upper, FilesPosition):

@@ -19,12 +19,12 @@ class NoPosition:
 
 @dataclass(frozen=True)
 class Ties:
-    """The rows at a cursor position that append has written: such rows may still arrive.
+    """The rows at a cursor position that append has written. More rows with this cursor may still arrive.
 
-    ``counts`` says how many there are of each row hash (hex sha256, sorted); None: any number, from a flowctl that did
-    not count. ``columns`` are those that the hashes are over (name, type and ``as_text`` only); None: that same flowctl
-    did not record them. ``may_be_gone``: somebody has accepted another definition since, under which the source need
-    not hold these rows any more.
+    ``counts`` maps each row hash (hex sha256, sorted) to its number of rows; None: any number, from an older flowctl
+    that did not count. ``columns`` are the hashed columns (name, type and ``as_text`` only); None: that older flowctl
+    did not record them. ``may_be_gone``: another definition was accepted since, so the source may no longer hold these
+    rows.
     """
 
     counts: tuple[tuple[str, int | None], ...]
@@ -33,15 +33,15 @@ class Ties:
 
     @property
     def rows(self) -> int | None:
-        """Their number; None where nobody has counted them."""
+        """The total number of rows; None if they were not counted."""
         numbers = [number for _, number in self.counts if number is not None]
         return sum(numbers) if len(numbers) == len(self.counts) else None
 
 
 @dataclass(frozen=True)
 class CursorPosition:
-    """Everything with a cursor up to ``at`` was consumed. ``ties`` are the rows at ``at`` that append has written.
-    None: nobody knows which, as after `flowctl state set`; append then takes all of them for written."""
+    """Everything with a cursor up to ``at`` was consumed. ``ties`` are the rows at ``at`` that append has written;
+    None: unknown, as after `flowctl state set`. Append then treats all of them as written."""
 
     at: TypedValue
     ties: Ties | None = None
@@ -49,8 +49,8 @@ class CursorPosition:
 
 @dataclass(frozen=True)
 class FileStamp:
-    """One consumed file: path relative to the connection, bytes, and the store's own tag of its content
-    (ETag, or modification time in nanoseconds on a disk)."""
+    """One consumed file: path relative to the connection, size in bytes, and the store's tag of its content (ETag, or
+    modification time in nanoseconds on a disk)."""
 
     path: str
     size: int
@@ -59,16 +59,16 @@ class FileStamp:
 
 @dataclass(frozen=True)
 class FilesPosition:
-    """Files one by one, sorted by path: those that are there now, and what older versions of flowctl recorded as
-    consumed. What is consumed is recorded as a :class:`FileLogPosition`."""
+    """A list of files, sorted by path: the files that exist now, or those that an older flowctl recorded as consumed.
+    Consumed files are now recorded as a :class:`FileLogPosition`."""
 
     files: tuple[FileStamp, ...]
 
 
 @dataclass(frozen=True)
 class FileLogPosition:
-    """The files consumed so far, each read once, as the newest entry of their log (`flowctl.model.file_log`).
-    ``entry`` is that entry's digest, ``count`` how many files the log holds."""
+    """The files consumed so far, as the newest entry of their log (`flowctl.model.file_log`). ``entry`` is the digest
+    of that entry, ``count`` the number of files in the log."""
 
     entry: str
     count: int
@@ -83,7 +83,7 @@ class VersionPosition:
 
 @dataclass(frozen=True)
 class UpstreamPosition:
-    """For SQL tables: the committed sequence number of each table it reads, sorted by id."""
+    """For SQL tables: the committed sequence number of each upstream table, sorted by id."""
 
     sequences: tuple[tuple[str, int], ...]
 
@@ -110,7 +110,7 @@ def to_json(position: Position) -> dict[str, Any]:
 
 
 def from_json(document: Mapping[str, Any]) -> Position:
-    """Reads what :func:`to_json` wrote; ``ValueError`` for an unknown kind (a newer flowctl's)."""
+    """Reads what :func:`to_json` wrote. Raises ``ValueError`` for an unknown kind (written by a newer flowctl)."""
     match document["kind"]:
         case "none":
             return NoPosition()
@@ -133,7 +133,7 @@ codec.has_form(Position, to_json, from_json)
 
 
 def _ties_to_json(ties: Ties) -> dict[str, Any]:
-    """``tie_hashes`` is the form without columns and counts, as older flowctls wrote it."""
+    """``tie_hashes`` is the older form, without columns and counts."""
     gone = {"ties_may_be_gone": True} if ties.may_be_gone else {}
     if ties.columns is None:
         return {"tie_hashes": [row_hash for row_hash, _ in ties.counts], **gone}
@@ -154,12 +154,12 @@ def _ties_from_json(document: Mapping[str, Any]) -> Ties | None:
 
 
 def readable(position: Position | None) -> str:
-    """For people: one short phrase, times as they write them."""
+    """Returns one short phrase for display, with times in a readable form."""
     return position.at.readable() if isinstance(position, CursorPosition) else describe(position)
 
 
 def describe(position: Position | None) -> str:
-    """For people: one short phrase with exact bounds."""
+    """Returns one short phrase for display, with exact bounds."""
     match position:
         case None:
             return "the beginning"

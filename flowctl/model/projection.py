@@ -1,4 +1,4 @@
-"""The columns of one step: what is read, how each target column is made of it, and what must change for that."""
+"""The columns of one step: what is read, how each target column is derived from it, and the required schema changes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from flowctl.model.table_info import Column
 class ProjectedColumn:
     """One column of the frame that is written.
 
-    ``column`` is the target's, with its name, type and nullability. ``expression`` is Spark SQL over the source's
-    columns, which the runner makes the column's type (exactly, or the read fails); expressions of
-    ``columns.add`` may also use the target names of the columns before them (Spark's lateral aliases). ``source`` is
-    the one source column it is made of, None for ``columns.add`` and for columns that the source has no longer
-    (``NULL``). ``compared`` says whether a change of this column makes a row new for merge and scd2.
+    ``column`` is the target column: name, type and nullability. ``expression`` is Spark SQL over the source's columns;
+    the runner casts its result to the column's type (exactly, or the read fails). Expressions of ``columns.add`` may
+    also use the target names of the columns before them (Spark's lateral aliases). ``source`` is the source column it
+    is derived from; None for ``columns.add`` and for columns that the source no longer has (``NULL``). ``compared``:
+    whether a change of this column counts as a change of the row for merge and scd2.
     """
 
     column: Column
@@ -29,16 +29,16 @@ class ProjectedColumn:
 
     @property
     def is_absent(self) -> bool:
-        """Whether the source has this column of the target no longer."""
+        """Whether the source no longer has this target column."""
         return self.source is None and self.expression == "NULL"
 
 
 @dataclass(frozen=True)
 class Columns:
-    """``source`` are the columns as they will be read, ``target`` what the target will have once ``changes`` are made,
-    in the target's order (flowctl's own columns such as ``valid_from`` included). ``projection`` is the frame to write,
+    """``source`` are the columns as they will be read, ``target`` the target's columns once ``changes`` are applied, in
+    the target's order and including flowctl's own columns such as ``valid_from``. ``projection`` is the frame to write,
     in target order and without flowctl's own columns. ``statements`` is the DDL to run before the write, in order: it
-    makes the table, or makes ``changes``."""
+    creates the table or applies ``changes``."""
 
     source: tuple[Column, ...] = field(default=(), metadata=in_json(name="source_columns"))
     target: tuple[Column, ...] = field(default=(), metadata=in_json(name="target_columns"))
@@ -48,8 +48,8 @@ class Columns:
 
     @property
     def recorded(self) -> tuple[Column, ...]:
-        """What state records of ``target``: all but those of others, which a target that is replaced with its columns
-        gets as nulls."""
+        """The ``target`` columns that state records: all except foreign columns, which are refilled with nulls where
+        replacing the content also replaces the columns."""
         others = {change.column for change in self.changes if change.change == "drift" and change.old is None}
         nulls = {part.column.name for part in self.projection if part.is_absent} & others
         return tuple(column for column in self.target if column.name not in nulls)
@@ -57,9 +57,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class RuntimeColumns:
-    """Columns that are known when the table runs and its engine has looked: those of SQL, and of ``columns.add``, that
-    declare no types. ``source`` are the columns as they will be read, where the source says so; ``target`` are those
-    that the target has now."""
+    """Columns that are known only when the table runs and the engine has analyzed them: those of SQL and of
+    ``columns.add`` without declared types. ``source`` are the columns as they will be read, if the source describes
+    them; ``target`` are the target's current columns."""
 
     source: tuple[Column, ...] = field(default=(), metadata=in_json(name="source_columns"))
     target: tuple[Column, ...] = field(default=(), metadata=in_json(name="target_columns"))
@@ -70,7 +70,7 @@ class RuntimeColumns:
 
 
 def _read_columns(document: Mapping[str, Any]) -> Columns | RuntimeColumns:
-    """Documents have null for changes that are known when the table runs."""
+    """Documents hold null for changes that are known only when the table runs."""
     return from_json(Columns, document) if document["schema"] is not None else from_json(RuntimeColumns, document)
 
 

@@ -1,4 +1,4 @@
-"""One difference between source, recorded source and target, with what will be done about it."""
+"""One difference between source, recorded source and target, and the action taken for it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ChangeClass = Literal["safe", "destructive"]
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """``policy`` names the deciding key and value (``on_schema_change.new_column: add``); ``statement`` is the DDL
-    that apply runs, empty when none is needed. ``old`` or ``new`` is None where the column is not there. ``is_known``:
-    the source lacks a column that an earlier run has reported, that the definition leaves out, or that others have
-    made. Where the change stops the table, ``next_step`` is the target's own hint, for a change that it does not make,
-    and ``if_refused`` what else to do."""
+    """``policy`` names the deciding key and value (``on_schema_change.new_column: add``). ``statement`` is the DDL that
+    apply runs; empty if none is needed. ``old`` or ``new`` is None where the column does not exist. ``is_known``: the
+    source lacks a column that an earlier run has already reported, that the definition leaves out, or that is foreign.
+    If the change stops the table, ``next_step`` is the target's own hint for a change that it cannot make, and
+    ``if_refused`` the general hint."""
 
     column: str
     change: Change
@@ -36,5 +36,5 @@ class SchemaChange:
 
     @property
     def alters(self) -> bool:
-        """Whether its statement is run."""
+        """Whether ``statement`` is run."""
         return self.statement != "" and self.action in ("add", "widen", "text", "relax", "retype", "enable", "drop")

@@ -1,7 +1,7 @@
 """The plan: a frozen list of steps in DAG order. `plan` renders it, `apply` executes the same list.
 
-A step is one of the kinds in :data:`Step`, and each kind holds what it needs and nothing else. Whoever interprets
-steps does it with `match`, so that a new kind is missed nowhere. Nothing is looked up again when a step is executed.
+A step is one of the kinds in :data:`Step`, and each kind holds exactly what it needs. Code that interprets steps uses
+`match`, so that the type checker finds every place that misses a new kind. Executing a step looks nothing up again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Mode = Literal["append", "truncate", "merge", "scd2"]
 Via = Literal["direct", "staged"]
 CheckTime = Literal["plan", "commit"]
 CheckResult = Literal["passed", "failed", "pending"]
-#: Why a step stops: a guard or policy (exit 6), something that could not be observed (exit 4), a table it needs.
+#: Why a step stops: a guard or policy (exit 6), something that could not be observed (exit 4), a stopped dependency.
 StoppedBy = Literal["policy", "error", "dependency"]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One guard or expectation. ``pending`` ones are decided before the commit, on the staged rows."""
+    """One guard or expectation. ``pending`` ones are evaluated before the commit, on the staged rows."""
 
     name: str
     at: CheckTime
@@ -39,7 +39,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a table has come: its last sequence number (0: none) and its position."""
+    """A table's last sequence number (0: none) and its position."""
 
     seq: int = 0
     position: Position | None = None
@@ -47,9 +47,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class SeenTarget:
-    """The target as the plan has found it: a saved plan is refused when it has moved. ``id`` is that of this very
-    table, ``version`` its own, ``shape`` the digest of its columns, ``commit`` names the commit that it carries (empty:
-    none). In a plan that an older flowctl saved the latter two may be None: not known."""
+    """The target as observed by the plan: a saved plan is refused if it has changed since. ``id`` is the table's
+    identity, ``version`` its own version, ``shape`` the digest of its columns, ``commit`` the name of the commit it
+    carries (empty: none). In a plan saved by an older flowctl the latter two may be None: unknown."""
 
     exists: bool = field(default=False, metadata=in_json(name="target_exists"))
     id: str = field(default="", metadata=in_json(name="target_id"))
@@ -60,10 +60,10 @@ class SeenTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTable:
-    """The table of a step. ``mark`` is the place in the spec that is behind the step. ``source`` and ``target`` are
-    ``connection:object`` as people write it, ``needs`` the tables of this plan that run before. ``definition`` is what
-    state records, to notice that the spec says something else. ``progress`` is what state says now; None for a pattern
-    whose tables nobody could list."""
+    """The table of a step. ``mark`` is the place in the spec that the step refers to. ``source`` and ``target`` are
+    ``connection:object`` as written in the spec, ``needs`` the tables of this plan that must run first. ``definition``
+    is recorded in state to detect changes of the spec. ``progress`` is what state currently records; None for a pattern
+    whose tables could not be listed."""
 
     id: str
     mark: Mark = field(metadata=in_json(name="source"))
@@ -80,7 +80,7 @@ class PlannedTable:
 
 @dataclass(frozen=True, kw_only=True)
 class _TableStep:
-    """``reason`` says for people why this is the table's step."""
+    """``reason`` explains, for display, why this is the table's step."""
 
     table: PlannedTable = field(metadata=in_json("inline"))
     reason: str
@@ -92,7 +92,7 @@ class _TableStep:
 
 @dataclass(frozen=True, kw_only=True)
 class _Numbered(_TableStep):
-    """``interval`` is that of the sequence number ``seq``."""
+    """``interval`` belongs to sequence number ``seq``."""
 
     seq: int
     interval: Interval
@@ -106,10 +106,10 @@ class _Numbered(_TableStep):
 @dataclass(frozen=True, kw_only=True)
 class _Transfer(_Numbered):
     """Commits the interval to the target. ``write_full``: the whole content is replaced (truncate, full refresh of
-    append and merge). ``refresh``: a full refresh, which somebody asked for. ``check_deletes``: keys that the source no
-    longer has are looked for. ``destructive`` says for people what a full refresh replaces (empty: nothing that is
-    there), ``how`` what was chosen and why; nothing is decided by it. ``notes`` warn. ``effects`` is what a dry run
-    found, where one was asked for."""
+    append and merge). ``refresh``: a full refresh was requested. ``check_deletes``: detects keys that the source no
+    longer has. For display only: ``destructive`` describes what a full refresh replaces (empty: nothing exists yet),
+    ``how`` what was chosen and why, ``notes`` are warnings. ``effects`` is the result of a dry run, if one was
+    requested."""
 
     columns: Columns | RuntimeColumns = field(metadata=in_json("inline"))
     rows: RowEstimate = RowEstimate()
@@ -126,25 +126,25 @@ class _Transfer(_Numbered):
 @dataclass(frozen=True, kw_only=True)
 class Load(_Transfer):
     """A new sequence number. A pending intent with a lower one is abandoned: its void is committed first. ``follows``
-    is the begun sequence number of the same table that the step before this one finishes; this one begins once that is
-    recorded."""
+    is the pending sequence number of the same table that the previous step finishes; this step starts once that number
+    is recorded."""
 
     follows: int | None = field(default=None, metadata=in_json("since"))
 
     @property
     def creates(self) -> bool:
-        """Whether the target is made, or changed."""
+        """Whether the target is created rather than changed."""
         return not self.table.seen.exists
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recover(_Transfer):
-    """A sequence number that an earlier run has begun, again with its own interval."""
+    """Retries a sequence number that an earlier run began, with its original interval."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOnly(_Numbered):
-    """A sequence number that an earlier run has begun and the target carries already: only state does not know yet."""
+    """A sequence number that an earlier run began and that the target already carries: only state lacks it."""
 
     columns: Columns = field(metadata=in_json("inline"))
     refresh: bool = field(default=False, metadata=in_json("since"))
@@ -152,7 +152,7 @@ class RecordOnly(_Numbered):
 
 @dataclass(frozen=True, kw_only=True)
 class UpToDate(_TableStep):
-    """Nothing to do. ``columns`` are those that there are: its changes are shown, and made with the next rows."""
+    """Nothing to do. ``columns`` are the current ones; their changes are shown, and applied with the next rows."""
 
     columns: Columns | RuntimeColumns = field(default=Columns(), metadata=in_json("inline"))
     notes: tuple[str, ...] = ()
@@ -160,8 +160,8 @@ class UpToDate(_TableStep):
 
 @dataclass(frozen=True, kw_only=True)
 class Stopped(_TableStep):
-    """The table must not run. ``hint`` says what to do, ``changes`` and ``checks`` are those that were looked at, the
-    refused ones among them. ``follows`` as in :class:`Load`."""
+    """The table must not run. ``hint`` is the next step; ``changes`` and ``checks`` are those that were evaluated,
+    including the refused ones. ``follows`` as in :class:`Load`."""
 
     hint: str
     by: StoppedBy = field(metadata=in_json(name="stopped_by"))
@@ -172,7 +172,7 @@ class Stopped(_TableStep):
 
 @dataclass(frozen=True, kw_only=True)
 class Removed(_TableStep):
-    """In state, and no longer in the spec: left alone."""
+    """In state but no longer in the spec: left unchanged."""
 
     hint: str
 
@@ -183,7 +183,7 @@ Step = Runnable | UpToDate | Stopped | Removed
 
 
 def progress_after(step: Step) -> Progress | None:
-    """What state says of the table once ``step`` is done."""
+    """Returns what state records for the table once ``step`` is done."""
     match step:
         case Load() | Recover() | RecordOnly():
             return Progress(step.seq, step.interval.upper)
@@ -206,7 +206,7 @@ class Plan:
 
     @property
     def recorded(self) -> Plan:
-        """As run records keep it: without row values, and the files that were read are in their log."""
+        """The form kept in run records: without row values, and without files, which the file log lists."""
         return replace(self, steps=tuple(map(_recorded, self.steps)))
 
     @property

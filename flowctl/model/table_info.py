@@ -12,12 +12,12 @@ from typing import Any, Literal
 from flowctl.model.codec import in_json
 from flowctl.model.types import DataType
 
-#: How a plan comes to know rows: not at all, from the source's statistics, or by counting.
+#: How a plan estimates row counts: not at all, from the source's statistics, or by counting.
 Estimate = Literal["none", "stats", "count"]
 RowMethod = Literal["none", "stats", "count", "unknown"]
 
 
-#: Of an identity whose system is not known, as when a privilege was taken away: ``pg:unknown@db:5432/5/16384``.
+#: Stands for an unknown system in an identity, e.g. when a privilege was revoked: ``pg:unknown@db:5432/5/16384``.
 UNKNOWN = "unknown"
 
 
@@ -43,8 +43,8 @@ class ObjectName:
 
 @dataclass(frozen=True)
 class Column:
-    """One column. ``native`` is the system's own text of its type. ``as_text`` says that the system's type has no
-    exact counterpart and its canonical text is read instead; ``note`` explains why, where it is not obvious."""
+    """One column. ``native`` is the type as the system itself writes it. ``as_text``: the type has no exact
+    counterpart, so its canonical text is read instead; ``note`` explains why where it is not obvious."""
 
     name: str
     type: DataType
@@ -56,7 +56,7 @@ class Column:
 
 @dataclass(frozen=True)
 class RowEstimate:
-    """``value`` rows by ``method``; ``bytes`` where the system knows."""
+    """``value`` is the number of rows as determined by ``method``; ``bytes`` is the size, if the system knows it."""
 
     value: int | None = None
     method: RowMethod = "unknown"
@@ -67,12 +67,12 @@ class RowEstimate:
 class TableInfo:
     """What was observed of one table at one moment.
 
-    ``identity`` distinguishes this very table from another of the same name (system identifier and OID, Delta table id,
-    file inode): definitions record it. ``system`` is that of the system alone, where the identity has more
-    than that. ``version`` is the target's own version where it has one. ``created_by`` is the id of the intent that a
-    target was made for, as long as it holds no commit; empty where a table comes with its first commit. ``primary_key``
-    is in key order. ``clock`` is the system's own time. ``extra`` is for the connector that made it and nobody else:
-    JSON-safe values only. ``only_without`` are, for each column that some files lack, those that only such files have.
+    ``identity`` distinguishes this table from another of the same name (system identifier and OID, Delta table id, file
+    inode); definitions record it. ``system`` identifies the system alone, if ``identity`` contains more than that.
+    ``version`` is the target's own version, if it has one. ``created_by`` is the id of the intent that created the
+    target, until its first commit; empty where the first commit creates the table. ``primary_key`` is in key order.
+    ``clock`` is the system's current time. ``extra`` is private to the connector that set it: JSON-safe values only.
+    ``only_without`` maps each column that some files lack to the columns that only those files have.
     """
 
     object: ObjectName
@@ -89,7 +89,7 @@ class TableInfo:
 
     @property
     def shape(self) -> str:
-        """A digest of the columns and the key: other columns, another digest."""
+        """A digest of the columns and the key; it changes with them."""
         listed = [[column.name, str(column.type), column.nullable, column.native] for column in self.columns]
         document = json.dumps([listed, list(self.primary_key)], ensure_ascii=False)
         return hashlib.sha256(document.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,7 +1,7 @@
-"""Column types as flowctl carries them: a closed subset of Arrow, light enough for `validate` and `plan`.
+"""flowctl's column types: a closed subset of Arrow, light enough for `validate` and `plan`.
 
 The text form is Arrow's own (``decimal128(12, 2)``, ``timestamp[us, tz=UTC]``); :func:`parse` reads it back.
-``pyarrow`` and Spark types are made from these at the edges, never the other way round.
+``pyarrow`` and Spark types are derived from these at the edges, never the other way round.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ TIMESTAMP_NTZ, TIMESTAMP = Scalar("timestamp[us]"), Scalar("timestamp[us, tz=UTC
 SCALARS = (BOOL, INT8, INT16, INT32, INT64, FLOAT, DOUBLE, STRING, BINARY, DATE, TIMESTAMP_NTZ, TIMESTAMP)
 _BY_NAME = {str(scalar): scalar for scalar in SCALARS}
 
-#: What a spec may say in ``columns.types`` and formats, beside Arrow's own names.
+#: Type names accepted in ``columns.types`` and formats in addition to Arrow's own.
 _SPEC_NAMES = {
     "boolean": BOOL, "tinyint": INT8, "byte": INT8, "smallint": INT16, "short": INT16, "int": INT32, "integer": INT32,
     "bigint": INT64, "long": INT64, "real": FLOAT, "float": FLOAT, "double": DOUBLE, "text": STRING, "varchar": STRING,
@@ -83,7 +83,7 @@ _ARRAY = re.compile(r"(?:list<(?:item|element): (.+)>|array<(.+)>)")
 
 
 def parse(text: str) -> DataType:
-    """The type written as ``text``, in Arrow's form or a spec's; ``ValueError`` when there is none."""
+    """Parses a type in Arrow's form or in that of a spec. Raises ``ValueError`` for an unknown type."""
     plain = text.strip()
     if plain in _BY_NAME:
         return _BY_NAME[plain]
@@ -106,7 +106,7 @@ codec.has_form(DataType, str, parse)
 
 
 def _fields(inner: str) -> list[tuple[str, DataType]]:
-    """``a: int64, b: struct<…>`` split at the commas and colons of the outer level."""
+    """Splits ``a: int64, b: struct<…>`` at the commas and colons of the outer level."""
     parts, depth, start = [], 0, 0
     for at, char in enumerate(inner):
         depth += (char in "<([") - (char in ">)]")
@@ -119,7 +119,7 @@ def _fields(inner: str) -> list[tuple[str, DataType]]:
 
 
 def spark_ddl(kind: DataType) -> str:
-    """The type as Spark SQL writes it; source: Spark's SQL reference, Data Types."""
+    """The type in Spark SQL; source: Spark's SQL reference, Data Types."""
     match kind:
         case Scalar():
             return _SPARK_NAMES[kind]
@@ -134,13 +134,13 @@ def spark_ddl(kind: DataType) -> str:
 
 
 def short(kind: DataType) -> str:
-    """The type as people read it in a plan: ``decimal(12,2)``, ``timestamp``, ``array<bigint>``."""
+    """The type as shown in a plan: ``decimal(12,2)``, ``timestamp``, ``array<bigint>``."""
     return spark_ddl(kind).lower()
 
 
 def is_wider(new: DataType, old: DataType) -> bool:
-    """Whether every value of ``old`` is exactly a value of ``new`` (byte→…→long, float→double, decimal growing in
-    both parts, date→timestamp_ntz). Whether a target can change a column so is the target's own list."""
+    """Whether ``new`` represents every value of ``old`` exactly (byte→…→long, float→double, decimal growing in both
+    parts, date→timestamp_ntz). Whether a target can make the change is for the target to declare."""
     match old, new:
         case Decimal(p, s), Decimal(q, t):
             return (q, t) != (p, s) and t >= s and q - t >= p - s
@@ -149,8 +149,9 @@ def is_wider(new: DataType, old: DataType) -> bool:
 
 
 def keeps_order(new: DataType, old: DataType) -> bool:
-    """Whether a column that went from ``old`` to ``new`` has the values it had, in the order they had: it is wider, or
-    a number of at least as many decimal places. (One that would not fit in fewer digits stops the change itself.)"""
+    """Whether a column changed from ``old`` to ``new`` keeps its values and their order: ``new`` is wider, or an exact
+    number with at least as many decimal places. (Values that do not fit into fewer digits make the change itself
+    fail.)"""
     then, now = _places(old), _places(new)
     return new == old or is_wider(new, old) or (then is not None and now is not None and now >= then)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-#: A hundred years: none is meant to be longer, and moments that are further away have no name.
+#: A hundred years: no real duration is longer, and times much further away cannot be represented.
 LONGEST = "36500d"
 
 

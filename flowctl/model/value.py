@@ -1,4 +1,4 @@
-"""One typed value that survives JSON unchanged: the bound of a cursor, the start of an interval."""
+"""One typed value that round-trips through JSON unchanged: the bound of a cursor, the start of an interval."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PythonValue = int | decimal.Decimal | float | str | dt.date | dt.datetime
 @total_ordering
 @dataclass(frozen=True)
 class TypedValue:
-    """A value with its type. Timestamps hold aware UTC datetimes (``timestamp[us, tz=UTC]``) or naive ones
-    (``timestamp[us]``), at microseconds. Ordering is defined between values of one type only; text compares by
-    code point, which is C collation for UTF-8."""
+    """A value with its type. Timestamps are aware UTC datetimes (``timestamp[us, tz=UTC]``) or naive ones
+    (``timestamp[us]``), in microseconds. Ordering is defined between values of the same type only; text compares by
+    code point, which equals the C collation of UTF-8."""
 
     type: DataType
     value: PythonValue
@@ -46,7 +46,7 @@ class TypedValue:
                 return str(value)
 
     def readable(self) -> str:
-        """As people write it: ``2026-11-20 06:15:33.001 UTC``, ``2026-11-20 00:00``."""
+        """Text for display: ``2026-11-20 06:15:33.001 UTC``, ``2026-11-20 00:00``."""
         if not isinstance(self.value, dt.datetime):
             return self.text()
         naive = self.value.astimezone(dt.UTC).replace(tzinfo=None) if self.value.tzinfo else self.value
@@ -66,8 +66,8 @@ codec.has_form(TypedValue, to_json, from_json)
 
 
 def from_text(kind: DataType, text: str) -> TypedValue:
-    """Reads what :meth:`TypedValue.text` and :meth:`TypedValue.readable` wrote, and what people write in
-    ``cursor.start``; ``ValueError`` otherwise."""
+    """Parses the output of :meth:`TypedValue.text` and :meth:`TypedValue.readable`, and values of ``cursor.start``.
+    Raises ``ValueError`` for anything else."""
     if kind == types.TIMESTAMP:
         at = dt.datetime.fromisoformat(text.removesuffix(" UTC"))
         return TypedValue(kind, (at if at.tzinfo else at.replace(tzinfo=dt.UTC)).astimezone(dt.UTC))

@@ -1,4 +1,4 @@
-"""Connections kept open while planning, and questions that answer for each thing they are asked about."""
+"""Connections that stay open during planning, and batched queries with one result per key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flowctl.diagnostics import Mark
 from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError
 from flowctl.spec.spec import Spec
 
-#: Connections looked at at once: they wait for networks, not for this machine.
+#: Connections observed at the same time: the work is bound by network latency, not by CPU.
 _MOST_AT_ONCE = 16
 
 Key = TypeVar("Key")
@@ -22,8 +22,7 @@ Answer = TypeVar("Answer")
 
 
 class Connections:
-    """The flow's connections, each opened when it is first needed and closed with the context. Threads must not share
-    one name."""
+    """The flow's connections, each opened on first use and closed with the context. Threads must not share a name."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -38,7 +37,7 @@ class Connections:
         self._stack.close()
 
     def get(self, name: str) -> Connector:
-        """The open connection; the same error again when it could not be opened."""
+        """Returns the open connection; raises the same error again if it could not be opened."""
         if name not in self._opened:
             try:
                 opening = registry.open(self._spec.connections[name], self._context)
@@ -57,7 +56,7 @@ class Connections:
 
 
 def in_parallel(work: Callable[[Key], Answer], keys: Iterable[Key]) -> dict[Key, Answer]:
-    """``work`` for each key, in threads; answers in the order of the keys."""
+    """Runs ``work`` for each key, in threads; results are in the order of the keys."""
     listed = list(keys)
     if len(listed) < 2:
         return {key: work(key) for key in listed}
@@ -68,9 +67,9 @@ def in_parallel(work: Callable[[Key], Answer], keys: Iterable[Key]) -> dict[Key,
 def ask_for_each(
     ask: Callable[[Sequence[Key]], Mapping[Key, Answer]], keys: Sequence[Key], connection: Mark
 ) -> dict[Key, Answer | FlowctlError]:
-    """One question for all ``keys``; only when that fails one for each, so that what is wrong with one of them does
-    not stop the others. A lost ``connection``, or one that lets nobody in, is not asked again: its place in the spec is
-    the error's."""
+    """Queries all ``keys`` together. If that fails, queries each key separately, so that an error of one does not stop
+    the others. A lost ``connection`` or denied access is not retried per key; ``connection`` is then the mark of the
+    error, unless it has one."""
     if not keys:
         return {}
     try:
@@ -84,10 +83,10 @@ def ask_for_each(
 
 
 def _not_installed(error: ImportError) -> FlowctlError:
-    """A driver that is there and cannot be loaded, such as psycopg without libpq."""
+    """The error for a driver that is missing, or installed but cannot be loaded (e.g. psycopg without libpq)."""
     if missing := extras.missing_package(str(error)):
         return TableError(f"{missing} is not installed", hint=extras.install_hint(missing))
-    return TableError(f"a driver cannot be loaded: {error}", hint="Install it anew, or report it with --verbose")
+    return TableError(f"a driver cannot be loaded: {error}", hint="Reinstall it, or report the output of --verbose")
 
 
 def _at(connection: Mark, error: FlowctlError) -> FlowctlError:

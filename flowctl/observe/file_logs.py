@@ -1,4 +1,4 @@
-"""Which files a table has read: from the log that its state names, or the list that an older flowctl recorded."""
+"""Which files a table has read: from the log that state refers to, or from the list that an older flowctl recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flowctl.storage.blobs import BlobStore
 
 
 def files_read(blobs: BlobStore, table: str, position: Position | None, *, read_anew: bool = False) -> FileLog:
-    """:class:`StoppedByPolicy` when the log cannot be read, unless everything is ``read_anew``."""
+    """Raises :class:`StoppedByPolicy` if the log cannot be read, unless everything is ``read_anew``."""
     if not isinstance(position, FileLogPosition):
         return log_of(table, position)
     try:
@@ -24,14 +24,14 @@ def files_read(blobs: BlobStore, table: str, position: Position | None, *, read_
 
 
 def pending_log(blobs: BlobStore, table: str, state: TableState) -> FileLog | None:
-    """The log once the begun interval is read; its newest entry has the files of that."""
+    """The log after the pending interval; its newest entry lists the files of that interval."""
     begun = state.pending
     return files_read(blobs, table, begun.interval.upper) if begun is not None else None
 
 
 def files_written(blobs: BlobStore, table: str, state: TableState, commit: Commit | None) -> FileLog | None:
-    """The files that the target's own record names, where that is another position than state's. A number that was
-    given up may be committed all the same."""
+    """The log of the position in the target's own commit record, if that differs from state's positions. A sequence
+    number that was given up may have been committed nevertheless."""
     position = commit.position if commit else None
     begun = state.pending.interval.upper if state.pending else None
     return None if position in (None, state.position, begun) else files_read(blobs, table, position)

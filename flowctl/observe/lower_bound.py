@@ -1,4 +1,4 @@
-"""Where reading of a cursor starts: what the plan records and what a source is asked to count from."""
+"""Where reading from a cursor starts: the bound that the plan records and from which a source counts rows."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from flowctl.spec.spec import Cursor
 
 
 def read_from(cursor: Cursor, kind: DataType, recorded: Position | None) -> TypedValue | None:
-    """The inclusive lower bound: the recorded position less ``lag``, or ``start``; None from the very beginning.
+    """The inclusive lower bound: the recorded position minus ``lag``, or ``start``; None: from the beginning.
 
-    ``kind`` is the cursor column's type now. ``ValueError`` when the recorded value or ``start`` cannot be one of it,
-    or when ``lag`` has no meaning for it.
+    ``kind`` is the cursor column's current type. Raises ``ValueError`` if the recorded value or ``start`` is not valid
+    for it, or if ``lag`` does not apply to it.
     """
     match recorded:
         case CursorPosition(at):
@@ -25,17 +25,17 @@ def read_from(cursor: Cursor, kind: DataType, recorded: Position | None) -> Type
 
 
 def retyped(bound: TypedValue, kind: DataType) -> TypedValue:
-    """The same value in the column's type of today (an int that became a bigint). ``ValueError`` where the column's
-    order is another since: what lies above the value now is not what did then."""
+    """Converts the value to the column's current type (an int that became a bigint). Raises ``ValueError`` if the
+    column is now ordered differently: the rows above the value are then not those that were above it before."""
     if bound.type == kind:
         return bound
     if not types.keeps_order(kind, bound.type):
-        raise ValueError(f"{types.short(kind)} has another order than {types.short(bound.type)}")
+        raise ValueError(f"{types.short(kind)} is ordered differently from {types.short(bound.type)}")
     return value.from_text(kind, bound.text())
 
 
 def before(bound: TypedValue, seconds: float) -> TypedValue:
-    """``bound`` less a duration. Dates lose whole days, rounded up: more is read again, never less."""
+    """``bound`` minus a duration. For dates, whole days are subtracted, rounded up: more is read again, never less."""
     if not seconds:
         return bound
     match bound.value:
@@ -44,4 +44,4 @@ def before(bound: TypedValue, seconds: float) -> TypedValue:
         case dt.date() as day:
             return TypedValue(bound.type, day - dt.timedelta(days=-(-seconds // 86400)))
         case _:
-            raise ValueError(f"a duration cannot be taken from {types.short(bound.type)}")
+            raise ValueError(f"a duration cannot be subtracted from {types.short(bound.type)}")

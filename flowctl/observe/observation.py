@@ -1,7 +1,7 @@
-"""Looks at state, sources and targets once, for one plan: the only reader of the world for planning.
+"""Reads state, sources and targets once for one plan. Planning reads the outside world only through this module.
 
-One metadata query per connection serves all its tables, one more asks how far they go; connections are asked in
-parallel. What cannot be reached stops its own tables and nothing else. Starts no Spark and writes nothing.
+One metadata query per connection serves all its tables, a second one returns their high watermarks; connections are
+queried in parallel. An unreachable connection stops only its own tables. Starts no Spark and writes nothing.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ from flowctl.storage.blobs import BlobStore
 
 @dataclass(frozen=True)
 class Discovery:
-    """What each pattern's source matches, by the pattern's id; ``failures`` are those that could not be listed."""
+    """The objects that each pattern matches, by the pattern's id; ``failures`` has the patterns that could not be
+    listed."""
 
     objects: Mapping[str, Sequence[ObjectName]]
     failures: Mapping[str, FlowctlError]
 
 
 def discover(spec: Spec, connections: Connections) -> Discovery:
-    """Lists the sources of patterns; those of one connection one after the other."""
+    """Lists the sources of patterns; within one connection, sequentially."""
     patterns: dict[str, list[TableSpec]] = {}
     for table in spec.tables:
         if is_pattern(table.id) and isinstance(table.source, ObjectSource):
@@ -66,8 +67,8 @@ def discover(spec: Spec, connections: Connections) -> Discovery:
 def observe(
     spec: Spec, resolved: Resolved, discovery: Discovery, connections: Connections, estimate: Estimate
 ) -> World:
-    """The world as one plan needs it. :class:`AbortRun` for unreadable state. What is wrong with a connection or an
-    object is in the world."""
+    """Returns the world that one plan needs. Raises :class:`AbortRun` if state is unreadable. Errors of a connection or
+    an object are part of the result."""
     blobs = open_flow(spec)
     state = StateStore(blobs).read()
     tables = [table for table in resolved.tables if table.id in resolved.selected]
@@ -93,8 +94,9 @@ def _connections(tables: Iterable[TableSpec]) -> list[str]:
 
 
 def _places(connections: Connections, resolved: Resolved) -> dict[str, str]:
-    """Of tables whose targets end in one name, a sidecar's taken for its owner's: others cannot be one table. Tables
-    that are not selected count too; a target that cannot be asked stops its own tables elsewhere."""
+    """Resolved places of the tables whose targets end in the same name, where a sidecar's name counts as its owner's:
+    other targets cannot be the same table. Includes tables that are not selected. An unreachable target is skipped; its
+    own tables are stopped elsewhere."""
     by_name: dict[str, list[TableSpec]] = {}
     for table in resolved.tables:
         by_name.setdefault(owner_name(table.target.parts[-1].lower()), []).append(table)
@@ -116,8 +118,8 @@ def _places(connections: Connections, resolved: Resolved) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What one connection said about the tables that read it and those that are written to it, by id: of each the part
-    of what is observed that this connection has."""
+    """What one connection returned for the tables that read from it and those that are written to it, by id: the part
+    of each observation that this connection provides."""
 
     read: Mapping[str, Observed]
     written: Mapping[str, Observed]
@@ -126,7 +128,7 @@ class _Seen:
 
 @dataclass(frozen=True)
 class _Look:
-    """One look at one connection."""
+    """One observation of one connection."""
 
     connections: Connections
     name: str
@@ -235,7 +237,7 @@ class _Look:
         def ask(ids: Sequence[str]) -> Mapping[str, tuple[TableInfo | None, Commit | None]]:
             if self.state.serial:
                 return target.described_and_committed([CommitLookup(self.state.lineage, id, objects[id]) for id in ids])
-            infos = target.describe([objects[id] for id in ids])  # a new lineage: nothing can carry a number of it
+            infos = target.describe([objects[id] for id in ids])  # a new lineage: it has no commits yet
             return {id: (infos[objects[id]], None) for id in ids}
 
         found = self._each(ask, list(objects))
@@ -261,8 +263,8 @@ class _Look:
             raise error
 
     def _sidecars_of(self, table: TableSpec) -> dict[str, ObjectName]:
-        """Those to look for, by suffix. Of a history always: without its observations its versions would go. Others
-        only where the table has not kept any yet: later its own is there, and nobody else's can be."""
+        """The sidecars to look up, by suffix. A history's is always looked up: without its observations, its versions
+        would be lost. Others only before the table has one of its own; after that, a foreign one cannot exist."""
         return {
             suffix: ObjectName((*table.target.parts[:-1], table.target.parts[-1] + suffix))
             for suffix in sidecars_of(table)
@@ -276,7 +278,7 @@ class _Look:
 
 
 def _of_each(tables: Sequence[TableSpec], observed: Callable[[TableSpec], Observed]) -> dict[str, Observed]:
-    """``observed`` of each table, by id; what it raises stops that table."""
+    """Calls ``observed`` for each table; results by id. An error stops only that table."""
 
     def one(table: TableSpec) -> Observed:
         try:
@@ -294,7 +296,8 @@ def _value(answer: Answer | FlowctlError) -> Answer:
 
 
 def _check_readable(source: Source, table: TableSpec, info: TableInfo) -> None:
-    """An append reads the rows at its upper bound by themselves, and keys are compared with those of all rows."""
+    """Some tables are read twice: an append reads the rows at its upper bound separately, and detecting missing keys
+    reads all keys."""
     is_append = table.mode == "append" and table.cursor is not None
     error = source.refuse_read(info, table.read, reads_twice=is_append or isinstance(table.deletes, DetectMissingKeys))
     if error is not None:
@@ -303,12 +306,12 @@ def _check_readable(source: Source, table: TableSpec, info: TableInfo) -> None:
 
 
 def _continues_from(state: TableState) -> Position | None:
-    """Where new rows begin: what a begun number reads is not new."""
+    """The position where new rows start: after the pending sequence number, if there is one."""
     return state.pending.interval.upper if state.pending is not None else state.position
 
 
 def _begun_refresh(state: TableState) -> bool:
-    """Whether everything is read again by the begun number, or by the one after it."""
+    """Whether the pending sequence number, or the one after it, reads everything again."""
     return state.pending is not None and (state.pending.refresh or state.pending.replaces)
 
 
@@ -317,7 +320,7 @@ def _reads(table: TableSpec, connection: str) -> bool:
 
 
 def _merge(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
-    """One table, from what its source's and its target's connection said; the first error stops it."""
+    """Merges what a table's source connection and target connection returned; the first error stops the table."""
     read = Observed() if isinstance(table.source, SqlSource) else looked[table.source.connection].read[table.id]
     written = looked[table.target.connection].written[table.id]
     if error := read.error or written.error:
@@ -326,7 +329,7 @@ def _merge(table: TableSpec, looked: Mapping[str, _Seen]) -> Observed:
 
 
 def _with_files_written(blobs: BlobStore, id: str, state: StateDocument, seen: Observed) -> Observed:
-    """With what the target's record names beyond state's, for tables of files."""
+    """For tables of files, adds the log of the target's own commit record if it differs from state's."""
     if seen.file_log is None:
         return seen
     try:

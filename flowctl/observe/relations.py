@@ -1,4 +1,4 @@
-"""What a table reads, in the words of its source's connector."""
+"""What a table reads, as a relation for its source's connector."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flowctl.spec.spec import ObjectSource, QuerySource, SqlSource, TableSpec
 
 
 def relation(table: TableSpec) -> Relation:
-    """``ValueError`` for a SQL table: it reads other tables of the flow."""
+    """Raises ``ValueError`` for a SQL table: it reads other tables of the flow."""
     match table.source:
         case ObjectSource(_, parts):
             return Relation(ObjectName(parts), None, table.where, table.format)

@@ -20,13 +20,12 @@ PositionKind = Literal["cursor", "files", "none"]
 
 @dataclass(frozen=True)
 class Observed:
-    """One table. ``source`` and ``target`` are None where there is no such object, ``missing`` is the reason for
-    a missing source; SQL tables have none, and no ``watermark``. ``positions`` is what the source's type offers.
-    ``error`` is why the rest is missing. ``reading`` is how the source will be read, for people. Of a source of files:
-    ``file_log`` holds those that were read, ``pending_log`` those once the begun interval is read too, ``written_log``
-    those that the target's own record names, where that is another position than state's. ``sidecars`` are the tables
-    where this one keeps or will keep something of its own, by the suffix of their names, as far as they were looked
-    for; None where there is none."""
+    """One table. ``source`` and ``target`` are None if the object does not exist; ``missing`` is why the source does
+    not. SQL tables have neither ``source`` nor ``watermark``. ``positions`` is the kind of position that the source's
+    type offers. ``error`` is why the rest is missing. ``reading`` describes, for display, how the source will be read.
+    For a source of files: ``file_log`` is the log of files read so far, ``pending_log`` the log after the pending
+    interval, ``written_log`` that of the target's own commit record, if it differs from state's positions.
+    ``sidecars`` are the sidecar tables that were looked up, by suffix; None for those that do not exist."""
 
     source: TableInfo | None = None
     target: TableInfo | None = None
@@ -44,9 +43,9 @@ class Observed:
 
 @dataclass(frozen=True)
 class World:
-    """``at`` is our own clock, aware UTC. ``tables`` holds the selected tables by id, ``unexpanded`` the patterns
-    whose source could not be listed. ``ddl`` is by target connection. ``places`` are the targets' resolved places, by
-    table id, of those whose names could mean one place."""
+    """``at`` is this machine's clock, aware UTC. ``tables`` holds the selected tables by id, ``unexpanded`` the
+    patterns whose source could not be listed. ``ddl`` is by target connection. ``places`` are the resolved places, by
+    table id, of targets whose names could refer to the same place."""
 
     at: dt.datetime
     state: StateDocument

@@ -1,5 +1,5 @@
-"""What accepting a changed definition means (`state set --accept-definition`): whether a table can continue from where
-it is under the new one, and what of its state no longer says anything. Where it cannot, a full refresh can."""
+"""Accepting a changed definition (`state set --accept-definition`): whether a table can continue from its position
+under the new definition, and which parts of its state no longer apply. If it cannot, a full refresh is needed."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from flowctl.state.document import TableState
 
 
 def refusal(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Position | None) -> str | None:
-    """Why the table cannot continue; None when it can."""
+    """Returns why the table cannot continue; None if it can."""
     before, mode = recorded.get("mode"), wanted["mode"]
     if mode == "scd2" and before != "scd2":
         return "the target holds no history to continue"
     if mode == "scd2" and recorded.get("key") != wanted["key"]:
-        return "the history is one of other keys"
+        return "the history has another key"
     if before == "scd2" and mode in ("append", "merge"):
         return "the target holds a history, with several rows of one key"
     if mode == "append" and _position_is_lost(recorded, wanted, position):
-        return "how far the target has come under the new definition is not known; --position tells it"
+        return "how far the target has come under the new definition is not known; give it with --position"
     return None
 
 
 def continued(state: TableState, recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> TableState:
-    """``state`` without what belongs to another cursor or another target: rows are read again from the beginning, and
-    a new target is made."""
+    """Returns ``state`` without what belongs to a previous cursor or target: rows are then read again from the
+    beginning, and a new target is created."""
     moved = recorded.get("to", wanted["to"]) != wanted["to"]
     if moved:
         state = replace(state, target_id="", target_version=None, target_columns=())
@@ -43,8 +43,9 @@ def continued(state: TableState, recorded: Mapping[str, Any], wanted: Mapping[st
 def with_columns_accepted(
     state: TableState, wanted: Mapping[str, Any], table: TableSpec, source: TableInfo | None
 ) -> TableState:
-    """``state`` with the columns of files that the plan stops for as perhaps another's new name: they are none. Only
-    where nothing else is accepted, so that nobody accepts what no plan has named; no later column is meant."""
+    """Returns ``state`` with those file columns added to its schema for which the plan stops because one may be the new
+    name of a protected column: accepting declares that none is. Only if nothing else is being accepted, so that nobody
+    accepts columns that no plan has reported. Columns that appear later are not accepted."""
     if (
         source is None
         or not state.schema
@@ -57,7 +58,7 @@ def with_columns_accepted(
 
 
 def _position_is_lost(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Position | None) -> bool:
-    """A new target is filled from the beginning: nothing is appended twice there."""
+    """Whether append has no valid position. A new target needs none: it is filled from the beginning."""
     if recorded.get("to", wanted["to"]) != wanted["to"]:
         return False
     if recorded.get("cursor", wanted["cursor"]) != wanted["cursor"]:

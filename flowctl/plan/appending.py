@@ -1,5 +1,5 @@
-"""Append must not write again what it has written: where state says less than the target does, or nothing that can be
-compared with it, the table stops."""
+"""Append must not write rows twice: the table stops if state is behind the target, or if the two positions cannot be
+compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from flowctl.plan.commands import BLANK
 from flowctl.plan.finding import Stop
 from flowctl.text import counted
 
-#: What a table's position is made of.
+#: What a table's position consists of.
 Kind = Literal["cursor", "files", "upstream", "none"]
 _OF_KIND: Mapping[Kind, tuple[type[Position], ...]] = {
     "cursor": (CursorPosition,),
@@ -35,7 +35,7 @@ _OF_KIND: Mapping[Kind, tuple[type[Position], ...]] = {
 
 
 def kind_of(definition: Mapping[str, Any], offered: PositionKind) -> Kind:
-    """The kind that a table of this definition has, whose source's type offers ``offered``."""
+    """The position kind of a table with this definition, if its source's type offers ``offered``."""
     if "sql" in definition.get("from", {}):
         return "upstream"
     if definition.get("cursor") is not None:
@@ -44,18 +44,18 @@ def kind_of(definition: Mapping[str, Any], offered: PositionKind) -> Kind:
 
 
 def is_of_kind(position: Position | None, kind: Kind) -> bool:
-    """None, the beginning, is of every kind."""
+    """Whether ``position`` is of ``kind``. None, the beginning, is of every kind."""
     return position is None or isinstance(position, _OF_KIND[kind])
 
 
 def appending_twice(case: Case) -> Stop | None:
-    """Position moved back (reset, rolled back, set): what append has written once it would write again."""
+    """Stops an append whose position was moved back (reset, rolled back, set): it would write its rows twice."""
     state, commit = case.state, case.observed.commit
     if state.append_again or case.table.mode != "append" or case.full_refresh or case.pending:
         return None
     kind = kind_of(case.definition, case.observed.positions)
     if kind not in ("cursor", "files") or case.observed.target is None:
-        return None  # the others append all in every run, as the spec says in so many words
+        return None  # the others append everything in every run, as the spec explicitly requests
     written = commit.position if commit else None
     if not _behind(case, kind, state.position, written):
         return None
@@ -71,7 +71,7 @@ def appending_twice(case: Case) -> Stop | None:
 
 
 def _behind(case: Case, kind: Kind, recorded: Position | None, written: Position | None) -> bool:
-    """Whether the target may have rows that would be read again. What cannot be compared counts as behind."""
+    """Whether the target may have rows that would be read again. Incomparable positions count as behind."""
     if written is None:
         return not is_of_kind(recorded, kind)
     match recorded, written:
@@ -85,7 +85,8 @@ def _behind(case: Case, kind: Kind, recorded: Position | None, written: Position
 
 
 def _is_below(at: TypedValue, reached: TypedValue) -> bool:
-    """The cursor's type may have widened between the two. Values of two orders cannot be compared."""
+    """Compares two cursor values; the cursor's type may have been widened between them. Values with different orders
+    cannot be compared and count as below."""
     try:
         if keeps_order(at.type, reached.type):
             return at < retyped(reached, at.type)
@@ -95,13 +96,13 @@ def _is_below(at: TypedValue, reached: TypedValue) -> bool:
 
 
 def _beyond(case: Case, kind: Kind, written: Position | None) -> str:
-    """What the target has beyond the recorded position, for people."""
+    """Describes what the target has beyond the recorded position."""
     recorded, log = case.state.position, case.observed.written_log
     if kind == "cursor" and isinstance(written, CursorPosition):
-        return f"state says {describe(recorded)}, the target has rows up to {describe(written)}"
+        return f"state records {describe(recorded)}, the target has rows up to {describe(written)}"
     known = set(case.observed.file_log.files.values()) if case.observed.file_log else set()
     unknown = sorted(stamp.path for stamp in set(log.files.values()) - known) if log else []
     if not unknown:
-        return f"state says {describe(recorded)!r}, which does not tell what {case.table.target} has already"
+        return f"state records {describe(recorded)!r}, which does not show what {case.table.target} already has"
     first = unknown[0] if len(unknown) == 1 else f"{unknown[0]} and {len(unknown) - 1:,} more"
     return f"the target has rows of {counted(len(unknown), 'file')} that state does not count as read ({first})"

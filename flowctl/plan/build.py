@@ -1,7 +1,7 @@
 """The plan: pure decisions over what was resolved and observed, one step per table in DAG order.
 
-For each table, in this order: what cannot go on (``stops``), what was begun and is finished first (recover), the
-columns (``shape``), the interval (``intervals``), the guards (``checks``).
+For each table, in this order: reasons to stop (``stops``), a pending sequence number to finish first (``recovery``),
+the columns (``shape``), the interval (``intervals``), the guards (``checks``).
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from flowctl.state.document import TableState
 
 
 def build(spec: Spec, resolved: Resolved, world: World, options: PlanOptions) -> Plan:
-    """The steps of each selected table, in DAG order, then patterns that could not be listed and tables that the spec
-    no longer has."""
+    """Builds the steps of each selected table in DAG order, then those of patterns that could not be listed and of
+    tables no longer in the spec."""
     steps: list[Step] = []
     last: dict[str, Step] = {}
     taken = shared_places(world.places)
@@ -76,8 +76,8 @@ def case_of(
     before: Mapping[str, Step],
     shared: Mapping[str, str],
 ) -> Case:
-    """Everything known about ``table``; ``before`` holds the last step of each table that runs before it, ``shared``
-    what :func:`shared_places` finds."""
+    """Collects everything known about ``table``. ``before`` holds the last step of each table that runs before it,
+    ``shared`` the result of :func:`shared_places`."""
     needed = resolved.needs[table.id]
     return Case(
         table=table,
@@ -98,8 +98,8 @@ def case_of(
 
 
 def shared_places(places: Mapping[str, str]) -> dict[str, str]:
-    """What is wrong with the place of a table, by its id; ``places`` by id. Both tables of one place are refused:
-    either may be the one that is right."""
+    """Describes conflicts between ``places``, both by table id. Both tables of a shared place are refused, since either
+    may be the intended one."""
     by_place: dict[str, list[str]] = {}
     for table_id, place in places.items():
         by_place.setdefault(place, []).append(table_id)
@@ -125,8 +125,8 @@ def _hides_order(spec: Spec, table: TableSpec) -> bool:
 
 
 def steps_for(case: Case, now: dt.datetime, estimate: Estimate = "stats") -> tuple[Step, ...]:
-    """The table's step; two where a begun sequence number is finished first and more has come since. Pure: the same
-    case gives the same steps."""
+    """Returns the table's step, or two if a pending sequence number is finished first and newer rows exist. Pure: the
+    same case gives the same steps."""
     steps = _decided(case, reading.rfc3339(now), estimate)
     return tuple(replace(step, how=how(step, case)) if isinstance(step, Load | Recover) else step for step in steps)
 
@@ -154,13 +154,13 @@ def _finished(case: Case, begun: Intent, now: str, estimate: Estimate) -> Iterat
 
 
 def _sequence(table_id: str, before: Mapping[str, Step], world: World) -> int:
-    """The sequence number that a table has once this plan is applied."""
+    """The table's sequence number after this plan is applied."""
     planned = progress_after(before[table_id]) if table_id in before else None
     return planned.seq if planned else world.state.table(table_id).seq
 
 
 def _columns(table_id: str, before: Mapping[str, Step], world: World) -> Sequence[Column]:
-    """The columns that others find in a table once this plan is applied."""
+    """The columns that other tables find in a table after this plan is applied."""
     seen = world.tables.get(table_id)
     return columns_found(
         before.get(table_id), world.state.table(table_id).target_columns, seen.target if seen else None
@@ -175,13 +175,13 @@ def _unexpanded(spec: Spec, world: World) -> Iterator[Step]:
 
 def _of_the_whole_flow(spec: Spec, resolved: Resolved, world: World) -> Iterator[Step]:
     for pattern in resolved.unmatched:
-        hint = "Correct it, or let the connection's user see the tables; allow_none: true if that may be"
+        hint = "Correct it, or let the connection's user see the tables; allow_none: true if there may be none"
         yield _stopped(pattern, f"{pattern.source} matches nothing", hint, "policy")
     yield from _removed(spec, resolved, world)
 
 
 def _stopped(pattern: TableSpec, reason: str, hint: str, by: StoppedBy, mark: Mark | None = None) -> Stopped:
-    """A pattern that has no tables yet."""
+    """The step of a pattern without tables."""
     table = PlannedTable(
         id=pattern.id,
         mark=mark or pattern.mark_of("from"),
@@ -193,7 +193,7 @@ def _stopped(pattern: TableSpec, reason: str, hint: str, by: StoppedBy, mark: Ma
 
 
 def _removed(spec: Spec, resolved: Resolved, world: World) -> Iterator[Step]:
-    """Tables that state knows and the spec does not, unless a pattern that could not be listed may make them."""
+    """Tables in state but not in the spec, unless a pattern that could not be listed may produce them."""
     there = {table.id for table in resolved.tables}
     maybe = [pattern_ids(pattern) for pattern in world.unexpanded]
     for table_id, state in sorted(world.state.tables.items()):

@@ -1,4 +1,4 @@
-"""One table of the plan with everything that is known about it, and the ways in which a decision can stop it."""
+"""One table of the plan with everything known about it when its step is decided."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from flowctl.state.document import TableState
 
 @dataclass(frozen=True)
 class Case:
-    """``upstream`` holds, for each table that this one reads, its step in this plan; ``upstream_columns`` the columns
-    that it finds there (:func:`flowctl.plan.upstream.columns_found`), ``sequences`` the sequence number that it has
-    once this plan is applied (0: never loaded). ``ddl`` is None only when the target was not observed. ``shared`` says
-    what else is written to the target's place, ``refused_name`` why it cannot have its name and what to do.
-    ``spec_path`` is the spec as commands in hints name it. ``hides_order`` as in
+    """For each table that this one reads: ``upstream`` holds its step in this plan, ``upstream_columns`` the columns to
+    be found there (:func:`flowctl.plan.upstream.columns_found`), ``sequences`` its sequence number after this plan is
+    applied (0: never loaded). ``ddl`` is None only if the target was not observed. ``shared`` describes a conflict over
+    the target's place (empty: none), ``refused_name`` why the table's name is refused and what to do. ``spec_path`` is
+    the spec as named in commands in hints. ``hides_order`` as in
     :class:`flowctl.connectors.source.SourceCapabilities`."""
 
     table: TableSpec
@@ -56,7 +56,7 @@ class Case:
 
     @property
     def is_glob(self) -> bool:
-        """Whether the table may mean many objects, or none: files."""
+        """Whether the source is a glob of files, which may match many objects or none."""
         return isinstance(self.table.source, ObjectSource) and self.table.source.is_glob
 
     @property
@@ -69,7 +69,7 @@ class Case:
 
     @cached_property
     def makes_other_types(self) -> bool:
-        """Whether what a SQL table or ``columns.add`` makes may have other types than those that are recorded."""
+        """Whether the columns of a SQL table or of ``columns.add`` may have other types than the recorded ones."""
         if self.full_refresh or self.begun_refresh is not None:
             return True
         source, observed = self.table.source, self.observed.source
@@ -82,17 +82,17 @@ class Case:
 
     @property
     def pending(self) -> bool:
-        """Whether a begun sequence number is to be finished before anything new."""
+        """Whether a pending sequence number must be finished before a new one starts."""
         return self.state.intent is not None and not self.state.given_up and not self.full_refresh
 
     @property
     def begun(self) -> Intent | None:
-        """The intent whose sequence number is finished before anything new."""
+        """The intent of the pending sequence number that is finished first."""
         return self.state.intent if self.pending else None
 
     @property
     def begun_refresh(self) -> Intent | None:
-        """The same, where it is that of a full refresh. An older flowctl recorded only what is replaced."""
+        """:attr:`begun`, if it is a full refresh. An older flowctl recorded only that the content is replaced."""
         begun = self.begun
         if begun is None or not (begun.refresh or (begun.replaces and self.table.mode != "truncate")):
             return None
@@ -100,19 +100,19 @@ class Case:
 
     @property
     def is_committed(self) -> bool:
-        """Whether the target carries the begun sequence number, and only state does not know yet."""
+        """Whether the target carries the pending sequence number and only state lacks it."""
         commit, intent = self.observed.commit, self.state.intent
         return intent is not None and commit is not None and (commit.seq, commit.intent_id) == (intent.seq, intent.id)
 
     @property
     def rebuilds(self) -> bool:
-        """Whether a full refresh replaces all content, so that no old value stands in the way of a new type."""
+        """Whether a full refresh replaces all content, so that no old value prevents a new type."""
         return self.replaces and (self.full_refresh or self.begun_refresh is not None)
 
     @property
     def replaces(self) -> bool:
-        """Whether the target's whole content is replaced; scd2 keeps its history even in a full refresh, if it is one
-        of these keys."""
+        """Whether the target's whole content is replaced. scd2 keeps its history even in a full refresh, provided that
+        it has the same key."""
         if self.begun is not None:
             return self.begun.replaces or self.table.mode == "truncate"
         if self.table.mode == "scd2":
@@ -121,8 +121,8 @@ class Case:
 
     @property
     def lacks_history(self) -> bool:
-        """Whether a target that is to hold a history holds something else: another mode's rows, or those of another
-        key."""
+        """Whether the target of an scd2 table does not hold its history: it has rows of another mode, or a history with
+        another key."""
         target, recorded = self.observed.target, self.state.definition
         if self.table.mode != "scd2" or target is None:
             return False
@@ -130,17 +130,17 @@ class Case:
             return True
         sidecar = self.observed.sidecars.get("__observed")
         if sidecar is not None and _has_another_key(sidecar, target, self.table.key):
-            return True  # also where state knows of no definition: it was reset, or the target adopted
+            return True  # also if state has no definition: it was reset, or the target was adopted
         return not {*own_columns(self.table)} <= {column.name for column in target.columns}
 
     def state_command(self, verb: str, *options: str) -> str:
-        """``flowctl state <verb>`` about this spec and table, to be shown in a hint."""
+        """``flowctl state <verb>`` for this spec and table, for use in a hint."""
         return state_command(verb, self.spec_path, self.table.id, *options)
 
 
 def _has_another_key(sidecar: TableInfo, target: TableInfo, key: Sequence[str]) -> bool:
-    """Whether the observations are of other keys: those come first. Delta keeps the columns of an earlier key, and adds
-    the new ones at the end: which of the two is the key is not known then."""
+    """Whether the observations have another key, whose columns come first. Delta keeps the columns of an earlier key
+    and adds new ones at the end; in that case either may be the key."""
     names = [column.name.lower() for column in sidecar.columns]
     if "_event_at" not in names:
         return False

@@ -1,4 +1,4 @@
-"""Guards and expectations of one table: those that need no data are decided here, the rest before the commit."""
+"""Guards and expectations of one table: those that need no data are evaluated here, the rest before the commit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from flowctl.plan.finding import Stop
 from flowctl.spec.spec import DetectFlag, DetectMissingKeys, TableSpec
 
 DEFAULT_MAX_DELETED = 0.1
-#: What to do where missing keys are all keys of the target.
+#: The hint if all keys of the target are missing from the source.
 DELETES_ALL = "Look at the source; if all rows are to be deleted, write guard: {max_deleted: 100%, allow_empty: true}"
 
 
 def checks(case: Case, *, check_deletes: bool) -> tuple[Check, ...]:
-    """In the order in which people write them; failed ones stop the table (:func:`failed`)."""
+    """Returns the checks in the order of the spec; failed ones stop the table (:func:`failed`)."""
     guard, empty = case.table.guard, is_empty(case.observed.watermark)
     found: list[Check] = []
     if case.replaces and guard.allow_empty is False:
@@ -40,7 +40,7 @@ def failed(found: tuple[Check, ...]) -> Stop | None:
         if check.result == "failed":
             name = check.name.partition(" ")[0]
             hint = (
-                DELETES_ALL if name == "max_deleted" else f"Look at the source; if it is right so, change guard.{name}"
+                DELETES_ALL if name == "max_deleted" else f"Look at the source; if it is correct, change guard.{name}"
             )
             return Stop(f"guard {check.name}: {check.detail}", hint, f"guard.{name}", checks=found)
     return None
@@ -51,12 +51,12 @@ def max_deleted(table: TableSpec) -> float:
 
 
 def is_default(check: Check) -> bool:
-    """Whether the check applies to every table without being written."""
+    """Whether the check applies by default, without being in the spec."""
     return check.name == f"max_deleted {_percent(DEFAULT_MAX_DELETED)}"
 
 
 def is_empty(watermark: HighWatermark | None) -> bool:
-    """Whether the source is known to have no rows at all. Statistics do not decide."""
+    """Whether the source is known to have no rows at all. Statistics are not sufficient."""
     match watermark:
         case None:
             return False
@@ -74,7 +74,7 @@ def via(table: TableSpec) -> Via:
 
 
 def why_staged(table: TableSpec) -> str:
-    """merge, scd2 and aggregate checks decide on a staged batch; empty for a table that needs none."""
+    """Why the table needs a staged batch (merge, scd2, checks that count rows); empty if it needs none."""
     if table.mode in ("merge", "scd2"):
         return "keys are checked first"
     counted: list[str] = [
@@ -91,7 +91,7 @@ def why_staged(table: TableSpec) -> str:
 
 
 def deletes_due(table: TableSpec, checked_at: str | None, now: str) -> bool:
-    """Whether missing keys are looked for in this run; both times RFC 3339 in UTC."""
+    """Whether this run detects missing keys. Both times are RFC 3339 in UTC."""
     match table.deletes:
         case DetectMissingKeys(every):
             if every is None or checked_at is None:

@@ -1,5 +1,5 @@
-"""Columns that a spec names, beside the rules under ``columns``, and that nothing has: found by the plan, or by the run
-before it makes anything where only Spark can tell the columns."""
+"""Columns that a spec names but that do not exist. Found by the plan; where only Spark knows the columns, by the run
+before it creates anything."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from flowctl.state.document import TableState
 
 
 def _rule_names(table: TableSpec) -> Iterator[tuple[str, str]]:
-    """Source columns that the rules and the cursor name, each with its path in the spec. An added column may be given
-    a type there too."""
+    """Source columns named by the rules and the cursor, each with its path in the spec. ``columns.types`` may also name
+    added columns, which are left out."""
     rules = table.columns
     groups = (
         ("columns.include", rules.include or ()),
@@ -36,8 +36,7 @@ def _rule_names(table: TableSpec) -> Iterator[tuple[str, str]]:
 
 
 def unread_column(case: Case) -> Stop | None:
-    """A source column that each run needs, whatever an earlier one has seen; and where none has run, one that a rule
-    names."""
+    """Stops for a missing source column that every run needs; before the first run, also for one that a rule names."""
     source = case.observed.source
     columns = source.columns if source else known_columns(case)
     if columns is None:
@@ -46,8 +45,8 @@ def unread_column(case: Case) -> Stop | None:
 
 
 def unprotected_column(case: Case) -> Stop | None:
-    """What shall be masked or left out has to be there: under another name it would be written as it is. Of files some
-    may lack it, as long as no other column is new."""
+    """Stops if a column to be masked or excluded is missing: under another name it would be written unprotected. Some
+    files may lack it, as long as no other column is new."""
     source, table, state = case.observed.source, case.table, case.state
     if source is None or not source.columns or not (table.columns.mask or table.columns.exclude):
         return None
@@ -60,7 +59,7 @@ def unprotected_column(case: Case) -> Stop | None:
 
 
 def _protected(table: TableSpec) -> Iterator[tuple[str, str]]:
-    """The columns that must not be written as they are, each with the rule that says so."""
+    """The columns that must not be written unchanged, each with the rule that requires it."""
     yield from (("columns.mask", name) for name in table.columns.mask)
     yield from (("columns.exclude", name) for name in table.columns.exclude)
 
@@ -84,8 +83,9 @@ def _unprotected_files(case: Case, source: TableInfo) -> Stop | None:
 
 
 def perhaps_renamed(table: TableSpec, source: TableInfo, state: TableState) -> tuple[str, str, list[str]] | None:
-    """Files that lack such a column and have others, which no file with it has: perhaps its new name. The rule, the
-    column, the others; what an earlier run has written, or somebody has accepted, is none of them."""
+    """Finds a protected column that some files lack while having other columns, which no file with it has: one of them
+    may be its new name. Returns the rule, the column and the others, without columns that an earlier run has written or
+    that were accepted."""
     recorded = {column.name for column in state.schema}
     for path, name in _protected(table):
         others = [
@@ -99,7 +99,7 @@ def perhaps_renamed(table: TableSpec, source: TableInfo, state: TableState) -> t
 
 
 def missing_protected_column(table: TableSpec, there: Sequence[str], state: TableState) -> Stop | None:
-    """``there`` are the source's columns, ``state`` is what was recorded before this run."""
+    """``there`` are the source's columns; ``state`` is as recorded before this run."""
     dropped, new = _dropped(table, there, state), _new(table, there, state)
     gone = ((path, name) for path, name in _protected(table) if name not in there and name not in dropped)
     path, name = next(gone, ("", ""))
@@ -131,8 +131,8 @@ def dropped_notes(table: TableSpec, there: Sequence[str], state: TableState) -> 
 
 
 def _dropped(table: TableSpec, there: Sequence[str], state: TableState) -> tuple[str, ...]:
-    """Excluded columns that are gone from the source and cannot be there under another name: the last run left them
-    out, and no column that would be written has come since."""
+    """Excluded columns that no longer exist in the source and cannot have been renamed: the last run excluded them, and
+    no column to be written has been added since."""
     if not table.columns.exclude or not state.schema or _new(table, there, state):
         return ()
     left_out = state.definition.get("columns", {}).get("exclude", ())
@@ -140,14 +140,14 @@ def _dropped(table: TableSpec, there: Sequence[str], state: TableState) -> tuple
 
 
 def _new(table: TableSpec, there: Sequence[str], state: TableState) -> list[str]:
-    """The columns that would be written for the first time; none where no earlier run is recorded."""
+    """The columns that would be written for the first time; empty if no earlier run is recorded."""
     recorded = {column.name for column in state.schema}
     return [name for name in there if recorded and name not in recorded and is_taken(table, name)]
 
 
 def unwritten_column(case: Case, columns: Columns | RuntimeColumns) -> Stop | None:
-    """A target column that is named and that is not among ``columns``. Those that are known only when the table runs
-    are compared then."""
+    """Stops for a named target column that is not among ``columns``. Columns known only when the table runs are
+    compared then."""
     if isinstance(columns, RuntimeColumns) or not columns.target:
         return None
     table, there = case.table, {column.name for column in columns.target}
@@ -156,7 +156,7 @@ def unwritten_column(case: Case, columns: Columns | RuntimeColumns) -> Stop | No
 
 
 def missing_source_column(table: TableSpec, there: Collection[str], *, with_rules: bool) -> Stop | None:
-    """``with_rules`` asks also for what is named under ``columns``. Files that are still empty have no columns yet."""
+    """``with_rules`` also checks the names under ``columns``. Empty files have no columns yet."""
     named = chain(_rule_names(table) if with_rules else (), _steering_names(table) if there else ())
     return next(
         (_unknown_column(path, name, str(table.source), there) for path, name in named if name not in there), None
@@ -177,9 +177,9 @@ def _target_names(table: TableSpec) -> Iterator[tuple[str, str, Mark | None]]:
         ("layout.partition_by", layout.partition_by),
         ("layout.cluster_by", layout.cluster_by),
     ]
-    if "layout.statistics" in table.marks:  # else flowctl's own choice, which may name a column that is not taken
+    if "layout.statistics" in table.marks:  # otherwise flowctl's own choice, which may name an excluded column
         groups.append(("layout.statistics", layout.statistics or ()))
-    if isinstance(table.source, SqlSource):  # of other sources these are found with the source's columns
+    if isinstance(table.source, SqlSource):  # for other sources, these are checked with the source's columns
         groups.append(("key", table.key))
         event = table.valid_from if table.mode == "scd2" else None
         groups.append(("scd2.valid_from", (event,) if event not in (None, "now") else ()))
@@ -189,4 +189,4 @@ def _target_names(table: TableSpec) -> Iterator[tuple[str, str, Mark | None]]:
 
 def _unknown_column(path: str, name: str, place: str, there: Collection[str], mark: Mark | None = None) -> Stop:
     hint = did_you_mean(name, there, "Choose from ")
-    return Stop(f'{path}: "{name}" is no column of {place}', hint, path, mark=mark)
+    return Stop(f'{path}: "{name}" is not a column of {place}', hint, path, mark=mark)

@@ -1,4 +1,4 @@
-"""What the columns of one table are compared by: its source now, what the last run left, its target now."""
+"""The input for comparing one table's columns: its current source, what the last run left, its current target."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowctl.spec.spec import TableSpec
 
 @dataclass(frozen=True)
 class RecordedColumns:
-    """What the last run left. ``wanted`` is the projection of the source as it was then, by name; both are empty when
+    """What the last run left. ``wanted`` is the projection of the source as it was then, by name. Both are empty if
     nothing is recorded (first run, reset)."""
 
     wanted: Mapping[str, Column]
@@ -24,12 +24,12 @@ class RecordedColumns:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``wanted`` is the projection of the source as it is now, ``target`` the columns of an existing target.
-    ``replaces``: its whole content is about to be replaced; ``rebuilds``: because of a full refresh, so that columns
-    may change to any type; ``redefined``: and under another definition, so that columns which it leaves out go.
-    ``may_take``: columns of others that the source has now may be overwritten. ``filled`` are the columns that the
-    database fills, None where it takes the columns of what replaces its content. ``spec_path`` is for commands in
-    hints."""
+    """``wanted`` is the projection of the current source, ``target`` the columns of an existing target. ``replaces``:
+    its whole content will be replaced; ``rebuilds``: by a full refresh, so that columns may change to any type;
+    ``redefined``: and under another definition, so that columns left out of it are dropped. ``may_take``: foreign
+    columns that the source now has too may be overwritten. ``filled`` are the columns that the database fills; None for
+    a target that fills none and takes the columns of the content that replaces its own. ``spec_path`` is for commands
+    in hints."""
 
     table: TableSpec
     wanted: Sequence[ProjectedColumn]
@@ -55,7 +55,7 @@ class Comparison:
 
     @cached_property
     def needed(self) -> frozenset[str]:
-        """Names of all columns that a write fills."""
+        """Names of all columns that flowctl writes."""
         return frozenset(made.column.name for made in self.wanted) | self.own.keys()
 
     @property

@@ -1,8 +1,8 @@
 """The interval of a table with a cursor: from the recorded position to the source's newest row, or why there is none.
 
-A position is a claim about the source: that its rows up to there are the ones that were read. Where the source shows
-that they are not, append stops, because it can neither take rows back nor tell old ones from new ones; merge and scd2
-read everything again, which changes nothing where nothing has changed.
+A position claims that the source's rows up to it are exactly those that were read. If the source shows otherwise,
+append stops, because it can neither retract rows nor distinguish old ones from new ones. merge and scd2 read everything
+again, which has no effect on unchanged rows.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from flowctl.plan.commands import state_command
 from flowctl.plan.finding import Finding, Idle, Stop, Work
 from flowctl.spec.spec import Cursor, TableSpec
 
-#: A cursor this far beyond the source's clock is a mistake; it would freeze the table until that time has come.
+#: A cursor this far ahead of the source's clock is an error; it would freeze the table until that time.
 FUTURE = dt.timedelta(minutes=5)
-#: Times without a zone may be of any zone: the most that one is ahead of UTC.
+#: Times without a zone may be in any zone: the largest offset ahead of UTC.
 _FURTHEST_ZONE = dt.timedelta(hours=14)
 
 
@@ -45,7 +45,7 @@ def cursor_interval(
     if column is None:
         return Stop(
             f'the cursor column "{cursor.column}" is not in the source',
-            "Name a column that is there",
+            "Name a column that exists",
             "cursor.column",
         )
     if watermark.has_null_cursor and cursor.nulls == "fail":
@@ -74,12 +74,12 @@ def cursor_interval(
 
 
 def _other_order(table: TableSpec, cursor: Cursor, at: TypedValue, now: DataType, spec_path: str) -> Stop:
-    """The column has another type now: on which side of the position its rows are is not known."""
+    """Stops because the column's type has changed, so it is unknown on which side of the position its rows are."""
     was = f"was {short(at.type)} when {at.text()} was recorded"
     position = f'{{"kind": "cursor", "type": "{now}", "value": "VALUE"}}'
     again = ["--append-again"] if table.mode == "append" else []
     return Stop(
-        f'the cursor column "{cursor.column}" is {short(now)}, {was}: its rows have another order since',
+        f'the cursor column "{cursor.column}" is {short(now)}, {was}: its rows are now ordered differently',
         f"Read all again with --full-refresh {table.id}; or give the position that it continues from as one of the "
         f"new type: {state_command('set', spec_path, table.id, '--position', position, *again)}",
         "cursor.column",
@@ -87,7 +87,7 @@ def _other_order(table: TableSpec, cursor: Cursor, at: TypedValue, now: DataType
 
 
 def _warnings(mode: Mode, watermark: HighWatermark) -> Iterator[str]:
-    """What the source shows that may cost rows, with the key that prevents it."""
+    """Warnings about conditions at the source that may lose rows, with the key that prevents it."""
     if watermark.zone:
         yield f"cursor.delay is counted in {watermark.zone}, the source's own time zone; cursor.zone names another one"
     if watermark.writers:
@@ -98,8 +98,8 @@ def _warnings(mode: Mode, watermark: HighWatermark) -> Iterator[str]:
 
 
 def with_written_rows(interval: Interval, table: TableSpec, info: TableInfo, spec_path: str) -> Interval | Stop:
-    """The interval with the columns, as the source has them now, that tell which rows at its lower bound append has
-    written; or why they no longer do."""
+    """Returns the interval with the current versions of the columns that identify the rows append has written at its
+    lower bound; or a stop if these can no longer be identified."""
     match interval.lower:
         case CursorPosition(at, Ties() as written) if table.mode == "append":
             found = ties.as_of_now(written, table, info)
@@ -112,7 +112,7 @@ def with_written_rows(interval: Interval, table: TableSpec, info: TableInfo, spe
 
 
 def new_rows(counted: RowEstimate, interval: Interval, rows_at_position: int | None) -> RowEstimate:
-    """A count from the lower bound on, less those rows at it that append has written."""
+    """Subtracts the rows that append has already written at the lower bound from a count that includes them."""
     lower = interval.lower
     if counted.method != "count" or counted.value is None or not rows_at_position:
         return counted
@@ -125,7 +125,7 @@ def new_rows(counted: RowEstimate, interval: Interval, rows_at_position: int | N
 
 @dataclass(frozen=True)
 class _Bounds:
-    """``since`` is the recorded position, ``start`` where reading begins, ``first`` where it did in the first run."""
+    """``since`` is the recorded position, ``start`` where this read begins, ``first`` where a first run begins."""
 
     table: TableSpec
     cursor: Cursor
@@ -155,7 +155,7 @@ class _Bounds:
 
     @property
     def has_null_rows(self) -> bool:
-        """Whether rows without a cursor are read too and are there."""
+        """Whether rows with a null cursor exist and are to be read."""
         return self.watermark.has_null_cursor and self.cursor.nulls == "always"
 
 
@@ -187,7 +187,7 @@ def _first_run(bounds: _Bounds, newest: TypedValue) -> Finding:
 
 
 def _no_newest(bounds: _Bounds) -> Finding:
-    """No row has a cursor value, or none that `cursor.delay` lets through."""
+    """No row has a cursor value, or `cursor.delay` holds back all that do."""
     since, name, has_younger = bounds.since, bounds.cursor.column, bounds.watermark.has_younger
     if bounds.has_null_rows and since is None and not has_younger:
         return Stop(f'every "{name}" is null: there is no position to record', "Leave the cursor out", "cursor")
@@ -220,7 +220,7 @@ def _between(bounds: _Bounds, since: CursorPosition, newest: TypedValue) -> Find
 
 
 def _reason_to_look_again(bounds: _Bounds, since: CursorPosition) -> str | None:
-    """Why there may be new rows although the newest cursor value is the recorded one."""
+    """Returns why there may be new rows although the newest cursor value is not above the recorded one."""
     if bounds.cursor.lag:
         return "no newer rows; looks again for late ones (lag)"
     if since.at.type == DATE:
@@ -232,14 +232,14 @@ def _reason_to_look_again(bounds: _Bounds, since: CursorPosition) -> str | None:
 
 
 def _written_rows_are_gone(bounds: _Bounds, since: CursorPosition) -> Stop | None:
-    """Whether the source holds none of the rows at append's position. The rows below it are unlikely to be the written
-    ones then, and new ones may lie among them."""
+    """Stops if the source no longer holds any row at append's position. The rows below it are then unlikely to be the
+    written ones and may include new ones."""
     newest, name, at = bounds.newest, bounds.cursor.column, since.at
     if bounds.watermark.rows_at_position or _is_purged(bounds, since):
         return None
     steps = ties.starting_over(bounds.table, at, newest, bounds.spec_path)
     if newest is not None and newest < at:
-        reason = f'the newest "{name}" is {newest.text()}, below the recorded {at.text()}, where no row is any more'
+        reason = f'the newest "{name}" is {newest.text()}, below the recorded {at.text()}, where no row exists any more'
         return Stop(f"{reason}: {ties.CAUSES}", steps, "cursor")
     expected = since.ties is not None and since.ties.counts and not since.ties.may_be_gone
     if expected and bounds.watermark.rows_at_position == 0:
@@ -248,8 +248,8 @@ def _written_rows_are_gone(bounds: _Bounds, since: CursorPosition) -> Stop | Non
 
 
 def _is_purged(bounds: _Bounds, since: CursorPosition) -> bool:
-    """Whether all that is left lies above the position, in a source that deletes what is old: nothing that is there can
-    have been written or left out."""
+    """Whether the source deletes old rows (``allow_purged``) and all remaining rows are above the position: none of
+    them can have been written or skipped."""
     is_above = bounds.newest is None or since.at < bounds.newest
     return bounds.table.guard.allow_purged and not bounds.watermark.has_older and is_above
 
@@ -266,7 +266,7 @@ def _moved_back(cursor: Cursor, recorded: TypedValue, newest: TypedValue) -> Sto
 
 def _unusable(cursor: Cursor, newest: TypedValue, clock: dt.datetime | None) -> Stop | None:
     if _is_infinite(newest.value):
-        problem = "is infinite or no number"
+        problem = "is infinite or not a number"
     elif clock is not None and _is_future(newest.value, clock):
         problem = f"is in the future; the source's clock says {clock.isoformat(timespec='seconds')}"
     else:

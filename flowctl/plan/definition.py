@@ -1,4 +1,4 @@
-"""What state records of a table's definition, to notice when the spec says something else."""
+"""What state records of a table's definition, to detect changes of the spec."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, assert_never
 from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.spec.spec import ColumnRules, ObjectSource, QuerySource, Source, SqlSource, TableSpec
 
-#: What was observed, not written; reported in words of its own.
+#: Keys that are observed, not written in the spec; differences in them are reported separately.
 _OF_SOURCE = ("source_system", "source_identity")
 
 
 def definition(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
-    """JSON-safe and canonical. What was observed of the source tells the very system and object from others of the
-    same name. The target's id is recorded with the definition, beside its sequence number."""
+    """JSON-safe and canonical. The observed system and identity distinguish the source from others of the same name.
+    The target's id is not included: state records it with the sequence number."""
     return {
         "from": _source(table.source),
         "source_system": (source.system or source.identity) if source else "",
@@ -30,7 +30,7 @@ def definition(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
 
 
 def differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
-    """For people, one line per part that differs: ``mode: append → merge``. None: they are the same to a run."""
+    """Describes each difference in one line: ``mode: append → merge``. Empty: equivalent for a run."""
     if recorded == wanted:
         return ()
     before, after = ({name: one[name] for name in one if name not in _OF_SOURCE} for one in (recorded, wanted))
@@ -38,8 +38,9 @@ def differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple
 
 
 def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
-    """A table without a cursor may be dropped and made anew every night: it is read in full, so no position is lost
-    with the old one. An older flowctl recorded the identity for the system of an SQLite file: any may be the one."""
+    """Differences in the observed source. A source without a cursor may be recreated every night: it is read in full,
+    so no position is invalidated. For SQLite, an older flowctl recorded the identity as the system; then equal
+    identities count as the same system."""
     before, now = ([str(one.get(name) or "") for name in _OF_SOURCE] for one in (recorded, wanted))
     system, identity = (f"({_text(recorded.get(name))} → {_text(wanted[name])})" for name in _OF_SOURCE)
     if not (same_identity(before[0], now[0]) or before[0] == before[1] == now[1]):
@@ -80,7 +81,7 @@ def _source(source: Source) -> Any:
 
 
 def _columns(rules: ColumnRules) -> dict[str, Any]:
-    """Only the rules that are written, so that a new kind of rule changes no recorded definition."""
+    """Only the rules in the spec, so that adding a kind of rule to flowctl changes no recorded definition."""
     written = {
         "include": None if rules.include is None else list(rules.include),
         "exclude": list(rules.exclude),

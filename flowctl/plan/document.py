@@ -1,6 +1,6 @@
-"""The plan as JSON (`schemas/plan.schema.json`) and back: a saved plan is the very same steps.
+"""The plan as JSON (`schemas/plan.schema.json`) and back: loading a saved plan returns identical steps.
 
-Every step has the same keys there, whatever its kind: those that the kind does not have say nothing.
+Every step has the same keys in JSON; keys that do not apply to its kind have empty values.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from flowctl.model.step import (
 )
 
 FORMAT = 1
-#: What the document calls a step's kind.
+#: The name of a step's kind in the document.
 Action = Literal["create", "change", "recover", "none", "stop", "removed"]
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
-    """JSON-safe; no secrets, no row values but key and cursor bounds."""
+    """JSON-safe; contains no secrets, and no row values except cursor bounds and requested samples of effects."""
     document = {"format": FORMAT, **codec.to_json(replace(plan, steps=())), "summary": count_actions(plan)}
-    del document["steps"]  # which come last, below the summary
+    del document["steps"]  # added back last, after the summary
     return {**document, "steps": [_step_to_json(step) for step in plan.steps]}
 
 
 def from_json(document: Mapping[str, Any]) -> Plan:
-    """Reads what :func:`to_json` wrote. :class:`StalePlan` when another version of flowctl wrote another format."""
+    """Reads what :func:`to_json` wrote. Raises :class:`StalePlan` for the format of another flowctl version."""
     if document.get("format") != FORMAT:
         raise StalePlan(f"the plan has format {document.get('format')}, this flowctl reads {FORMAT}", hint="Plan again")
     return codec.from_json(Plan, document)
@@ -68,7 +68,7 @@ def count_actions(plan: Plan) -> dict[Action, int]:
     return counts
 
 
-#: What steps say that have no use for a key, in the order of the published form.
+#: The values of keys that do not apply to a step, in the order of the published form.
 _NOTHING: Mapping[str, Any] = {
     "id": "", "action": "", "reason": "", "hint": "", "stopped_by": None, "from": "", "to": "", "mode": "", "key": [],
     "seq": 0, "interval": None, "rows": {"value": None, "method": "unknown"}, "bytes": None, "schema": [],
@@ -99,7 +99,7 @@ def _step_to_json(step: Step) -> dict[str, Any]:
 
 def _step_from_json(document: Mapping[str, Any]) -> Step:
     interval, rows = document["interval"], {**document["rows"], "bytes": document["bytes"]}
-    document = {"target_shape": None, "target_commit": None, **document, "rows": rows}  # older plans lack the two
+    document = {"target_shape": None, "target_commit": None, **document, "rows": rows}  # older plans lack these two
     document["interval"] = interval and interval["read"]
     match document["action"]:
         case "create" | "change":
@@ -122,7 +122,7 @@ codec.has_form(Step, None, _step_from_json)
 
 
 def _interval_to_json(interval: Interval) -> dict[str, Any]:
-    """``from`` and ``to`` for people and scripts, ``read`` exactly as it is executed."""
+    """``from`` and ``to`` are for display and scripts; ``read`` is the interval exactly as executed."""
     return {
         "kind": position.to_json(interval.upper)["kind"],
         "from": position.describe(interval.lower) if interval.lower else None,

@@ -1,4 +1,4 @@
-"""Changes that others have made to a target, and the columns there that flowctl does not write."""
+"""Changes made to a target by someone else, and the target columns that flowctl does not write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flowctl.plan.comparison import Comparison
 
 
 def drift(compared: Comparison) -> Iterator[SchemaChange]:
-    """What somebody else did to the target since the last run; nothing when nothing is recorded."""
+    """Changes made to the target by someone else since the last run; empty if nothing is recorded."""
     there, recorded = compared.there, compared.recorded.target
     if not recorded:
         return
@@ -33,7 +33,7 @@ def drift(compared: Comparison) -> Iterator[SchemaChange]:
 
 
 def _taken(compared: Comparison, now: Column) -> SchemaChange:
-    """A column of others that is written from now on. An append and a history touch no values that are there."""
+    """A foreign column that flowctl writes from now on. An append or a history does not change existing values."""
     table, note = compared.table, f"{_ADDED}; written from now on"
     if not compared.replaces and table.mode != "merge":
         return _shown(now.name, None, now, note)
@@ -50,8 +50,7 @@ _ADDED = "added in the target by someone else"
 
 
 def without_ignored(compared: Comparison) -> Comparison:
-    """Without the columns of the source that are left out because others have one of that name, and new columns are
-    ignored."""
+    """If new columns are ignored, leaves out source columns whose name a foreign column of the target already has."""
     table, recorded = compared.table, compared.recorded.target
     if not recorded or table.on_schema_change.new_column != "ignore":
         return compared
@@ -60,9 +59,9 @@ def without_ignored(compared: Comparison) -> Comparison:
 
 
 def of_others(compared: Comparison) -> list[Column]:
-    """Columns that flowctl does not write. They stay out of the write altogether, so that updates leave them alone and
-    the database fills them. What it always fills is never flowctl's; a column with a default is, once written and as
-    long as the source has it or has it null from now on."""
+    """Columns that flowctl does not write. They are left out of the write entirely, so that updates do not change them
+    and the database fills them. A column that the database always fills is never flowctl's. One with a default becomes
+    flowctl's once written, and stays so while the source has it or the policy makes it null from now on."""
     recorded, fills = compared.recorded, compared.fills
     has_run = bool(recorded.target and recorded.wanted)
     keeps = compared.table.on_schema_change.dropped_column == "keep"
@@ -79,7 +78,7 @@ def of_others(compared: Comparison) -> list[Column]:
 
 
 def left_alone(compared: Comparison, now: Column) -> SchemaChange:
-    """What becomes of somebody else's column. One that is computed holds nothing that could be lost."""
+    """What happens to a foreign column. A computed one has no values that could be lost."""
     fill = compared.fills.get(now.name)
     note = "filled by the database" if fill else _ADDED
     if not now.nullable and not fill:

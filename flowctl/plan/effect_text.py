@@ -1,4 +1,4 @@
-"""The effects of a table in words: one line, sample rows, and the totals of a plan."""
+"""The effects of a table as text: one line, sample rows, and the totals of a plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from flowctl.errors import ExitCode
 from flowctl.model.effects import Action, CountedEffects, Effects, PreventedEffects, SampleRow, UnknownEffects
 
 _SIGNS: Mapping[Action, str] = {"insert": "+", "update": "~", "delete": "-"}
-#: Of a value that is shown.
+#: Characters of a displayed value.
 _LONGEST = 40
 
 
@@ -42,7 +42,7 @@ def _counts(effects: CountedEffects) -> Iterator[str]:
 
 
 def totals(found: Sequence[CountedEffects]) -> str:
-    """``20 inserted, 3 updated, 1 deleted, as of 2026-11-20 06:15:33 UTC``, the earliest moment of all."""
+    """``20 inserted, 3 updated, 1 deleted, as of 2026-11-20 06:15:33 UTC``; the time is the earliest of all."""
     total = CountedEffects(
         at=min(one.at for one in found),
         inserted=sum(one.inserted for one in found),
@@ -53,7 +53,7 @@ def totals(found: Sequence[CountedEffects]) -> str:
 
 
 def sample_lines(samples: Iterable[SampleRow]) -> list[str]:
-    """One for each, keys aligned: ``~ id 7   status open → closed``."""
+    """One line per sample, with keys aligned: ``~ id 7   status open → closed``."""
     keys = [", ".join(f"{_printable(name)} {_value(value)}" for name, value in one.key.items()) for one in samples]
     width = max(map(len, keys), default=0)
     return [
@@ -78,5 +78,5 @@ def _value(value: str | None) -> str:
 
 
 def _printable(value: str) -> str:
-    """A terminal obeys control characters."""
+    """Escapes control characters, which a terminal would execute."""
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in value)

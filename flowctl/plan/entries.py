@@ -1,5 +1,5 @@
-"""The plan's text for each step: one line, and below it only what is not ordinary. :mod:`flowctl.plan.render` lays
-the entries out."""
+"""The plan's text for each step: one line, followed only by what differs from the default. :mod:`flowctl.plan.render`
+lays out the entries."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Detail:
 
 @dataclass(frozen=True)
 class Entry:
-    """``what`` and ``details`` are the same for all tables of a folded entry. ``rows`` and ``tail`` stand on the
-    table's own line, the ``columns`` of a new one below it; ``source`` and ``target`` are empty where they are no
-    news. ``effects`` begin with their numbers."""
+    """``what`` and ``details`` are equal for all tables of a folded entry. ``rows`` and ``tail`` are on the table's own
+    line, the ``columns`` of a new table below it. ``source`` and ``target`` are set only for new tables. The first of
+    ``effects`` holds the counts."""
 
     id: str
     sign: str
@@ -49,14 +49,14 @@ class Entry:
 
     @property
     def member(self) -> str:
-        """What its line in a folded entry says besides (empty: it is only named there)."""
+        """The text after the table's name in a folded entry (empty: only the name is listed)."""
         if self.effects:
             return self.effects[0].text
         return self.columns or (self.tail.text if self.tail else "")
 
 
 def entry(step: Step, *, ddl: bool, verbose: bool) -> Entry:
-    """``ddl`` adds the statements, ``verbose`` what is as always."""
+    """``ddl`` adds the statements, ``verbose`` the details that are usually omitted."""
     match step:
         case Load():
             details = _details(step, ddl=ddl, verbose=verbose)
@@ -77,12 +77,13 @@ def entry(step: Step, *, ddl: bool, verbose: bool) -> Entry:
 
 
 def is_shown(step: Step) -> bool:
-    """Whether the plan says more of it than that it is up to date."""
+    """Whether the plan has more to show than that the table is up to date."""
     return not isinstance(step, UpToDate) or bool(step.notes or _changes(step.columns))
 
 
 def is_read_again(step: Step) -> bool:
-    """Whether it is read although nothing is known to have changed at its source: always in full, or for its keys."""
+    """Whether the table is read although its source is not known to have changed: always in full, or to compare
+    keys."""
     if not isinstance(step, Load) or step.creates or step.refresh:
         return False
     return isinstance(step.interval.upper, NoPosition) or step.interval.lower == step.interval.upper
@@ -97,7 +98,7 @@ def is_destructive(step: Step) -> bool:
 
 
 def _new(step: Load, details: tuple[Detail, ...]) -> Entry:
-    """A first read from the beginning is as always; one from a ``start`` is not."""
+    """A first read shows its interval only if it begins at a ``start``."""
     table, interval = step.table, step.interval
     started = _reads(interval) if interval.read_from is not None else None
     is_of_files = isinstance(interval.upper, FilesPosition | FileLogPosition)
@@ -142,7 +143,7 @@ def _copies(table: PlannedTable) -> Detail:
 
 
 def _reads(interval: Interval) -> Detail | None:
-    """The interval of a cursor or of versions; what files and upstream tables are read, the reason tells."""
+    """The interval of a cursor or of versions. For files and upstream tables, the step's reason describes it."""
     if not isinstance(interval.upper, CursorPosition | VersionPosition):
         return None
     name = f"{interval.cursor_column} " if interval.cursor_column else ""
@@ -204,7 +205,7 @@ def _note(note: str) -> Detail:
 
 
 def _checks(step: Load | Recover) -> Iterator[Detail]:
-    """Those that the spec asks for; what they do to rows where that is not to stop them."""
+    """The checks in the spec, each with its action on failing rows unless that is to stop the table."""
     named = [
         check.name + (f" ({check.detail})" if check.detail not in ("", "fail") else "")
         for check in step.checks

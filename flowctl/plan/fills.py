@@ -1,4 +1,4 @@
-"""Columns of a target that flowctl does not write: the database fills them, or somebody else does."""
+"""Target columns that flowctl does not write: the database or someone else fills them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from flowctl.sql.refs import output_names
 
 
 def filled(case: Case) -> Mapping[str, Fill] | None:
-    """The target's columns that the database fills where a write leaves them out; None for a target that fills none,
-    and whose columns are those of what replaces its content."""
+    """The target columns that the database fills if a write omits them. None for a target that fills none and takes the
+    columns of the content that replaces its own."""
     target = case.observed.target
     return case.rules.filled_columns(target) if target is not None else None
 
 
 def columns_to_record(case: Case) -> tuple[Column, ...]:
-    """The target's columns that are flowctl's: those that it makes, and those recorded before. Where a plan cannot tell
-    what it makes, all but those that the database fills."""
+    """The target columns that belong to flowctl: those that it creates and those recorded before. If the plan does not
+    know which it creates, all except those that the database fills."""
     target, fills = case.observed.target, filled(case) or {}
     if target is None:
         return ()
@@ -43,6 +43,6 @@ def _made_names(case: Case) -> set[str] | None:
         names = output_names(table.source.sql)
     else:
         names = tuple(column.name for column in source.columns) if source else None
-    if not names:  # files that are still empty have no columns yet
+    if not names:  # empty files have no columns yet
         return None
     return {*(table.columns.rename.get(name, name) for name in names if is_taken(table, name)), *table.columns.add}

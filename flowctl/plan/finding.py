@@ -1,4 +1,4 @@
-"""What a step has to read, or why it has nothing to read, or must not."""
+"""What a step has to read, or why there is nothing to read, or why it must not read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flowctl.model.step import Check, StoppedBy
 
 @dataclass(frozen=True)
 class Work:
-    """Something to read. ``reason`` says why, ``notes`` warn."""
+    """Something to read. ``notes`` are warnings."""
 
     interval: Interval
     reason: str = ""
@@ -21,7 +21,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Idle:
-    """Nothing to read; ``upper`` is where the table stands (None: nowhere yet)."""
+    """Nothing to read. ``upper`` is the table's position (None: none yet)."""
 
     reason: str
     upper: Position | None = None
@@ -30,8 +30,8 @@ class Idle:
 
 @dataclass(frozen=True)
 class Stop:
-    """The table must not go on: reading or writing would lose, double or freeze something, or cannot be. ``path`` is
-    the spec key behind it, for the place in the file, unless ``mark`` is one outside of the table."""
+    """The table must not continue: reading or writing would lose, duplicate or freeze rows, or is impossible. ``path``
+    is the spec key that locates the error in the file, unless ``mark`` gives a place outside the table."""
 
     reason: str
     hint: str

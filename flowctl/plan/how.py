@@ -1,4 +1,4 @@
-"""What was chosen for one table, and why, in short, as the plan shows it. Decides nothing itself."""
+"""A short description of what was chosen for one table and why, as the plan shows it. Makes no decisions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from flowctl.text import some
 
 
 def how(step: Load | Recover, case: Case) -> tuple[str, ...]:
-    """Why it is staged, how the source is read, how the target is made and written. Nothing for a step that goes
-    straight and about which neither end has anything to tell."""
+    """Why the step is staged, how the source is read, how the target is created and written. Empty for a direct copy
+    for which neither connector has anything to report."""
     staged = checks.why_staged(case.table)
-    reading = case.observed.reading if isinstance(step, Load) else ""  # that is of what has come since
+    reading = case.observed.reading if isinstance(step, Load) else ""  # it describes new rows, not a recovered interval
     parts = (reading, _last_row(case), _making(step, case), _writing(step, case), _limits(step, case))
     chosen = tuple(text for text in parts if text)
     if staged:
@@ -24,7 +24,7 @@ def how(step: Load | Recover, case: Case) -> tuple[str, ...]:
 
 
 def _last_row(case: Case) -> str:
-    """Which of several rows of files with one key counts."""
+    """For files: which of several rows with the same key wins."""
     table = case.table
     if table.mode not in ("merge", "scd2") or case.observed.positions != "files" or table.dedupe == "fail":
         return ""
@@ -40,7 +40,7 @@ def _making(step: Load | Recover, case: Case) -> str:
 
 
 def _writing(step: Load | Recover, case: Case) -> str:
-    """By the estimated number of rows; an unknown one changes nothing."""
+    """How the target is written, based on the estimated number of rows; an unknown number counts as 0."""
     columns, rows = step.columns, step.rows
     if not isinstance(columns, Columns):
         return ""
@@ -60,8 +60,8 @@ def _writing(step: Load | Recover, case: Case) -> str:
 
 
 def _limits(step: Load | Recover, case: Case) -> str:
-    """Columns of a table that somebody else has made, which may round or cut; what comes from a column of the same type
-    fits."""
+    """Columns of an existing table that may round or truncate values. Those whose source column has the same type are
+    left out: its values fit."""
     there, source = case.observed.target, case.observed.source
     if there is None:
         return ""

@@ -26,9 +26,9 @@ def find(
     spec_path: str = "SPEC",
     log: FileLog | None = None,
 ) -> Finding:
-    """The interval of a table with a source of its own. ``recorded`` is where state says it stands; None reads from
-    the beginning. ``spec_path`` is for the commands in hints, ``log`` holds the files up to ``recorded``, where that
-    does not list them."""
+    """The interval of a table with a source of its own. ``recorded`` is its position in state; None reads from the
+    beginning. ``spec_path`` is for the commands in hints. ``log`` holds the files up to ``recorded``, if that does not
+    list them itself."""
     if table.cursor is not None:
         return cursor_interval(table, table.cursor, info, watermark, recorded, spec_path)
     if positions == "files" and isinstance(watermark.position, FilesPosition | None):
@@ -37,7 +37,7 @@ def find(
 
 
 def find_upstream(sequences: Mapping[str, int], recorded: Position | None) -> Finding:
-    """The interval of a SQL table: ``sequences`` has the sequence number that each table it reads will have when it
+    """The interval of a SQL table. ``sequences`` has the sequence number that each upstream table will have when it
     runs."""
     upper = UpstreamPosition(tuple(sorted(sequences.items())))
     if not sequences:
@@ -51,8 +51,8 @@ def find_upstream(sequences: Mapping[str, int], recorded: Position | None) -> Fi
 
 
 def can_be_read_again(interval: Interval, watermark: HighWatermark | None, source: TableInfo | None) -> bool:
-    """Whether a begun interval is still there: every file in it must be, unchanged; and a cursor must have the order
-    that its bounds were taken in."""
+    """Whether a pending interval can still be read: all its files must exist unchanged, and its cursor must have the
+    same order as when its bounds were recorded."""
     cursor = source.column(interval.cursor_column) if source and interval.cursor_column else None
     if cursor and isinstance(interval.upper, CursorPosition) and not keeps_order(cursor.type, interval.upper.at.type):
         return False
@@ -70,7 +70,7 @@ def _files(table: TableSpec, now: FilesPosition, recorded: Position | None, log:
     changed = [stamp.path for stamp in new if stamp.path in known]
     if changed and table.mode == "append":
         return Stop(
-            f"{some(changed)} changed after being read: its rows would be there twice",
+            f"{some(changed)} changed after being read: its rows would be duplicated",
             "Give new content a new name, or --full-refresh",
             "from",
         )
@@ -83,8 +83,7 @@ def _files(table: TableSpec, now: FilesPosition, recorded: Position | None, log:
 
 
 def _all_files(table: TableSpec, now: FilesPosition, recorded: Position | None) -> Finding:
-    """Every file there is, whenever one of them changed. Without a file there is nothing to name: that is an empty
-    source, and the guard's business."""
+    """All files, whenever any of them changed. No files at all is an empty source, which is left to the guard."""
     upper = FileLog().with_read(table.id, now.files).position
     assert upper is not None, "a log to which files were added has an entry"
     if recorded in (now, upper):
@@ -95,4 +94,4 @@ def _all_files(table: TableSpec, now: FilesPosition, recorded: Position | None) 
 def _gone(known: Mapping[str, FileStamp], now: FilesPosition) -> Iterable[str]:
     gone = sorted(known.keys() - {stamp.path for stamp in now.files})
     if gone:
-        yield f"{some(gone)} {'is' if len(gone) == 1 else 'are'} gone since; the rows read from there stay"
+        yield f"{some(gone)} no longer {'exists' if len(gone) == 1 else 'exist'}; the rows read earlier stay"

@@ -1,4 +1,4 @@
-"""A plan in a file: written by `plan --out`, executed by `apply --plan`, refused when the world has moved."""
+"""A plan in a file: written by `plan --out`, executed by `apply --plan`, refused if anything it depends on changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flowctl.storage.durable import open_private
 
 
 def save(plan: Plan, path: Path) -> None:
-    """Writes the plan, whole or not at all. :class:`UsageError` when the file cannot be written."""
+    """Writes the plan atomically. Raises :class:`UsageError` if the file cannot be written."""
     text = json.dumps(to_json(plan), indent=2, ensure_ascii=False) + "\n"
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -32,7 +32,7 @@ def save(plan: Plan, path: Path) -> None:
 
 
 def load(path: Path) -> Plan:
-    """The saved plan. :class:`UsageError` when there is none in the file."""
+    """Reads a saved plan. Raises :class:`UsageError` if the file cannot be read or is not a plan."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -47,18 +47,18 @@ def load(path: Path) -> Plan:
 
 
 def check_fresh(plan: Plan, spec: Spec, world: World, tables: Mapping[str, TableSpec]) -> None:
-    """:class:`StalePlan` when the spec, the state, a source or a target is not what ``plan`` was made from. ``tables``
-    are those that the spec has now, by id."""
+    """Raises :class:`StalePlan` if the spec, the state, a source or a target has changed since ``plan`` was made.
+    ``tables`` are the current tables of the spec, by id."""
     if plan.flow != spec.flow or plan.spec_digest != spec.digest:
         raise _stale("the spec (or a variable) has changed since the plan was made")
     if plan.serial != world.state.serial:
         raise _stale(f"state is at serial {world.state.serial}, the plan was made at {plan.serial}")
     if plan.serial and plan.lineage != world.state.lineage:
-        raise _stale("the state is another one: it was lost and begun anew")
+        raise _stale("the state is another one: it was lost and created again")
     for step in plan.runnable:
         seen, table = world.tables.get(step.id), tables.get(step.id)
         if seen is None or table is None:
-            raise _stale(f"{step.id}: the table is no longer there")
+            raise _stale(f"{step.id}: the table no longer exists")
         if seen.error is not None:
             raise seen.error
         _check_target(step.table, seen)
@@ -67,8 +67,8 @@ def check_fresh(plan: Plan, spec: Spec, world: World, tables: Mapping[str, Table
 
 
 def _check_source(step: Load | Recover, seen: Observed, table: TableSpec) -> None:
-    """Another place under the same name, as where a secret has led elsewhere since, and other columns. Files are held
-    to the plan one by one when they are read: those that came since may have other columns."""
+    """Detects another object under the same name (e.g. a secret that now points elsewhere) and changed columns. Columns
+    of files are not checked here: newer files may have others, and each planned file is verified when it is read."""
     source = seen.source
     if source is None:
         raise _stale(f"{step.id}: the source {step.table.source} is gone")
@@ -81,14 +81,14 @@ def _check_source(step: Load | Recover, seen: Observed, table: TableSpec) -> Non
 
 
 def _change(planned: Sequence[Column], described: Sequence[Column]) -> str:
-    """What first differs between the columns to be read, for people; empty when nothing does."""
+    """Describes the first difference between the columns to be read; empty if there is none."""
     before, now = ({column.name: column for column in columns} for columns in (planned, described))
     for name, old in before.items():
         new = now.get(name)
         if new is None:
             return f"has no column {name} any more"
         if (old.type, old.native, old.nullable) != (new.type, new.native, new.nullable):
-            return f"has another column {name} now: it is {_type(new)}, it was {_type(old)}"
+            return f"has a different column {name} now: it is {_type(new)}, it was {_type(old)}"
     added = [name for name in now if name not in before]
     return f"has a new column {added[0]}" if added else ""
 

@@ -28,8 +28,8 @@ class Planned:
 
 
 def make_plan(spec: Spec, options: PlanOptions) -> Planned:
-    """Reads the world once and plans. Writes nothing, starts no Spark. :class:`SpecError` and :class:`UsageError` when
-    the tables do not fit together or a term matches nothing; what is wrong with one table is in its step."""
+    """Observes once and plans. Writes nothing, starts no Spark. Raises :class:`SpecError` if the tables are
+    inconsistent and :class:`UsageError` if a term matches nothing; an error of a single table is in its step."""
     resolved, world = resolve_and_observe(spec, options)
     plan = build(spec, resolved, world, options)
     plan = replace(plan, steps=tuple(map(_without_secrets, plan.steps)))
@@ -37,26 +37,27 @@ def make_plan(spec: Spec, options: PlanOptions) -> Planned:
 
 
 def resolve_and_observe(spec: Spec, options: PlanOptions) -> tuple[Resolved, World]:
-    """The tables of the flow and the world that a plan is made from; errors as :func:`make_plan`."""
+    """Returns the tables of the flow and the world that a plan is made from. Raises as :func:`make_plan`."""
     with Connections(spec) as connections:
         resolved, discovery = resolve_listed(spec, options, connections)
         return resolved, observe(spec, resolved, discovery, connections, options.estimate)
 
 
 def resolve_listed(spec: Spec, options: PlanOptions, connections: Connections) -> tuple[Resolved, Discovery]:
-    """The tables of the flow, those of patterns as the sources list them; errors as :func:`make_plan`."""
-    has_patterns = any(is_pattern(table.id) for table in spec.tables)  # whose tables a term may mean
-    resolved = resolve(spec, {}, None if has_patterns else options)  # what `validate` refuses, before a system is asked
+    """Returns the tables of the flow, with patterns expanded from what the sources list. Raises as
+    :func:`make_plan`."""
+    has_patterns = any(is_pattern(table.id) for table in spec.tables)  # a term may name one of their tables
+    resolved = resolve(spec, {}, None if has_patterns else options)  # refuses what `validate` does, before any query
     discovery = discover(spec, connections)
     try:
         return resolve(spec, discovery.objects, options) if has_patterns else resolved, discovery
-    except UsageError as error:  # the term may well mean a table that could not be listed
+    except UsageError as error:  # the term may name a table that could not be listed
         raise next(iter(discovery.failures.values()), error) from error
 
 
 def _without_secrets(step: Step) -> Step:
-    """Its texts for people, which may repeat a driver's. The values that a run needs are as they
-    are: connectors put no part of a connection's options into them."""
+    """Redacts the step's display texts, which may quote a driver's message. The values that a run needs are unchanged:
+    connectors put no connection options into them."""
     hide = REDACTOR.redact
     step = replace(step, reason=hide(step.reason))
     match step:

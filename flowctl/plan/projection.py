@@ -1,4 +1,4 @@
-"""From source columns to target columns: what is read, how each column is made, what flowctl adds, what is compared.
+"""From source columns to target columns: what is read, how each column is derived, what flowctl adds, what is compared.
 
 Pure: planning uses it for types and names, the runner for the Spark select; both get the same tuple.
 """
@@ -20,11 +20,11 @@ from flowctl.sql import dialects
 def projection(
     table: TableSpec, source_columns: Sequence[Column], recorded: Sequence[Column] = ()
 ) -> tuple[ProjectedColumn, ...]:
-    """The columns to write, in the source's order, those of ``columns.add`` last; flowctl's own are not among them.
+    """Returns the columns to write, in the source's order, followed by those of ``columns.add``; without flowctl's own.
 
-    Types of added columns come from ``columns.types``, else from ``recorded`` (the target's columns of the last run);
-    an added column whose type is not known yet is left out: its type is known when the table has run once.
-    ``ValueError`` for a type text that is none.
+    Types of added columns come from ``columns.types``, otherwise from ``recorded`` (the target's columns after the last
+    run). An added column of unknown type is left out; its type is known once the table has run.
+    Raises ``ValueError`` for an invalid type text.
     """
     copied = [_copied(table, column) for column in source_columns if is_taken(table, column.name)]
     known = {column.name: column.type for column in recorded}
@@ -43,7 +43,7 @@ def untyped(table: TableSpec, recorded: Sequence[Column]) -> tuple[str, ...]:
 
 
 def read_columns(table: TableSpec, source_columns: Sequence[Column]) -> tuple[Column, ...]:
-    """What is read: the columns taken, and those that only steer (cursor, delete flag) though they are excluded."""
+    """The columns to read: those that are written, and the cursor and delete flag even if they are excluded."""
     steering = {table.cursor.column if table.cursor else None}
     if isinstance(table.deletes, DetectFlag):
         steering.add(table.deletes.column)
@@ -52,8 +52,8 @@ def read_columns(table: TableSpec, source_columns: Sequence[Column]) -> tuple[Co
 
 
 def _delivered(table: TableSpec, column: Column) -> Column:
-    """A column that shall become text is read as the source's own text, not cast from what it was mapped to. The
-    cursor keeps its type, in which it is ordered."""
+    """A column declared as text is read as the source's own text, not cast from its mapped type. The cursor keeps its
+    type, which determines its order."""
     declared = table.columns.types.get(column.name)
     is_cursor = table.cursor is not None and table.cursor.column == column.name
     if declared is None or is_cursor or column.type == types.STRING or types.parse(declared) != types.STRING:
@@ -66,29 +66,30 @@ def is_taken(table: TableSpec, name: str) -> bool:
     return included and name not in table.columns.exclude
 
 
-#: What is added to the name of a column whose other type is kept as text.
+#: Suffix of the text column that holds the values of a column whose type has changed.
 TEXT_SUFFIX = "__text"
 
 
 def renaming(name: str) -> str:
-    """The rule, for hints, that gives a source column another name, which no other column has."""
+    """A rule for hints that renames a source column to a name that no other column has."""
     return f"columns: {{rename: {{{name}: source_{name.lstrip('_')}}}}}"
 
 
 def taken_name(table: TableSpec, columns: Iterable[Column]) -> tuple[str, str] | None:
-    """What is wrong with the first of the source's ``columns`` whose name in the target is one of flowctl's own, and
-    what to do."""
+    """For the first of the source's ``columns`` whose target name is reserved for flowctl: what is wrong and what to
+    do."""
     own = reserved_names(table)
     for column in columns:
         name = column.name
         if is_taken(table, name) and reserved.is_taken(table.columns.rename.get(name, name), own):
-            return f'the source has a column "{name}", a name that flowctl needs itself', f"Rename it: {renaming(name)}"
+            return f'the source has a column "{name}", a name reserved for flowctl', f"Rename it: {renaming(name)}"
     return None
 
 
 def compared_columns(table: TableSpec, columns: Iterable[Column]) -> tuple[str, ...]:
-    """Names of those of ``columns`` whose change makes a row new. Keys identify, ignored columns were asked to be,
-    and what flowctl computes follows from the rest. The event time of scd2 says when, not what."""
+    """Names of those of ``columns`` whose change counts as a change of the row. Not compared: keys, columns in
+    ``compare.ignore``, computed columns (they follow from the others), and the event time of scd2 (it says when a row
+    changed, not what)."""
     apart = {*table.key, *table.compare_ignore, *table.columns.add, *own_columns(table)}
     if table.mode == "scd2" and table.valid_from:
         apart.add(table.valid_from)
@@ -107,7 +108,7 @@ def _copied(table: TableSpec, column: Column) -> ProjectedColumn:
 
 
 def is_mask(made: ProjectedColumn) -> bool:
-    """Whether only a mask of the source's column is written."""
+    """Whether the column is written masked."""
     return made.source is not None and made.expression == _mask(made.source)
 
 

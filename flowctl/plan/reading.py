@@ -1,4 +1,4 @@
-"""A table that reads: its columns, its interval, its guards, and the step that follows from them."""
+"""A table that reads: its columns, interval and guards, and the resulting step."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def planned_table(case: Case) -> PlannedTable:
 
 
 def stopped(case: Case, stop: Stop, columns: Columns | RuntimeColumns | None = None) -> Stopped:
-    """``columns`` are those that were looked at."""
+    """``columns`` are those that were evaluated."""
     return Stopped(
         table=replace(planned_table(case), mark=stop.mark or case.table.mark_of(stop.path)),
         reason=stop.reason,
@@ -74,10 +74,10 @@ def columns_of(case: Case) -> Columns | RuntimeColumns:
 
 
 def read(case: Case, now: str, estimate: Estimate) -> Load | UpToDate | Stopped:
-    """What the table reads and changes, or why it does nothing."""
+    """Decides what the table reads and changes, or why it does nothing."""
     columns = columns_of(case)
     finding = find(case)
-    # The interval first: no policy for columns helps where a cursor has lost its order.
+    # The interval first: no column policy helps if the cursor's order has changed.
     if stop := finding if isinstance(finding, Stop) else refuse_columns(case, columns):
         return stopped(case, stop, columns)
     due = compares_keys(case) and checks.deletes_due(case.table, case.state.deletes_checked_at, now)
@@ -92,7 +92,7 @@ def read(case: Case, now: str, estimate: Estimate) -> Load | UpToDate | Stopped:
 
 
 def _up_to_date(case: Case, columns: Columns | RuntimeColumns, reason: str, notes: tuple[str, ...]) -> UpToDate:
-    """The columns are the target's as they are, as no change is made: SQL tables that read it find these."""
+    """No change is applied, so the columns are the target's current ones: those that dependent SQL tables find."""
     target = case.observed.target
     if isinstance(columns, Columns):
         if columns.statements and target:
@@ -144,7 +144,7 @@ def find(case: Case) -> Finding:
 
 
 def compares_keys(case: Case) -> bool:
-    """Whether missing keys can be looked for: the target has the key's columns."""
+    """Whether missing keys can be detected: the target has the key columns."""
     target = case.observed.target
     if target is None or case.lacks_history:
         return False
@@ -152,7 +152,7 @@ def compares_keys(case: Case) -> bool:
 
 
 def _only_deletes(case: Case, upper: Position) -> Interval:
-    """No new rows, but keys to compare: the interval from the position to itself."""
+    """The interval if only keys are compared: from the position to itself."""
     cursor = case.table.cursor
     match upper:
         case CursorPosition(at) if cursor is not None:
@@ -173,12 +173,12 @@ def _rows(case: Case, work: Work, estimate: Estimate) -> RowEstimate:
         case.state.position is not None and not case.full_refresh and isinstance(watermark.position, CursorPosition)
     )
     if is_again and work.interval.lower is None and source is not None:
-        return source.rows  # everything; what was counted lies above the position
+        return source.rows  # everything is read; the count covers only rows above the position
     return watermark.rows
 
 
 def _maintenance(case: Case) -> Iterator[str]:
-    """Nothing is due for a table whose content is replaced."""
+    """Notes maintenance that is due; never for a table whose content is replaced."""
     target = case.observed.target
     if target is not None and not case.replaces and (due := case.rules.maintenance_due(target)):
         command = f"flowctl maintain {case.spec_path} --select {shlex.quote(case.table.id)}"
@@ -198,7 +198,7 @@ def _begun(intent: Intent) -> str:
 
 
 def replaced_content(case: Case) -> str:
-    """What a full refresh replaces, for people; empty where nothing is there."""
+    """Describes what a full refresh replaces; empty if nothing exists."""
     target = case.observed.target
     if not case.rebuilds or target is None:
         return ""
@@ -210,7 +210,7 @@ def taking_over(case: Case) -> Iterator[str]:
     begun = case.begun_refresh
     if case.state.append_again and case.table.mode == "append" and not case.full_refresh:
         since = position.describe(case.state.position)
-        yield f"appends all above {since}, also what {case.table.target} has already (state set)"
+        yield f"appends all above {since}, including what {case.table.target} already has (state set)"
     if (case.full_refresh or begun) and case.table.mode == "scd2" and not case.replaces:
         yield "reads everything again; the existing history is kept"
     if begun is not None:

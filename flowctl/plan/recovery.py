@@ -1,7 +1,7 @@
-"""A begun sequence number that is finished first, and what has come since: the same run reads that too, under the next.
+"""Recovery: a pending sequence number is finished first; the same run then reads newer rows under the next number.
 
-The second step stands on the first: its interval begins where the begun one ends, which is known, and its intent is
-written once the first is recorded. Which rows append has written at that position is known only then.
+The second step builds on the first: its interval starts where the pending one ends, which is known, and its intent is
+written once the first is recorded. Only then is it known which rows append has written at that position.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def can_be_finished(case: Case, begun: Intent) -> bool:
 
 
 def giving_up(case: Case) -> Case:
-    """A begun interval that can never be read as it was: a file was fixed, a cursor's type changed. Nothing of it is in
-    the target, so it is abandoned, and what is there now is read under the next sequence number; by a full refresh,
-    where it was one."""
+    """Gives up a pending interval that can no longer be read as it was: a file was fixed, a cursor's type changed.
+    Nothing of it is in the target, so it is abandoned, and the current rows are read under the next sequence number; by
+    a full refresh if it was one."""
     is_refresh = case.begun_refresh is not None
     return replace(case, state=replace(case.state, given_up=True), full_refresh=is_refresh)
 
 
 def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stopped:
-    """The begun sequence number again, with its own interval; or, when the target carries it, only its record. Keys
-    that are due to be compared are compared now: that is no part of the interval."""
+    """Retries the pending sequence number with its original interval; if the target already carries it, only records
+    it. A due comparison of keys is done now, since it is not part of the interval."""
     table = replace(planned_table(case), definition=begun.definition)
     is_refresh = case.begun_refresh is not None
     interval = _interval(case, begun)
@@ -94,8 +94,8 @@ def finish(case: Case, begun: Intent, now: str) -> Recover | RecordOnly | Stoppe
 
 
 def describe_repetition(begun: Intent, spec_path: str, table_id: str) -> str:
-    """How many runs have tried the begun sequence number in vain, since when, and the two next steps: nobody who reads
-    one run only would know. Empty for one that a single run has tried."""
+    """Describes how many runs have attempted the pending sequence number without success, since when, and the two
+    possible next steps: the output of a single run would not show this. Empty after a single attempt."""
     if begun.runs < 2:
         return ""
     giving_up = state_command("set", spec_path, table_id, "--accept-definition")
@@ -108,8 +108,8 @@ def describe_repetition(begun: Intent, spec_path: str, table_id: str) -> str:
 def read_since(
     case: Case, begun: Intent, finished: Recover | RecordOnly, now: str, estimate: Estimate
 ) -> Load | Stopped | None:
-    """What the next run would do once ``finished`` is recorded; None where that is nothing. A source without a position
-    is read as it is now under the begun sequence number already, unless that was committed before."""
+    """Returns what the next run would do once ``finished`` is recorded; None if nothing. The pending sequence number
+    already reads the current rows of a source without positions, unless it is committed."""
     after = _recorded(case, begun, finished)
     step: Load | UpToDate | Stopped | None
     match finished:
@@ -128,8 +128,8 @@ def read_since(
 
 
 def _above(after: Case, begun: Intent, finished: Recover, estimate: Estimate) -> Load | Stopped | None:
-    """The columns are those that ``finished`` reads, writes and leaves behind; those of others only where all content
-    is replaced again."""
+    """The step for newer rows. Its columns are those that ``finished`` reads, writes and leaves in the target; foreign
+    columns only if all content is replaced again."""
     match finding := find(after):
         case Stop():
             return stopped(after, finding)
@@ -137,7 +137,7 @@ def _above(after: Case, begun: Intent, finished: Recover, estimate: Estimate) ->
             return None
         case Work():
             if _is_same(finding.interval.upper, begun.interval.upper):
-                return None  # late rows, rows without a cursor, the whole source: all read just now
+                return None  # late rows, rows without a cursor, the whole source: ``finished`` reads them all
             table = planned_table(after)
             table = replace(table, seen=replace(table.seen, exists=True))
             columns = _left_behind(finished.columns, is_replaced=after.replaces)
@@ -153,7 +153,7 @@ def _left_behind(columns: Columns | RuntimeColumns, *, is_replaced: bool) -> Col
 
 
 def _recorded(case: Case, begun: Intent, finished: Recover | RecordOnly) -> Case:
-    """The case once ``finished`` is recorded: the target then has the columns that it leaves behind."""
+    """The case once ``finished`` is recorded; the target then has the columns that ``finished`` leaves there."""
     table_id, observed = case.table.id, case.observed
     landed = observed.commit if case.is_committed else None
     commit = landed or Commit("", table_id, begun.seq, begun.id, begun.target_id, begun.interval.upper)
@@ -170,14 +170,14 @@ def _recorded(case: Case, begun: Intent, finished: Recover | RecordOnly) -> Case
 
 
 def _is_same(one: Position, other: Position) -> bool:
-    """Whether two positions are the same, whatever rows are recorded there."""
+    """Whether two positions are equal, ignoring ties."""
     if isinstance(one, CursorPosition) and isinstance(other, CursorPosition):
         return one.at == other.at
     return one == other
 
 
 def _interval(case: Case, begun: Intent) -> Interval:
-    """The begun interval, with its files where only their log lists them."""
+    """The pending interval, with its files filled in if only the file log lists them."""
     log = case.observed.pending_log
     if begun.interval.files_read is not None or log is None:
         return begun.interval

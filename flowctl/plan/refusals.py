@@ -1,5 +1,5 @@
-"""What stops a table once its columns are known: a policy, a name that none has, or what its target, the database
-behind it or its engine cannot do."""
+"""What stops a table once its columns are known: a policy, a name that matches no column, or a limitation of its
+target, the database behind it or its engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from flowctl.spec.spec import TableSpec
 
 
 def refuse_columns(case: Case, columns: Columns | RuntimeColumns) -> Stop | None:
-    """The first of these, of what is known of ``columns``."""
+    """Returns the first reason to stop, as far as ``columns`` are known."""
     known = columns if isinstance(columns, Columns) else Columns()
     return (
         _refuse_filled(case, known.projection)
@@ -35,7 +35,7 @@ def refuse_columns(case: Case, columns: Columns | RuntimeColumns) -> Stop | None
 
 
 def _refuse_filled(case: Case, projection: Sequence[ProjectedColumn]) -> Stop | None:
-    """A column of ``projection`` or of flowctl's own for which the database takes no value."""
+    """Stops for a column of ``projection``, or one of flowctl's own, for which the database accepts no value."""
     fills = filled(case)
     if not fills:
         return None
@@ -62,7 +62,7 @@ def _instead_of_filled(table: TableSpec, part: ProjectedColumn) -> str:
 
 
 def _refuse_changes(changes: Sequence[SchemaChange], case: Case) -> Stop | None:
-    """Every change that a policy or the target refuses."""
+    """Stops for all changes that a policy or the target refuses."""
     refused = [change for change in changes if change.action == "fail"]
     if not refused:
         return None
@@ -90,7 +90,7 @@ def _what(change: SchemaChange) -> str:
 
 
 def _likely_rename(gone: SchemaChange, changes: Sequence[SchemaChange]) -> str:
-    """How to keep the data of a column that has got another name: one gone, one new, of one type."""
+    """How to keep the data of a column that was probably renamed: one dropped and one new column of the same type."""
     if gone.change != "dropped_column" or gone.is_known:
         return ""
     alike = [one for one in changes if one.change == "dropped_column" and one.old == gone.old]
@@ -111,7 +111,7 @@ def _next_step(change: SchemaChange, case: Case) -> str:
 
 
 def _next_steps_for_another_type(change: SchemaChange, case: Case) -> str:
-    """A history keeps its types even in a full refresh, and a key whatever the policy."""
+    """A history keeps its types even in a full refresh; a key column keeps its type under any policy."""
     again = f"drop the table in the target, then run with --full-refresh {case.table.id}"
     ways = ["Declare its type under `columns.types`"]
     if change.column not in case.table.key:
@@ -122,7 +122,7 @@ def _next_steps_for_another_type(change: SchemaChange, case: Case) -> str:
 
 
 def _can_be_another_type(change: SchemaChange, case: Case) -> bool:
-    """Whether the target changes the type of a column whose content is replaced."""
+    """Whether the target can change a column's type when its content is replaced."""
     target = case.observed.target
     if target is None:
         return True
@@ -131,7 +131,7 @@ def _can_be_another_type(change: SchemaChange, case: Case) -> bool:
 
 
 def _refuse_partitions(case: Case, columns: Columns | RuntimeColumns) -> Stop | None:
-    """A table whose content and schema are replaced may get other partitions."""
+    """Stops for unsupported partition columns. A table whose content and schema are replaced may get other ones."""
     names = case.rules.partition_columns(case.observed.target, case.table.layout, rebuilds=case.rebuilds)
     partitioned = [column for column in columns.target if column.name in names]
     refused = case.rules.refuse_partitions(partitioned, columns.target)
@@ -139,7 +139,7 @@ def _refuse_partitions(case: Case, columns: Columns | RuntimeColumns) -> Stop | 
 
 
 def _refuse_on_sail(case: Case, columns: Columns | RuntimeColumns) -> Stop | None:
-    """As far as only the source or the target shows it; the rest is refused by `validate`."""
+    """Stops for a gap that only the source or the target shows; `validate` refuses the rest."""
     if case.spark_url != SAIL:
         return None
     gap: Gap | None
@@ -149,4 +149,4 @@ def _refuse_on_sail(case: Case, columns: Columns | RuntimeColumns) -> Stop | Non
         changes = columns.changes if isinstance(columns, Columns) else ()
         target, layout = case.observed.target, case.table.layout
         gap = case.rules.gap(SAIL, target, columns.target, changes, layout, rebuilds=case.rebuilds)
-    return Stop(f"{gap.what} cannot be on Sail: {gap.reason}", sail.HINT, gap.key) if gap else None
+    return Stop(f"{gap.what} is not supported on Sail: {gap.reason}", sail.HINT, gap.key) if gap else None

@@ -1,7 +1,7 @@
-"""The plan as people read it, laid out: plain lines that are stable, with styles that a terminal may use.
+"""The plan as text: stable plain lines, with styles that a terminal may use.
 
-One line per table, below it what is not ordinary. Many tables that say the same fold into one entry that lists them. No
-line is wider than the view, but for the command at the end, which is for copying.
+One line per table, followed by what differs from the default. Many tables with equal text are folded into one entry
+that lists them. No line is wider than the view, except the command at the end, which is meant for copying.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from flowctl.plan.document import count_actions
 from flowctl.plan.entries import Detail, Entry, entry, is_destructive, is_read_again, is_shown
 from flowctl.text import Line, Piece
 
-#: So many tables that say the same are one entry; of those that the same thing stops, two.
+#: Minimum number of tables with equal text that are folded into one entry; the second is for stopped tables.
 _FOLD, _FOLD_STOPPED = 8, 2
-#: What needs a person comes last, next to the summary.
+#: Entries that require action come last, next to the summary.
 _LAST = ("-", "!")
 _INDENT = 4
-#: A longer text moves its own line only.
+#: Longer texts are not aligned: they shift only their own line.
 _ALIGNED = 32
 _ALIGNED_SIGNS = ("+", "~")
 
 
 @dataclass(frozen=True)
 class View:
-    """``width`` in columns. ``ddl`` shows statements, ``verbose`` what is as always. ``command`` applies this plan
-    (None: it is about to be executed), from its file if ``is_saved``. ``engine`` describes what the run will start."""
+    """``width`` is in characters. ``ddl`` shows statements, ``verbose`` the details that are usually omitted.
+    ``command`` applies this plan (None: it is about to be executed), from its file if ``is_saved``. ``engine``
+    describes what the run will start."""
 
     width: int = text.WIDTH
     ddl: bool = False
@@ -43,7 +44,7 @@ class View:
 
 
 def render(plan: Plan, view: View) -> Iterator[Line]:
-    """The whole plan. Tables with nothing to do and nothing to tell are only counted."""
+    """Renders the whole plan. Tables with nothing to do and nothing to report are only counted."""
     yield (Piece(plan.flow, "bold"), Piece(f"  serial {plan.serial}" if plan.serial else "  never ran"))
     entries = [entry(step, ddl=view.ddl, verbose=view.verbose) for step in plan.steps if is_shown(step)]
     folds = sorted(_folds(entries), key=lambda fold: fold[0].sign in _LAST)
@@ -63,7 +64,7 @@ def render(plan: Plan, view: View) -> Iterator[Line]:
 
 
 def _folds(entries: Iterable[Entry]) -> list[list[Entry]]:
-    """Entries that say the same together, at the place of the first."""
+    """Groups entries with equal text, at the position of the first."""
     alike: dict[tuple[object, ...], list[Entry]] = {}
     for one in entries:
         connections = (one.source.partition(":")[0], one.target.partition(":")[0])
@@ -77,7 +78,7 @@ def _folds(entries: Iterable[Entry]) -> list[list[Entry]]:
 
 @dataclass(frozen=True)
 class _Layout:
-    """The view's width, and those of the aligned parts of a table's line."""
+    """The width of the view and of the aligned parts of a table's line."""
 
     width: int
     id: int
@@ -100,7 +101,7 @@ def _widest(texts: Iterable[str]) -> int:
 
 
 def _alone(one: Entry, layout: _Layout) -> Iterator[Line]:
-    """The line, and below it what it has no room for, the columns of a new table and the details."""
+    """The entry's line, followed by what does not fit on it, the columns of a new table, and the details."""
     is_aligned = one.sign in _ALIGNED_SIGNS
     name = f"{one.id:<{layout.id}}"
     rows = f"  {_rows(one.rows):>{layout.rows}}" if layout.rows else ""
@@ -115,7 +116,7 @@ def _alone(one: Entry, layout: _Layout) -> Iterator[Line]:
 
 
 def _folded(fold: Sequence[Entry], width: int) -> Iterator[Line]:
-    """What all say, then each table with what is its own; where that is nothing, only their names."""
+    """The common text, then each table with its own part; if no table has one, only the names."""
     first, is_new = fold[0], bool(fold[0].source)
     rows = _rows(_total(fold))
     place = f"{_common(one.source for one in fold)} → {_common(one.target for one in fold)}" if is_new else ""
@@ -144,7 +145,7 @@ def _common(names: Iterable[str]) -> str:
 
 
 def _head(one: Entry, name: str, rest: str, width: int) -> Iterator[Line]:
-    """The name and what is said of it, wrapped where one line cannot hold it."""
+    """The name and its text, wrapped if too long for one line."""
     style = one.style if one.sign in _LAST else ""
     first, *more = text.paragraph(f"{name}  {rest}", width - 2, indent=2)
     yield (Piece(f"{one.sign} ", one.style), Piece(first[: len(name)], "bold"), Piece(first[len(name) :], style))
@@ -152,7 +153,7 @@ def _head(one: Entry, name: str, rest: str, width: int) -> Iterator[Line]:
 
 
 def _details(details: Sequence[Detail], width: int) -> Iterator[Line]:
-    """The label stands before the first of its kind only."""
+    """A label is shown only before the first of consecutive details that share it."""
     label = ""
     for detail in details:
         yield from text.labelled(detail.label if detail.label != label else "", detail.text, width, detail.style)
@@ -160,7 +161,7 @@ def _details(details: Sequence[Detail], width: int) -> Iterator[Line]:
 
 
 def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:
-    """What changes, what is only read again, what is lost, and what a person has to do; with the style of each line."""
+    """What changes, what is only read again, what is lost, and what requires action; each line with its style."""
     again = sum(map(is_read_again, plan.steps))
     refreshed = sum(isinstance(step, Load) and step.refresh and not step.creates for step in plan.steps)
     actions = count_actions(plan)
@@ -185,7 +186,7 @@ def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:
 
 
 def _effects(plan: Plan) -> Iterator[tuple[str, str]]:
-    """What a dry run found in all, and the tables that would not be committed."""
+    """The total result of a dry run, and the tables that would not be committed."""
     found = [(step.id, step.effects) for step in plan.steps if isinstance(step, Load | Recover)]
     counted = [one for _, one in found if isinstance(one, CountedEffects)]
     unknown = sum(isinstance(one, UnknownEffects) for _, one in found)

@@ -1,7 +1,7 @@
-"""Three ways compared: source now, source and target as recorded in state, target now.
+"""Three-way schema comparison: current source, source and target as recorded in state, current target.
 
 Each difference gets an action, a class, the deciding policy and (from the target's connector) its statement. A
-difference whose action is ``fail`` stops the table. What somebody else did to the target is always shown as drift.
+difference whose action is ``fail`` stops the table. Foreign changes to the target are always shown as drift.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from flowctl.spec.spec import TableSpec
 
 
 def for_new_table(table: TableSpec, wanted: Sequence[ProjectedColumn], can: TargetCapabilities) -> Columns:
-    """The schema of a table that is not there yet: the projection, then flowctl's own columns. All may be null: a
-    source's NOT NULL may be dropped at any time, and ``expect`` checks what matters."""
+    """The schema of a table that does not exist yet: the projection, then flowctl's own columns. All are nullable: a
+    source may drop a NOT NULL at any time, and ``expect`` checks what matters."""
     projection = tuple(replace(made, column=replace(made.column, nullable=True)) for made in wanted)
     columns = (*(made.column for made in projection), *own_columns(table).values())
     return Columns(target=columns, projection=projection, changes=tuple(_refused_names(columns, can)))
@@ -60,8 +60,8 @@ def compare(compared: Comparison) -> Columns:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """One column decided: how it is written (or that it is not), and what must change for that. ``left_alone``: it
-    stays in the target, and no write touches its stored values."""
+    """The decision for one column: how it is written, if at all, and the schema changes needed. ``left_alone``: it
+    stays in the target, and no write changes its stored values."""
 
     made: ProjectedColumn
     changes: tuple[SchemaChange, ...] = ()
@@ -81,7 +81,7 @@ def _decide(compared: Comparison, made: ProjectedColumn) -> _Outcome:
     if made.column.name + TEXT_SUFFIX in compared.there:
         return _Outcome(_as_text(made))
     if recorded.wanted.get(made.column.name) == made.column and recorded.target.get(now.name) == now:
-        return _nullable(table, made, now)  # this target has its own way to keep the type
+        return _nullable(table, made, now)  # this target stores the type in its own way
     if is_wider(made.column.type, now.type) and can.widens(now.type, made.column.type):
         is_anew = compared.replaces and can.replaces_types
         return _anew(compared, made, now) if is_anew else _wider(table, made, now)
@@ -92,7 +92,7 @@ def _new(table: TableSpec, made: ProjectedColumn, recorded: RecordedColumns) -> 
     policy = table.on_schema_change.new_column
     column = replace(made.column, nullable=True)
     if policy == "ignore" and column.name in recorded.wanted:
-        return _Outcome(made, written=False)  # ignored before: nothing to tell
+        return _Outcome(made, written=False)  # already ignored before: nothing to report
     change = SchemaChange(
         column.name, "new_column", None, column.type, policy, f"on_schema_change.new_column: {policy}"
     )
@@ -109,7 +109,7 @@ def _wider(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
 
 
 def _anew(compared: Comparison, made: ProjectedColumn, now: Column) -> _Outcome:
-    """A wider type that comes with the new content."""
+    """A wider type that takes effect with the replaced content."""
     outcome = _wider(compared.table, made, now)
     change, *relaxed = outcome.changes
     if change.action == "fail" and not compared.rebuilds:
@@ -144,7 +144,8 @@ def _other(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
 
 
 def _nullable(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
-    """The column keeps the target's nullability, unless the source may now send nulls. Those in a key stop it."""
+    """The column keeps the target's nullability, unless the source may now send nulls. A null in a key stops the
+    table when it is read."""
     if made.column.nullable == now.nullable:
         return _Outcome(made)
     is_key = table.mode in ("merge", "scd2") and now.name in table.key
@@ -160,7 +161,7 @@ def _nullable(table: TableSpec, made: ProjectedColumn, now: Column) -> _Outcome:
 
 
 def _kept(compared: Comparison, taken: Collection[str], leaving: Collection[str]) -> list[_Outcome]:
-    """Columns of the target that flowctl has written and the source does not fill: none of those in ``leaving``."""
+    """Target columns that flowctl has written and the source does not fill, without those in ``leaving``."""
     filled = {*taken, *compared.own}
     outcomes = []
     for column in compared.there.values():
@@ -183,7 +184,7 @@ def _null(column: Column) -> ProjectedColumn:
 
 
 def _own_of_another_mode(compared: Comparison, empty: ProjectedColumn) -> _Outcome:
-    """One of flowctl's own columns that this mode does not have: it leaves with the content it was made for."""
+    """One of flowctl's own columns that this mode does not have: it is dropped with the content it was created for."""
     if compared.replaces:
         return _leaves(empty, "mode", "safe")
     return _Outcome(empty, written=False, left_alone=True)
@@ -198,10 +199,10 @@ def _leaves(empty: ProjectedColumn, policy: str, of_class: ChangeClass) -> _Outc
 
 
 def _dropped(compared: Comparison, column: Column) -> _Outcome:
-    """A column gone from the source. Its stored values can stay only where stored rows do: a merge leaves it out of
-    what it writes, an append writes new rows only. A history would take the missing column for a change of every row
-    that is read again. What the database fills by a default is left to it, which may be NOT NULL; from then on it is a
-    column that flowctl does not write."""
+    """A column that no longer exists in the source. Its stored values can be kept only where stored rows are: a merge
+    omits it from its writes, an append writes only new rows. A history would treat the missing column as a change of
+    every row that is read again. A column with a default, which may be NOT NULL, is left to the database; from then on
+    flowctl does not write it."""
     table, recorded = compared.table, compared.recorded
     policy = table.on_schema_change.dropped_column
     stays = table.mode in ("append", "merge") and not compared.replaces
@@ -233,7 +234,7 @@ def _dropped(compared: Comparison, column: Column) -> _Outcome:
 
 
 _GONE = "gone from the source"
-#: By policy, and whether stored values can stay.
+#: Notes by policy, and whether stored values can be kept.
 _DROPPED = {
     ("keep", True): "stored values stay, new rows have null",
     ("keep", False): f"{_GONE}; its stored values would become null",
@@ -258,7 +259,8 @@ def _own_changes(compared: Comparison, lost: set[str]) -> Iterator[SchemaChange]
 def _refused_names(
     columns: Sequence[Column], can: TargetCapabilities, others: Collection[str] = ()
 ) -> Iterator[SchemaChange]:
-    """Names that the target refuses, and names that differ in case only, also from those of ``others``."""
+    """Refuses names that the target does not accept, and names that differ only in case from each other or from
+    ``others``."""
     seen = {name.lower(): name for name in others}
     for column in columns:
         earlier = seen.get(column.name.lower())
@@ -276,7 +278,7 @@ def _refused_names(
 
 
 def _typed(made: ProjectedColumn, now: Column) -> ProjectedColumn:
-    """The target's type may be the wider one: values are cast to it."""
+    """The target's type may be wider: values are cast to it."""
     return replace(made, column=replace(made.column, type=now.type))
 
 

@@ -1,7 +1,7 @@
-"""The columns of one table's step: read, projected, compared with the target, and the DDL that closes the gap.
+"""The columns of one table's step: read, projected, compared with the target, and the DDL for the differences.
 
-Used by the plan, and by the runner for tables whose columns are known only when Spark has looked
-(:class:`RuntimeColumns`): both come to the same answer.
+Used by the plan, and by the runner for tables whose columns are known only once Spark has analyzed them
+(:class:`RuntimeColumns`). Both get the same result.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from flowctl.sql.refs import output_names
 
 
 def known_columns(case: Case) -> tuple[Column, ...] | None:
-    """The source's columns as far as a plan can tell; None when they are known only when the table has run: a SQL
-    table neither recorded under this definition nor declared in ``columns.types``, or an untyped ``columns.add``.
-    What is recorded holds while the tables that SQL reads keep their columns, and never in a full refresh."""
+    """Returns the source's columns; None if they are known only when the table runs: a SQL table neither recorded under
+    this definition nor declared in ``columns.types``, or an untyped ``columns.add``. Recorded columns are valid while
+    the tables that SQL reads keep their columns, but never in a full refresh."""
     state, source = case.state, case.table.source
     if case.table.columns.add and untyped(case.table, recorded_target(case)):
         return None
@@ -37,13 +37,13 @@ def known_columns(case: Case) -> tuple[Column, ...] | None:
 
 
 def shape(case: Case, source_columns: Sequence[Column], added: Sequence[Column] | None = None) -> Columns:
-    """The columns of the table's step. Changes that a policy refuses have the action ``fail``; there are no
-    statements then. ``added`` are the columns of ``columns.add``, whose types Spark has found.
-    ``ValueError`` for a type text that is none."""
+    """Returns the columns of the table's step. Changes that a policy refuses have the action ``fail``; there are no
+    statements then. ``added`` are the columns of ``columns.add`` with types determined by Spark.
+    Raises ``ValueError`` for an invalid type text."""
     table, target, rules = case.table, case.observed.target, case.rules
     wanted = projection(table, source_columns, recorded_target(case) if added is None else added)
     planned = _compared(case, wanted, source_columns, is_running=added is not None)
-    if target is not None and planned.changes:  # each with its statement, and what else they need
+    if target is not None and planned.changes:  # adds each change's statement, and further changes that they require
         planned = replace(planned, changes=tuple(rules.alter_statements(target, planned.changes)))
     statements: Iterable[str] = (change.statement for change in planned.changes if change.alters)
     if any(change.action == "fail" for change in planned.changes):
@@ -54,15 +54,15 @@ def shape(case: Case, source_columns: Sequence[Column], added: Sequence[Column] 
 
 
 def recorded_target(case: Case) -> tuple[Column, ...]:
-    """The target's columns as the last run left them, for the types of ``columns.add``; nothing where another
-    definition was accepted since, or the types that they were made of are others now."""
+    """The target's columns after the last run, for the types of ``columns.add``. Empty if another definition was
+    accepted since, or if the types that they derive from have changed."""
     if not case.table.columns.add or not case.state.definition or case.makes_other_types:
         return ()
     return case.state.target_columns
 
 
 def _declared(case: Case, source: SqlSource) -> tuple[Column, ...] | None:
-    """The columns of a SQL table whose types are all declared."""
+    """The columns of a SQL table if all their types are declared; otherwise None."""
     declared = case.table.columns.types
     names = output_names(source.sql) if declared else None
     if names is None or any(name not in declared for name in names):
@@ -73,7 +73,7 @@ def _declared(case: Case, source: SqlSource) -> tuple[Column, ...] | None:
 def _compared(
     case: Case, wanted: Sequence[ProjectedColumn], source_columns: Sequence[Column], *, is_running: bool
 ) -> Columns:
-    """While running, or with a begun intent, flowctl itself may have made a column that is not recorded yet."""
+    """While running, or with a pending intent, flowctl itself may have added a column that is not recorded yet."""
     target, can = case.observed.target, case.rules.capabilities.target
     assert can is not None, "resolve has refused connections that are no targets"
     if target is None:
@@ -101,7 +101,7 @@ def _compared(
 def _wanted_before(
     case: Case, wanted: Sequence[ProjectedColumn], source_columns: Sequence[Column]
 ) -> Sequence[ProjectedColumn]:
-    """What the last run made of the columns that it read."""
+    """The projection of the columns that the last run read."""
     state = case.state
     if not state.schema:
         return ()

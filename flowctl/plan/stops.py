@@ -1,4 +1,4 @@
-"""Reasons to stop a table before its interval is even looked at, in the order in which they are asked."""
+"""Reasons to stop a table before its interval is determined, in the order in which they are checked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OBSERVED = "__observed"
 
 
 def first_stop(case: Case) -> Stop | None:
-    """The first of :data:`REASONS` that holds."""
+    """Returns the first stop of :data:`REASONS`, if any."""
     return next((stop for reason in REASONS if (stop := reason(case))), None)
 
 
@@ -85,8 +85,8 @@ def _shared_target(case: Case) -> Stop | None:
 
 
 def _foreign_target(case: Case) -> Stop | None:
-    """A target that this flow has not made. A full refresh takes it over, unless it holds a history: whose, nobody can
-    say."""
+    """A target that this flow did not create. A full refresh takes it over, unless it holds a history, whose origin is
+    unknown."""
     if case.observed.target is None or _is_ours(case, case.observed.target):
         return None
     if case.full_refresh and case.replaces:
@@ -100,12 +100,12 @@ def _foreign_target(case: Case) -> Stop | None:
 
 
 def _refused_name(case: Case) -> Stop | None:
-    """Of a table of a pattern; another table's name would have ended the run."""
+    """Only for a table from a pattern; any other table's refused name is an error of the spec."""
     return Stop(*case.refused_name, "to") if case.refused_name else None
 
 
 def _target_moved(case: Case) -> Stop | None:
-    """The target's own record must match the state: sequence number, intent, and the very table."""
+    """The target must match the state: the sequence number and intent of its own record, and the table's identity."""
     state, target, commit = case.state, case.observed.target, case.observed.commit
     intent = None if state.given_up else state.intent
     expected = state.target_id or (intent.target_id if intent else "")
@@ -142,7 +142,8 @@ def _next_steps(case: Case) -> str:
 
 
 def _moved_since_refresh(case: Case, begun: Intent) -> Stop | None:
-    """A full refresh replaces what was there when it began: its own intent names that, whatever state says."""
+    """A full refresh replaces the table that existed when it began. Its own intent identifies that table, regardless of
+    the rest of state."""
     target, commit = case.observed.target, case.observed.commit
     if target is None:
         return _gone(case) if begun.target_id else None
@@ -156,7 +157,7 @@ def _moved_since_refresh(case: Case, begun: Intent) -> Stop | None:
 
 
 def _foreign_sidecar(case: Case) -> Stop | None:
-    """Someone else's table where this one would keep a sidecar: it would be changed or replaced."""
+    """A foreign table in the place of one of this table's sidecars: it would be changed or replaced."""
     for suffix, info in case.observed.sidecars.items():
         if info is None:
             continue
@@ -171,12 +172,12 @@ def _foreign_sidecar(case: Case) -> Stop | None:
 
 
 def _history_without_observations(case: Case) -> Stop | None:
-    """Versions are derived from observations alone: those of a history without any would be deleted, key by key. A
-    sidecar stays behind when its table is renamed or restored without it."""
+    """Versions are derived from observations alone: without observations, a history's versions would be deleted key by
+    key. A sidecar is left behind when its table is renamed or restored without it."""
     target, sidecars = case.observed.target, case.observed.sidecars
     if target is None or _OBSERVED not in sidecars or sidecars[_OBSERVED] is not None:
         return None
-    is_empty = target.version is not None and target.rows.value == 0  # made by a run that ended before its commit
+    is_empty = target.version is not None and target.rows.value == 0  # created by a run that ended before its commit
     if is_empty or case.lacks_history or case.replaces:
         return None
     there = f"{case.table.target}{_OBSERVED}"
@@ -184,7 +185,7 @@ def _history_without_observations(case: Case) -> Stop | None:
     is_renamed = before not in ("", str(case.table.target))
     way = f"Rename {before}{_OBSERVED}" if is_renamed else "If the table was renamed, rename its `__observed`"
     return Stop(
-        f"{case.table.target} is a history, and {there}, which its versions are derived from, is not there",
+        f"{case.table.target} is a history, and {there}, which its versions are derived from, does not exist",
         f"{way} to {there}, or restore it; if it is lost, begin a new history under another `to`",
         "to",
     )
@@ -203,7 +204,7 @@ def _definition_changed(case: Case) -> Stop | None:
 
 
 def _no_columns(case: Case) -> Stop | None:
-    """No system stores rows without columns. A file that is empty may still get some."""
+    """No system stores rows without columns. An empty file may still get some."""
     source, table = case.observed.source, case.table
     if source is None or table.columns.add or any(is_taken(table, column.name) for column in source.columns):
         return None
@@ -230,7 +231,7 @@ def _too_many_columns(case: Case) -> Stop | None:
 
 
 def _key_is_not_read(case: Case) -> Stop | None:
-    """Keys and the event time name columns of the target."""
+    """Keys and the event time must name columns of the target."""
     source, table = case.observed.source, case.table
     if source is None:
         return None
@@ -268,13 +269,13 @@ def _own_names_are_taken(case: Case) -> Stop | None:
 
 
 def _moved(case: Case) -> bool:
-    """Whether the spec names another target than the recorded one: the definition has changed, nothing is gone."""
+    """Whether the spec names another target than the recorded one: the definition has changed, no target is missing."""
     recorded = case.state.definition
     return bool(recorded.get("to", case.definition["to"]) != case.definition["to"])
 
 
 def _no_history(case: Case) -> Stop | None:
-    """Rows of another mode, accepted or adopted as a history: there are no versions to continue."""
+    """Rows of another mode were accepted or adopted as a history: there are no versions to continue."""
     if not case.lacks_history or case.full_refresh or case.pending:
         return None
     return Stop(
@@ -285,8 +286,8 @@ def _no_history(case: Case) -> Stop | None:
 
 
 def _is_ours(case: Case, target: TableInfo) -> bool:
-    """Whether this flow has written, adopted or made the table. Neither a sequence number nor an intent proves it:
-    one that was given up, or that an interrupted run has left, may be older than somebody else's table."""
+    """Whether this flow has written, adopted or created the table. Neither a sequence number nor an intent proves it:
+    one that was given up or left by an interrupted run may be older than a foreign table."""
     state, commit, intent, refresh = case.state, case.observed.commit, case.state.intent, case.begun_refresh
     if case.is_committed:
         return True

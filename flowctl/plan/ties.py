@@ -1,9 +1,9 @@
 """The rows at a cursor position that append has written, and whether the source can still be compared with them.
 
-Rows with the very cursor of the position may arrive later, so the next run reads from it, inclusive, and leaves out
-what it has written: as many rows of each hash as were counted. A hash means something over the columns that it was
-made of and no others; so those are recorded, and read for the rows at the position even if the table no longer takes
-them. Where they cannot be read as they were, nothing tells a new row from a written one, and the table stops.
+Rows with exactly the position's cursor may arrive later, so the next run reads from it, inclusive, and skips what was
+already written: as many rows per hash as were counted. A hash is valid only for the columns that it was computed from.
+These are therefore recorded, and read for the rows at the position even if the table no longer includes them. If they
+can no longer be read as they were, new rows cannot be distinguished from written ones, and the table stops.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from flowctl.sql.row_hash import hashes_alike
 def with_columns(
     recorded: Position | None, schema: Sequence[Column], table: TableSpec, info: TableInfo
 ) -> Position | None:
-    """``recorded`` with the columns of its hashes where an older flowctl has not written them down: they were those
-    that ``schema`` holds, which state recorded with the position. Taken for that only if the source still has these
-    very columns; else they stay unknown, and :func:`as_of_now` says so."""
+    """Fills in the hashed columns that an older flowctl did not record: they were those of ``schema``, which state
+    recorded with the position. Only if the source still has exactly these columns; otherwise they remain unknown, and
+    :func:`as_of_now` reports it."""
     match recorded:
         case CursorPosition(_, Ties(_, None) as ties):
             now = {(column.name, column.type, column.as_text) for column in read_columns(table, info.columns)}
@@ -37,7 +37,7 @@ def with_columns(
 
 
 def as_of_now(ties: Ties, table: TableSpec, info: TableInfo) -> Ties | str:
-    """With the columns as the source has them now; or why they cannot be compared, for people."""
+    """Returns ``ties`` with the current versions of its columns, or a message why they cannot be compared."""
     if not ties.counts:
         return replace(ties, columns=ties.columns or ())
     if ties.columns is None:
@@ -55,16 +55,16 @@ def as_of_now(ties: Ties, table: TableSpec, info: TableInfo) -> Ties | str:
     return replace(ties, columns=tuple(found))
 
 
-#: What may have happened to a source whose written rows are not there.
+#: Possible causes if a source no longer has the written rows.
 CAUSES = "they were changed, or the source was emptied, restored or recreated"
 
 
 def rows_are_gone(column: str, at: TypedValue) -> str:
-    return f'none of the rows that were appended at "{column}" {at.text()} is there any more: {CAUSES}'
+    return f'none of the rows that were appended at "{column}" {at.text()} exists any more: {CAUSES}'
 
 
 def taking_all_for_written(table_id: str, at: TypedValue, spec_path: str) -> str:
-    """The next steps where written rows cannot be distinguished from new ones."""
+    """The next steps if written rows cannot be distinguished from new ones."""
     return (
         f"{state_command('set', spec_path, table_id, *position_option(at))} treats all rows there as written; "
         f"--full-refresh {table_id} reads everything again and replaces the target's content"
@@ -72,7 +72,7 @@ def taking_all_for_written(table_id: str, at: TypedValue, spec_path: str) -> str
 
 
 def starting_over(table: TableSpec, at: TypedValue, newest: TypedValue | None, spec_path: str) -> str:
-    """The next steps where the rows are not those that were written. ``newest`` is the source's newest row now."""
+    """The next steps if the rows are not those that were written. ``newest`` is the source's newest cursor value."""
     is_back = newest is not None and newest < at
     above = (*position_option(newest), "--append-again") if newest is not None and is_back else position_option(at)
     regularly = "; if the source deletes old rows regularly, write guard: {allow_purged: true}"

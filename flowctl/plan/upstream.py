@@ -1,4 +1,4 @@
-"""The columns that a SQL table reads, as state records them: others now, and what it makes may have other types."""
+"""The columns that a SQL table reads, as recorded in state: if they change, its result may have other types."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import SqlSource
 from flowctl.sql.refs import names_all_it_reads
 
-#: Ends what is recorded of SQL that names its columns: a plan need not parse it again.
+#: Suffix of the recorded digest if the SQL names all columns it reads, so that a plan need not parse it again.
 _NAMED = ".named"
 
 
 def shape_read(source: SqlSource, columns: Mapping[str, Sequence[Column]]) -> str:
-    """What state records beside the columns that Spark has found for ``source`` when its tables had ``columns``."""
+    """The digest that state records when Spark determines the columns of ``source``; ``columns`` are those of the
+    tables it reads."""
     return _shape(source, columns, names_all=names_all_it_reads(source.sql))
 
 
 def has_changed(source: SqlSource, recorded: str, columns: Mapping[str, Sequence[Column]]) -> bool:
-    """Whether what ``source`` reads may have other columns or types than when ``recorded`` was. An older flowctl has
-    recorded nothing: what it made then need not be of the columns that were there."""
+    """Whether what ``source`` reads may have other columns or types than when ``recorded`` was written. Without a
+    record (an older flowctl) this counts as changed: its result may derive from other columns."""
     return not recorded or recorded != _shape(source, columns, names_all=recorded.endswith(_NAMED))
 
 
 def columns_found(step: Step | None, recorded: Sequence[Column], target: TableInfo | None) -> Sequence[Column]:
-    """The columns that a SQL table finds in one that it reads, once its ``step`` is done, those of others among them;
-    empty where a plan cannot tell. ``target`` is that table's as it is now, ``recorded`` are the columns that flowctl
-    writes: nobody has looked at more of a table that is not in the plan."""
+    """Returns the columns that a SQL table finds in an upstream table once that table's ``step`` is done, including
+    foreign ones; empty if unknown. ``target`` is the upstream table's current target. ``recorded`` are the columns that
+    flowctl writes: all that is known of a table that is not in the plan."""
     match step:
         case None:
             return recorded
@@ -46,7 +47,7 @@ def columns_found(step: Step | None, recorded: Sequence[Column], target: TableIn
 
 
 def _of_others(columns: Columns) -> list[Column]:
-    """What a write leaves to others, or to the database."""
+    """The columns that a write leaves to the database or to someone else."""
     written = {column.name for column in columns.target}
     left = {"drift": ("show",), "dropped_column": ("keep", "null")}
     return [
@@ -59,7 +60,8 @@ def _of_others(columns: Columns) -> list[Column]:
 
 
 def _shape(source: SqlSource, columns: Mapping[str, Sequence[Column]], *, names_all: bool) -> str:
-    """A digest of the columns that ``source`` reads, by table, in any order; empty where those of one are unknown."""
+    """A digest of the columns that ``source`` reads, by table and regardless of order; empty if those of any table are
+    unknown."""
     if not all(columns.get(other) for other in source.refs):
         return ""
     text = _folded(source.sql) if names_all else None
@@ -72,10 +74,10 @@ def _shape(source: SqlSource, columns: Mapping[str, Sequence[Column]], *, names_
 
 
 def _is_named(name: str, text: str | None) -> bool:
-    """Errs on the safe side: another word may contain the name."""
+    """Whether the SQL text names the column. May return true too often: another word may contain the name."""
     return text is None or _folded(name) in text
 
 
 def _folded(text: str) -> str:
-    """As Spark compares names: without case and quotes."""
+    """Normalizes names as Spark compares them: without case and backquotes."""
     return text.replace("`", "").lower()

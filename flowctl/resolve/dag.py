@@ -1,4 +1,4 @@
-"""Which table needs which: an edge for each ``ref()``, and the order in which they can run."""
+"""Dependencies between tables: an edge for each ``ref()``, and the order in which the tables can run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Needs = Mapping[str, tuple[str, ...]]
 
 
 def needs(tables: Sequence[TableSpec]) -> Needs:
-    """The edges; references to tables that are not here are left out."""
+    """The edges. References to tables not in ``tables`` are left out."""
     ids = {table.id for table in tables}
     return {
         table.id: tuple(sorted(ids.intersection(table.source.refs))) if isinstance(table.source, SqlSource) else ()
@@ -21,7 +21,7 @@ def needs(tables: Sequence[TableSpec]) -> Needs:
 
 
 def in_order(tables: Sequence[TableSpec]) -> tuple[TableSpec, ...]:
-    """Every table after those it needs; by id where the edges leave a choice. Members of a cycle are left out."""
+    """Topological order: every table after those it needs, ties broken by id. Members of a cycle are left out."""
     by_id = {table.id: table for table in tables}
     edges = needs(tables)
     waiting = {table_id: len(above) for table_id, above in edges.items()}
@@ -39,7 +39,7 @@ def in_order(tables: Sequence[TableSpec]) -> tuple[TableSpec, ...]:
 
 
 def downstream(edges: Needs) -> Needs:
-    """The same edges the other way round."""
+    """The same edges, reversed."""
     below: dict[str, list[str]] = {table_id: [] for table_id in edges}
     for table_id, above in edges.items():
         for upper in above:
@@ -48,7 +48,7 @@ def downstream(edges: Needs) -> Needs:
 
 
 def reachable(start: str, edges: Needs) -> frozenset[str]:
-    """All ids that can be reached from ``start``, itself included."""
+    """All ids reachable from ``start``, including itself."""
     seen, waiting = {start}, [start]
     while waiting:
         for other in edges[waiting.pop()]:

@@ -1,4 +1,4 @@
-"""Patterns become tables: one for each object that was found, placeholders filled in.
+"""Expands patterns into tables: one per matching object, with placeholders filled in.
 
 Placeholders are ``${table}``, ``${schema}``, ``${connection}`` and ``${id}``; ``$${`` is a literal ``${``. For files
 ``${table}`` is the file's name without its extensions and ``${schema}`` its folder.
@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Expansion:
-    """``tables`` in the order of the file, those of one pattern by object name; ``unmatched`` are the patterns that
-    match nothing though they should; ``diagnostics`` may hold errors."""
+    """``tables`` are in file order, those of one pattern by object name. ``unmatched`` are the patterns that match
+    nothing and lack ``allow_none``. ``diagnostics`` may contain errors."""
 
     tables: tuple[TableSpec, ...]
     unmatched: tuple[TableSpec, ...]
@@ -36,10 +36,10 @@ class Expansion:
 
 
 def expand(tables: Sequence[TableSpec], discovered: Mapping[str, Sequence[ObjectName]]) -> Expansion:
-    """Every table of the flow, complete.
+    """Returns every table of the flow, with patterns and placeholders resolved.
 
-    ``discovered`` holds what each pattern's source matches, by the pattern's id. An id that is also written exactly
-    belongs to the exact entry, which the loader has merged over the pattern key by key.
+    ``discovered`` holds the objects that each pattern matches, by the pattern's id. If an id also has an exact entry,
+    the exact entry wins; the loader has merged it over the pattern key by key.
     """
     exact = {table.id for table in tables if not is_pattern(table.id)}
     expanded: list[TableSpec] = []
@@ -70,7 +70,7 @@ def _make_concrete(pattern: TableSpec, object: ObjectName) -> TableSpec:
     names = names_of(source)
     table_id = substitute(pattern.id, names)
     filled = substitute(replace(pattern, id=table_id), {**names, "id": table_id})
-    return replace(filled, source=source)  # a name that was found may look like a placeholder
+    return replace(filled, source=source)  # a discovered name may look like a placeholder
 
 
 def _fill(table: TableSpec) -> TableSpec:
@@ -79,13 +79,13 @@ def _fill(table: TableSpec) -> TableSpec:
 
 
 def substitute(value: T, names: Mapping[str, str]) -> T:
-    """The same value, a frozen dataclass and all below it, with placeholders filled in every text. Names that are
-    not given stay as they are: the loader has refused what is no placeholder at all."""
+    """Fills placeholders in every string of ``value``, a frozen dataclass, and everything nested in it. Placeholders
+    not in ``names`` are kept; the loader has already refused unknown ones."""
     return _substitute(value, names)  # type: ignore[no-any-return]
 
 
 def _substitute(value: Any, names: Mapping[str, str]) -> Any:
-    """Called for every value of every table: returns the very same object where nothing is filled in."""
+    """Called for every value of every table, so it returns the same object if nothing is filled in."""
     kind: Any = type(value)
     if kind is str:
         return fill_placeholders(value, names) if "${" in value else value
@@ -107,7 +107,7 @@ def _substitute(value: Any, names: Mapping[str, str]) -> Any:
 
 @cache
 def _text_fields(kind: Any) -> tuple[str, ...]:
-    """The fields of a dataclass that may hold text of the spec; those of anything else: none."""
+    """The fields of a dataclass that may hold text from the spec; empty for anything else."""
     if kind is Mark or not is_dataclass(kind):
         return ()
     return tuple(field.name for field in fields(kind) if field.name != "marks")
@@ -117,7 +117,7 @@ def _bad_ids(tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
     for table in tables:
         if not _ID.fullmatch(table.id):
             yield Diagnostic(
-                f"{table.source} gives the id {table.id!r}, which is not an id",
+                f"{table.source} gives the id {table.id!r}, which is not a valid id",
                 "Exclude the object and write an entry of its own for it: "
                 "ids are letters, digits, `_`, `.` and `-`, and start with a letter or `_`",
                 table.mark,

@@ -1,4 +1,4 @@
-"""Names of tables and columns that cannot be: what the target refuses, and what flowctl needs itself."""
+"""Invalid names of tables and columns: those that the target refuses, and those that flowctl reserves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowctl.model.table_info import Column, ObjectName
 from flowctl.resolve.places import SIDECARS, sidecars_of
 from flowctl.spec.spec import Spec, TableSpec
 
-#: Columns that scd2 adds to the source's, in this order. Event times of other types are cast to the instant.
+#: Columns that scd2 adds to the source's, in this order. Event times of other types are cast to TIMESTAMP.
 _VERSION_COLUMNS = (
     Column("valid_from", types.TIMESTAMP),
     Column("valid_to", types.TIMESTAMP),
@@ -19,7 +19,7 @@ _VERSION_COLUMNS = (
     Column("row_hash", types.STRING),
 )
 _DELETED_AT = Column("_deleted_at", types.TIMESTAMP)
-#: Names that flowctl gives its own columns, in whatever mode.
+#: Names of flowctl's own columns, in any mode.
 OWN_NAMES = frozenset({column.name for column in (*_VERSION_COLUMNS, _DELETED_AT)})
 
 
@@ -39,20 +39,22 @@ def reserved_names(table: TableSpec) -> frozenset[str]:
 
 
 def refused_name(table: TableSpec, spec: Spec) -> tuple[str, str] | None:
-    """What is wrong with a name that the target would cut, or keeps for itself, and what to do; of the table or of one
-    of its sidecars."""
+    """Checks the names of the table and its sidecars. For a name that the target would truncate or reserves for itself,
+    returns what is wrong and what to do."""
     connection = spec.connections[table.target.connection]
     *above, name = table.target.parts
     for suffix in ("", *sidecars_of(table)):
         if why := registry.refuse_name(connection, ObjectName((*above, name + suffix)), spec.base_dir):
-            what = f"its {SIDECARS[suffix]} would be kept in {name}{suffix}" if suffix else f'"{name}" is no name there'
+            what = f'"{name}" is not a valid name there'
+            if suffix:
+                what = f"its {SIDECARS[suffix]} would be kept in {name}{suffix}"
             return f"{table.target}: {what}: {why}", "Give it another `to`"
     return None
 
 
 def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
-    """Names of the ``tables`` that are no pattern's (a pattern's table stops alone, in the plan), and of columns that
-    ``columns.add`` makes (the source's own are known once it is looked at)."""
+    """Checks the names of ``tables`` that do not come from a pattern (a pattern's table is stopped on its own, in the
+    plan), and of columns in ``columns.add`` (the source's own are known only once it is observed)."""
     written = {table.id for table in spec.tables}
     for table in tables:
         if table.id in written and (refused := refused_name(table, spec)):
@@ -61,5 +63,5 @@ def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
         own = reserved_names(table)
         for name in table.columns.add:
             if reserved.is_taken(name, own):
-                what = f'{table.id}: columns.add makes a column "{name}", a name that flowctl needs itself'
+                what = f'{table.id}: columns.add creates a column "{name}", a name reserved for flowctl'
                 yield Diagnostic(what, "Give it another name", table.mark_of("columns.add"), "reserved-name")

@@ -1,6 +1,6 @@
-"""One writer for each place, and no table that reads what it writes: as far as the spec itself describes it.
+"""One writer per place, and no table that reads what it writes: as far as the spec alone shows.
 
-What only a system knows (PostgreSQL's search path, two names of one host) stops the table in the plan
+What only the system knows (PostgreSQL's search path, two names of one host) stops the table in the plan
 (:func:`flowctl.plan.build.shared_places`).
 """
 
@@ -15,19 +15,19 @@ from flowctl.model.table_info import ObjectName
 from flowctl.spec.semantics import same_target
 from flowctl.spec.spec import Connection, ObjectSource, Spec, TableSpec
 
-#: What a table keeps under its own name and one of these belongs to it.
+#: Suffixes of a table's sidecars, appended to its own name, with what they hold.
 SIDECARS: Mapping[str, str] = {"__observed": "observations", "__quarantine": "quarantined rows"}
 
 PlaceOf = Callable[[Connection, ObjectName], str | None]
 
 
 def owner_name(name: str) -> str:
-    """The name of the table that a sidecar's name belongs to; any other name itself."""
+    """The name of the table that a sidecar belongs to; any other name is returned unchanged."""
     return next((name.removesuffix(suffix) for suffix in SIDECARS if name.endswith(suffix)), name)
 
 
 def sidecars_of(table: TableSpec) -> tuple[str, ...]:
-    """The suffixes of the sidecars that a table has, or may come to have."""
+    """The suffixes of the sidecars that a table has or may get."""
     quarantines = any(check.on_fail == "quarantine" for check in table.expect)
     wanted = {"__observed": table.mode == "scd2", "__quarantine": quarantines}
     return tuple(suffix for suffix, has in wanted.items() if has)
@@ -43,7 +43,7 @@ def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
 def find_shared(
     tables: Sequence[TableSpec], connections: Mapping[str, Connection], place_of: PlaceOf
 ) -> Iterator[Diagnostic]:
-    """Each table that cannot have its target, with the table or the reason that takes it."""
+    """Yields a diagnostic for each table whose target is taken by another table, is reserved, or is its own source."""
     written: dict[str, TableSpec] = {}
     places = [_target_place(table, connections, place_of) for table in tables]
     for table, place in zip(tables, places, strict=True):
@@ -75,7 +75,7 @@ def _target_place(table: TableSpec, connections: Mapping[str, Connection], place
 
 
 def _reads(table: TableSpec, place: str, connections: Mapping[str, Connection], place_of: PlaceOf) -> bool:
-    """Whether the source is the target, or is in its folder."""
+    """Whether the source is the target or lies in its folder."""
     if not isinstance(table.source, ObjectSource):
         return False
     source = place_of(connections[table.source.connection], ObjectName(table.source.parts))

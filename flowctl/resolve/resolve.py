@@ -1,7 +1,7 @@
-"""From the spec's entries to the tables of the run: expand, check, order, select; each a pure pass.
+"""From the spec's entries to the tables of the run: expand, check, order, select. Each is a pure pass.
 
-With nothing discovered this is all that `validate` does once the spec is loaded, and what `plan` does first: what no
-run could do is refused by both, in the same words, before any system is asked.
+With nothing discovered, this is all that `validate` does after loading the spec, and the first thing `plan` does: both
+refuse what no run could do, in the same words, before any system is queried.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from flowctl.spec.spec import Spec, TableSpec
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What a plan is to be about: the terms of ``--select``, ``--exclude`` and ``--full-refresh``, and how rows are
-    estimated."""
+    """The terms of ``--select``, ``--exclude`` and ``--full-refresh``, and how rows are estimated."""
 
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -33,8 +32,9 @@ class PlanOptions:
 
 @dataclass(frozen=True)
 class Resolved:
-    """``tables`` is every table of the flow in DAG order, ``selected`` the ids this run is about, ``needs`` the edges.
-    ``full_refresh`` are the ids to be read anew, ``unmatched`` the patterns that match nothing though they should."""
+    """``tables`` are all tables of the flow in DAG order, ``needs`` the edges, ``selected`` the ids in this run,
+    ``full_refresh`` the ids to refresh in full, ``unmatched`` the patterns that match nothing and lack
+    ``allow_none``."""
 
     tables: tuple[TableSpec, ...]
     needs: Needs
@@ -44,10 +44,10 @@ class Resolved:
 
 
 def resolve(spec: Spec, discovered: Mapping[str, Sequence[ObjectName]], options: PlanOptions | None = None) -> Resolved:
-    """``discovered`` holds the objects that each pattern's source matches, by the pattern's id. A pattern that is not
-    in it was not listed: it is checked as one table, and its tables, which may exist, are not among the result's.
+    """``discovered`` holds the objects that each pattern matches, by the pattern's id. A pattern missing from it was
+    not listed: it is checked as a single table, and the result contains none of its tables.
 
-    :class:`SpecError` with all findings when the tables do not fit together, :class:`UsageError` for a bad term.
+    Raises :class:`SpecError` with all findings if the tables are inconsistent, :class:`UsageError` for a bad term.
     """
     options = options or PlanOptions()
     expansion = expand(spec.tables, discovered)
@@ -72,5 +72,5 @@ def _check(spec: Spec, tables: Sequence[TableSpec], unlisted: Sequence[TableSpec
 
 
 def _as_one_table(pattern: TableSpec) -> TableSpec:
-    """Any of its tables, under the pattern's own id."""
+    """A representative table of ``pattern``, under the pattern's own id."""
     return replace(substitute(pattern, dict.fromkeys(PLACEHOLDERS, "any")), id=pattern.id)

@@ -1,8 +1,8 @@
-"""What a flow cannot do on Sail (``spark.url: sail``, pysail 0.7), each with its reason.
+"""What is not supported on Sail (``spark.url: sail``, pysail 0.7), each gap with its reason.
 
-What the spec alone shows is an error of ``validate``; what only the source or the target shows stops the table in the
-plan. Here is what holds for every connector; each declares its own (:class:`Gap`). Anything else behaves as
-on Apache Spark.
+A gap that the spec alone shows is an error of ``validate``; one that only the source or the target shows stops the
+table in the plan. This module has the gaps that hold for every connector; connectors declare their own (:class:`Gap`).
+Everything else behaves as on Apache Spark.
 """
 
 from __future__ import annotations
@@ -31,24 +31,27 @@ GAPS: Mapping[str, str] = {
 
 
 def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
-    """Everything in the spec that the flow's engine would not keep a promise about; nothing for other engines."""
+    """Yields a diagnostic for each feature in the spec that Sail does not support; nothing for other engines."""
     if spec.spark.url != SAIL:
         return
     for table in tables:
         for gap in (*_asked(table), *_connectors_gaps(spec, table)):
             yield Diagnostic(
-                f"{table.id}: {gap.key} cannot be on Sail: {gap.reason}", HINT, table.mark_of(gap.key), "not-on-sail"
+                f"{table.id}: {gap.key} is not supported on Sail: {gap.reason}",
+                HINT,
+                table.mark_of(gap.key),
+                "not-on-sail",
             )
     for connection in spec.connections.values():
         for gap in registry.capabilities(connection.type).gaps(SAIL, connection, None):
-            what = f"connections.{connection.name}.{gap.key} cannot be on Sail: {gap.reason}"
+            what = f"connections.{connection.name}.{gap.key} is not supported on Sail: {gap.reason}"
             yield Diagnostic(what, HINT, connection.mark, "not-on-sail")
     if len(_stores(spec)) > 1:
-        yield Diagnostic(f"storage cannot be on Sail: {GAPS['storage']}", HINT, None, "not-on-sail")
+        yield Diagnostic(f"storage is not supported on Sail: {GAPS['storage']}", HINT, None, "not-on-sail")
 
 
 def _asked(table: TableSpec) -> Iterator[Gap]:
-    """What every table may ask of an engine."""
+    """Gaps in what any table may require of an engine, whatever its connectors."""
     if isinstance(table.source, SqlSource):
         yield Gap("from", GAPS["sql"])
     if table.columns.add:
@@ -65,14 +68,14 @@ def _connectors_gaps(spec: Spec, table: TableSpec) -> Iterator[Gap]:
 
 
 def _stores(spec: Spec) -> set[str]:
-    """The different credentials of what Spark has to reach."""
+    """The distinct sets of credentials for the storage that Spark must reach."""
     roots = [root for one in spec.connections.values() if (root := registry.storage(one)) is not None]
     urls = [spec.state.url, *map(str, roots)]
     return {repr(sorted(found.items())) for url in urls if (found := credentials(url, spec.storage))}
 
 
 def hashed_floats(table: TableSpec, columns: Sequence[Column]) -> list[str]:
-    """The floating-point columns that a row hash of this table would hold."""
+    """The floating-point columns that would be part of this table's row hashes."""
     hashes = table.mode == "scd2" or (table.mode == "append" and table.cursor is not None)
     return [column.name for column in columns if hashes and _has_float(column.type)]
 

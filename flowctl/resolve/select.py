@@ -13,20 +13,20 @@ _TERMS = "Terms are ids or globs: orders, +daily_*, customers+"
 
 
 def selected(edges: Needs, select: Sequence[str], exclude: Sequence[str]) -> frozenset[str]:
-    """The ids that the run is about: those of ``select`` (all, when there is none) without those of ``exclude``.
+    """Returns the selected ids: those of ``select`` (all if empty) minus those of ``exclude``.
 
-    :class:`UsageError` for a term that no table matches, and when nothing is left.
+    Raises :class:`UsageError` if a term matches no table or nothing is left.
     """
     chosen = _union(edges, select, "--select") if select else frozenset(edges)
     left = chosen - _union(edges, exclude, "--exclude")
     if edges and not left:
-        raise UsageError("nothing is selected", hint="Leave something: --exclude takes away all that --select gives")
+        raise UsageError("nothing is selected", hint="Exclude less: --exclude removes everything that --select matches")
     return left
 
 
 def matching(edges: Needs, terms: Sequence[str], option: str, within: frozenset[str]) -> frozenset[str]:
-    """The ids that ``terms`` mean among those that the run is about. :class:`UsageError` for a term that means none of
-    them: nobody may think that it was followed."""
+    """Returns the ids in ``within`` that match ``terms``. Raises :class:`UsageError` for a term that matches none of
+    them, so that no term is ignored silently."""
     found: set[str] = set()
     for term in terms:
         meant = _one_term(edges, term, option)

@@ -1,4 +1,4 @@
-"""Sources that no run could read, as the spec alone shows."""
+"""Sources that the spec alone shows to be unreadable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flowctl.spec.spec import Spec, SqlSource, TableSpec
 
 
 def check(spec: Spec, tables: Sequence[TableSpec]) -> Iterator[Diagnostic]:
-    """Of the ``tables`` that are no pattern's: one of those stops alone, in the plan."""
+    """Checks the ``tables`` that do not come from a pattern; a pattern's table is stopped on its own, in the plan."""
     written = {table.id for table in spec.tables}
     for table in tables:
         if table.id not in written or isinstance(table.source, SqlSource):

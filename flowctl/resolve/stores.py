@@ -1,4 +1,4 @@
-"""Stores that a spec names: each has a scheme that flowctl knows, and gets no credentials that nothing would use."""
+"""Checks the stores in a spec: each must have a known scheme, and credentials only where they are used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flowctl.storage.urls import scheme
 
 
 def check(spec: Spec) -> Iterator[Diagnostic]:
-    """A URL with secrets in it is known once they are."""
+    """URLs that contain secrets are checked only once the secrets are resolved."""
     state = "state.url" if "state.url" in spec.marks else "state"
     urls: dict[str, object] = {state: spec.state.url}
     for name, connection in spec.connections.items():
@@ -27,7 +27,7 @@ def check(spec: Spec) -> Iterator[Diagnostic]:
 
 
 def _check_url(spec: Spec, path: str, url: str) -> Iterator[Diagnostic]:
-    """``s3://`` alone would be a folder of that name, and an unknown scheme a failure of the first run."""
+    """``s3://`` alone would be a folder of that name, and an unknown scheme would fail only in the first run."""
     label = path.removesuffix(".url")
     name, _, rest = url.partition("://")
     store = by_scheme().get(name)
@@ -44,7 +44,7 @@ def _check_url(spec: Spec, path: str, url: str) -> Iterator[Diagnostic]:
 
 
 def _check_credentials(spec: Spec, prefix: str, *, is_given: bool) -> Iterator[Diagnostic]:
-    """Anywhere else they would be dropped in silence."""
+    """Stores that take no credentials would ignore them silently."""
     store = by_scheme().get(scheme(prefix))
     if not is_given or store is None or store.takes_credentials:
         return

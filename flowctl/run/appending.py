@@ -1,8 +1,8 @@
 """What one step reads, and the position that its commit records.
 
-Append reads from its last position, inclusive: rows with that very cursor may have come since. It leaves out as many
-rows of each hash as it has written there, and records with its new position which rows it has written at that one. All
-is of one snapshot, so the rows written and the rows counted are the same.
+Append reads from its last position, inclusive, because rows with that same cursor value may have arrived since. At that
+position, it skips as many rows of each hash as it has already written; with its new position, it records which rows it
+has written there. Everything is read from one snapshot, so the rows written and the rows counted are the same.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 #: Different rows at the upper bound whose hashes append keeps; more need ``cursor.delay``.
 MOST_TIES = 10_000
 _HASH, _WRITTEN, _NUMBER = "_flowctl_hash", "_flowctl_written", "_flowctl_number"
-#: Rows of a hash that nobody has counted: however many there are, they are written.
+#: The count of a hash whose rows were not counted: all of them count as already written.
 _ANY_NUMBER = 2**31 - 1
-#: In place of the hash of a row that is not written.
+#: Replaces the hash of a row that was not written yet.
 _UNKNOWN = ""
 
 
 @dataclass(frozen=True)
 class IntervalRead:
-    """``rows`` are the interval's, for append without those that are written; ``position`` is what to record."""
+    """``rows`` are the interval's, for append without those already written; ``position`` is the one to record."""
 
     rows: Batch
     position: Position
@@ -56,7 +56,8 @@ def read_interval(
     buffer: Buffer,
     spec_path: str,
 ) -> IntervalRead:
-    """:class:`StoppedByPolicy` when none of the rows written at the lower bound is in the source any more."""
+    """Reads the interval's rows. :class:`StoppedByPolicy` if the source no longer has any of the rows that were written
+    at the lower bound."""
     upper = interval.upper
     if table.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
         request = ReadRequest(columns, interval, masked=maskable(table, columns, interval))
@@ -81,13 +82,13 @@ class _Append:
             return IntervalRead(self._rows(self._request(self.interval)), self._position(None))
         above = self._rows(replace(self._request(self.interval), above=True))
         if lower.ties is None:
-            is_known = lower.at != self.upper.at  # all that is there now counts as written, whatever it is
+            is_known = lower.at != self.upper.at  # if equal, it is unknown which rows were written: all count
             return IntervalRead(above, self._position(None) if is_known else self.upper)
         return IntervalRead(self._with_late_rows(above, lower, lower.ties), self._position(lower))
 
     def _position(self, lower: CursorPosition | None) -> CursorPosition:
-        """With the rows at the upper bound: now, all of them are written. Where the bound has not moved, those that
-        were written and have gone since stay written, and the hashes stay over the columns that they were over."""
+        """The new position with the hashes of the rows at the upper bound, all of which are now written. If the bound
+        has not moved, rows that no longer exist still count as written, and the hashed columns stay the same."""
         before = lower.ties if lower is not None and lower.at == self.upper.at else None
         columns = before.columns if before is not None and before.columns else self.columns
         found = _counted(self._frame(self._at(self.upper, columns)), columns)
@@ -102,7 +103,7 @@ class _Append:
         return replace(self.upper, ties=Ties(tuple(sorted(found.items())), kept))
 
     def _with_late_rows(self, above: Batch, lower: CursorPosition, written: Ties) -> Batch:
-        """``above`` with the rows at ``lower`` that are more than the written ones."""
+        """``above``, plus the rows at ``lower`` beyond the number already written."""
         columns = written.columns or ()
         known = {row_hash: _ANY_NUMBER if number is None else number for row_hash, number in written.counts}
         there = self._at(lower, columns)
@@ -122,7 +123,7 @@ class _Append:
         return InMemory(rows.toArrow()) if is_small else OnEngine(rows)
 
     def _is_purged(self, lower: CursorPosition) -> bool:
-        """Whether no row up to ``lower`` is left, in a source that deletes what is old."""
+        """Whether the source may delete old rows (``guard.allow_purged``) and no row up to ``lower`` is left."""
         cursor = self.table.cursor
         if not self.table.guard.allow_purged or cursor is None:
             return False
@@ -131,7 +132,7 @@ class _Append:
         return self.snapshot.is_empty(self._request(older))
 
     def _at(self, position: CursorPosition, columns: Sequence[Column]) -> Batch:
-        """The rows whose cursor is ``position``, with ``columns`` beside those that are read."""
+        """The rows whose cursor equals ``position``, with ``columns`` in addition to those that are read."""
         taken = {column.name for column in self.columns}
         more = tuple(column for column in columns if column.name not in taken)
         there = replace(self.interval, read_from=position.at, read_to=position.at, include_null=False)
@@ -148,7 +149,7 @@ class _Append:
 
 
 def _counted(rows: DataFrame, columns: Sequence[Column], known: dict[str, int] | None = None) -> dict[str, int]:
-    """How many rows there are of each hash, of up to one more than :data:`MOST_TIES`; those that are not ``known``
+    """The number of rows per hash, for at most one hash more than :data:`MOST_TIES`. Rows whose hash is not ``known``
     are counted together."""
     from pyspark.sql import functions as f
 
@@ -160,7 +161,7 @@ def _counted(rows: DataFrame, columns: Sequence[Column], known: dict[str, int] |
 
 
 def _late(rows: DataFrame, columns: Sequence[Column], known: dict[str, int], wanted: Sequence[Column]) -> DataFrame:
-    """Of the rows of each hash those beyond the known number. Which ones is the same in every try: rows that are equal
+    """The rows of each hash beyond the known number. The choice is deterministic across attempts: rows that are equal
     in ``columns`` may differ in others."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f

@@ -1,4 +1,4 @@
-"""`flowctl apply`: plan under the lease, show it, execute exactly it, record it."""
+"""`flowctl apply`: plans under the lease, shows the plan, executes exactly that plan, and records the run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from flowctl.storage.buffer import Buffer
 
 @dataclass(frozen=True)
 class ApplyOptions:
-    """``plan_file`` executes a saved plan, refused when the world moved. ``parallel`` None: by the machine."""
+    """``plan_file``: execute this saved plan, unless it is stale. ``parallel`` None: depends on the machine."""
 
     plan: PlanOptions
     plan_file: Path | None = None
@@ -50,7 +50,7 @@ class ApplyOptions:
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run ended. ``record`` is what the run history keeps; None when the plan was not approved. ``error`` is what
+    """How a run ended. ``record`` is its entry in the run history; None if the plan was not approved. ``error`` is what
     ended the whole run early."""
 
     run_id: str
@@ -62,7 +62,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class Audience:
-    """Who is told: ``approve`` is shown the plan and decides, ``listener`` hears events, ``say`` takes plain lines."""
+    """Callbacks for the user: ``approve`` shows the plan and decides, ``listener`` gets events, ``say`` plain lines."""
 
     approve: Callable[[Planned], bool]
     listener: events.Listener
@@ -70,8 +70,8 @@ class Audience:
 
 
 def apply(spec: Spec, options: ApplyOptions, audience: Audience) -> RunResult:
-    """Runs the flow once. Failures of tables are in the result, and so is what ended a run that had begun; what keeps
-    it from beginning is raised."""
+    """Runs the flow once. Failures of tables, and errors that end a run in progress, are in the result; errors before
+    it has begun are raised."""
     require_engine(spec)
     blobs, interruption = open_flow(spec), Interruption()
     with (
@@ -105,7 +105,7 @@ class _Run:
     interruption: Interruption
 
     def finish(self) -> RunResult:
-        """Executes and records; both results are there whatever happens."""
+        """Executes and records; returns a result for both whatever happens."""
         started = dt.datetime.now(dt.UTC)
         plan = self.planned.plan
         try:
@@ -197,8 +197,8 @@ class _Run:
 
 
 def exit_code(outcomes: tuple[TableResult, ...]) -> int:
-    """The code that counts. A table skipped for another's sake adds ``TABLE`` only when nothing else tells why; one
-    that a signal kept from starting adds nothing: all that was begun may be committed."""
+    """The run's exit code. A table skipped because of another one adds ``TABLE`` only if there is no error to explain
+    it; one that was not started because of a signal adds nothing: everything that was begun may be committed."""
     codes = [outcome.error.exit_code for outcome in outcomes if outcome.error]
     skipped = [ExitCode.TABLE for outcome in outcomes if outcome.skipped_for not in (None, ASKED_TO_STOP)]
     return ExitCode.first(codes or skipped)
@@ -232,7 +232,7 @@ def _run_error(error: FlowctlError) -> RunError:
 
 
 def _versions(outcomes: Sequence[TableResult]) -> Mapping[str, str]:
-    """Only of runs that write: looking up packages takes a twentieth of a run that has nothing to do."""
+    """Package versions, looked up only in runs that write: it takes 5 % of the time of a run with nothing to do."""
     found = {"flowctl": __version__}
     if not any(isinstance(outcome.step, Runnable) for outcome in outcomes):
         return found

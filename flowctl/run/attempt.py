@@ -1,4 +1,4 @@
-"""What the tables of a run share, are given, and yield. Cheap to import: most runs have nothing to do."""
+"""What the tables of a run share, get and return. Cheap to import, because most runs have nothing to do."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunContext:
-    """What every table of a run shares. ``fence`` is the lease's; ``check_lease`` raises unless more than so many
-    seconds of it are left. ``sources`` holds what was observed of each source, by table id; ``states`` gives what was
-    recorded of a table when it was planned, ``session`` a Spark session of the table's own, starting Spark with the
-    first call; ``engine_lost`` is asked after an error, with its text, whether Spark has ended."""
+    """What all tables of a run share. ``fence`` is the lease's; ``check_lease(margin)`` raises unless more than
+    ``margin`` seconds of it are left. ``sources`` has what was observed of each source, by table id; ``states`` returns
+    the state of a table as it was planned; ``session`` returns the table's own Spark session and starts Spark at the
+    first call; ``engine_lost`` is called with the text of an error and returns whether Spark has ended."""
 
     spec: Spec
     lineage: str
@@ -46,7 +46,7 @@ class RunContext:
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """What to record. ``recovered``: an earlier try's commit was found."""
+    """What to record. ``recovered``: the commit of an earlier attempt was found."""
 
     commit: Commit
     recovered: bool = False
@@ -55,10 +55,10 @@ class AttemptResult:
 
 @dataclass
 class Attempt:
-    """``step`` gets the columns that only the engine knows. ``base`` names the commit that state has: the sequence
-    number is committed over it, or over any (None). ``writing`` turns true when the target may have been touched: from
-    then on the intent stays pending. ``upstream_shape`` is that of the columns from which Spark has derived those of a
-    SQL table in this run; empty where the plan knew them."""
+    """``step`` is updated with the columns that only the engine knows. ``base`` names the recorded commit, on top of
+    which the sequence number is committed; None: any. ``writing`` becomes true when the target may have been modified:
+    from then on the intent stays pending. ``upstream_shape`` is the digest of the columns from which Spark has derived
+    a SQL table's columns in this run; empty if the plan knew them."""
 
     step: Runnable
     intent: Intent
@@ -69,7 +69,8 @@ class Attempt:
 
 @dataclass(frozen=True)
 class TableResult:
-    """How one step ended. ``error`` None: committed and recorded, or nothing to do. ``skipped_for``: what it needs."""
+    """How one step ended. ``error`` None: committed and recorded, or nothing to do. ``skipped_for``: why it was
+    skipped."""
 
     step: Step
     seconds: float = 0.0

@@ -1,8 +1,8 @@
-"""From source rows to the batch a target takes: projection, operations, one row per key.
+"""From source rows to the batch that a target takes: projection, operations, one row per key.
 
-The shapes (see ``connectors.base``): append and truncate have the target's columns and nothing else; merge adds
-``_flowctl_op``; scd2 adds ``_flowctl_op``, ``_flowctl_detected``, ``valid_from`` and ``row_hash``. Until it is
-committed a staged batch also carries ``_flowctl_reason`` (quarantine).
+The shapes (see ``connectors.base``): append and truncate have only the target's columns; merge adds ``_flowctl_op``;
+scd2 adds ``_flowctl_op``, ``_flowctl_detected``, ``valid_from`` and ``row_hash``. Until it is committed, a staged batch
+also has ``_flowctl_reason`` (quarantine).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ORDER = "_flowctl_order"
-#: Before the name of a column: the value of its expression, before it has the column's type.
+#: Prefix of a column with the value of an added column's expression, before conversion to the column's type.
 _OWN = "_flowctl_own_"
 _TIE = "_flowctl_tie"
 _RANK = "_flowctl_rank"
@@ -42,9 +42,9 @@ def projected(
     read: Sequence[Column],
     extra: Sequence[SparkColumn] = (),
 ) -> DataFrame:
-    """The target's business columns in the target's order, then ``extra`` (made from source columns). ``read`` is what
-    was asked of the source: ``rows`` has those types. A value that is not exactly one of its column's type fails the
-    job."""
+    """The target's business columns in the target's order, then ``extra`` (computed from source columns). ``read`` are
+    the columns requested from the source; ``rows`` has their types. A value that its column's type cannot represent
+    exactly fails the job."""
     from pyspark.sql import functions as f
 
     is_landed = set(rows.columns) if any(map(is_mask, projection)) else set()
@@ -58,7 +58,7 @@ def projected(
         if part.source is not None and text in found:
             value = converted(value, found[text], wanted.type)
         elif wanted.name in inexact:
-            helper = f"{_OWN}{wanted.name}"  # made once: an expression may give another value each time
+            helper = f"{_OWN}{wanted.name}"  # computed once: an expression may not be deterministic
             helpers.append(helper)
             made.append(value.alias(helper))
             value = converted(named(helper), own[wanted.name], wanted.type)
@@ -68,7 +68,7 @@ def projected(
 
 
 def _may_change(own: Mapping[str, Column], part: ProjectedColumn) -> bool:
-    """Whether a plain cast might change what an added column's expression gives."""
+    """Whether a plain cast might change the value of an added column's expression."""
     name = part.column.name
     return name in own and not is_plain(own[name].type, part.column.type)
 
@@ -76,7 +76,7 @@ def _may_change(own: Mapping[str, Column], part: ProjectedColumn) -> bool:
 def _own_columns(
     rows: DataFrame, projection: Sequence[ProjectedColumn], landed: Collection[str]
 ) -> Mapping[str, Column]:
-    """What the expressions of ``columns.add`` give by themselves, by the names of their columns."""
+    """The columns of ``columns.add`` with the types of their expressions, by name."""
     from pyspark.sql import functions as f
 
     added = {part.column.name for part in projection if part.source is None and not part.is_absent}
@@ -92,32 +92,33 @@ def _own_columns(
     for field in rows.select(*made).schema.fields:
         if field.name.startswith(_OWN):
             name = field.name.removeprefix(_OWN)
-            with suppress(ValueError):  # a type that no target holds is only cast to one that it does
+            with suppress(ValueError):  # a type that no target supports is just cast
                 own[name] = Column(name, from_spark(field.dataType))
     return own
 
 
 def _expression(part: ProjectedColumn, landed: Collection[str]) -> str:
-    """A mask may have been made before the rows landed."""
+    """The expression of a column, or the landed column if its mask was applied before landing."""
     masked = f"{PREFIX}{part.source}"
     return quoted(masked, "spark") if masked in landed else part.expression
 
 
 def in_order(snapshot: Snapshot, table: TableSpec) -> Snapshot:
-    """The snapshot with the order of its rows, where one of several with the same key may have to be chosen by that."""
+    """The snapshot with the order of its rows, if duplicates of a key may have to be resolved by that order."""
     may_choose = table.mode in ("merge", "scd2") and table.dedupe != "fail" and table.cursor is None
     return snapshot.in_order() if may_choose else snapshot
 
 
 def refuses_duplicates(snapshot: Snapshot, table: TableSpec) -> bool:
-    """Whether two rows with one key stop the table: where it says so, or says nothing and files are not in order."""
+    """Whether two rows with one key stop the table: if it sets ``dedupe: fail``, or sets neither ``dedupe`` nor a
+    cursor and the order of the rows is unknown."""
     if table.dedupe is None and table.cursor is None:
         return snapshot.hides_order
     return table.dedupe == "fail"
 
 
 def keyed(rows: DataFrame, columns: Columns, table: TableSpec, snapshot: Snapshot, at: str) -> DataFrame:
-    """The batch of merge and scd2 before :func:`one_per_key`, with what orders it. ``at`` is the intent's moment."""
+    """The batch of merge and scd2 before :func:`one_per_key`, with ordering columns. ``at`` is the intent's time."""
     from pyspark.sql import functions as f
 
     extra = [_operation(columns.source, table).alias(OP_COLUMN), _order(table, snapshot).alias(_ORDER)]
@@ -135,9 +136,9 @@ def keyed(rows: DataFrame, columns: Columns, table: TableSpec, snapshot: Snapsho
 
 
 def one_per_key(frame: DataFrame, table: TableSpec) -> DataFrame:
-    """The latest row of each key (for scd2 of each key and event time): highest cursor, else the last place in files,
-    then the row's own hash, so that a rerun gives the same answer. Quarantined rows stay out of the contest and are all
-    kept."""
+    """The latest row of each key (for scd2: of each key and event time): the one with the highest cursor, or the last
+    place in files; ties are broken by the row's hash, so that a rerun gives the same result. Quarantined rows are not
+    compared and are all kept."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -155,7 +156,7 @@ def without_order(frame: DataFrame) -> DataFrame:
 
 
 def _operation(columns: Sequence[Column], table: TableSpec) -> SparkColumn:
-    """``D`` where the source's own flag says that the row is gone."""
+    """``D`` if the source's flag marks the row as deleted, otherwise ``U``."""
     from pyspark.sql import functions as f
 
     if not isinstance(table.deletes, DetectFlag):

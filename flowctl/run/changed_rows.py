@@ -1,4 +1,4 @@
-"""The rows that a run would change, as the engine has found them: counted by action and column, and sampled."""
+"""The rows that a run would change, as computed by the engine: counted by action and column, and sampled."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 ACTIONS: tuple[Action, ...] = ("insert", "update", "delete")
 MASKED = "(masked)"
-#: Of a changed row: what happens to it, and whether the target has it (or its key's current version) now.
+#: Columns of a changed row: its action, and whether the target now has it (or its key's current version).
 _ACTION, _IS_KNOWN = "_flowctl_action", "_flowctl_is_known"
 _ROWS = "_flowctl_rows"
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """``rows`` of each action are shown by their keys; ``with_values`` also by what changes in them."""
+    """``rows`` of each action are shown, by their keys; ``with_values`` also shows the changed values."""
 
     rows: int = 0
     with_values: bool = False
@@ -33,8 +33,8 @@ class Sampling:
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """``frame`` has one row for each: :data:`_ACTION`, :data:`_IS_KNOWN`, and the values of ``columns`` before and
-    after the change, named by their places in it."""
+    """``frame`` has one row for each changed row: :data:`_ACTION`, :data:`_IS_KNOWN`, and the values of ``columns``
+    before and after the change, named by their indexes in it."""
 
     frame: DataFrame
     columns: tuple[str, ...]
@@ -49,7 +49,7 @@ def after(place: int) -> str:
 
 
 def inserted_rows(rows: DataFrame, columns: tuple[str, ...]) -> ChangedRows:
-    """All of ``rows``."""
+    """All of ``rows``, as inserts."""
     from pyspark.sql import functions as f
 
     nothing = [f.lit(None).cast("string") for _ in columns]
@@ -57,14 +57,14 @@ def inserted_rows(rows: DataFrame, columns: tuple[str, ...]) -> ChangedRows:
 
 
 def merged_rows(difference: DataFrame, columns: tuple[str, ...]) -> ChangedRows:
-    """Of :func:`flowctl.sql.difference.difference`, which carries the target's values along as :func:`before`."""
+    """The rows of :func:`flowctl.sql.difference.difference`, in which :func:`before` names the target's values."""
     action, old = named(ACTION), [named(before(n)) for n in range(len(columns))]
     return _changed(difference, action, action != "insert", old, [named(name) for name in columns], columns)
 
 
 def version_rows(versions: DataFrame, columns: tuple[str, ...]) -> ChangedRows:
-    """Of the versions ``d`` that :func:`flowctl.sql.scd2.difference` changes, beside the stored version ``t`` that each
-    one is, and its key's current one ``c``, with which a new version is compared."""
+    """The versions ``d`` that :func:`flowctl.sql.scd2.difference` changes, joined with ``t``, the same version as
+    stored, and ``c``, the key's current version, with which a new one is compared."""
     from pyspark.sql import functions as f
 
     is_stored = named(VALID_FROM, "t").isNotNull()
@@ -91,14 +91,14 @@ def _changed(
 
 @dataclass(frozen=True)
 class ChangeCounts:
-    """``columns`` counts the rows by column in which they differ from what is there."""
+    """``columns`` has, for each column, how many existing rows differ in it."""
 
     rows: Mapping[Action, int]
     columns: Mapping[str, int]
 
 
 def count_changes(changed: ChangedRows, left_out: Collection[str]) -> ChangeCounts:
-    """One query. ``left_out`` are columns that are not counted."""
+    """Counts in one query. ``left_out`` are columns that are not counted."""
     from pyspark.sql import functions as f
 
     places = {name: n for n, name in enumerate(changed.columns) if name not in left_out}
@@ -116,7 +116,8 @@ def count_changes(changed: ChangedRows, left_out: Collection[str]) -> ChangeCoun
 def sample_rows(
     changed: ChangedRows, key: Sequence[str], masked: Collection[str], sampling: Sampling
 ) -> Iterator[SampleRow]:
-    """The first rows of each action, by key. Of ``masked`` columns no value is shown, whatever the target has."""
+    """The first rows of each action, by key. Values of ``masked`` columns are never shown, even if the target's are
+    not masked."""
     keys = [named(after(changed.columns.index(name))) for name in key]
     texts = [as_text(changed.frame, name) for name in changed.frame.columns if name not in (_ACTION, _IS_KNOWN)]
     for action in ACTIONS:

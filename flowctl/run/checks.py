@@ -1,4 +1,4 @@
-"""Expectations and guards on a batch: as Spark expressions while reading, on what was counted of the staged batch.
+"""Expectations and guards on a batch: as Spark expressions while reading, or on counts of the staged batch.
 
 ``fail`` and guards stop the table before its commit; ``warn`` is counted and reported.
 """
@@ -27,11 +27,10 @@ FIX_ROWS = "Fix the rows in the source, or set on_fail: quarantine or warn"
 
 @dataclass(frozen=True)
 class BatchCounts:
-    """What was counted of one staged batch. ``found`` is what each expectation measures, of those that are decided
-    here, and ``columns`` the columns that they need; ``target_rows`` is the target's live rows before the
-    commit, None when no guard needs it; ``deleted`` is how many of those the batch's deletes take, None for as many as
-    it has. ``null_keys`` counts rows that lack a part of their key, ``key_bounds`` is what
-    :class:`flowctl.connectors.target.WriteJob` takes."""
+    """Counts of one staged batch. ``found`` has the measurement of each expectation that is decided here, ``columns``
+    the columns that they need. ``target_rows`` is the number of the target's live rows before the commit, None if no
+    guard needs it; ``deleted`` is how many of these the batch deletes, None for all of its ``deletes``. ``null_keys``
+    counts rows with a null in their key; ``key_bounds`` is for :class:`flowctl.connectors.target.WriteJob`."""
 
     rows: int
     quarantined: int
@@ -45,7 +44,7 @@ class BatchCounts:
 
 
 def enforced(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
-    """The same rows, on a direct path: the job fails before its commit at the first row that breaks a check."""
+    """The same rows, for the direct path: the job fails before its commit at the first row that violates a check."""
     from pyspark.sql import functions as f
 
     for check in row_checks(expectations, "fail"):
@@ -57,7 +56,7 @@ def enforced(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame
 
 
 def with_reason(frame: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
-    """Adds :data:`REASON_COLUMN`: the names of the quarantine checks a row breaks, or null."""
+    """Adds :data:`REASON_COLUMN`: the names of the quarantine checks that a row violates, or null."""
     from pyspark.sql import functions as f
 
     rejecting = row_checks(expectations, "quarantine")
@@ -73,7 +72,7 @@ def row_checks(expectations: Sequence[Expectation], *on_fail: OnFail) -> list[Ro
 
 
 def decide(table: TableSpec, counts: BatchCounts, now: dt.datetime, replaces: bool) -> tuple[str, ...]:
-    """Warnings to report; raises when the table must stop before its commit. ``now`` is aware UTC."""
+    """Warnings to report; raises if the table must stop before its commit. ``now`` is aware, in UTC."""
     warnings: list[str] = []
     for check in table.expect:
         if check.on_fail == "quarantine":

@@ -1,8 +1,8 @@
-"""`validate --connect`: everything that would keep a run from doing its work, found without doing any of it.
+"""`validate --connect`: checks everything that would prevent a run from succeeding, without doing any of its work.
 
-What the plan stops for is reported in the plan's own words, at the line behind it; then the engine, the place of the
-state and whether the targets may be written. Reads no row and writes nothing. An engine is started only on other
-machines, and only where a target needs Python modules there.
+What the plan stops for is reported in the plan's own words, with the line of the spec. It also checks the engine, the
+location of the state, and whether the targets are writable. It reads no rows and writes nothing. It starts an engine
+only if that runs on other machines and a target needs Python modules there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flowctl.storage.urls import local_path, scheme
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The exit code that `plan` or `apply` would end with. Every other finding is one of the spec itself.
+#: The exit code with which `plan` or `apply` would end. All other findings concern the spec itself.
 EXIT_CODES: Mapping[str, int] = {
     "unreachable": ExitCode.TABLE,
     "unwritable": ExitCode.TABLE,
@@ -39,7 +39,7 @@ EXIT_CODES: Mapping[str, int] = {
 
 
 def check(spec: Spec) -> list[Diagnostic]:
-    """All findings, sorted by place."""
+    """All findings, sorted by location in the spec."""
     return list(in_order((*_engine(spec), *_state(spec), *_tables(spec))))
 
 
@@ -55,7 +55,7 @@ def _tables(spec: Spec) -> Iterator[Diagnostic]:
     reported: set[tuple[str, str]] = set()
     for step in planned.plan.steps:
         finding = (str(step.table.mark), step.reason)
-        # What needs a stopped table is no finding of its own; a connection that nobody gets into is one.
+        # A table that depends on a stopped one is not a separate finding; a connection that fails is one.
         if isinstance(step, Stopped) and step.by != "dependency" and finding not in reported:
             reported.add(finding)
             code = "unreachable" if step.by == "error" else "stopped"
@@ -87,7 +87,7 @@ def _executors(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
     try:
         with engine_for(spec, tables, {}, verbose=False, say=lambda _: None) as engine:
             missing = missing_modules(engine.session("validate"), names)
-    except Exception as cause:  # noqa: BLE001 - whatever Spark says of it is the finding
+    except Exception as cause:  # noqa: BLE001 - any error of Spark is the finding
         error = translate(cause, None, spec.state.url)
         hint = error.hint or "Check spark.url, and that executors have pyarrow"
         yield Diagnostic(f"no executor answers: {error.message}", hint, None, "no-engine")
@@ -98,7 +98,7 @@ def _executors(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
 
 
 def needed_modules(spec: Spec, tables: Iterable[TableSpec]) -> list[str]:
-    """Import names that the targets need where Spark is not on this machine."""
+    """Import names of the modules that the targets need on executors, if Spark runs on other machines."""
     if is_local(spec.spark.url) or is_sail(spec.spark.url):
         return []
     types = {spec.connections[table.target.connection].type for table in tables}
@@ -106,7 +106,7 @@ def needed_modules(spec: Spec, tables: Iterable[TableSpec]) -> list[str]:
 
 
 def missing_modules(spark: SparkSession, names: Sequence[str]) -> list[str]:
-    """Those that an executor cannot import. Without pyarrow it cannot even be asked: the job fails then."""
+    """Those that an executor cannot import. If it has no pyarrow, the job itself fails."""
     found = spark.range(1).coalesce(1).mapInArrow(_importer(list(names)), "name STRING").collect()
     return [row["name"] for row in found]
 

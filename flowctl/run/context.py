@@ -1,4 +1,4 @@
-"""What the tables of one run, or of one dry run, share: its engine, which may already be starting, and its values."""
+"""What the tables of a run or dry run share: its engine, which may still be starting, and its values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowctl.storage.buffer import Buffer
 
 
 def require_engine(spec: Spec) -> None:
-    """:class:`FlowctlError` where the engine is not installed, or could not reach the flow's folder."""
+    """Raises :class:`FlowctlError` if the engine is not installed, or could not reach the flow's folder."""
     check_reachable(flow_url(spec), spec.spark.url)
     if is_sail(spec.spark.url):
         sail.require()
@@ -40,14 +40,14 @@ def open_context(
     fence: int = 0,
     check_lease: Callable[[float], None] = lambda margin: None,
 ) -> Iterator[RunContext]:
-    """For the steps ``todo``. The defaults are those of a dry run, which takes no lease."""
+    """Opens the context for the steps ``todo``. The defaults are for a dry run, which takes no lease."""
     state, world = planned.world.state, planned.world.tables
     tables = [planned.tables[id] for id in dict.fromkeys(step.id for step in todo)]
     transfers = [step for step in todo if not isinstance(step, RecordOnly)]
     with engine_for(spec, tables, load_of_run(transfers, world), verbose, say) as engine:
         interruption.of(engine.interrupt, engine.abandon)
         if transfers and not interruption.stopping.is_set():
-            engine.begin()  # it starts while intents are written and targets are asked once more
+            engine.begin()  # it starts while intents are written and targets are queried again
         yield RunContext(
             spec=spec,
             lineage=state.lineage,

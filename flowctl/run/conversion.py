@@ -1,4 +1,4 @@
-"""Values of one type as another while rows are projected: as they are, or an error that names the column."""
+"""Type conversion while rows are projected: exact, or an error that names the column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DIGITS = {types.INT8: 3, types.INT16: 5, types.INT32: 10, types.INT64: 19}
 
 
 def converted(value: SparkColumn, found: Column, wanted: DataType) -> SparkColumn:
-    """``value`` of ``found`` as ``wanted``. A plain cast, which costs nothing more, where none can change a value."""
+    """``value``, of the column ``found``, as ``wanted``; a plain cast, which is free, if that cannot change a value."""
     if found.type == wanted:
         return value
     if is_plain(found.type, wanted):
@@ -28,7 +28,7 @@ def converted(value: SparkColumn, found: Column, wanted: DataType) -> SparkColum
 
 
 def is_plain(found: DataType, wanted: DataType) -> bool:
-    """Whether a cast keeps every value, whatever it is: a wider type, or the text (the bytes) of a value."""
+    """Whether a cast preserves every possible value: to a wider type, or to the text (or the bytes) of a value."""
     match found, wanted:
         case Array(old), Array(new):
             return is_plain(old, new)

@@ -1,4 +1,4 @@
-"""A small staged batch without expectations, counted by this process: in a JVM's first seconds a query takes longer."""
+"""Counts a small staged batch without expectations in this process: in a JVM's first seconds, a query takes longer."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from flowctl.run.checks import BatchCounts
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Types whose ends are of use, beside decimals.
+#: Types whose bounds are useful, in addition to decimals.
 _BOUNDED = (types.INT8, types.INT16, types.INT32, types.INT64, types.STRING, types.DATE)
 _EPOCH = dt.date(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = (dt.date.min - _EPOCH).days, (dt.date.max - _EPOCH).days
 
 
 def count_rows(batches: Iterable[pa.RecordBatch], identity: Sequence[str], key: Sequence[Column]) -> BatchCounts:
-    """As staging's own aggregate, with bounds of those columns of ``key`` that writers make use of. ``target_rows`` is
-    nobody's yet."""
+    """The same counts as staging's own aggregate, with bounds of those columns of ``key`` for which writers use them.
+    ``target_rows`` is not set."""
     import pyarrow.compute as pc
 
     rows = deletes = null_keys = 0
@@ -48,7 +48,7 @@ def count_rows(batches: Iterable[pa.RecordBatch], identity: Sequence[str], key: 
 
 
 def _with_null(batch: pa.RecordBatch, names: Sequence[str]) -> int:
-    """How many rows have a null in one of ``names``."""
+    """The number of rows with a null in one of ``names``."""
     import pyarrow.compute as pc
 
     holed = [batch[name].is_null() for name in names if batch[name].null_count]
@@ -61,7 +61,7 @@ def _with_null(batch: pa.RecordBatch, names: Sequence[str]) -> int:
 
 
 def _comparable(values: pa.Array) -> pa.Array:
-    """Days as numbers: Python has no year 10000."""
+    """Dates as day numbers, because Python has no year 10000."""
     import pyarrow as pa
 
     return values.cast(pa.int32()) if pa.types.is_date32(values.type) else values
@@ -72,7 +72,7 @@ def _is_bound(end: Any, kind: DataType) -> bool:
 
 
 def _text(end: Any, kind: DataType) -> str:
-    """As Spark writes it."""
+    """The value in Spark's text format."""
     if kind == types.DATE:
         return (_EPOCH + dt.timedelta(days=end)).isoformat()
     return format(end, "f") if isinstance(kind, Decimal) else str(end)

@@ -1,4 +1,4 @@
-"""Deletes by missing keys: source and target keys compared both ways, from the batch's own snapshot."""
+"""Deletes by missing keys: source and target keys are compared both ways, from the batch's own snapshot."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def live(target: DataFrame, mode: str) -> DataFrame:
 
 
 def gone(source_keys: DataFrame, target_live: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Keys that the target has and the source does not have."""
+    """Keys that the target has and the source has not."""
     return _pair(target_live.select(*map(named, key)), source_keys, key, "left_anti")
 
 
 def missed(source_keys: DataFrame, target_live: DataFrame, batch: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Keys that the source has, but neither the target's live rows nor the batch: they were lost behind the
-    position, or deleted and put back, and are read again."""
+    """Keys that the source has, but neither the target's live rows nor the batch. Their rows appeared below the
+    position, or were deleted and inserted again; they are read again."""
     unknown = _pair(source_keys, target_live, key, "left_anti").select(*map(named, key))
     return _pair(unknown, batch, key, "left_anti")
 
@@ -64,7 +64,7 @@ def as_batch(keys: DataFrame, like: DataFrame, valid_from: str | None) -> DataFr
 
 
 def _pair(left: DataFrame, right: DataFrame, key: Sequence[str], how: str) -> DataFrame:
-    """Joined on equal keys. Aliases, because both sides may come from one read."""
+    """Joins on equal keys. Aliases are needed because both sides may come from one read."""
     condition = named(key[0], "l").eqNullSafe(named(key[0], "r"))
     for name in key[1:]:
         condition = condition & named(name, "l").eqNullSafe(named(name, "r"))

@@ -1,7 +1,8 @@
-"""`flowctl plan --effects`: every table of a plan as a run would read and check it, and what its commit would change.
+"""`flowctl plan --effects`: reads and checks every table of a plan as a run would, and shows what its commit would
+change.
 
-It takes no lease, writes no state, and leaves nothing in the targets. What is read goes through the buffer, which is
-emptied at the end, or by the next run if this process is killed.
+It takes no lease, writes no state, and leaves nothing in the targets. Rows go through the buffer, which is removed at
+the end, or by the next run if this process is killed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from flowctl.storage.urls import local_path, scheme
 
 @dataclass(frozen=True)
 class DryRun:
-    """``listener`` hears of each table, ``say`` takes plain lines."""
+    """``listener`` gets the events of each table, ``say`` plain lines."""
 
     sampling: Sampling
     listener: events.Listener
@@ -46,7 +47,7 @@ class DryRun:
 
 
 def with_effects(spec: Spec, planned: Planned, dry_run: DryRun) -> Plan:
-    """The plan, each step that writes rows with its effects. What would end the whole run is raised."""
+    """The plan, with the effects of each step that writes rows. Errors that would end the whole run are raised."""
     plan = planned.plan
     steps = [step for step in plan.steps if isinstance(step, Load | Recover)]
     unknown = {step.key: UnknownEffects(why) for step in steps if (why := _why_unknown(step, plan))}
@@ -61,7 +62,7 @@ def with_effects(spec: Spec, planned: Planned, dry_run: DryRun) -> Plan:
 
 
 def _why_unknown(step: Load | Recover, plan: Plan) -> str:
-    """Why nobody can tell before the run; empty where somebody can."""
+    """Why a step's effects cannot be known before the run; empty if they can."""
     if isinstance(step, Load) and step.follows is not None:
         return f"continues after sequence number {step.follows}, which this run finishes first"
     changed = {other.id for other in plan.runnable if not isinstance(other, RecordOnly)}
@@ -92,7 +93,7 @@ def _compare(
 
 @contextmanager
 def _open_buffer(spec: Spec, run_id: str) -> Iterator[Buffer]:
-    """A buffer that leaves no folder behind where a flow never ran."""
+    """A buffer that leaves no folders behind if the flow never ran."""
     url = flow_url(spec)
     made: list[Path] = []
     if scheme(url) == "file":
@@ -103,7 +104,7 @@ def _open_buffer(spec: Spec, run_id: str) -> Iterator[Buffer]:
             yield buffer
     finally:
         for folder in made:
-            with suppress(OSError):  # somebody else's, too, by now
+            with suppress(OSError):  # another process may use it by now
                 folder.rmdir()
 
 
@@ -134,8 +135,8 @@ def _of_table(step: Load | Recover, world: World, run: RunContext, retries: Retr
 
 
 def _refuse_begun(spec: Spec, known: frozenset[str]) -> None:
-    """:class:`LockedError` when a run with something to do has begun meanwhile, which has emptied the buffer: rows may
-    be missing from the counts, and what looks like a failing table may be none."""
+    """Raises :class:`LockedError` if a run with something to do has started in the meantime. It has emptied the buffer,
+    so rows may be missing from the counts, and a table may seem to fail that would not."""
     blobs = open_flow(spec)
     for run_id in sorted(run_ids(blobs) - known, reverse=True):
         record = get_run(blobs, run_id)

@@ -1,7 +1,7 @@
-"""What a run would change in one table: the batch as a run prepares it, compared with the target's rows.
+"""What a run would change in one table: the batch, prepared as in a run, is compared with the target's rows.
 
-The comparison is the engine's, for all targets: by the SELECTs of :mod:`flowctl.sql.difference` and
-:mod:`flowctl.sql.scd2`, which every target's commit applies. Nothing is written but the buffer.
+The engine compares, for all targets, with the SELECTs of :mod:`flowctl.sql.difference` and :mod:`flowctl.sql.scd2`,
+which every target's commit applies. Only the buffer is written.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-#: Views of the table's own session.
+#: Temporary views of the table's own session.
 _BATCH, _TARGET, _DIFFERENCE = "_flowctl_batch", "_flowctl_target", "_flowctl_difference"
 _OBSERVED, _ALL_OBSERVED = "_flowctl_observed", "_flowctl_all_observed"
 
@@ -55,7 +55,7 @@ _OBSERVED, _ALL_OBSERVED = "_flowctl_observed", "_flowctl_all_observed"
 def count_effects(
     attempt: Attempt, step: Load | Recover, run: RunContext, found: TableInfo | None, sampling: Sampling
 ) -> CountedEffects:
-    """``found`` is the target as the plan has found it. Raises what a run would raise before the table's commit."""
+    """``found`` is the target as observed by the plan. Raises what a run would raise before the table's commit."""
     with ExitStack() as stack:
         target = open_target(stack, run, run.tables[step.id])
         work = begin_work(stack, attempt, run, step, target)
@@ -64,7 +64,7 @@ def count_effects(
 
 @dataclass(frozen=True)
 class _Comparison:
-    """``columns_there`` are the target's; none where there is no table."""
+    """``columns_there`` are the target's columns; empty if the table does not exist."""
 
     work: TableWork
     prepared: PreparedBatch
@@ -88,7 +88,7 @@ class _Comparison:
         return replace(found, quarantined=self._quarantined(), warnings=warnings)
 
     def _computed(self) -> tuple[Batch, int]:
-        """The batch, computed once, and how many of its rows are no deletions."""
+        """The batch, computed once, and its number of rows without deletions."""
         prepared = self.prepared
         if prepared.counts is not None:
             return prepared.rows, prepared.counts.rows
@@ -97,11 +97,11 @@ class _Comparison:
             place = self._folder("rows")
             rows = OnEngine(buffered(rows.frame, place), place)
         count = rows.rows.num_rows if isinstance(rows, InMemory) else place.rows()
-        prepared.job.before_commit()  # confirms what a direct read has read
+        prepared.job.before_commit()  # confirms the direct read
         return rows, count
 
     def _of_new_rows(self, rows: Batch, count: int) -> CountedEffects:
-        """All rows of the batch come."""
+        """All rows of the batch are inserted."""
         samples: tuple[SampleRow, ...] = ()
         if self.sampling.rows:
             frame = self._frame(rows, "rows")
@@ -111,7 +111,7 @@ class _Comparison:
         return CountedEffects(self.prepared.job.at, count, deleted=self._count_replaced(), samples=samples)
 
     def _count_replaced(self) -> int:
-        """The target's rows, where all of them go."""
+        """The number of the target's rows if all of them are replaced, otherwise 0."""
         there = self.columns_there
         if not there or not self.prepared.job.replaces_content:
             return 0
@@ -139,7 +139,7 @@ class _Comparison:
         return replace(effects, unchanged=max(0, count - effects.inserted - effects.updated))
 
     def _of_versions(self, rows: Batch) -> CountedEffects:
-        """Rows are versions. A new one is compared with its key's current one."""
+        """Counts versions. A new version is compared with its key's current one."""
         batch = self._frame(rows, "batch")
         batch.createOrReplaceTempView(_BATCH)
         job = self.prepared.job
@@ -158,7 +158,7 @@ class _Comparison:
         return replace(effects, unchanged=unchanged, deleted=effects.deleted + self._count_replaced())
 
     def _version_difference(self, rows: Batch, target: DataFrame) -> DataFrame:
-        """:func:`flowctl.sql.scd2.difference`, worked out."""
+        """The rows of :func:`flowctl.sql.scd2.difference`, computed."""
         spark, job = self.work.spark, self.prepared.job
         known = self._observed(rows)
         known.createOrReplaceTempView(_OBSERVED)
@@ -179,7 +179,7 @@ class _Comparison:
         return found
 
     def _observed(self, rows: Batch) -> DataFrame:
-        """The sidecar's rows as the batch needs them; none where they do not count."""
+        """The sidecar's rows as the batch needs them; empty if the content is replaced or there is no sidecar."""
         work, job = self.work, self.prepared.job
         columns = sidecar_columns(job, rows.names)
         lookup = CommitLookup(work.run.lineage, work.table.id, work.table.target.object)
@@ -187,7 +187,7 @@ class _Comparison:
         return self._empty(columns) if there is None else frame_in_order(there, columns)
 
     def _target(self) -> DataFrame:
-        """Its rows with all columns that it will have: those that it gets with this commit are null."""
+        """The target's rows with all columns that it will have; columns that this commit adds are null."""
         columns, work = self.prepared.job.columns, self.work
         names = {column.name for column in columns}
         there = [column for column in self.columns_there if column.name in names]
@@ -199,7 +199,7 @@ class _Comparison:
         return self.work.spark.createDataFrame([], schema_ddl(columns))
 
     def _of_changes(self, changed: ChangedRows, left_out: Sequence[str]) -> CountedEffects:
-        """``left_out`` are columns that are not counted among those that change."""
+        """``left_out`` are columns for which changes are not counted."""
         if self.sampling.rows:  # used more than once
             changed = replace(changed, frame=buffered(changed.frame, self._folder("changes")))
         counts = count_changes(changed, left_out)

@@ -1,4 +1,4 @@
-"""Which engine a run starts: made for `apply`, and explained in one line below the plan by the same figures."""
+"""Which engine a run starts: created for `apply`, and described in one line below the plan from the same figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flowctl.spec.spec import SparkSettings, Spec, TableSpec
 from flowctl.storage.options import deltalake_options, hadoop_conf, store_of
 from flowctl.text import counted
 
-#: What follows from the size in :mod:`flowctl.engine.conf`.
+#: The JVM's compiler for each size, as chosen in :mod:`flowctl.engine.conf`.
 _COMPILERS: dict[Size, str] = {"small": "quick compiler", "medium": "quick compiler", "large": "optimising compiler"}
 
 
@@ -32,7 +32,8 @@ def engine_for(
     verbose: bool,
     say: Callable[[str], None],
 ) -> LazyEngine:
-    """The engine for one run: jars of the connections in use, JVM by their load."""
+    """The engine for one run, with the jars of the connections in use and a JVM sized by ``loads``, keyed by table
+    id."""
     types = {spec.connections[name].type for table in tables for name in table.connections}
     used = [registry.capabilities(kind) for kind in sorted(types)]
     jars = {jar for capabilities in used for jar in capabilities.jars}
@@ -62,14 +63,15 @@ def engine_for(
 
 
 def engine_line(settings: SparkSettings, plan: Plan, world: World) -> str:
-    """Empty when nothing starts: no table has anything to do, or only state is repaired."""
+    """Describes the engine that will run; empty if none will: no table has anything to do, or only state is
+    repaired."""
     todo = [step for step in plan.runnable if not isinstance(step, RecordOnly)]
     if not todo:
         return ""
     rows = rows_of_run(todo, world.tables).values()
     if is_sail(settings.url):
         return f"Sail will start, an engine without a JVM ({_rows(rows)})"
-    if is_connect(settings.url):  # whose URL may hold a token
+    if is_connect(settings.url):  # only the host: the URL may contain a token
         return f"The Spark Connect server at {urlsplit(settings.url).hostname} will run it ({_rows(rows)})"
     where = "" if settings.url == SparkSettings().url else f" on {settings.url}"
     loads = load_of_run(todo, world.tables).values()
@@ -93,8 +95,8 @@ def _queries(size: Size, loads: Collection[int | None]) -> str:
 
 
 def _urls(spec: Spec) -> list[str]:
-    """Every place Spark may have to reach: state (the buffer) and the roots of file connections. One whose secret is
-    not there is none; the tables that need it say so."""
+    """Every location that Spark may have to access: state (the buffer) and the roots of file connections. Roots whose
+    secret is missing are skipped; the tables that need them report it."""
     roots = []
     for connection in spec.connections.values():
         with suppress(TableError):
@@ -103,12 +105,12 @@ def _urls(spec: Spec) -> list[str]:
 
 
 def rows_of_run(todo: Iterable[Load | Recover], tables: Mapping[str, Observed]) -> dict[str, int | None]:
-    """The rows in play of each table that runs."""
+    """The rows in play of each table that runs, by table id; None if unknown."""
     return _by_table((step.id, rows_in_play(step, tables[step.id])) for step in todo)
 
 
 def load_of_run(todo: Iterable[Load | Recover], tables: Mapping[str, Observed]) -> dict[str, int | None]:
-    """The load of each table that runs."""
+    """The load of each table that runs, by table id; None if unknown."""
     return _by_table((step.id, _load(step, tables[step.id])) for step in todo)
 
 
@@ -118,7 +120,7 @@ def rows_in_play(step: Load | Recover, observed: Observed) -> int | None:
 
 
 def batch_rows(step: Load | Recover, source: TableInfo | None) -> int | None:
-    """What the plan estimates, at most the source's rows."""
+    """The plan's estimate; if it has none, the source's rows."""
     of_source = source.rows.value if source is not None else None
     return of_source if step.rows.value is None else step.rows.value
 
@@ -136,7 +138,7 @@ def _load(step: Load | Recover, observed: Observed) -> int | None:
 
 
 def _by_table(sizes: Iterable[tuple[str, int | None]]) -> dict[str, int | None]:
-    """The larger of a table's steps, which run one after the other; None where one is not known."""
+    """The maximum over a table's steps, which run one after the other; None if one is unknown."""
     found: dict[str, int | None] = {}
     for id, size in sizes:
         other = found.get(id, 0)

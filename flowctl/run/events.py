@@ -1,4 +1,4 @@
-"""What happens during a run, as values; who shows them (bars, lines, JSON) listens."""
+"""The events of a run, as values; listeners display them (progress bars, lines, JSON)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Phase = Literal["waiting for the engine", "reading", "staging", "checking", "com
 
 @dataclass(frozen=True)
 class RunStarted:
-    """``tables`` is how many have something to do."""
+    """``tables`` is the number of tables that have something to do."""
 
     run_id: str
     tables: int
@@ -34,7 +34,7 @@ class TableStarted:
 
 @dataclass(frozen=True)
 class PhaseEntered:
-    """``rows`` read or staged so far, when known."""
+    """``rows`` is the number read or staged so far, if known."""
 
     table: str
     phase: Phase
@@ -43,7 +43,7 @@ class PhaseEntered:
 
 @dataclass(frozen=True)
 class RowsRead:
-    """``rows`` that this process has read so far, of the pass over the source that is under way."""
+    """``rows`` is the number that this process has read so far, in the current pass over the source."""
 
     table: str
     rows: int
@@ -59,7 +59,7 @@ class TableRetried:
 
 @dataclass(frozen=True)
 class TableCommitted:
-    """``seconds`` from the table's start; ``recovered`` when an earlier run's commit was found and only recorded."""
+    """``seconds`` since the table's start; ``recovered``: an earlier run's commit was found and only recorded."""
 
     table: str
     seq: int
@@ -71,14 +71,14 @@ class TableCommitted:
 
 @dataclass(frozen=True)
 class DryRunStarted:
-    """Nothing will be committed. ``tables`` is how many are compared."""
+    """Nothing will be committed. ``tables`` is the number of tables to compare."""
 
     tables: int
 
 
 @dataclass(frozen=True)
 class TableCompared:
-    """The table's end in a dry run. ``seconds`` from its start."""
+    """A table has finished in a dry run. ``seconds`` since its start."""
 
     table: str
     effects: Effects
@@ -87,7 +87,7 @@ class TableCompared:
 
 @dataclass(frozen=True)
 class TableFailed:
-    """``cause`` is what was raised, for its trace (`--verbose`)."""
+    """``cause`` is the original exception, for its traceback (`--verbose`)."""
 
     table: str
     error: FlowctlError
@@ -97,7 +97,7 @@ class TableFailed:
 
 @dataclass(frozen=True)
 class TableSkipped:
-    """``because`` is the id it depends on, or what ended the run."""
+    """``because`` is the reason: a dependency that failed, or what ended the run."""
 
     table: str
     because: str
@@ -119,7 +119,7 @@ Listener = Callable[[Event], None]
 
 
 def line(event: Event) -> str | None:
-    """One plain line for people, or None for what only a progress bar shows."""
+    """The event as text, or None if only a progress bar shows it."""
     match event:
         case RunStarted(run_id, tables):
             return f"run {run_id}: {text.counted(tables, 'table')}"
@@ -131,7 +131,7 @@ def line(event: Event) -> str | None:
         case PhaseEntered() | RowsRead():
             return None
         case TableRetried(table, attempt, wait, error):
-            return f"{table}: try {attempt} failed, again in {wait:.1f} s: {error.message}"
+            return f"{table}: attempt {attempt} failed, retrying in {wait:.1f} s: {error.message}"
         case TableCommitted(table, seq, counts, seconds, recovered, warnings):
             how = "recovered" if recovered else describe_counts(counts, seconds)
             line = f"{table}: committed sequence number {seq}, {how}, {seconds:.1f} s"
@@ -147,13 +147,13 @@ def line(event: Event) -> str | None:
             assert_never(event)
 
 
-#: The least that a rate is given for.
+#: The minimum for which a rate is shown.
 _RATE_ROWS, _RATE_SECONDS = 10_000, 1.0
 
 
 def describe_counts(counts: RowCounts, seconds: float) -> str:
-    """``3,322 read, 9 inserted, 9 updated`` or ``336,776 inserted (22,499 rows/s)``; what is not known is left out,
-    and so is the number read when all of them were inserted."""
+    """``3,322 read, 9 inserted, 9 updated`` or ``336,776 inserted (22,499 rows/s)``. Unknown counts are omitted, and so
+    is the number read if all of these rows were inserted."""
     parts = [
         f"{value:,} {name}"
         for name, value in (
@@ -173,14 +173,14 @@ def describe_counts(counts: RowCounts, seconds: float) -> str:
 
 
 def rows_per_second(rows: int | None, seconds: float) -> str:
-    """``22,499``; empty where it would tell how long a table waited, not how fast rows move."""
+    """``22,499``; empty for few rows or short times, where it would show waiting time rather than throughput."""
     if rows is None or rows < _RATE_ROWS or seconds < _RATE_SECONDS:
         return ""
     return f"{rows / seconds:,.0f}"
 
 
 def as_json(event: Event) -> dict[str, Any] | None:
-    """The event as one JSON log record (`--log-format json`), or None for what only a progress bar shows."""
+    """The event as one JSON log record (`--log-format json`), or None if only a progress bar shows it."""
     match event:
         case RunStarted(_, tables):
             return {"event": "run_started", "tables": tables}

@@ -1,11 +1,11 @@
-"""What an exception from Spark, a driver or flowctl itself means to the runner, in words for people.
+"""Translates exceptions from Spark, drivers or flowctl itself into flowctl's errors, with readable messages.
 
-Spark wraps every cause in several layers of Java; what a user needs is the innermost line. The classes below are
-recognised by stable parts of the text (SQLSTATE, Spark and Delta error classes), never by a Java class path alone.
+Spark wraps every cause in several layers of Java; a user needs the innermost line. Errors are recognized by stable
+parts of the text (SQLSTATE, Spark and Delta error classes), never by a Java class path alone.
 
-Spark reads and writes in one job, so the call that failed does not tell which connection did; the text does, by the
-place or by the system that it names (:func:`at_fault`). Where it does not, nobody is blamed: a connection that is
-healthy must not be given up for another's failure, nor for the engine's.
+Spark reads and writes in one job, so the failed call does not identify the connection at fault; the text does if it
+names a place or a system (:func:`at_fault`). Otherwise, no connection is blamed: the circuit breaker must not open on
+a healthy connection because of another one's failure, or the engine's.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _TRANSIENT = re.compile(
     r"|This connection has been closed|SlowDown|TooManyRequests|503 Service|StatusCode\.UNAVAILABLE"
     r"|database is locked|Temporary failure in name resolution"
 )
-#: What ends a traceback: the first line after its frames.
+#: The last line of a traceback: the first after its frames.
 _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*([\w.]+: .*)$", re.MULTILINE)
 _NOISE = re.compile(r"^(?:[\w.$]+(?:Exception|Error): )+")
 _STATE = re.compile(r"\s*SQLSTATE: \w{5}\s*$")
 
 
-#: What py4j puts before Java's own words.
+#: py4j's text before Java's own message.
 _CALL = re.compile(r"An error occurred while calling \S+?\.*")
-#: Of all tries of a task, why the last one failed.
+#: Why the last attempt of a task failed.
 _STAGE = re.compile(r"Job aborted due to stage failure: .*?most recent failure: (?:Lost task [^:]*: )?(.+)")
 _LOST_EXECUTORS = re.compile(
     r"ExecutorLostFailure|ExecutorDeadException|Fetch ?Failed|MetadataFetchFailed|[Ee]xecutor (?:\S+ )?(?:was )?lost"
@@ -54,9 +54,9 @@ _GRPC = re.compile(r"_(?:InactiveRpcError|MultiThreadedRendezvous) of RPC.*?deta
 
 
 def translate(error: BaseException, mark: Mark | None, store: str = "the store") -> FlowctlError:
-    """The error as flowctl's own: unchanged if it is one already (with ``mark`` filled in), else by its text. ``store``
-    is what a refusal of access is about."""
-    if isinstance(error, TransientError) and (refusal := access.refused_access(error)):  # whatever a connector hoped
+    """Converts an error to one of flowctl's: unchanged if it already is one (with ``mark`` filled in), otherwise by its
+    text. ``store`` is the name to use when access was refused and the text names no store."""
+    if isinstance(error, TransientError) and (refusal := access.refused_access(error)):  # retrying would not help
         return _denied(refusal, whole_text(error), store, mark)
     if isinstance(error, FlowctlError):
         if error.mark is None:
@@ -85,13 +85,13 @@ def _denied(refusal: str, text: str, store: str, mark: Mark | None) -> AccessDen
 
 
 def headline(text: str) -> str:
-    """The innermost cause of a Java or Python error, one line, without class names and stack."""
+    """The innermost cause of a Java or Python error, in one line, without class names and stack trace."""
     lines = [line.strip() for line in _ANSI.sub("", text).splitlines()]
     lines = [line.removeprefix(": ") for line in lines if line and not _CALL.fullmatch(line)]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    if python := _PYTHON.findall(text):  # raised by a Python worker; what Java says around it is no news
+    if python := _PYTHON.findall(text):  # raised by a Python worker; Java's text around it adds nothing
         causes = [python[-1]]
-    if status := _GRPC.search(text):  # the rest is the call's own dump
+    if status := _GRPC.search(text):  # the rest is a dump of the call
         causes = [f"Spark does not answer: {status[1]}"]
     chosen = causes[-1] if causes else next((line for line in lines if not line.startswith("at ")), "unknown error")
     if failed := _STAGE.search(chosen):
@@ -107,21 +107,21 @@ def _store_in(text: str) -> str:
 
 
 def whole_text(error: BaseException) -> str:
-    """The text of the error and of its causes; a Java error's own trace is part of its Python text."""
+    """The text of the error and of its causes; for a Java error, this includes the Java stack trace."""
     return "\n".join(str(link) or type(link).__name__ for link in chain(error))
 
 
-#: Two writers at once: the connection works.
+#: Conflicts between two writers: the connection works.
 _CONFLICT = re.compile(
     r"DELTA_CONCURRENT|Concurrent\w+Exception|another writer|another try|is locked|40001|40P01|55P03"
 )
-#: Shorter places would be found in words.
+#: Shorter places could match parts of words.
 _SHORTEST = 4
 
 
 def at_fault(text: str, connections: Sequence[Connection]) -> tuple[str, ...]:
-    """Names of the ``connections`` that ``text``, an error with all its causes, speaks of. Several where they are one
-    place."""
+    """Names of the ``connections`` that caused the error whose ``text`` (with all its causes) is given. Several if they
+    lead to the same place; empty if unknown."""
     if _CONFLICT.search(text):
         return ()
     named = [connection.name for connection in connections if any(place in text for place in places(connection))]
@@ -136,7 +136,7 @@ def at_fault(text: str, connections: Sequence[Connection]) -> tuple[str, ...]:
 
 
 def places(connection: Connection) -> tuple[str, ...]:
-    """How errors name where the connection leads; from what the spec says in clear."""
+    """The names that errors use for the connection's system, from options that the spec contains in plain text."""
     options = {name: str(value) for name, value in connection.options.items()}
     found = registry.capabilities(connection.type).places(options)
     return tuple(place for place in found if len(place) >= _SHORTEST and "${" not in place)

@@ -1,5 +1,5 @@
-"""The file logs of a run: what it reads is written there before its intents name it, and what nothing leads to any
-more is retired at its end."""
+"""The file logs of a run: files to read are logged before its intents refer to them; entries that have become
+unreachable are retired at its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flowctl.storage.blobs import BlobStore
 
 
 def put(blobs: BlobStore, steps: Iterable[Load], world: World) -> None:
-    """:class:`StalePlan` when a saved plan continues another log."""
+    """Stores the entries of ``steps``. :class:`StalePlan` if a saved plan continues a different log."""
     for step in steps:
         grown = _grown(step, world)
         if grown is None:
@@ -26,7 +26,8 @@ def put(blobs: BlobStore, steps: Iterable[Load], world: World) -> None:
 
 
 def retire(blobs: BlobStore, steps: Iterable[Load], world: World, serial: int) -> None:
-    """Of committed ``steps``: the entries that their old position led to and the new one, in ``serial``, does not."""
+    """Retires, for committed ``steps``, the entries that were reachable from their old positions and are not from the
+    new ones, in ``serial``."""
     for step in steps:
         grown, known = _grown(step, world), [*_entries(world, step.id), *_base(step, world).entries]
         if grown is not None:
@@ -35,14 +36,14 @@ def retire(blobs: BlobStore, steps: Iterable[Load], world: World, serial: int) -
 
 
 def _carried_over(step: Load, world: World) -> Iterable[FileEntry]:
-    """Entries for the files that an older flowctl listed in its state."""
+    """Entries for the files that an older flowctl listed in its state document."""
     state = world.state.table(step.id)
     begun = state.intent.interval.upper if state.intent is not None and step.follows is not None else state.position
     return _base(step, world).entries if isinstance(begun, FilesPosition) else ()
 
 
 def _grown(step: Load, world: World) -> FileLog | None:
-    """The log once ``step`` is committed; None where it adds nothing to one."""
+    """The log after ``step`` is committed; None if the step adds nothing to a log."""
     interval = step.interval
     if not isinstance(interval.upper, FileLogPosition):
         return None

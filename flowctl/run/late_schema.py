@@ -1,5 +1,5 @@
-"""Types that are known only when Spark has looked: of SQL tables and added columns that declare nothing and never ran,
-or whose sources have other types now."""
+"""Types that only Spark can determine: of SQL tables and added columns that declare no types and never ran, or whose
+sources now have other types."""
 
 from __future__ import annotations
 
@@ -36,14 +36,13 @@ if TYPE_CHECKING:
 def completed(
     spark: SparkSession, step: Load | Recover, read: Sequence[Column], target: Target, run: RunContext
 ) -> tuple[Columns, tuple[str, ...]]:
-    """The step's columns as the plan would have had them, had it known the columns ``read`` from the source and the
-    types of what `columns.add` makes of them, and its notes about them; a target that exists is changed by the same
-    policies."""
+    """The step's columns and notes, as the plan would have computed them from the columns ``read`` from the source and
+    the types of the expressions in `columns.add`. Changes to an existing target follow the same policies."""
     table, state = run.tables[step.id], run.states(step.id)
     if taken := taken_name(table, read):
         raise StoppedByPolicy(taken[0], hint=taken[1], mark=table.mark_of("columns"))
     exists, notes = step.table.seen.exists, tuple[str, ...]()
-    if isinstance(table.source, SqlSource):  # of other sources the plan knows the columns
+    if isinstance(table.source, SqlSource):  # the plan knows the columns of other sources
         there = [column.name for column in read]
         _refuse(table, missing_source_column(table, there, with_rules=not exists))
         _refuse(table, missing_protected_column(table, there, state))
@@ -73,7 +72,7 @@ def _refuse(table: TableSpec, stop: Stop | None) -> None:
 
 
 def _added(spark: SparkSession, table: TableSpec, columns: Sequence[Column]) -> tuple[Column, ...]:
-    """The added columns with the types Spark gives their expressions, found on a frame without rows."""
+    """The added columns with the types that Spark gives their expressions, derived from a frame without rows."""
     from pyspark.sql import functions as f
 
     unknown = untyped(table, ())

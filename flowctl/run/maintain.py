@@ -1,4 +1,4 @@
-"""`flowctl maintain`: find what is due under the lease, show it, do exactly it."""
+"""`flowctl maintain`: under the lease, finds the maintenance that is due, shows it, and does exactly that."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MaintainOptions:
 
 @dataclass(frozen=True)
 class DueTable:
-    """A table, or a sidecar of it. ``error``: why it could not be looked at, or is not to be touched."""
+    """A table or one of its sidecars. ``error``: why it could not be inspected, or must not be maintained now."""
 
     table: TableSpec
     object: ObjectName
@@ -57,8 +57,8 @@ class DueTable:
 
 @dataclass(frozen=True)
 class MaintenancePlan:
-    """``tables`` are those of which there is something to say; of ``others`` nothing is due, ``unlisted`` are patterns
-    whose source could not be listed."""
+    """``tables`` are those with something to report; ``others`` is the number of tables for which nothing is due;
+    ``unlisted`` are the errors of patterns whose source could not be listed."""
 
     tables: tuple[DueTable, ...]
     others: int
@@ -71,7 +71,7 @@ class MaintenancePlan:
 
 @dataclass(frozen=True)
 class TableMaintained:
-    """``done`` may be some of the tasks, where there is an ``error``."""
+    """``done`` may contain only some of the tasks if there is an ``error``."""
 
     table: DueTable
     done: tuple[Task, ...] = ()
@@ -99,7 +99,7 @@ class MaintenanceResult:
 def maintain(
     spec: Spec, options: MaintainOptions, approve: Callable[[MaintenancePlan], bool], say: Callable[[str], None]
 ) -> MaintenanceResult:
-    """Errors of single tables are in the result; others are raised."""
+    """Errors of individual tables are in the result; others are raised."""
     blobs, run_id = open_flow(spec), new_run_id()
     with ExitStack() as stack:
         lease = stack.enter_context(Lease.acquire(blobs, run_id=run_id, lock_timeout=options.lock_timeout))
@@ -126,7 +126,7 @@ def _find_due(
 def _looked_at(
     spec: Spec, tables: Sequence[TableSpec], document: StateDocument, connections: Connections
 ) -> Iterator[DueTable]:
-    """Each table with its sidecars, those left out that are not there or need no maintenance."""
+    """Each table and its sidecars, without those that do not exist or need no maintenance."""
     for name in dict.fromkeys(table.target.connection for table in tables):
         objects = {
             ObjectName((*table.target.parts[:-1], table.target.parts[-1] + suffix)): table
@@ -149,7 +149,7 @@ def _looked_at(
 
 
 def _unfinished(spec: Spec, table: TableSpec, document: StateDocument) -> FlowctlError | None:
-    """A killed run may still be writing, and its next one finishes what it began: only then is it quiet."""
+    """An error if the table has a pending intent: a killed run may still be writing until the next run finishes it."""
     intent = document.table(table.id).intent
     if intent is None:
         return None
@@ -183,7 +183,7 @@ class _Work:
         return TableMaintained(one, tuple(done))
 
     def _tasks(self, one: DueTable) -> Iterator[Task]:
-        """Under the table's own lease, too, which is the owner's for a sidecar."""
+        """Runs the tasks, also under the table's own lease; a sidecar uses the lease of its table."""
         table = one.table
         target = self.connections.get(table.target.connection).target
         assert target is not None and one.due is not None

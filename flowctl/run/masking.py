@@ -1,7 +1,7 @@
-"""Masks before anything lands: of a column that is needed as its hash alone, only the hash gets into the buffer.
+"""Masking before rows land: if only the hash of a column is needed, only the hash is written to the buffer.
 
-Rows that this process reads itself (SQLite, small PostgreSQL tables) lie in the buffer before Spark projects them. A
-masked column is then in them under another name, with the very text that Spark's expression would make of it.
+Rows that this process reads itself (SQLite, small PostgreSQL tables) are in the buffer before Spark projects them. A
+masked column then has another name there, and exactly the text that Spark's expression would return.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from flowctl.spec.spec import DetectFlag, TableSpec
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Before the name of a column whose hash is all that there is of it.
+#: Prefix of the name of a landed column that contains only hashes.
 PREFIX = "_flowctl_masked_"
-#: Types whose text is the same here and in Spark.
+#: Types whose text is the same in Python and in Spark.
 _SAME_TEXT = (types.STRING, types.BOOL, types.INT8, types.INT16, types.INT32, types.INT64)
 
 
 def maskable(table: TableSpec, columns: Sequence[Column], interval: Interval) -> frozenset[str]:
-    """Of the ``columns`` that are read, those of ``columns.mask`` that nothing needs but their mask. Append tells the
-    rows at its position by a hash over what they are in the source; expressions of ``columns.add`` may use any column
-    that they name."""
+    """Those of the ``columns`` to read that are in ``columns.mask`` and needed only for their mask. None for append,
+    which identifies the rows at its position by a hash over their source values. Expressions of ``columns.add`` need
+    every column that they name."""
     hashes_rows = table.mode == "append" and isinstance(interval.upper, CursorPosition)
     if not table.columns.mask or hashes_rows:
         return frozenset()
@@ -57,7 +57,7 @@ def landed_columns(request: ReadRequest) -> tuple[Column, ...]:
 
 
 def landed_rows(rows: pa.RecordBatch, request: ReadRequest) -> pa.RecordBatch:
-    """``rows`` as they land."""
+    """``rows`` with the masked columns hashed."""
     import pyarrow as pa
 
     from flowctl.connectors.arrow import arrow_schema

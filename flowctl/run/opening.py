@@ -1,4 +1,4 @@
-"""What one try of a table opens: its target, the lease of that, and a snapshot of its source."""
+"""What one attempt of a table opens: its target, the target's lease, and a snapshot of its source."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def take_table_lease(stack: ExitStack, spec: Spec, run_id: str, table: TableSpec
     blobs = open_store(folder, spec.storage, unsafe=spec.state.unsafe, private=False)
     try:
         lease = Lease.acquire(blobs, prefix="", run_id=run_id)
-    except AbortRun as error:  # of the store, which is the target's here and not the state's
+    except AbortRun as error:  # the target's store failed, not the state's
         raise TableError(
             f"{table.target} cannot be written: {error.message}",
             hint=error.hint if error.hint == access.HINT else f"Let this user write to {folder}, for its lease",
@@ -71,7 +71,7 @@ def open_rows(run: RunContext, spark: SparkSession, table: TableSpec) -> Iterato
 def _sql_snapshot(
     stack: ExitStack, run: RunContext, spark: SparkSession, table: TableSpec, source: SqlSource
 ) -> SqlSnapshot:
-    """Each referenced table becomes a view of this session over its target's committed content."""
+    """Creates a view in this session for each referenced table, over its target's committed content."""
     views, read = {}, {}
     for number, ref in enumerate(source.refs):
         upstream = run.tables[ref]
@@ -89,8 +89,8 @@ def _sql_snapshot(
 
 
 def _planned_columns(step: Step | None) -> tuple[Column, ...]:
-    """All columns that the table has when it has run, where its plan could tell them: there are none of others or left
-    to the database, and nothing had to be finished first."""
+    """All columns that the table will have after its run. Empty if its plan cannot know them: because the target has
+    further columns (foreign, or dropped in the source), or an earlier sequence number must be finished first."""
     match step:
         case Load(follows=None, columns=Columns() as columns) | Recover(columns=Columns() as columns):
             pass

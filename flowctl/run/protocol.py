@@ -1,8 +1,8 @@
-"""The commit protocol of one run: intents before anything is written, commits, records, and what is withdrawn.
+"""The commit protocol of one run: writes intents before any data, then commits, records, and withdraws unused intents.
 
-A sequence number that the plan abandons is voided in its target first. The intents of all tables are one write of the
-state; that of a step behind a begun sequence number is written once that is recorded. What is committed is recorded at
-once; an intent under which no write has begun is withdrawn at the end.
+A sequence number that the plan abandons is first voided in its target. The intents of all tables are one write of the
+state; that of a step that follows a pending sequence number is written once that is recorded. Commits are recorded
+immediately; an intent under which no write has begun is withdrawn at the end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from flowctl.state.writer import StateWriter
 
 
 class Protocol:
-    """Thread-safe but for :meth:`begin` and :meth:`withdraw`, which are called before and after all others."""
+    """Thread-safe except for :meth:`begin` and :meth:`withdraw`, which are called before and after all others."""
 
     def __init__(self, run: RunContext, writer: StateWriter, retries: Retries) -> None:
         self._run = run
@@ -38,7 +38,7 @@ class Protocol:
         self._attempts: dict[tuple[str, int], Attempt] = {}
 
     def begin(self, plan: Plan) -> None:
-        """Writes nothing where the run is to stop before it has begun. An error here ends the run."""
+        """Writes the intents; nothing if the run was stopped before it began. An error here ends the run."""
         steps = [step for step in plan.runnable if not isinstance(step, Load) or step.follows is None]
         if self._run.stopping.is_set():
             steps = []
@@ -56,8 +56,8 @@ class Protocol:
         return step.key in self._attempts
 
     def carry_out(self, step: Runnable, finished: Step | None = None) -> TableResult:
-        """One sequence number of a table from start to record; never raises. ``finished`` is the step before it, where
-        one is."""
+        """Runs one sequence number of a table from start to record; never raises. ``finished`` is the table's previous
+        step, if any."""
         started, run = time.monotonic(), self._run
         rows = None if isinstance(step, RecordOnly) else step.rows.value
         run.listener(events.TableStarted(step.table, rows))
@@ -65,11 +65,11 @@ class Protocol:
             attempt = self._attempt(step, finished)
             result = commit(attempt, run, self._retries)
             self._record(result.commit, attempt)
-        except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables go on
+        except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables continue
             error, seconds = describe(cause, step, run), time.monotonic() - started
             add_repetition(error, self._attempts.get(step.key), run.spec.argument)
             if isinstance(error, AbortRun):  # one message for all tables, at the end of the run
-                run.listener(events.TableSkipped(step.id, "the run has ended under it"))
+                run.listener(events.TableSkipped(step.id, "the run ended"))
             else:
                 run.listener(events.TableFailed(step.id, error, seconds, cause))
             return TableResult(step, seconds, error=error)
@@ -80,13 +80,14 @@ class Protocol:
         )
 
     def withdraw(self, ended: TableResults) -> TableResults:
-        """Removes intents under which nothing can be committed any more."""
+        """Removes intents under which nothing can be committed any more. Returns ``ended``, with the error if the state
+        could not be written."""
         outcomes = {one.step.key: one for one in ended.outcomes if isinstance(one.step, Runnable)}
         withdrawn = [attempt.step.id for key, attempt in self._attempts.items() if is_withdrawn(attempt, outcomes[key])]
         if withdrawn:
             try:
                 self._writer.change(lambda document: documents.without_intents(document, withdrawn)).result()
-            except AbortRun as error:  # the next run finishes or withdraws them; what ended this one matters more
+            except AbortRun as error:  # the next run finishes or withdraws them; keep the first error of this one
                 return replace(ended, error=ended.error or error)
         return ended
 
@@ -117,14 +118,14 @@ class Protocol:
         crashpoints.reached("after_record", step.id)
 
     def _recorded_shape(self, table: str) -> str:
-        """Valid for the columns that the plan took from state."""
+        """The recorded digest, which is valid because the plan took the columns from state."""
         is_sql = isinstance(self._run.tables[table].source, SqlSource)
         return self._writer.document.table(table).upstream_shape if is_sql else ""
 
 
 def give_up(step: Load, writer: StateWriter, run: RunContext) -> None:
-    """Commits a void under a pending sequence number that the plan does not finish, so that no stale writer of it can
-    land. One that is committed all the same is kept, and recorded where the plan allows for its rows."""
+    """Commits a void under a pending sequence number that the plan does not finish, so that no stale writer can commit
+    it. If it turns out to be committed, it is kept, and recorded if the plan allows for its rows."""
     from flowctl.run.table import void
 
     before = writer.document.table(step.id)
@@ -138,16 +139,17 @@ def give_up(step: Load, writer: StateWriter, run: RunContext) -> None:
 
 
 def _allows_for(step: Load, before: TableState, commit: Commit) -> bool:
-    """Whether the rows of a sequence number that was to be abandoned do no harm in the target: the plan has seen them
-    there, or replaces them; or somebody has abandoned it, so that they are read again. Only append would write these
-    twice, unless that is what was asked for."""
+    """Whether the committed rows of a sequence number that was to be abandoned do no harm: the plan has seen them in
+    the target, or replaces them; or a user has abandoned it, so that they are read again. Append would then write them
+    twice, so it must have been requested (``append_again``)."""
     if step.write_full or commit.name == step.table.seen.commit:
         return True
     return before.given_up and (step.table.mode != "append" or before.append_again)
 
 
 def new_attempt(step: Runnable, document: StateDocument, run: RunContext) -> Attempt:
-    """Where everything is read again, or the table is not there yet, earlier commits do not matter."""
+    """An attempt based on the recorded commit, or on any commit if everything is read again or the target does not
+    exist yet."""
     state, intent = document.table(step.id), new_intent(step, document, run)
     if isinstance(step, RecordOnly) or step.refresh or step.write_full or not intent.target_id:
         return Attempt(step, intent)
@@ -174,18 +176,18 @@ def new_intent(step: Runnable, document: StateDocument, run: RunContext) -> Inte
 
 
 def is_withdrawn(attempt: Attempt, outcome: TableResult) -> bool:
-    """No write has begun under its intent, so that nothing can land any more, and the next run finds by itself what it
-    has to do. It does not where somebody asked for a full refresh: that stays begun unless a guard refused it. A
-    sequence number that an earlier run began is not ours to withdraw."""
+    """Whether to withdraw an intent: no write has begun under it, so nothing can be committed any more, and the next
+    run determines by itself what to do. An exception is a full refresh that a user requested: it stays pending unless
+    a guard refused it. Intents of earlier runs are never withdrawn."""
     if outcome.ok or attempt.writing or not isinstance(attempt.step, Load):
         return False
     return not attempt.step.refresh or isinstance(outcome.error, StoppedByPolicy)
 
 
 def continued(step: Load, finished: Step, document: StateDocument) -> Load:
-    """``step`` from the position that the sequence number before it has recorded: only now is it known which rows
-    append has written there. Where only the engine could tell the columns, they are those that ``finished`` was written
-    with."""
+    """``step``, starting at the position recorded by the previous sequence number: only now is it known which rows
+    append has written there. If only the engine can determine the columns, they are those with which ``finished`` was
+    written. :class:`StalePlan` if the recorded sequence number or position is not the planned one."""
     recorded, interval = document.table(step.id), step.interval
     if recorded.seq != step.follows:
         raise StalePlan(f"{step.id}: sequence number {step.follows} is not the recorded one", hint="Run again")

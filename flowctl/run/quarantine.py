@@ -1,8 +1,8 @@
-"""Rejected rows as they are kept in the table's sidecar: every column as text, with lineage, sequence number, run and
-reason.
+"""Quarantine: rejected rows are stored in a sidecar of the table, every column as text, with lineage, sequence number,
+run and reason.
 
-They are written before the batch, so a sequence number may be there whose batch is never committed. What is there of
-such numbers is replaced by the next batch that is written, also when nothing of it is rejected any more.
+They are written before the batch, so the sidecar may contain a sequence number whose batch is never committed. Rows of
+such sequence numbers are replaced by the next batch that is written, even if none of its rows are rejected.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def quarantine(
     *,
     repeats: bool,
 ) -> None:
-    """Keeps the ``rejected`` rows of the job's batch (None: it has none). ``newest`` is the target's newest commit;
-    ``repeats``: an earlier try of this sequence number may have kept some."""
+    """Stores the ``rejected`` rows of the job's batch (None: it has none). ``newest`` is the target's newest commit;
+    ``repeats``: an earlier attempt of this sequence number may have stored some."""
     gave_up = newest is not None and newest.void
     if rejected is None and not (repeats or gave_up):
         return
@@ -88,12 +88,12 @@ def quarantine_frame(rejected: DataFrame, job: WriteJob) -> tuple[DataFrame, tup
 
 
 def _reads_again(job: WriteJob) -> bool:
-    """Whether a row may be read in several runs. What append reads is new, however equal it is."""
+    """Whether a row may be read in several runs. Rows that append reads are always new, even if they are equal."""
     return job.mode != "append" or job.replaces_content
 
 
 def _not_kept_yet(frame: DataFrame, stored: DataFrame, side: WriteJob, since: int) -> DataFrame:
-    """Without the rows that are in quarantine already, for the same reason, and stay there."""
+    """``frame`` without the rows that are already in quarantine for the same reason and will not be replaced."""
     from pyspark.sql import functions as f
 
     present = set(stored.columns)

@@ -1,4 +1,4 @@
-"""One snapshot of a source as Spark frames, whichever way the source is read."""
+"""One snapshot of a source as Spark frames, however the source is read."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def open_snapshot(
     buffer: Buffer,
     on_rows: Callable[[int], None] = lambda rows: None,
 ) -> Iterator[Snapshot]:
-    """The source's own snapshot, or landed captures read back by Spark. Open until the write is done. ``on_rows`` gets
-    the number of rows that have landed so far."""
+    """The source's own snapshot, or captures landed in the buffer and read back by Spark. Open until the write is done.
+    ``on_rows`` gets the number of rows that have landed so far."""
     match source:
         case DirectSource():
             with source.snapshot(spark, relation, info, hints) as snapshot:
@@ -59,7 +59,7 @@ def open_snapshot(
 
 
 def rows_of(snapshot: Snapshot, request: ReadRequest) -> Batch:
-    """Read by this process where that is quicker, else by the engine."""
+    """The requested rows, read by this process if that is faster, otherwise by the engine."""
     if isinstance(snapshot, LandedSnapshot):
         return snapshot.rows(request)
     rows = snapshot.rows_in_memory(request)
@@ -68,8 +68,9 @@ def rows_of(snapshot: Snapshot, request: ReadRequest) -> Batch:
 
 @dataclass
 class LandedSnapshot(Snapshot):
-    """Each frame is captured into the buffer first, all from the capture's one moment. ``close`` ends that moment:
-    frames stay, as they are in the buffer, and a source that lets nobody write while it is read can be the target."""
+    """Each frame is first captured into the buffer, all at the capture's one point in time. ``close`` ends the capture:
+    frames stay valid, because they are in the buffer, and a source that blocks writers while it is read can then be the
+    target."""
 
     spark: SparkSession
     capture: Capture
@@ -103,7 +104,7 @@ class LandedSnapshot(Snapshot):
 
 @dataclass
 class _LandingSink:
-    """Passes on what lands of the rows that it gets, and tells how many there have been."""
+    """Passes rows to ``inner`` with masks applied, and reports how many there have been."""
 
     inner: SegmentSink
     request: ReadRequest
@@ -118,8 +119,8 @@ class _LandingSink:
 
 @dataclass(frozen=True)
 class SqlSnapshot(Snapshot):
-    """Spark SQL over committed tables of the flow; ``relations`` maps ids to the views that stand for them, ``columns``
-    to the columns of these."""
+    """Spark SQL over committed tables of the flow; ``relations`` maps table ids to the names of their views,
+    ``columns`` to the views' columns."""
 
     spark: SparkSession
     source: SqlSource
@@ -131,7 +132,7 @@ class SqlSnapshot(Snapshot):
         frame = self.whole()
         if not request.columns:
             return frame
-        have = {field.name.lower(): field.dataType for field in frame.schema}  # as Spark finds names
+        have = {field.name.lower(): field.dataType for field in frame.schema}  # Spark's names are case-insensitive
         return frame.select(*[_typed(column, have.get(column.name.lower())) for column in request.columns])
 
     def is_empty(self, request: ReadRequest) -> bool:
@@ -143,10 +144,10 @@ class SqlSnapshot(Snapshot):
 
 
 def _typed(column: Column, have: SparkType | None) -> SparkColumn:
-    """The column as asked for; the tables behind the SQL may have other types now than those that are recorded."""
+    """The column with the requested type; the SQL's tables may now have other types than those recorded."""
     value = named(column.name)
     if have is None:
-        return value  # for Spark to say so
-    with suppress(ValueError):  # maps, intervals: nothing of flowctl's asks for one
+        return value  # Spark reports the missing column
+    with suppress(ValueError):  # maps, intervals: flowctl never requests one
         value = converted(value, Column(column.name, from_spark(have)), column.type)
     return value.alias(column.name)

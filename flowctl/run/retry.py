@@ -1,4 +1,4 @@
-"""Back-off for what may go away by itself, and a breaker that stops hammering a connection that is down."""
+"""Retries with backoff for transient errors, and a circuit breaker for connections that are down."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """``tries`` in all; waits grow from ``first_wait`` by doubling up to ``longest_wait`` seconds, with jitter."""
+    """``tries`` is the total number of attempts; waits double from ``first_wait`` up to ``longest_wait`` seconds, with
+    jitter."""
 
     tries: int = 5
     first_wait: float = 0.5
@@ -24,8 +25,8 @@ class RetryPolicy:
 
 
 class CircuitBreaker:
-    """Per connection: opens after ``threshold`` failures in a row that came from it, whichever tables they met, and
-    then refuses that connection's tables at once for the rest of the run. Thread-safe."""
+    """Per connection: opens after ``threshold`` consecutive failures caused by that connection, in any tables, and then
+    refuses its tables immediately for the rest of the run. Thread-safe."""
 
     def __init__(self, threshold: int = 8) -> None:
         self._threshold = threshold
@@ -34,8 +35,8 @@ class CircuitBreaker:
         self._lock = threading.Lock()
 
     def check(self, connections: tuple[str, ...], own: TransientError | None = None) -> None:
-        """Raises :class:`TableError` when one of the connections is given up: with the table's ``own`` last error,
-        where it has one, otherwise with the connection's."""
+        """Raises :class:`TableError` if the breaker of one of the connections is open: with the table's ``own`` last
+        error if there is one, otherwise with the connection's."""
         with self._lock:
             broken = next((name for name in connections if self._failures.get(name, 0) >= self._threshold), None)
             last = self._last.get(broken or "", "")
@@ -66,7 +67,7 @@ def retrying(
     wait: Callable[[float], None],
     at_fault: Callable[[TransientError], tuple[str, ...]],
 ) -> Result:
-    """Runs ``work`` again after each :class:`TransientError`, until ``policy`` is used up; the last error stands.
+    """Repeats ``work`` after each :class:`TransientError`, as often as ``policy`` allows; then raises the last error.
 
     ``on_retry(number, seconds, error)`` reports; ``wait(seconds)`` may raise to end the run early (SIGTERM);
     ``at_fault(error)`` names those of the ``connections`` that the error came from.

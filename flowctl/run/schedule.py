@@ -1,7 +1,7 @@
-"""A plan's steps through threads, in DAG order.
+"""Runs a plan's steps in threads, in DAG order.
 
-A failed table stops its dependents and nobody else. What ends the whole run (lost lease, state conflict) stops
-everything that has not begun to commit.
+A failed table stops only its dependents. An error that ends the whole run (lost lease, state conflict) stops everything
+that has not begun to commit.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from flowctl.run.tries import Retries
 from flowctl.state.writer import StateWriter
 
 ASKED_TO_STOP = "the run was asked to stop"
-REFRESH_NOT_BEGUN = "the run was asked to stop before its full refresh was begun: give --full-refresh again"
+REFRESH_NOT_BEGUN = "the run was asked to stop before its full refresh began: run again with --full-refresh"
 
 
 def execute(plan: Plan, run: RunContext, writer: StateWriter, retries: Retries, parallel: int) -> TableResults:
-    """Runs every step of ``plan``, ``parallel`` tables at once. An :class:`AbortRun` of a table ends the run after the
-    others under way have ended; one from before the first table is raised."""
+    """Runs every step of ``plan``, up to ``parallel`` tables at the same time. An :class:`AbortRun` of a table ends the
+    run after the other running tables have ended; one before the first table is raised."""
     protocol = Protocol(run, writer, retries)
     protocol.begin(plan)
     ended = Schedule(plan, protocol, run, parallel).finish()
@@ -33,8 +33,8 @@ def execute(plan: Plan, run: RunContext, writer: StateWriter, retries: Retries, 
 
 
 class Schedule:
-    """Who may start, who must wait, who is skipped. Lives in the calling thread; ``parallel`` tables run in a pool, the
-    steps of each one after the other."""
+    """Decides which tables start, wait or are skipped. Runs in the calling thread; up to ``parallel`` tables run in a
+    pool, the steps of each one after the other."""
 
     def __init__(self, plan: Plan, protocol: Protocol, run: RunContext, parallel: int) -> None:
         steps = (step for step in plan.steps if not isinstance(step, Removed))
@@ -60,7 +60,7 @@ class Schedule:
     def _start(
         self, waiting: list[str], under_way: dict[Future[tuple[TableResult, ...]], str], pool: ThreadPoolExecutor
     ) -> list[str]:
-        """Starts the tables that can start and ends those that cannot; returns what still waits."""
+        """Starts the tables that can start and ends those that never can; returns those that still wait."""
         still = []
         for table in waiting:
             first, *later = self._steps[table]
@@ -99,15 +99,15 @@ class Schedule:
             self._closed_by = f"{table} failed (on_error: stop)"
 
     def _table(self, first: Runnable, later: Sequence[Runnable | UpToDate | Stopped]) -> tuple[TableResult, ...]:
-        """One table from start to record, a begun sequence number first; never raises."""
+        """Runs one table from start to record, a pending sequence number first; never raises."""
         outcome = self._protocol.carry_out(first)
         return (outcome, *(self._since(step, first.seq, outcome) for step in later))
 
     def _since(self, step: Runnable | UpToDate | Stopped, begun: int, finished: TableResult) -> TableResult:
-        """What has come since the ``begun`` sequence number."""
+        """Runs the step that follows the ``begun`` sequence number."""
         if not finished.ok:
             return self._skipped(step, f"sequence number {begun} was not finished")
-        if not isinstance(step, Runnable):  # that is news: the rest of the table has moved
+        if not isinstance(step, Runnable):  # report it here: the table's first step did run
             outcome = unmoved(step)
             if outcome.error is not None:
                 self._run.listener(events.TableFailed(step.id, outcome.error, 0.0))
@@ -118,7 +118,7 @@ class Schedule:
 
 
 def unmoved(step: UpToDate | Stopped) -> TableResult:
-    """The outcome of a step that nothing is run for: nothing to do, or stopped."""
+    """The outcome of a step that does not run: it has nothing to do, or is stopped."""
     match step:
         case UpToDate():
             return TableResult(step)

@@ -1,5 +1,6 @@
-"""SIGTERM and SIGINT: start nothing, give commits under way a moment, interrupt the rest, give up what does not end
-then, and end in any case; the second ends at once. How long each takes is in :mod:`flowctl.engine.timeouts`."""
+"""SIGTERM and SIGINT: start nothing more, give commits in progress time to finish, interrupt the rest, abandon what
+still does not end, and exit in any case; a second signal exits immediately. The times are in
+:mod:`flowctl.engine.timeouts`."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from flowctl.errors import ExitCode
 
 
 class Interruption:
-    """What a signal asks of a run: ``stopping`` at once; after the grace the end of every call into a database and of
-    what the engine does; and if that does not help, the engine's own."""
+    """The effects of a signal on a run: ``stopping`` is set immediately; after the grace period, ``interrupt`` cancels
+    every database call and the engine's work; if that does not help, ``abandon`` ends the engine."""
 
     def __init__(self) -> None:
         waiting.begin()
@@ -39,18 +40,19 @@ class Interruption:
 
 @contextmanager
 def graceful(interruption: Interruption, say: Callable[[str], None]) -> Iterator[None]:
-    """Within the context a first signal asks for the end, and interrupts what runs after the grace; a second one ends
-    the process at once, which is as safe as any kill: the commit protocol holds."""
+    """Within the context, a first signal stops the run, and after the grace period interrupts what is still running; a
+    second one ends the process immediately, which the commit protocol makes as safe as any kill."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def end() -> None:
-        """The state's intents say what was begun, as after any kill; the lease is free once this process is gone."""
+        """Exits. As after any kill, the state's intents record what was begun, and the lease is free once this process
+        has ended."""
         processes.kill_all()
-        warning = f"not all has ended after {timeouts.LAST:.0f} s; the next run finishes what was begun"
+        warning = f"some work has not ended after {timeouts.LAST:.0f} s; the next run finishes what was begun"
         threading.Thread(target=say, args=(warning,), daemon=True).start()
-        time.sleep(0.5)  # a terminal that takes nothing must not keep it either
+        time.sleep(0.5)  # a blocked terminal must not delay the exit
         os._exit(ExitCode.TABLE)
 
     timers = [
@@ -67,7 +69,7 @@ def graceful(interruption: Interruption, say: Callable[[str], None]) -> Iterator
         for timer in timers:
             timer.daemon = True
             timer.start()
-        say(f"{signal.Signals(number).name}: no table is started any more; commits under way are finished")
+        say(f"{signal.Signals(number).name}: no new table starts; in-flight commits finish")
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -1,7 +1,7 @@
-"""The staged way: the batch is worked out once, into the buffer or into memory, looked at, and only then committed.
+"""The staged path: the batch is computed once, into the buffer or into memory, checked, and only then committed.
 
-One pass over the source does that; everything that decides (null and duplicate keys, expectations, guards) is counted
-on what came out, so the source is never read twice.
+This takes one pass over the source; all checks (null and duplicate keys, expectations, guards) use counts of the
+result, so the source is never read twice.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-#: Sample keys in an error.
+#: Number of sample keys in an error.
 SAMPLES = 5
-#: Columns of the queries that count: which rows are the batch's, and how many rows have one value.
+#: Columns of the counting queries: whether a row belongs to the batch, and the number of rows that share a value.
 _COUNTED, _GROUP_ROWS = "_flowctl_counted", "_flowctl_rows"
 
 
 @dataclass(frozen=True)
 class StagedBatch:
-    """``batch`` as the target takes it; ``rejected`` the rows for quarantine, None when there are none."""
+    """``batch`` is for the target; ``rejected`` are the rows for quarantine, None if there are none."""
 
     batch: Batch
     rejected: DataFrame | None
@@ -53,7 +53,7 @@ class StagedBatch:
 
 @dataclass(frozen=True)
 class Staging:
-    """What staging one table needs. ``read`` are the interval's rows, ``snapshot`` is where they are from."""
+    """The input for staging one table. ``read`` are the interval's rows, from ``snapshot``."""
 
     spark: SparkSession
     snapshot: Snapshot
@@ -67,10 +67,10 @@ class Staging:
 
 
 def stage(work: Staging) -> StagedBatch:
-    """Writes, counts and checks; raises :class:`TableError` when the table must stop before its commit."""
+    """Computes, counts and checks the batch; raises :class:`TableError` if the table must stop before its commit."""
     staged = _staged(work)
     counts = None if _needs_engine(work) else _counted(work, staged)
-    if counts is None or counts.null_keys:  # of which an error shows some
+    if counts is None or counts.null_keys:  # the error about null keys shows samples
         return _checked_on_engine(work, staged)
     counts = replace(counts, target_rows=_target_rows(work, bool(counts.deletes)))
     if isinstance(work.table.deletes, DetectFlag) and checks.deletes_too_many(work.table, counts):
@@ -79,13 +79,13 @@ def stage(work: Staging) -> StagedBatch:
 
 
 def _staged(work: Staging) -> Batch:
-    """The batch with :data:`REASON_COLUMN`, worked out once."""
+    """The batch with :data:`REASON_COLUMN`, computed once."""
     rows = _shaped(work, frame_of(work.read, work.spark, lambda: _folder(work, "read")))
     return computed(rows, work.read, lambda: _folder(work, "rows"))
 
 
 def _needs_engine(work: Staging) -> bool:
-    """Whether checking takes more than counting rows, deletes and keys."""
+    """Whether the checks need more than counts of rows, deletes and null keys."""
     return bool(
         work.table.expect
         or not _is_keyed(work)
@@ -95,7 +95,7 @@ def _needs_engine(work: Staging) -> bool:
 
 
 def _compares_keys(work: Staging) -> bool:
-    """Whether keys that the source no longer has are looked for."""
+    """Whether to look for keys that the source no longer has."""
     is_wanted = work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys)
     return is_wanted and work.step.table.seen.exists
 
@@ -158,7 +158,7 @@ def _is_keyed(work: Staging) -> bool:
 
 
 def _identity(work: Staging) -> list[str]:
-    """The columns that identify a row, and must not be null."""
+    """The columns that identify a row and must not be null."""
     if not _is_keyed(work):
         return []
     return [*work.table.key, *(["valid_from"] if work.table.mode == "scd2" else [])]
@@ -174,7 +174,7 @@ def _null_key(work: Staging) -> SparkColumn:
 
 
 def _null_keys(work: Staging, rows: DataFrame) -> int:
-    """Counted alone where rows are compared by their keys before the batch is complete."""
+    """The number of null keys; counted separately if rows are compared by key before the batch is complete."""
     from pyspark.sql import functions as f
 
     return int(rows.agg(f.count_if(_null_key(work))).collect()[0][0])
@@ -208,22 +208,22 @@ def _at_one_time(work: Staging) -> str:
     if work.table.mode != "scd2":
         return ""
     event = work.table.valid_from
-    return ", and nothing says when (valid_from: now)" if event in (None, "now") else f" of the same {event}"
+    return ", and no column has their times (valid_from: now)" if event in (None, "now") else f" of the same {event}"
 
 
 def _unordered(work: Staging) -> str:
-    return ", and this engine does not tell which row is the last" if work.table.dedupe is None else ""
+    return ", and this engine cannot tell which row is last" if work.table.dedupe is None else ""
 
 
 def _sample(rows: DataFrame, key: Sequence[str]) -> str:
-    """Up to five keys, for people; keys are the only row values that errors may show."""
+    """Up to five keys, as text; keys are the only row values that errors may show."""
     found = rows.select(*[named(name).cast("string").alias(name) for name in key]).limit(SAMPLES)
     shown = [", ".join(f"{name}={row[name]}" for name in key) for row in found.toLocalIterator()]
     return "; ".join(shown)
 
 
 def _with_missing_keys(work: Staging, rows: DataFrame) -> DataFrame:
-    """Adds ``D`` rows for keys that the source no longer has, and rows that the target should have but has not."""
+    """Adds ``D`` rows for keys that the source no longer has, and the rows that are missing in the target."""
     table, key = work.table, work.table.key
     target = work.target.scan(work.spark, work.table.target.object, _scanned(work))
     live = deletes.live(target, table.mode).select(*[named(name) for name in key])
@@ -243,11 +243,11 @@ def _with_missing_keys(work: Staging, rows: DataFrame) -> DataFrame:
 
 
 def _source_keys(work: Staging) -> DataFrame:
-    """The keys of all rows that the table takes, from the batch's own snapshot, made by the same expressions."""
+    """The keys of all rows that belong to the table, from the batch's own snapshot, by the same expressions."""
     made = [part for part in work.columns.projection if part.column.name in work.table.key]
     wanted = {part.source for part in made}
     columns = work.columns.source
-    if None in wanted:  # a key of columns.add may use any column, and the target names of others
+    if None in wanted:  # a key of columns.add may use any column, also by its target name
         everything = batch.projected(work.snapshot.frame(_request(work, columns)), work.columns.projection, columns)
         return everything.select(*[named(part.column.name) for part in made])
     needed = tuple(column for column in columns if column.name in wanted)
@@ -255,15 +255,15 @@ def _source_keys(work: Staging) -> DataFrame:
 
 
 def _request(work: Staging, columns: tuple[Column, ...]) -> ReadRequest:
-    """All rows that the table takes."""
+    """A request for all rows that belong to the table."""
     return ReadRequest(
         columns, _eligible(work), masked=masking.maskable(work.table, work.columns.source, work.intent.interval)
     )
 
 
 def _eligible(work: Staging) -> Interval | None:
-    """What a full refresh would read, which is what the target is to hold: without the rows that `cursor.start` and
-    `nulls: skip` leave out. None: everything."""
+    """The interval of a full refresh, whose rows the target should contain: without those that `cursor.start` and
+    `nulls: skip` exclude. None: all rows."""
     cursor, interval = work.table.cursor, work.intent.interval
     if cursor is None:
         return None
@@ -273,12 +273,12 @@ def _eligible(work: Staging) -> Interval | None:
         upper=interval.upper,
         cursor_column=cursor.column,
         read_from=read_from(cursor, kind, None),
-        include_null=cursor.nulls != "skip",  # with `fail` there was none when the plan was made: never a deleted row
+        include_null=cursor.nulls != "skip",  # with `fail`, the plan found none; later ones must not count as deleted
     )
 
 
 def _scanned(work: Staging) -> list[Column]:
-    """The key, and the columns that distinguish live rows, which the target has before this commit."""
+    """The key columns, and those that mark live rows, as far as the target has them before this commit."""
     own = (deletes.SOFT_DELETED, "is_current")
     added = {change.column for change in work.columns.changes if change.action in ("add", "text")}
     wanted = [column for column in work.columns.target if column.name in work.table.key or column.name in own]
@@ -286,11 +286,11 @@ def _scanned(work: Staging) -> list[Column]:
 
 
 def _live_deletes(work: Staging, rows: DataFrame, counts: BatchCounts) -> int:
-    """How many of the target's live rows the flagged ones delete: a flag stays set, and such a row is read again. Asked
-    only where all of them would be too many."""
+    """How many of the target's live rows the flagged rows delete; fewer than those flagged, because flags stay set and
+    such rows are read again. Called only if deleting all flagged rows would be too many."""
     key, scanned = work.table.key, _scanned(work)
     retyped = {change.column for change in work.columns.changes if change.action == "retype"}
-    if not {*key} <= {column.name for column in scanned} - retyped:  # a full refresh with another key replaces them
+    if not {*key} <= {column.name for column in scanned} - retyped:  # a full refresh with another key replaces them all
         return min(counts.deletes, counts.target_rows or 0)
     live = deletes.live(work.target.scan(work.spark, work.table.target.object, scanned), work.table.mode)
     flagged = rows.where(named(REASON_COLUMN).isNull() & (named(OP_COLUMN) == "D"))
@@ -298,7 +298,7 @@ def _live_deletes(work: Staging, rows: DataFrame, counts: BatchCounts) -> int:
 
 
 def _count(work: Staging, rows: DataFrame) -> BatchCounts:
-    """One aggregate over the segments, with all that is asked of them; groups need a query of their own."""
+    """All counts in one aggregate over the segments; each check on groups needs a separate query."""
     from pyspark.sql import functions as f
 
     expect, columns = work.table.expect, _batch_columns(work, rows)
@@ -346,7 +346,7 @@ def _measured(measure: str) -> str:
 
 
 def _batch_columns(work: Staging, rows: DataFrame) -> BatchColumns:
-    """:class:`TableError` where a check cannot be decided on them: the plan may not have known their types."""
+    """The batch's columns; :class:`TableError` if a check cannot handle their types, which the plan may not know."""
     kinds = {column.name: column.type for column in columns_of(rows.schema)}
     columns = BatchColumns(kinds, work.table.cursor.zone if work.table.cursor else None)
     for check in work.table.expect:
@@ -357,8 +357,8 @@ def _batch_columns(work: Staging, rows: DataFrame) -> BatchColumns:
 
 
 def _counted(work: Staging, staged: Batch) -> BatchCounts | None:
-    """As :func:`_count`, of a batch that is asked nothing but its rows and keys, without an engine; None where an
-    engine is quicker."""
+    """As :func:`_count`, but without an engine, for a batch that needs only counts of rows and keys; None if the engine
+    is faster."""
     wanted = [name for name in (*_identity(work), OP_COLUMN) if name in staged.names]
     columns = [column for column in work.columns.target if column.name in work.table.key]
     match staged:
@@ -374,7 +374,7 @@ def _counted(work: Staging, staged: Batch) -> BatchCounts | None:
 
 
 def _in_bad_groups(rows: DataFrame, check: GroupExpectation) -> int:
-    """How many rows share their (non-null) value with others in a way that breaks the check."""
+    """The number of rows in groups (of equal non-null values) that violate the check."""
     from pyspark.sql import functions as f
 
     column = named(check.column)
@@ -385,7 +385,7 @@ def _in_bad_groups(rows: DataFrame, check: GroupExpectation) -> int:
 
 
 def _target_rows(work: Staging, deleting: bool) -> int | None:
-    """The target's live rows, counted only when a guard needs them."""
+    """The number of the target's live rows; None if no guard needs it."""
     shrinks = work.step.write_full and work.table.guard.max_shrink is not None
     if not work.step.table.seen.exists or not (deleting or shrinks):
         return None

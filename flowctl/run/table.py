@@ -1,7 +1,7 @@
-"""One table through the commit protocol: look, stage, check, commit. Recording is the protocol's.
+"""One table through the commit protocol: look up, stage, check, commit. The protocol records the commit.
 
-Whatever goes wrong here, trying again under the same intent is safe: the first thing each try does is to ask the
-target whether our sequence number is committed already.
+Whatever goes wrong here, retrying under the same intent is safe: each attempt first checks whether the target already
+has the sequence number.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from flowctl.spec.spec import TableSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Seconds of lease that must be left when a commit begins.
+#: Seconds of the lease that must be left when a commit begins.
 COMMIT_MARGIN = 1.0
 
 
 def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
-    """Commits the attempt's sequence number, or finds it committed; raises flowctl's errors or Spark's and drivers'
-    own."""
+    """Commits the attempt's sequence number, or finds it committed. Raises flowctl's errors, or those of Spark and
+    drivers unchanged."""
     step, intent, table = attempt.step, attempt.intent, run.tables[attempt.step.id]
     with ExitStack() as stack:
         target = open_target(stack, run, table)
@@ -54,7 +54,9 @@ def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
         if found := _of_intent(newest, table.id, intent):
             return AttemptResult(found, recovered=True)
         if isinstance(step, RecordOnly):
-            raise StateConflict(f"{step.id}: the plan found sequence number {intent.seq} committed, it is gone now")
+            raise StateConflict(
+                f"{step.id}: the plan found sequence number {intent.seq} committed, but the target no longer has it"
+            )
         take_table_lease(stack, run.spec, run.run_id, table, target)
         work = begin_work(stack, attempt, run, step, target)
         commit, warnings = _write(work, newest)
@@ -63,8 +65,8 @@ def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
 
 
 def void(run: RunContext, step: Load, pending: Intent) -> Commit:
-    """Abandons a pending sequence number: commits it empty in the target, unless it turns out to be committed already.
-    The void carries the position of the commit before it: how far the target has come does not change."""
+    """Abandons a pending sequence number: commits it empty in the target, unless it is already committed. The void has
+    the position of the previous commit, because the target's position does not change."""
     table = run.tables[step.id]
     with ExitStack() as stack:
         target = open_target(stack, run, table)
@@ -78,7 +80,7 @@ def void(run: RunContext, step: Load, pending: Intent) -> Commit:
 
 
 def find_commit(attempt: Attempt, run: RunContext) -> Commit | None:
-    """Asks the target again, over a connection of its own."""
+    """Looks up the attempt's commit in the target, over a new connection."""
     table = run.tables[attempt.step.id]
     with ExitStack() as stack:
         newest = _newest(open_target(stack, run, table), table, run)
@@ -91,8 +93,8 @@ def _newest(target: Target, table: TableSpec, run: RunContext) -> Commit | None:
 
 
 def _of_intent(found: Commit | None, table_id: str, intent: Intent) -> Commit | None:
-    """``found``, the target's newest commit, if it is of exactly this intent; None when its sequence number is still
-    free; conflicts otherwise."""
+    """``found``, the target's newest commit, if it belongs to this intent; None if its sequence number is still free;
+    :class:`StateConflict` otherwise."""
     if found is None or found.seq < intent.seq:
         return None
     if (found.seq, found.intent_id) != (intent.seq, intent.id):
@@ -105,7 +107,7 @@ def _of_intent(found: Commit | None, table_id: str, intent: Intent) -> Commit | 
 
 @dataclass(frozen=True)
 class TableWork:
-    """One try whose source and target are open. ``notes`` are those of columns that only the engine could tell."""
+    """An attempt whose source and target are open. ``notes`` are about columns that only the engine can determine."""
 
     run: RunContext
     attempt: Attempt
@@ -120,8 +122,8 @@ class TableWork:
 
 @dataclass(frozen=True)
 class PreparedBatch:
-    """A batch that only needs to be committed. ``counts`` are None on the direct path, where nothing is counted and
-    the rows are computed by whoever uses them; ``rejected`` are the rows for quarantine, None when there are none."""
+    """A batch that is ready to be committed. ``counts`` is None on the direct path, where nothing is counted and the
+    rows are computed when they are used; ``rejected`` are the rows for quarantine, None if there are none."""
 
     rows: Batch
     job: WriteJob
@@ -143,8 +145,8 @@ def begin_work(stack: ExitStack, attempt: Attempt, run: RunContext, step: Load |
 
 
 def prepare(work: TableWork) -> PreparedBatch:
-    """Reads, projects and checks; :class:`TableError` when the table must stop before its commit. The target is only
-    read."""
+    """Reads, projects and checks the batch; :class:`TableError` if the table must stop before its commit. Does not
+    write to the target."""
     run, intent, table = work.run, work.attempt.intent, work.table
     is_direct = work.step.table.via == "direct"
     run.listener(events.PhaseEntered(table.id, "reading" if is_direct else "staging"))
@@ -165,7 +167,7 @@ def _with_columns(
     snapshot: Snapshot,
     target: Target,
 ) -> tuple[Load | Recover, Columns, tuple[str, ...]]:
-    """The step with the columns that only the engine can tell, and notes about them."""
+    """The step with the columns that only the engine can determine, these columns, and notes about them."""
     if isinstance(step.columns, Columns):
         return step, step.columns, ()
     read = columns_of(snapshot.whole().schema) if isinstance(snapshot, SqlSnapshot) else step.columns.source
@@ -177,7 +179,7 @@ def _with_columns(
 
 
 def _write(work: TableWork, newest: Commit | None) -> tuple[Commit, tuple[str, ...]]:
-    """The commit and warnings of what was staged. ``newest`` is the target's newest commit."""
+    """Writes the batch; returns the commit and the warnings of the checks. ``newest`` is the target's newest commit."""
     prepared = prepare(work)
     _begin_writing(work, prepared, newest)
     counts = prepared.counts
@@ -190,7 +192,7 @@ def _write(work: TableWork, newest: Commit | None) -> tuple[Commit, tuple[str, .
 
 
 def _prepare_direct(work: TableWork, rows: Batch, job: WriteJob) -> PreparedBatch:
-    """Straight from the source: row checks fail the job before its commit, emptiness is asked first."""
+    """Straight from the source: row checks fail the job before its commit; whether it is empty is checked first."""
     columns, table, snapshot, interval = work.columns, work.table, work.snapshot, work.attempt.intent.interval
     frame = frame_of(rows, work.spark, lambda: work.run.buffer.folder(f"{table.id}-read"))
     frame = batch.projected(frame, columns.projection, columns.source)
@@ -214,7 +216,7 @@ def _is_empty(work: TableWork, rows: Batch) -> bool:
 
 
 def _prepare_staged(work: TableWork, rows: Batch, job: WriteJob) -> PreparedBatch:
-    """From the buffer, once the batch has been counted and checked there."""
+    """From the buffer, after the batch has been counted and checked there."""
     run, intent, table, snapshot = work.run, work.attempt.intent, work.table, work.snapshot
     staging = Staging(work.spark, snapshot, rows, work.step, work.columns, table, intent, work.target, run.buffer)
     staged = stage(staging)
@@ -228,20 +230,20 @@ def _prepare_staged(work: TableWork, rows: Batch, job: WriteJob) -> PreparedBatc
 
 
 def _begin_writing(work: TableWork, prepared: PreparedBatch, newest: Commit | None) -> None:
-    """From here on the target may have been touched: rejected rows go into quarantine first."""
+    """Marks the attempt as writing: from here on, the target may be modified. Writes rejected rows to quarantine."""
     repeats = work.attempt.writing or isinstance(work.step, Recover)
     work.attempt.writing = True
     quarantine(work.spark, work.target, prepared.job, prepared.rejected, newest, repeats=repeats)
 
 
 def _import_for_commits() -> None:
-    """Beside staging, for which this process only waits: what a commit that compares rows imports takes 0.2 s."""
+    """Imports what a commit that compares rows needs, which takes 0.2 s, while this process waits for staging."""
     for name in ("sqlglot", "pyarrow.acero", "pyarrow.parquet"):
         importlib.import_module(name)
 
 
 def _confirming(job: WriteJob, snapshot: Snapshot, interval: Interval) -> WriteJob:
-    """The job, with what a direct read has read confirmed before its commit."""
+    """The job, with confirmation of the direct read before its commit."""
 
     def before_commit() -> None:
         snapshot.confirm(interval)

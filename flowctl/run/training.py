@@ -1,4 +1,4 @@
-"""Builds the class-data archive: a small run does what small runs do, and its JVM writes down what it loaded."""
+"""Builds the class-data archive: a small training run does what small runs do, and its JVM dumps the loaded classes."""
 
 from __future__ import annotations
 
@@ -38,17 +38,18 @@ _VERSION = (
     Column("is_current", types.BOOL),
     Column("row_hash", types.STRING),
 )
-# Writing the archive is the last thing the JVM does.
+# Time to exit: the JVM writes the archive last.
 _DUMP_SECONDS = 180.0
 _KEPT = 3
 
 
 class ArchiveFailed(FlowctlError):
-    """The JVM wrote no archive. flowctl works without one; starting takes longer."""
+    """The JVM wrote no archive. flowctl works without one, but starts more slowly."""
 
 
 def build_archive() -> Path:
-    """The archive for this Java and all jars, which must be there; built anew. About half a minute."""
+    """Builds the archive for this Java and all jars, which must exist, replacing an existing one. Takes about half a
+    minute."""
     found = java.find()
     final = archive.file_for(found, jars.files_of(jars.sets()))
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -69,18 +70,18 @@ def build_archive() -> Path:
 
 
 def _remove_old(folder: Path) -> None:
-    """An archive has 200 MB, and each new environment makes one: the newest few stay."""
+    """Keeps only the newest archives: one has 200 MB, and each new environment creates another."""
     for archived in sorted(folder.glob("*.jsa"), key=lambda file: file.stat().st_mtime)[:-_KEPT]:
         archived.unlink()
 
 
 def _train(spark: SparkSession, folder: Path) -> None:
-    """Each way of reading and writing twice, as tables do it: what is loaded here need not be loaded then."""
+    """Reads and writes twice in every way that tables do, so that all classes they need are loaded."""
     rows = spark.range(100).selectExpr(
         "id", "cast(id AS string) AS name", "cast(id AS decimal(18,2)) AS amount", "current_timestamp() AS at"
     )
     _read_files(spark, rows, folder)
-    with suppress(Exception):  # nobody listens there; the driver is loaded all the same
+    with suppress(Exception):  # nothing listens on that port, but the driver is loaded
         spark.read.jdbc("jdbc:postgresql://127.0.0.1:1/none", "t", properties={"user": "none"}).count()
     buffer = Buffer(str(folder), "training", {})
     context = OpenContext(base_dir=str(folder), buffer=buffer)
@@ -105,7 +106,7 @@ def _read_files(spark: SparkSession, rows: DataFrame, folder: Path) -> None:
 
 
 def _staged(spark: SparkSession, rows: DataFrame, buffer: Buffer) -> DataFrame:
-    """One row per key, through the buffer; with the columns that merge and scd2 ask for."""
+    """One row per key, through the buffer, with the columns that merge and scd2 need."""
     folder = buffer.folder("rows")
     ranked = rows.selectExpr("*", "row_number() OVER (PARTITION BY id ORDER BY at DESC, xxhash64(id, name)) AS place")
     shaped = ranked.where("place = 1").selectExpr(

@@ -1,5 +1,5 @@
-"""One sequence number of a table until it is committed: tried again where that may help, and never without asking the
-target first whether it has the sequence number already."""
+"""Attempts to commit one sequence number of a table: retried if that may help, but never without first checking whether
+the target already has the sequence number."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Retries:
-    """How often, and how long a connection that keeps failing is left alone."""
+    """The retry policy, and the circuit breaker for connections that keep failing."""
 
     policy: RetryPolicy = RetryPolicy()
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
 
 
 def commit(attempt: Attempt, run: RunContext, retries: Retries) -> AttemptResult:
-    """Raises flowctl's own errors only."""
+    """Commits the attempt, with retries. Raises only flowctl's own errors."""
     from flowctl.run.table import run_table
 
     step = attempt.step
@@ -50,7 +50,7 @@ def commit(attempt: Attempt, run: RunContext, retries: Retries) -> AttemptResult
 
 
 def retry_step(once: Callable[[], Result], step: Runnable, run: RunContext, retries: Retries) -> Result:
-    """Calls ``once``, which is about ``step``, again after errors that may go away by themselves."""
+    """Calls ``once``, which runs ``step``, and repeats it after transient errors."""
     connections = _connections(step, run)
 
     def announce(number: int, seconds: float, error: BaseException) -> None:
@@ -68,12 +68,12 @@ def retry_step(once: Callable[[], Result], step: Runnable, run: RunContext, retr
 
 
 def describe(cause: Exception, step: Runnable, run: RunContext) -> FlowctlError:
-    """``cause`` as flowctl reports it, with the line of the spec behind it."""
+    """``cause`` as flowctl's own error, with the table's line in the spec."""
     return translate(cause, step.table.mark, _store(step, run))
 
 
 def add_repetition(error: FlowctlError, attempt: Attempt | None, spec_path: str) -> None:
-    """Adds to the hint how many runs have tried the sequence number in vain."""
+    """Adds to the hint how many runs have failed to commit the sequence number."""
     tried = describe_repetition(attempt.intent, spec_path, attempt.step.id) if attempt else ""
     if tried and not isinstance(error, AbortRun):
         _add_hint(error, tried)
@@ -84,14 +84,14 @@ def _connections(step: Runnable, run: RunContext) -> tuple[Connection, ...]:
 
 
 def _store(step: Runnable, run: RunContext) -> str:
-    """What a refusal is about that names no place, as those of object stores do: one of the table's."""
+    """The table's stores, to name when access was refused by an object store whose error names none."""
     roots = map(str, (*map(registry.storage, _connections(step, run)), run.spec.state.url))
     return " or ".join(dict.fromkeys(root for root in roots if "://" in root)) or "the store"
 
 
 def _ask_target(attempt: Attempt, run: RunContext) -> tuple[AttemptResult | None, str]:
-    """A statement may be committed although its client saw an error. Our commit in the target, and what is known of it
-    in words; when it cannot be asked now, the next try or the next run does."""
+    """The attempt's commit in the target, because a statement may be committed although its client got an error, or a
+    text about what is known of it. If the target cannot be queried now, the next attempt or run does it."""
     from flowctl.run.table import find_commit
 
     if not attempt.writing:
@@ -102,11 +102,11 @@ def _ask_target(attempt: Attempt, run: RunContext) -> tuple[AttemptResult | None
         return None, f"the next run finds out whether sequence number {attempt.intent.seq} was committed"
     if found is not None:
         return AttemptResult(found), ""
-    return None, f"the target had no commit of sequence number {attempt.intent.seq} when it was asked"
+    return None, f"the target had no commit of sequence number {attempt.intent.seq} when last checked"
 
 
 def _with_outlook(error: FlowctlError, known: str) -> FlowctlError:
-    """What is ``known`` of the table's commit, behind the hint of an error that fails the table."""
+    """Appends what is ``known`` of the table's commit to the hint of an error that fails the table."""
     if type(error) in (TableError, AccessDenied) and known not in error.hint:
         _add_hint(error, known)
     return error

@@ -1,4 +1,4 @@
-"""From nodes that the schemas have accepted to the frozen values of :mod:`flowctl.spec.spec`. Nothing fails here."""
+"""Builds the frozen values of :mod:`flowctl.spec.spec` from nodes that the schemas accept. Nothing fails here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from flowctl.spec.spec import (
 
 
 def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
-    """One table of a merged entry. Placeholders stay: they are filled when the source is listed."""
+    """One table, from its merged entry. Placeholders are kept until the source is listed."""
 
     def get(key: str, default: Any) -> Any:
         return plain(node.entries[key]) if key in node.entries else default
@@ -104,7 +104,7 @@ def _below(node: Node, prefix: str) -> Iterator[tuple[str, Node]]:
 
 
 def spark(node: Node | None) -> SparkSettings:
-    """Booleans and numbers in ``conf`` become text as Spark reads it."""
+    """Booleans and numbers in ``conf`` become text in the form that Spark expects."""
     if node is None:
         return SparkSettings()
     conf = node.entries.get("conf")
@@ -139,8 +139,8 @@ def _expectation(entry: Node) -> Expectation:
 
 
 def _with_statistics(table: TableSpec) -> Layout:
-    """Statistics for the columns that flowctl itself looks up rows by, unless the spec names others. Statistics of
-    further columns cost time for each written row and help readers only."""
+    """The layout with statistics for the columns by which flowctl looks up rows, unless the spec names others.
+    Statistics of further columns cost time for each written row and help readers only."""
     layout = table.layout
     if layout.statistics is not None:
         return replace(layout, statistics=tuple(dict.fromkeys((*layout.statistics, *layout.cluster_by))))

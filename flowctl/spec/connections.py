@@ -76,8 +76,8 @@ def _type(node: Node, findings: Findings) -> str | None:
 
 
 def _check_url(node: Node, label: str, flaw_of: Callable[[str], str], hint: str, findings: Findings) -> None:
-    """The form of a server's URL, apart from secret references. It is parsed on use, by libraries that repeat in their
-    errors what they cannot parse."""
+    """Checks the form of a server's URL, apart from secret references. The libraries that parse it later repeat
+    malformed parts in their errors."""
     if not isinstance(node.value, str) or is_one_reference(node.value):
         return
     if flaw := flaw_of(without_references(node.value, urls.PLACEHOLDER)):
@@ -96,10 +96,10 @@ def _check_secrets(node: Node, schema: Schema, label: str, findings: Findings) -
         is_secret = properties.get(path, {}).get("writeOnly") or _SECRET_OPTION.search(path)
         if is_secret and not references:
             hint = "Write a reference, as in ${secret:env:NAME} or ${secret:file:PATH}"
-            findings.error(leaf, f"`{where}` is a secret in clear", hint, "secret-in-clear")
+            findings.error(leaf, f"`{where}` is a secret in plain text", hint, "secret-in-clear")
         elif password_in_clear(leaf.text):
             hint = "Write a reference in its place, as in ${secret:env:NAME}"
-            findings.error(leaf, f"the URL in `{where}` has a password in clear", hint, "secret-in-clear")
+            findings.error(leaf, f"the URL in `{where}` has a password in plain text", hint, "secret-in-clear")
 
 
 def _check_settings(conf: Node, findings: Findings) -> None:
@@ -107,7 +107,7 @@ def _check_settings(conf: Node, findings: Findings) -> None:
     for name, leaf in _texts(conf):
         if _SECRET_SETTING.search(name) and leaf.text:
             hint = "Put a store's credentials into `storage`, others into the environment or the cluster's own settings"
-            findings.error(leaf, f"`spark.conf.{name}` is a secret in clear", hint, "secret-in-clear")
+            findings.error(leaf, f"`spark.conf.{name}` is a secret in plain text", hint, "secret-in-clear")
 
 
 def _check_reference(reference: SecretRef, leaf: Node, findings: Findings) -> None:
@@ -131,7 +131,7 @@ def _check_no_secrets(node: Node, label: str, findings: Findings) -> None:
             findings.error(leaf, f"`{where}` cannot hold a secret", hint, "secret-reference")
         elif password_in_clear(leaf.text):
             hint = "Put credentials into `storage`, as secret references"
-            findings.error(leaf, f"the URL in `{where}` has a password in clear", hint, "secret-in-clear")
+            findings.error(leaf, f"the URL in `{where}` has a password in plain text", hint, "secret-in-clear")
 
 
 def _texts(node: Node) -> Iterator[tuple[str, Node]]:

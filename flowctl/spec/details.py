@@ -36,7 +36,7 @@ def check_details(table: Node, findings: Findings) -> None:
 
 
 def _values_with_title(node: Node, schema: Mapping[str, Any]) -> Iterator[tuple[str, Node]]:
-    """The values below ``node`` whose kind has a title in the schema, with that."""
+    """The values below ``node`` whose schema has a title, each with its title."""
     properties = schema.get("properties") or schema.get("then", {}).get("properties", {})
     for key, child in node.entries.items():
         if isinstance(described := properties.get(key), Mapping):
@@ -89,7 +89,7 @@ def _check_zone(zone: Node, findings: Findings) -> None:
         return
     from zoneinfo import available_timezones
 
-    known = available_timezones()  # empty if the machine has no time zone data: the source checks it then
+    known = available_timezones()  # empty if the machine has no time zone data: then the source checks the name
     if known and zone.text not in known:
         hint = nearest(zone.text, known, "Write a name such as Europe/Amsterdam or UTC")
         findings.error(zone, f"there is no time zone '{zone.text}'", hint, "unknown-zone")
@@ -108,7 +108,8 @@ def _check_duration(duration: Node, findings: Findings) -> None:
 
 
 def _check_encoding(encoding: Node | None, findings: Findings) -> None:
-    """Known to Python, which reads the headers; codecs that are not for text, such as base64, are refused."""
+    """The encoding must be known to Python, which reads the headers. Codecs that are not for text, such as base64, are
+    rejected."""
     if encoding is None or not isinstance(encoding.value, str) or placeholders(encoding.text):
         return
     try:
@@ -123,7 +124,7 @@ _ENCODINGS = ("UTF-8", "UTF-16", "ISO-8859-1", "windows-1252")
 
 
 def _check_columns(table: Node, findings: Findings) -> None:
-    """`key` and `valid_from` name target columns: an excluded column cannot identify a row, or tell its time."""
+    """`key` and `valid_from` name target columns: an excluded column cannot identify a row or supply its event time."""
     include, exclude = table.get("columns.include"), table.get("columns.exclude")
     if include and exclude:
         what = "`columns.exclude` cannot be used together with `columns.include`"
@@ -148,9 +149,9 @@ def _check_columns(table: Node, findings: Findings) -> None:
     mode = table.entries.get("mode")
     for column in key.items if key and mode and mode.text == "scd2" else ():
         if reserved.is_taken_for_key(column.text):
-            what = f"key column `{column.text}` has a name that a history needs itself"
-            hint = f"Give it another one: columns: {{rename: {{{column.text}: source_{column.text.lstrip('_')}}}}}"
-            findings.error(column, what, f"{hint}, and name that in `key`", "reserved-name")
+            what = f"key column `{column.text}` has a name that is reserved in a history"
+            hint = f"Rename it: columns: {{rename: {{{column.text}: source_{column.text.lstrip('_')}}}}}"
+            findings.error(column, what, f"{hint}, and use the new name in `key`", "reserved-name")
 
 
 def _check_placeholders(table: Node, findings: Findings) -> None:

@@ -29,7 +29,7 @@ _UNTAGGED = "untagged"
 
 
 def read_document(path: Path, shown: str) -> tuple[Node | None, list[Diagnostic]]:
-    """The file's root, and its errors. ``shown`` is the name in places. No root: the file cannot be read at all."""
+    """The file's root and its errors; no root if the file cannot be read at all. ``shown`` is its name in marks."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(limits.FILE_SIZE + 1)
@@ -41,7 +41,7 @@ def read_document(path: Path, shown: str) -> tuple[Node | None, list[Diagnostic]
 
 
 def parse_document(text: str, shown: str) -> tuple[Node | None, list[Diagnostic]]:
-    """As :func:`read_document`, for text that has been read."""
+    """As :func:`read_document`, for text already in memory."""
     if refusal := _too_large(text, shown):
         return None, [refusal]
     try:
@@ -83,7 +83,7 @@ def _is_plain(scalar: yaml.ScalarNode) -> bool:
 
 
 class _Refused(Exception):
-    """Ends composing and reading: the rest is not looked at."""
+    """Stops composing and reading; the rest of the file is ignored."""
 
     def __init__(self, finding: Diagnostic) -> None:
         super().__init__(finding.message)
@@ -91,8 +91,8 @@ class _Refused(Exception):
 
 
 class _Composer(CParser):
-    """libyaml's parser and composer with a resolver that decides nothing: values are typed in :class:`_Reading`. It
-    counts levels instead, because composing recurses on the machine's stack."""
+    """libyaml's parser and composer with a resolver that assigns no types; :class:`_Reading` does. It counts nesting
+    levels instead, because composing recurses on the C stack."""
 
     def __init__(self, text: str, shown: str) -> None:
         super().__init__(text)
@@ -152,7 +152,7 @@ class _Reading:
                 return Node(items, mark, key_mark)
             case yaml.MappingNode():
                 if any(not isinstance(key, yaml.ScalarNode) for key, _ in composed.value):
-                    self._error("an unquoted value holds {{ … }}", _QUOTE_BRACES, mark, "yaml-unquoted")
+                    self._error("an unquoted value contains {{ … }}", _QUOTE_BRACES, mark, "yaml-unquoted")
                     return Node("", mark, key_mark)
                 self._open.add(id(composed))
                 entries = self._entries(composed)
@@ -179,7 +179,7 @@ class _Reading:
                 first = entries[name].place
                 self._error(
                     f"`{name}` is written twice",
-                    f"Remove one of them; it stands in line {first.line} too",
+                    f"Remove one of them; it is also in line {first.line}",
                     mark,
                     "duplicate-key",
                 )
@@ -205,18 +205,18 @@ def _is_text(item: yaml.Node) -> bool:
 def _too_large(text: str, shown: str) -> Diagnostic | None:
     if len(text) > limits.FILE_SIZE:
         what = f"the file has more than {limits.FILE_SIZE:,} characters"
-        return Diagnostic(what, "Make patterns and `defaults` of what repeats", Mark(shown, 1), "too-large")
+        return Diagnostic(what, "Use patterns and `defaults` for what repeats", Mark(shown, 1), "too-large")
     return _values(Mark(shown, 1)) if limits.too_many_values(text) else None
 
 
 def _nested(mark: Mark) -> Diagnostic:
-    what = f"maps and lists are nested more than {limits.DEPTH} deep"
-    return Diagnostic(what, "Write it flatter: a spec needs no more than ten levels", mark, "too-deep")
+    what = f"maps and lists are nested more than {limits.DEPTH} levels deep"
+    return Diagnostic(what, "Reduce the nesting: a spec needs no more than ten levels", mark, "too-deep")
 
 
 def _values(mark: Mark) -> Diagnostic:
     what = f"the file has more than {limits.VALUES:,} values, those that aliases repeat included"
-    return Diagnostic(what, "Make patterns and `defaults` of what repeats", mark, "too-large")
+    return Diagnostic(what, "Use patterns and `defaults` for what repeats", mark, "too-large")
 
 
 _LONGEST_KEY = 300
@@ -240,13 +240,13 @@ def _syntax_error(error: yaml.MarkedYAMLError, text: str, shown: str) -> Diagnos
             star = mark if rest.startswith("*") else Mark(shown, line + 1, max(column, 1))
             return Diagnostic("an unquoted value starts with *", hint, star, "yaml-unquoted")
         case _ if rest.startswith("{") and "did not find expected" in problem:
-            return Diagnostic("an unquoted value holds ${…} or {{ … }}", _QUOTE_BRACES, mark, "yaml-unquoted")
+            return Diagnostic("an unquoted value contains ${…} or {{ … }}", _QUOTE_BRACES, mark, "yaml-unquoted")
         case "found character that cannot start any token":
             hint = "Put the value in quotes"
             return Diagnostic(f"an unquoted value cannot start with {rest[:1]}", hint, mark, "yaml-unquoted")
         case "mapping values are not allowed in this context":
             hint = "Put a value that holds `: ` in quotes, or align the key with its neighbours"
-            return Diagnostic("a key cannot stand here", hint, mark, "yaml-syntax")
+            return Diagnostic("a key is not allowed here", hint, mark, "yaml-syntax")
         case "found unexpected end of stream":
             return Diagnostic(f"the quote opened in line {opened} is not closed", "Close it", mark, "yaml-syntax")
         case "but found another document":

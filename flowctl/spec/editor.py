@@ -56,7 +56,7 @@ def _allow_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _allow_templates(schema: Any) -> Any:
-    """The same schema, with a template allowed where a value has to be of one kind."""
+    """The same schema, with a template allowed wherever a value is restricted to a type, a pattern or an enum."""
     if not isinstance(schema, Mapping):
         return schema
     filled = {keyword: _allow_templates_in(keyword, value) for keyword, value in schema.items()}
@@ -80,7 +80,7 @@ def _allow_templates_in(keyword: str, value: Any) -> Any:
 
 
 def _annotations(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What editors show; kept outside `anyOf`, where they look for it."""
+    """The keywords that editors display; they look for them outside `anyOf`."""
     return {key: schema[key] for key in ("description", "default") if key in schema}
 
 

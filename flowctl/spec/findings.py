@@ -1,4 +1,4 @@
-"""Collects diagnostics over the passes of one load: all errors are shown at once, each one once."""
+"""Collects diagnostics over the passes of one load: all errors are reported together, each one once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gathers one flow from its files: the first has everything, included ones only connections and tables."""
+"""Gathers one flow from its files: the first may contain everything, included ones only connections and tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def gather(paths: Sequence[Path], findings: Findings) -> Node | None:
         size += _size(path)
         if size > limits.FLOW_SIZE:
             what = f"the files of this flow have more than {limits.FLOW_SIZE:,} bytes"
-            findings.error(root, what, "Make patterns and `defaults` of what repeats", "too-large")
+            findings.error(root, what, "Use patterns and `defaults` for what repeats", "too-large")
             return root
         part = _read(path, findings)
         if part is not None:
@@ -62,7 +62,7 @@ def _list_files(root: Node, path: Path, findings: Findings) -> list[Path]:
         matches = sorted(islice(path.parent.glob(pattern), limits.FILES)) if is_glob else [path.parent / pattern]
         if not matches or not matches[0].is_file():
             hint = f"Correct the path, which is relative to {path.parent}"
-            findings.error(entry, f"`{pattern}` includes no file", hint, "include-without-file")
+            findings.error(entry, f"`{pattern}` matches no file", hint, "include-without-file")
             continue
         found.update(dict.fromkeys(matches))
     if len(found) > limits.FILES:
@@ -73,7 +73,7 @@ def _list_files(root: Node, path: Path, findings: Findings) -> list[Path]:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:  # reported when it is read
+    except OSError:  # reported when the file is read
         return 0
 
 
@@ -82,7 +82,7 @@ def _join(root: Node, part: Node, findings: Findings) -> Node:
     for key, node in part.entries.items():
         if key not in _SHARED:
             hint = "Move it to the first file; included files hold connections and tables"
-            findings.error(node.place, f"`{key}` cannot stand in an included file", hint, "include-key")
+            findings.error(node.place, f"`{key}` is not allowed in an included file", hint, "include-key")
         elif key not in entries:
             entries[key] = node
         else:
@@ -94,7 +94,7 @@ def _unite(first: Node, second: Node, section: str, findings: Findings) -> Node:
     entries = dict(first.entries)
     for name, node in second.entries.items():
         if name in entries:
-            hint = f"Rename one of them; it stands at {entries[name].place} too"
+            hint = f"Rename one of them; it is also defined at {entries[name].place}"
             findings.error(node.place, f"`{section}.{name}` is defined twice", hint, "duplicate-name")
         else:
             entries[name] = node

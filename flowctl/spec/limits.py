@@ -1,4 +1,4 @@
-"""How large a spec may be. CI validates untrusted specs: whatever one contains, the result comes at once.
+"""How large a spec may be. CI validates untrusted specs: validation must be fast, whatever a spec contains.
 
 Each limit is far above what a flow with thousands of tables needs, and each is checked before the work that it limits.
 """
@@ -15,9 +15,9 @@ FILES = 1_000
 DEPTH = 50
 #: Values of one file, including those repeated by aliases.
 VALUES = 200_000
-#: Items of a list that are not all texts: JSON Schema compares each with each.
+#: Items of a list that are not all strings: JSON Schema compares every pair.
 LIST_ITEMS = 1_000
-#: Length of a value, in characters; a number has fewer.
+#: Length of a value, in characters, and of a number.
 VALUE_SIZE = 256 << 10
 NUMBER_SIZE = 100
 #: Values that all tables together inherit from `defaults` and patterns.
@@ -29,15 +29,15 @@ _SIGNS = ",\n:[{"
 
 
 def too_many_values(text: str) -> bool:
-    """Whether a YAML text has more values than allowed, checked before parsing: two values have a character between
-    them."""
+    """Whether a YAML text has more values than allowed, checked before parsing: any two values are separated
+    by one of the signs."""
     return len(text) > VALUES and sum(map(text.count, _SIGNS)) + text.count("- ") > 2 * VALUES
 
 
 def shown(text: str) -> str:
-    """A part of the spec for a message, truncated where nobody would read on."""
+    """A part of the spec for a message, truncated to a readable length."""
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
-#: A run of digits that a format expands to as many characters, or a width that is only known later.
+#: A format whose width may be large: four or more digits, or a width that is given as a value.
 LONG_FORMAT = re.compile(r"\d{4,}|%[^a-zA-Z%]*\*|\{[^{}]*\{")

@@ -1,4 +1,4 @@
-"""From files to a :class:`~flowctl.spec.spec.Spec`, in one visible line of passes; all errors of all passes at once."""
+"""Loads files into a :class:`~flowctl.spec.spec.Spec`, in a sequence of passes; reports all errors of all passes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from flowctl.spec.variables import variables_of
 
 @dataclass(frozen=True)
 class Reading:
-    """One attempt: the spec if it is valid, the effective document as far as it could be read, all findings."""
+    """The result of one load: the spec if it is valid, the effective document as far as it could be read, all
+    findings."""
 
     spec: Spec | None
     resolved: Node | None
@@ -36,7 +37,7 @@ class Reading:
 
 
 def load_spec(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Spec:
-    """The valid spec in ``paths`` (the first has everything, further ones add connections and tables), with
+    """The valid spec in ``paths`` (further ones only add connections and tables to the first), with
     ``variables`` from the command line. Raises :class:`SpecError` with all findings. Resolves no secret."""
     reading = read_spec(paths, variables)
     if reading.spec is None:
@@ -80,7 +81,7 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
     findings.next_pass()
     if (inherited := inherited_values(root)) > limits.INHERITED:
         what = f"the tables inherit {inherited:,} values from `defaults` and patterns, more than {limits.INHERITED:,}"
-        findings.error(root.entries["tables"].place, what, "Make several flows of them", "too-large")
+        findings.error(root.entries["tables"].place, what, "Split them into several flows", "too-large")
         return Reading(None, None, findings.sorted)
     entries, tables = check_tables(effective_tables(root), types, findings)
     findings.extend(check_flow(entries, tables))

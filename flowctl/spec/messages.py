@@ -75,7 +75,7 @@ def _unknown_keys(node: Node, schema: dict[str, Any], name: str) -> Iterator[Dia
 
 
 def _missing(error: ValidationError, node: Node, schema: dict[str, Any], name: str, using: str) -> Iterator[Diagnostic]:
-    """JSON Schema, too, reports each missing key as its own error, with the key only in its message."""
+    """jsonschema reports each missing key as an error of its own, and names the key in the message only."""
     key = error.message.split("'")[1]
     examples = schema.get("properties", {}).get(key, {}).get("examples", ["…"])
     what = f"{name or 'the spec'} has no `{key}`" + (f", needed {using}" if using else "")
@@ -84,7 +84,7 @@ def _missing(error: ValidationError, node: Node, schema: dict[str, Any], name: s
 
 def _bad_name(error: ValidationError, node: Node, schema: dict[str, Any]) -> Diagnostic:
     written = str(error.instance)
-    what = f"`{written}` is no {schema.get('title', 'name')}"
+    what = f"`{written}` is not a valid {schema.get('title', 'name')}"
     return Diagnostic(what, schema.get("x-expected", ""), node.entries[written].place, "bad-name")
 
 
@@ -115,7 +115,7 @@ def _wrong_form(error: ValidationError, node: Node, schema: dict[str, Any], name
         return Diagnostic(f"{name}: {written} is not in this version", LATER_HINT, node.mark, "not-in-this-version")
     may_be_secret = schema.get("writeOnly") or any(sign in written for sign in ("@", "://"))
     shown = "this" if may_be_secret else _show(written)
-    what = f"{name}: {shown} is no {schema.get('title', 'text of this form')}"
+    what = f"{name}: {shown} is not a valid {schema.get('title', 'value')}"
     return Diagnostic(what, schema.get("x-expected", ""), node.mark, "wrong-form")
 
 

@@ -80,7 +80,7 @@ def _split_dotted(text: str) -> tuple[tuple[str, ...], bool]:
     while True:
         found = _PART.match(text, position)
         if found is None:
-            raise ValueError(f"`{text}` is no table name")
+            raise ValueError(f"`{text}` is not a table name")
         if found[1] is not None:
             parts.append(found[1].replace('""', '"'))
             quoted_glob = quoted_glob or is_glob(found[1])
@@ -91,7 +91,7 @@ def _split_dotted(text: str) -> tuple[tuple[str, ...], bool]:
         if position == len(text):
             break
         if text[position] != ".":
-            raise ValueError(f"`{text}` is no table name")
+            raise ValueError(f"`{text}` is not a table name")
         position += 1
     if glob and quoted_glob:
         raise ValueError(f"`{text}` mixes a glob with a quoted * or ?")

@@ -16,8 +16,8 @@ YamlScalar = str | int | float | bool | None
 @dataclass(frozen=True, slots=True)
 class Node:
     """``mark`` is the place of the value, ``key_mark`` that of its key (None in lists and at the top).
-    ``origin`` names the layer that wrote it when it was inherited: ``defaults`` or a pattern's id; empty when it
-    stands in the entry itself. Maps keep the order of the file; treat them as frozen."""
+    ``origin`` is the layer that an inherited value comes from: ``defaults`` or a pattern's id; empty for a value of
+    the entry itself. Maps keep the order of the file; treat them as frozen."""
 
     value: YamlScalar | dict[str, Node] | list[Node]
     mark: Mark

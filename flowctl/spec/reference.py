@@ -1,4 +1,4 @@
-"""`docs/spec-reference.md`, of the schemas: ``python -m flowctl.spec.reference > docs/spec-reference.md``."""
+"""Writes `docs/spec-reference.md` from the schemas: ``python -m flowctl.spec.reference > docs/spec-reference.md``."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ def source_of(node: Node, connections: ConnectionTypes, findings: Findings) -> S
 
 
 def target_of(node: Node, connections: ConnectionTypes, findings: Findings) -> TargetRef | None:
-    """The target that ``to`` names; a bare connection means the table's id there. Whether such a connection can be
-    written to depends on the mode: :mod:`flowctl.spec.tables` checks it."""
+    """The target that ``to`` names; for a bare connection, the object has the table's id as its name. Whether the
+    connection can be written to depends on the mode: :mod:`flowctl.spec.tables` checks it."""
     if isinstance(node.value, str):
         connection, name = split_reference(node.value)
         at, object_node = node, node

@@ -1,4 +1,4 @@
-"""Jinja2 for the expressions of a spec: no attribute or call that leaves its values, and none with a large result.
+"""Jinja2 for the expressions of a spec: attributes and calls reach nothing but values, and results stay small.
 
 Jinja's own sandbox keeps an expression away from Python; it does not limit memory and time
 (``'{:999999999}'.format(1)``, ``10 ** 10 ** 10``). Here operators, filters and methods are a closed set, and those that
@@ -82,13 +82,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
             case str() | Mapping():
                 known = _METHODS if isinstance(owner, str) else _MAP_METHODS
                 if called.__name__ not in known:
-                    raise SecurityError(f"the method `{called.__name__}` is not known here")
+                    raise SecurityError(f"the method `{called.__name__}` is not available here")
                 if isinstance(owner, str):
                     called = _checked_method(called)
             case None:
                 pass
             case _:
-                raise SecurityError(f"the method `{getattr(called, '__name__', '')}` is not known here")
+                raise SecurityError(f"the method `{getattr(called, '__name__', '')}` is not available here")
         return super().call(context, called, *args, **kwargs)
 
 

@@ -1,4 +1,4 @@
-"""Applies the published JSON Schemas: which ones exist, and the errors of a node against each.
+"""The published JSON Schemas, and the errors of a node against each.
 
 Two passes. The envelope knows no connector; `schemas/connectors/<type>.schema.json` describes one connection type
 (closed) and, in its ``source`` and ``target`` definitions, what tables that read or write such a connection may
@@ -87,7 +87,7 @@ def role(type: str, side: str) -> Schema | None:
 
 
 def target_modes(type: str) -> tuple[str, ...]:
-    """The modes that a target of this type supports; also for one that comes in a later version."""
+    """The modes that a target of this type supports, even if writing to it comes in a later version."""
     target = connector_schema(type)["$defs"].get("target")
     return tuple(target["properties"]["mode"]["enum"]) if target else ()
 
@@ -101,8 +101,8 @@ def check(node: Node, schema_name: str, label: str = "") -> list[Diagnostic]:
 
 def check_table(node: Node, label: str, roles: Mapping[str, str]) -> list[Diagnostic]:
     """The errors of a merged entry against the schema of tables in these roles (``mode:merge``, ``source:postgres``,
-    …), each with its wording for messages. Roles forbid keys (``false``): :func:`forbidden` lists them, and they are to
-    be removed before."""
+    …), each with its wording for messages. Remove the keys that a role forbids (``false``, see :func:`forbidden`)
+    first."""
     value = plain(node)
     return [
         found
@@ -160,7 +160,7 @@ def _validator(name: str) -> Draft202012Validator:
 
 
 def _require_only(keys: Sequence[str]) -> Schema:
-    """Only that these keys exist; the examples are for the message."""
+    """A schema that only requires these keys; the examples are for the message."""
     known = definition("table")["properties"]
     return {"required": keys, "properties": {key: {"examples": known[key]["examples"]} for key in keys}}
 
@@ -203,7 +203,7 @@ def _inline(schema: Any, definitions: Schema) -> Any:
 
 
 def _folder() -> Path:
-    """The wheel contains the schemas in the package; an editable install has them next to it."""
+    """The wheel contains the schemas inside the package; in an editable install they are next to it."""
     package = Path(__file__).parent.parent
     installed = package / "_schemas"
     return installed if installed.is_dir() else package.parent / "schemas"

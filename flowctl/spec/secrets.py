@@ -56,12 +56,12 @@ def without_references(text: str, instead: str) -> str:
 
 
 def is_one_reference(text: str) -> bool:
-    """Whether all of ``text`` is one reference, so that nothing is known of its value."""
+    """Whether ``text`` consists of one reference, so that nothing is known about its value."""
     return _REFERENCE.fullmatch(text) is not None and text != "$${"
 
 
 class Revealed(str):
-    """A text with secrets in it, for code that might store it."""
+    """Text with resolved secrets in it: marks it for code that might store it."""
 
 
 def reveal(value: Any) -> Any:
@@ -109,7 +109,7 @@ def _from_file(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").removesuffix("\n").removesuffix("\r")
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         message = f"cannot read the secret file {path}: {reason}"
         raise TableError(message, hint="Check the path and its permissions") from error
 

@@ -1,6 +1,6 @@
 """What must hold between the tables of one spec: distinct ids, distinct targets, references without a cycle.
 
-Patterns are still one entry each. Errors that depend on their tables are reported once these are known
+A pattern is still one entry here. Errors that depend on its tables are reported when those are known
 (:mod:`flowctl.resolve`), in the same words.
 """
 
@@ -30,7 +30,7 @@ def same_target(first: TableSpec, second: TableSpec) -> Diagnostic:
     """``second`` is written to the target of ``first``, an earlier entry."""
     return Diagnostic(
         f"`{first.id}` and `{second.id}` are both written to {second.target}",
-        f"Give one of them another `to`; `{first.id}` stands at {first.mark}",
+        f"Give one of them another `to`; `{first.id}` is at {first.mark}",
         second.mark_of("to"),
         "same-target",
     )
@@ -45,7 +45,7 @@ def unknown_references(
         for reference in _references(table):
             if reference not in exact and not any(matches(reference) for matches in may_exist):
                 yield Diagnostic(
-                    f"`{table.id}` reads `{reference}`, which is no table of this flow",
+                    f"`{table.id}` reads `{reference}`, which is not a table of this flow",
                     did_you_mean(reference, exact, "Tables are: "),
                     _sql_place(table),
                     "unknown-table",
@@ -65,7 +65,7 @@ def _repeated_ids(entries: Mapping[str, Node]) -> Iterator[Diagnostic]:
     for id, node in entries.items():
         first = seen.setdefault(id.casefold(), id)
         if first != id:
-            hint = f"Rename one of them; `{first}` stands at {entries[first].place}"
+            hint = f"Rename one of them; `{first}` is at {entries[first].place}"
             yield Diagnostic(f"table ids `{first}` and `{id}` differ only in case", hint, node.place, "duplicate-name")
 
 
@@ -92,7 +92,7 @@ def _walk(id: str, by_id: Mapping[str, TableSpec], path: list[str], done: set[st
     if id in done or id not in by_id:
         return
     if len(path) >= limits.CHAIN:
-        what = f"more than {limits.CHAIN} tables read one another in a row"
+        what = f"more than {limits.CHAIN} tables read one another in a chain"
         yield Diagnostic(what, "Let some of them read more directly", _sql_place(by_id[id]), "too-deep")
         done.add(id)
         return

@@ -1,4 +1,4 @@
-"""The validated spec as frozen values. Every node that an error may refer to keeps its place in the file."""
+"""The validated spec as frozen values. Everything that an error may refer to keeps its place in the file."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ class TargetRef:
 
 @dataclass(frozen=True)
 class Cursor:
-    """Durations in seconds. ``start`` is text, read as the column's type once that is known. ``zone`` is what ``delay``
-    is counted in where the column has no zone of its own."""
+    """Durations in seconds. ``start`` is text, read as the column's type once that is known. ``zone`` is the
+    time zone of ``delay`` if the column has none of its own."""
 
     column: str
     start: str | None = None
@@ -147,8 +147,8 @@ class ReadHints:
 
 @dataclass(frozen=True)
 class Layout:
-    """``statistics`` are the target columns whose least and greatest value each file of a new table keeps; None leaves
-    that to the target. A table's spec always sets it: :func:`flowctl.spec.build.table` fills in the default."""
+    """``statistics`` are the target columns whose minimum and maximum each file of a new table stores; None leaves that
+    to the target. A table's spec always sets it: :func:`flowctl.spec.build.table` fills in the default."""
 
     partition_by: tuple[str, ...] = ()
     cluster_by: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ def nearest(written: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def _closest(written: str, names: Collection[str]) -> str:
-    """Empty if no name is close, or too many would be compared: that takes time by the square of their lengths."""
+    """Empty if no name is close, or if there is too much to compare, which takes quadratic time."""
     from difflib import get_close_matches
 
     is_short = len(written) <= 100 and len(names) <= 2_000

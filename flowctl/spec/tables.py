@@ -34,7 +34,7 @@ def check_tables(
 
 
 class _Checking:
-    """One table on its way from entry to value."""
+    """One table, from entry to value."""
 
     def __init__(self, id: str, node: Node, connections: ConnectionTypes, findings: Findings) -> None:
         self.id = id
@@ -142,7 +142,8 @@ class _Checking:
             self.findings.error(at, f"`{self.id}` reads many tables into one", hint, "pattern-without-placeholder")
         if is_pattern(self.id) and not isinstance(source, ObjectSource):
             hint = "Read objects that match a pattern, as in pg:public.*, or remove the placeholder"
-            self.findings.error(at, "a query makes one table, and the id has a placeholder", hint, "placeholder-in-id")
+            what = "a query creates one table, but the id has a placeholder"
+            self.findings.error(at, what, hint, "placeholder-in-id")
         for key in ("exclude", "allow_none"):
             written = self.node.entries.get(key)
             if written and _own(written) and not is_glob:
@@ -151,17 +152,18 @@ class _Checking:
                 self.findings.error(written.place, what, hint, "unusable-key")
 
 
-#: The value of `cursor:` where every run reads everything.
+#: The value of `cursor:` for a table that every run reads in full.
 NO_CURSOR = "none"
 
 
 def _says_so(cursor: Node, source: Source) -> bool:
-    """A SQL table drops an inherited cursor; one of its own is an error by itself."""
+    """Whether ``cursor`` settles how the table appends. A SQL table drops an inherited cursor; a cursor of its own is a
+    separate error."""
     return cursor.value == NO_CURSOR or not isinstance(source, SqlSource) or _own(cursor)
 
 
 def _own(node: Node) -> bool:
-    """Whether the entry itself has set any of this."""
+    """Whether the entry itself sets any part of ``node``."""
     return any(not leaf.origin for _, leaf in leaves(node))
 
 

@@ -1,4 +1,4 @@
-"""Fills ``{{ … }}`` inside string values, each value alone, in a Jinja2 sandbox that knows ``vars`` and ``ref``.
+"""Fills in ``{{ … }}`` inside string values, each separately, in a Jinja2 sandbox that knows ``vars`` and ``ref``.
 
 A value that is exactly one expression keeps the expression's type. Statements (``{% %}``) and comments are refused:
 a template that determines the shape of the spec would make places meaningless.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _STATEMENT = re.compile(r"\{[%#]")
 #: The form of nearly all expressions; filled without Jinja2, whose import and compilation would slow down a small spec.
 _SIMPLE = re.compile(r"\{\{ *(?:vars\.([A-Za-z_]\w*)|ref\('([^'{}]*)'\)) *\}\}")
-#: Length of a value with an expression beyond a variable: parsing takes time by the square of it.
+#: Maximum length of a value with any other expression: parsing takes quadratic time.
 _LONGEST_TEMPLATE = 20_000
 _LONE = re.compile(r"\s*\{\{-?(.*?)-?\}\}\s*", re.DOTALL)
 
@@ -114,7 +114,7 @@ class _Rendering:
             case _RefOutsideSql():
                 return str(error), "Make a table with `from: {sql: …}`, and use it there"
             case TemplateSyntaxError():
-                return f"the expression cannot be read: {error.message}", "Check what stands between {{ and }}"
+                return f"the expression cannot be read: {error.message}", "Check the text between {{ and }}"
             case UndefinedError() if name := re.search(r"has no attribute '(\w+)'", str(error)):
                 hint = did_you_mean(name[1], self.variables, "Add it to `vars`; there are: ")
                 return f"`vars.{name[1]}` is not defined", hint
@@ -124,7 +124,7 @@ class _Rendering:
                 return f"`{name[1]}` is not defined", hint
             case _:
                 what = limits.shown(str(error)) or type(error).__name__
-                return f"the expression fails: {what}", "Check what stands between {{ and }}"
+                return f"the expression fails: {what}", "Check the text between {{ and }}"
 
 
 def _outside(text: str) -> str:

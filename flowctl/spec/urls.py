@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: Stands for a secret reference in a URL: its value is percent-encoded there, and may be a port.
+#: Stands for a secret reference in a URL; the value is percent-encoded there, and may be a port.
 PLACEHOLDER = "1"
 _PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PORT = re.compile(r"\d{0,5}")
@@ -13,7 +13,7 @@ _CONNECT_REST = re.compile(r"/?(;[^;=]+=[^;]*)*")
 
 
 def flaw(url: str) -> str:
-    """For ``scheme://user:password@host:port/path?query``; empty if it can be parsed."""
+    """What is wrong with ``scheme://user:password@host:port/path?query``; empty if it can be parsed."""
     _, found, rest = url.partition("://")
     if not found:
         return "there is no :// in it"
@@ -27,12 +27,12 @@ def flaw(url: str) -> str:
     if "@" in userinfo:
         return "there is more than one @ before the host (write %40 for the character itself)"
     if not userinfo and ":" in authority and "@" in re.split(r"\?.*=", behind, maxsplit=1)[0]:
-        return "the password holds one of / ? # (write %2F, %3F or %23 for the character itself)"
+        return "the password contains one of / ? # (write %2F, %3F or %23 for the character itself)"
     return next(filter(None, map(_flaw_of_address, address.split(","))), "")
 
 
 def flaw_of_spark(url: str) -> str:
-    """For ``spark.url``, whose other forms have no parts."""
+    """For ``spark.url``; forms without a host, such as ``local[4]``, are accepted as they are."""
     if url.startswith("sc://"):
         authority = re.split(r"[/;?#]", url.removeprefix("sc://"), maxsplit=1)[0]
         if not authority.rpartition("@")[2]:
@@ -58,12 +58,12 @@ def _flaw_of_address(address: str) -> str:
     if address.startswith("["):
         host, closed, port = address.partition("]")
         if not closed or not re.fullmatch(r"\[[0-9A-Fa-f:.%]+", host) or (port and not port.startswith(":")):
-            return "the brackets around the host's address are not right"
+            return "the address in brackets is not valid"
         port = port.removeprefix(":")
     else:
         host, _, port = address.partition(":")
         if re.search(r"[\[\]<>\"{}|\\^`]", host):
-            return "the host holds a character that no host name has"
+            return "the host contains a character that host names cannot have"
     if not _PORT.fullmatch(port) or (port and not 0 < int(port) < 65536):
         return "the port is not a number from 1 to 65535 (a : or @ of the password is written %3A or %40)"
     return ""

@@ -28,7 +28,8 @@ def variables_of(root: Node, given: Mapping[str, str], findings: Findings) -> di
 def _value(name: str, node: Node, given: Mapping[str, str], findings: Findings) -> YamlScalar:
     own = node.value
     if isinstance(own, dict | list):
-        findings.error(node, f"`vars.{name}` is no single value", "Write a text, a number or a boolean", "wrong-type")
+        what = f"`vars.{name}` is not a single value"
+        findings.error(node, what, "Write a text, a number or a boolean", "wrong-type")
         return None
     if isinstance(own, str) and "{{" in own:
         findings.error(node, "`vars` takes no {{ }}", "Write the value out", "template-in-vars")

@@ -1,4 +1,4 @@
-"""What the SQL dialects write differently and flowctl writes itself: names and typed literals.
+"""The parts of SQL that differ between dialects and that flowctl writes itself: names and typed literals.
 
 sqlglot renders the statements; types and typed literals are text from here or from a connector's own type table,
 because sqlglot changes types between dialects (a TIMESTAMP without a zone becomes Spark's TIMESTAMP with one).
@@ -35,7 +35,7 @@ def table(parts: tuple[str, ...], dialect: Dialect) -> str:
 
 
 def literal(value: TypedValue, dialect: Dialect) -> str:
-    """``value`` as a literal with its type, and its offset if it has one."""
+    """``value`` as a literal with its type, and with its UTC offset if it has one."""
     plain = value.text()
     match dialect:
         case "sqlite":
@@ -57,15 +57,15 @@ def text(plain: str, dialect: Dialect) -> str:
 
 
 def moment(at: str, dialect: Dialect) -> str:
-    """An RFC 3339 timestamp as a literal of the type that flowctl's own columns (``_deleted_at``) have. In SQLite it is
-    text with six digits and ``Z``, as every timestamp with a zone is stored there."""
+    """An RFC 3339 timestamp as a literal of the type of flowctl's own columns (``_deleted_at``). In SQLite it is text
+    with six fractional digits and ``Z``, the form in which SQLite stores every timestamp with a zone."""
     instant = dt.datetime.fromisoformat(at)
     return literal(TypedValue(types.TIMESTAMP, instant.astimezone(dt.UTC)), dialect)
 
 
 def translatable_moment(at: str, written: Dialect, dialect: Dialect) -> str:
-    """:func:`moment` in a statement of the dialect ``written`` that sqlglot translates to ``dialect``: it keeps the
-    type, and text where timestamps are text."""
+    """:func:`moment` in a statement of the dialect ``written`` that sqlglot translates to ``dialect``: keeps the type,
+    and remains text where timestamps are text."""
     return moment(at, dialect if dialect == "sqlite" else written)
 
 
@@ -101,5 +101,5 @@ _POSTGRES: dict[DataType, str] = {
 
 
 def schema_ddl(columns: Iterable[Column]) -> str:
-    """The columns as Spark's schema text, all of them nullable."""
+    """The columns as a Spark schema string, all of them nullable."""
     return ", ".join(f"{quoted(column.name, 'spark')} {types.spark_ddl(column.type)}" for column in columns)

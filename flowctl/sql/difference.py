@@ -1,4 +1,4 @@
-"""What a batch changes in a table, as one portable SELECT, and the two ways it is applied.
+"""The changes that a batch makes to a table, as one portable SELECT, and the two ways to apply them.
 
 The batch ``s`` has one row per key: the target's columns and ``_flowctl_op`` (``U``: this is the row now, ``D``: the
 key is deleted). Against the target ``t`` every row of the batch is one of
@@ -10,10 +10,10 @@ key is deleted). Against the target ``t`` every row of the batch is one of
     anything else                                     left out, nothing is rewritten
 
 Nulls are equal to each other and to nothing else. SQL databases apply it by DELETE, UPDATE and INSERT inside one
-transaction, Spark by one MERGE with the same conditions. It is an UPDATE, not a DELETE and an INSERT, so that columns
-which others have added to the target are left alone. Types come from the tables; nothing here names one.
+transaction, Spark by one MERGE with the same conditions. Rows are changed by an UPDATE, not by a DELETE and an INSERT,
+so that columns which others have added to the target keep their values. All types come from the tables.
 
-Statements are written in Spark's dialect, and translated by sqlglot for the others.
+Statements are written in Spark's dialect and translated by sqlglot for the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from flowctl.sql import dialects
 from flowctl.sql.dialects import Dialect
 
-#: When a row of a merge target was soft-deleted; null while the source has it.
+#: The time at which a row of a merge target was soft-deleted; null while the source has the row.
 SOFT_DELETED = "_deleted_at"
 #: Column of the difference: ``insert``, ``update`` or ``delete``.
 ACTION = "_action"
@@ -81,13 +81,13 @@ def difference(change: Upsert, dialect: Dialect) -> str:
 
 def apply_statements(change: Upsert, differences: tuple[str, ...], dialect: Dialect) -> Mapping[str, tuple[str, ...]]:
     """The statements that apply ``differences``, a table with :func:`difference`; in this order, each with the actions
-    of the rows that it applies."""
+    that it applies."""
     target, changes, action = _table(change.target), f"{_table(differences)} AS d", _column("d", ACTION)
     statements: dict[str, tuple[str, ...]] = {}
     updated: tuple[str, ...] = ("update", "delete")  # a soft delete is an update
     if change.deleted_at is None:
         updated = ("update",)
-        # IN and not EXISTS: without an index SQLite reads all of a correlated subquery for every row.
+        # IN, not EXISTS: without an index, SQLite reads a correlated subquery in full for every row.
         gone = f"SELECT {_listed('d', change.key)} FROM {changes} WHERE {action} = 'delete'"
         statements[f"DELETE FROM {target} WHERE ({_listed('', change.key)}) IN ({gone})"] = ("delete",)
     if values := [name for name in change.columns if name not in change.key]:
@@ -133,7 +133,7 @@ def _batch_value(change: Upsert, name: str) -> str:
 
 
 def _is_changed(change: Upsert) -> str:
-    """Nulls are equal. A row that was soft-deleted is back."""
+    """Nulls are equal. A soft-deleted row that returns has changed."""
     differs = [f"NOT ({_column('s', name)} <=> {_column('t', name)})" for name in change.compared]
     came_back = [f"{_column('t', SOFT_DELETED)} IS NOT NULL"] if change.marks_deletes else []
     return " OR ".join([*differs, *came_back]) or "FALSE"

@@ -1,4 +1,4 @@
-"""What a batch of a history adds to the sidecar, as one portable SELECT; :mod:`flowctl.sql.scd2` has the rules."""
+"""What a batch of a history adds to the sidecar, as one portable SELECT; see :mod:`flowctl.sql.scd2` for the rules."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from flowctl.sql.versioning import (
 def observations(change: Versioning, dialect: Dialect) -> str:
     """SELECT of what the batch adds to the sidecar, in the order of :func:`flowctl.sql.versioning.observed_columns`.
 
-    Rows without new information are left out: those that were already the last ones read for their event time, with the
-    same effect; and of the rows of ``now`` those that equal the current version or delete what does not exist. So a
+    Rows without new information are left out: rows that equal the last one read for their event time and have the same
+    effect, and rows with event time ``now`` that equal the current version or delete a key that does not exist. So a
     batch that is read again adds nothing, and a table that is read in full every day does not grow its sidecar every
     day.
 
-    No correlated subqueries, here and below: SQLite, and sometimes PostgreSQL, run them for every row. No DISTINCT:
-    without statistics PostgreSQL 15 takes quadratic time for a parallel one, not for GROUP BY. A CROSS JOIN with a
-    condition is any other engine's JOIN: SQLite then keeps the order, and looks up the small number of keys for each
-    row.
+    There are no correlated subqueries, here or below: SQLite, and sometimes PostgreSQL, runs them for every row. There
+    is no DISTINCT: without statistics, PostgreSQL 15 takes quadratic time for a parallel one, but not for GROUP BY.
+    A CROSS JOIN with a condition equals a JOIN on other engines; SQLite keeps its order, and looks up each row in the
+    small set of keys.
     """
     if change.first:
         row_hash = f"CASE WHEN {is_deletion(change)} THEN NULL ELSE s.{quoted(ROW_HASH)} END"
@@ -67,8 +67,8 @@ def _read(change: Versioning) -> str:
     takes effect (``_flowctl_at``), whether the key is deleted now (``_flowctl_gone``, null for a new key), and the last
     row read for its event time (``_flowctl_before_…``).
 
-    ``> 0`` and ``< 2`` stand where ``= 1`` would do: from an equality SQLite concludes that hardly any rows are left,
-    builds no index for the join, and compares each row with each."""
+    ``> 0`` and ``< 2`` replace ``= 1``: given an equality, SQLite estimates that almost no rows remain, builds no index
+    for the join, and compares every pair of rows."""
     k, event, alike = change.key, f"s.{quoted(VALID_FROM)}", _alike(change)
     row_hash, alike_join = f"s.{quoted(ROW_HASH)}", ""
     if alike:
@@ -125,7 +125,7 @@ def _moment(change: Versioning) -> str:
 
 
 def _alike(change: Versioning) -> str:
-    """Which version a row stands for where the columns have changed, as a further CTE; empty where they have not.
+    """A further CTE with the version that each row stands for if the columns have changed; empty if they have not.
 
     A dropped column was not observed, so a row that equals a version in all remaining columns is a row of that
     version. A new or returning column was not observed before, so a row of an event time that was already read,

@@ -1,4 +1,4 @@
-"""The tables a SQL table reads. The loader turns each ``ref('id')`` into the marker ``{{ref:id}}``."""
+"""The tables that a SQL table reads. The loader turns each ``ref('id')`` into the marker ``{{ref:id}}``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from flowctl.sql import dialects
 
-#: Reads columns without naming them, and is parsed as something else by sqlglot: ``TABLE t``, ``f(TABLE t)``,
+#: SQL that reads columns without naming them and that sqlglot parses as something else: ``TABLE t``, ``f(TABLE t)``,
 #: computed names, pipes.
 _UNNAMED = re.compile(r"\b(?:table|identifier)\b|\|>", re.IGNORECASE)
 _MARKER = re.compile(r"\{\{ref:([^}]*)\}\}")
@@ -30,7 +30,7 @@ def with_names(sql: str, names: Mapping[str, str]) -> str:
 
 def output_names(sql: str) -> tuple[str, ...] | None:
     """The names of the columns that ``sql`` returns, in order; None when only Spark knows them (``*``, unnamed
-    expressions, SQL that sqlglot does not parse). Never its types: sqlglot infers decimals wrongly."""
+    expressions, SQL that sqlglot cannot parse). Types are not inferred: sqlglot gets decimals wrong."""
     names = tuple(getattr(_parse(sql), "named_selects", ()))
     return names if names and all(name and name != "*" for name in names) else None
 
@@ -50,7 +50,7 @@ def names_all_it_reads(sql: str) -> bool:
 
 
 def _parse(sql: str) -> Any:
-    """sqlglot's tree, whose class differs between versions; None for SQL that it does not parse."""
+    """sqlglot's tree, whose class differs between versions; None for SQL that it cannot parse."""
     import sqlglot
     from sqlglot.errors import SqlglotError
 

@@ -1,8 +1,9 @@
-"""History: what a batch changes in a table of versions, as one portable SELECT (`semantics.md`, "scd2, exactly").
+"""History: the changes that a batch makes to a table of versions, as one portable SELECT.
+`tests/sql/history.py` is the same definition in plain Python.
 
 The table of versions alone does not determine the result of a late row: a row that was dropped because it equalled its
 predecessor may start a version once another row arrives between the two. So every observation is kept in a sidecar,
-``<target>__observed``, and the versions of the keys in a batch are derived from it again.
+``<target>__observed``, and the versions of the keys in a batch are derived from it each time.
 
     batch      one row per (key, event time): the target's business columns, ``valid_from`` (the event time),
                ``row_hash``, ``_flowctl_op`` (``U`` or ``D``) and ``_flowctl_detected``. A ``D`` row has only the key
@@ -15,8 +16,8 @@ The order in every target: insert :func:`flowctl.sql.observations.observations` 
 :func:`difference` (a SQL database keeps it in a temporary table and runs :func:`removal` and :func:`addition`, or
 :func:`applied_in_place`; Delta runs one MERGE).
 
-An observation takes effect at its event time. What changes without a newer event time takes effect when it was read
-(the moment of the batch, fixed in the intent), or at the key's newest observation if that is later still: a flag set
+An observation takes effect at its event time. A change without a newer event time takes effect when it was read
+(the moment of the batch, fixed in the intent), or at the key's newest observation if that is later: a flag that is set
 or cleared, a missing key whose event time is in the future, a key that returns with its old event time.
 
 Of the observations that take effect at one time, the latest arrival counts; a row also counts before a deletion that
@@ -57,8 +58,8 @@ from flowctl.sql.versioning import (
 
 
 def next_arrival(observed: tuple[str, ...], dialect: Dialect) -> str:
-    """SELECT of the next arrival number, for targets that insert observations in the same transaction, and of the least
-    and the greatest set of columns that observations cover (:attr:`Versioning.hashed`)."""
+    """SELECT of the next arrival number, for targets that insert observations in the same transaction, and of the
+    minimum and maximum of :attr:`Versioning.hashed`, the columns that observations cover."""
     arrival, hashed = f"COALESCE(MAX({quoted(ARRIVAL)}), 0) + 1", quoted(HASHED)
     return render(f"SELECT {arrival} AS arrival, MIN({hashed}), MAX({hashed}) FROM {table(observed)}", dialect)
 
@@ -143,7 +144,7 @@ def difference(change: Versioning, dialect: Dialect) -> str:
 
 
 def _content(name: str, change: Versioning) -> str:
-    """A business column of a version: what its observation ``u`` has kept of it, otherwise the value known by the
+    """A business column of a version: the value that its observation ``u`` has kept, otherwise the value found by
     hash."""
     for one in change.kept:
         if one.name == name:
@@ -197,8 +198,8 @@ def addition(change: Versioning, differences: tuple[str, ...], dialect: Dialect)
 
 
 def unobserved(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
-    """SELECT of the number of versions that ``differences`` deletes although no observation ever started them: not
-    ended by this batch, but by a sidecar that is older than the table."""
+    """SELECT of the number of versions that ``differences`` deletes although no observation ever started them: the
+    cause is not this batch, but a sidecar that is older than the table."""
     began = f"COALESCE(o.{quoted(EFFECTIVE_AT)}, o.{quoted(EVENT_AT)}) = t.{quoted(VALID_FROM)}"
     return render(
         f"""
@@ -212,7 +213,7 @@ def unobserved(change: Versioning, differences: tuple[str, ...], dialect: Dialec
 
 
 def standing(change: Versioning, differences: tuple[str, ...], dialect: Dialect) -> str:
-    """SELECT of those versions of ``differences`` that are in the target."""
+    """SELECT of the versions of ``differences`` that exist in the target."""
     version = listed("", (*change.key, VALID_FROM))
     of_differences = f"SELECT {version} FROM {table(differences)}"
     return render(f"SELECT {version} FROM {table(change.target)} WHERE ({version}) IN ({of_differences})", dialect)
@@ -221,9 +222,9 @@ def standing(change: Versioning, differences: tuple[str, ...], dialect: Dialect)
 def applied_in_place(
     change: Versioning, differences: tuple[str, ...], there: tuple[str, ...], dialect: Dialect
 ) -> tuple[str, str, str]:
-    """UPDATE, DELETE and INSERT with the effect of :func:`removal` and :func:`addition`, for a target with columns that
-    are not ``change``'s: an existing version keeps what others have written, a new one gets their defaults. ``there``
-    is a table with :func:`standing`."""
+    """UPDATE, DELETE and INSERT with the effect of :func:`removal` and :func:`addition`, for a target with
+    further columns: an existing version keeps their values, a new one gets their defaults. ``there`` is a table with
+    :func:`standing`."""
     version = (*change.key, VALID_FROM)
     values = ", ".join(f"{quoted(name)} = d.{quoted(name)}" for name in change.columns if name not in version)
     is_put = f"d.{quoted(CHANGE_COLUMN)} = 'put'"

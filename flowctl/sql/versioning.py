@@ -1,4 +1,4 @@
-"""The terms of histories: names of columns, one batch as a value, and the SQL that observing and deriving share."""
+"""The terms of histories: column names, one batch as a value, and the SQL shared by observations and versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHANGE_COLUMN = "_flowctl_change"
 EVENT_AT, DELETED, DETECTED, ARRIVAL = "_event_at", "_deleted", "_detected", "_arrival"
 EFFECTIVE_AT, READ_HASH, VALUES, HASHED = "_effective_at", "_read_hash", "_values", "_hashed"
 OBSERVED_SUFFIX = "__observed"
-#: A frame that takes in the rows of the same time.
+#: A window frame that includes all rows of the same time.
 _UP_TO_HERE = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 
 
@@ -27,12 +27,11 @@ _UP_TO_HERE = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 class Versioning:
     """One batch of history. ``target``, ``batch`` and ``observed`` are name parts; ``columns`` all columns of the
     target in order; ``arrival`` the batch's arrival number. ``operation`` and ``detected`` name the batch's columns.
-    ``now`` is the moment of the batch, which rows of this event time cannot be followed by earlier ones; it is a
-    literal (:func:`dialects.translatable_moment`). ``first``: neither
-    target nor sidecar has a row before the batch's own, so the batch alone determines the history. ``kept`` are
-    the columns of the batch that are not compared, and where the sidecar keeps them (:func:`kept_columns`).
-    ``compared`` are the columns of the batch that are; ``new`` those of them that no earlier batch had.
-    ``has_other_columns``: earlier observations may cover other columns."""
+    ``now`` is the moment of the batch, as a literal (:func:`dialects.translatable_moment`); a row with this event time
+    is never followed by one with an earlier event time. ``first``: neither target nor sidecar has rows yet, so the
+    batch alone determines the history. ``kept`` are the columns of the batch that are not compared, and where the
+    sidecar keeps them (:func:`kept_columns`); ``compared`` are those that are, and ``new`` the compared ones that no
+    earlier batch had. ``has_other_columns``: earlier observations may cover other columns."""
 
     target: tuple[str, ...]
     batch: tuple[str, ...]
@@ -89,7 +88,7 @@ def kept_columns(
 
 
 def token_of(column: str) -> str:
-    """By name only: a widened column keeps its hashes."""
+    """Depends on the name only: a widened column keeps its hashes."""
     return hashlib.sha256(column.encode()).hexdigest()[:8]
 
 
@@ -98,11 +97,11 @@ def observed_columns(columns: Sequence[Column], key: Sequence[str], kept: Sequen
 
     ``_event_at`` is the event time as it was read, ``_effective_at`` when the observation takes effect. Sidecars of
     older versions have no ``_effective_at`` (null: the event time), and in those a row cancels a detected deletion
-    that arrived before it. ``row_hash`` is the hash of the version's row (null when deleted); ``_read_hash`` the one
-    that the row had as it was read, where it is another one. ``_hashed`` has a token for each column that it
-    covers: other columns were not observed, which is not null (null in older sidecars: unknown). ``_arrival`` is one
-    number for all observations of a batch, higher than any before; it is not the table's sequence number in state,
-    which starts again with a new lineage.
+    that arrived before it. ``row_hash`` is the hash of the version's row (null when deleted); ``_read_hash`` that of
+    the row as it was read, if it differs. ``_hashed`` has a token for each column that ``row_hash`` covers: other
+    columns were not observed, which is different from null (null in older sidecars: unknown). ``_arrival`` is one
+    number for all observations of a batch, higher than all earlier ones; it is not the table's sequence number in
+    state, which restarts with a new lineage.
     """
     of = {column.name: column for column in columns}
     return (
@@ -121,10 +120,10 @@ def observed_columns(columns: Sequence[Column], key: Sequence[str], kept: Sequen
 
 
 def ranked(change: Versioning, keys: str) -> str:
-    """SELECT of the observations of ``keys`` and of which count (``_flowctl_counts``, 1 or 0): of those that take
-    effect at one time (``_flowctl_at``) the last row, and the last deletion if it arrived after that. In a sidecar of
-    older versions a row cancels the detected deletions that it follows. ``_flowctl_of_event`` is 1 for the last that
-    was read for its event time."""
+    """SELECT of the observations of ``keys``, and of whether each counts (``_flowctl_counts``, 1 or 0). Of those that
+    take effect at one time (``_flowctl_at``), the last row counts, and the last deletion if it arrived after that row.
+    In a sidecar of an older version, a row cancels the detected deletions that it follows. ``_flowctl_of_event`` is 1
+    for the last observation read for its event time."""
     k, at = listed("o", change.key), f"COALESCE(o.{quoted(EFFECTIVE_AT)}, o.{quoted(EVENT_AT)})"
     deleted, arrival = f"o.{quoted(DELETED)}", f"o.{quoted(ARRIVAL)}"
     is_cancelled = f"r.{quoted(DELETED)} AND r.{quoted(DETECTED)} AND r._flowctl_cancelled > r.{quoted(ARRIVAL)}"

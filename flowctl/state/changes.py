@@ -39,7 +39,7 @@ class Difference:
 
 
 def differences(before: StateDocument, after: StateDocument) -> list[Difference]:
-    """By table id, then in the order of :data:`FIELDS`."""
+    """Sorted by table id, then in the order of :data:`FIELDS`."""
     return [
         difference
         for table_id in sorted({*before.tables, *after.tables})
@@ -48,7 +48,7 @@ def differences(before: StateDocument, after: StateDocument) -> list[Difference]
 
 
 def describe(table: TableState) -> Iterator[tuple[str, str]]:
-    """Everything recorded of a table, for people: each field and what it holds."""
+    """Everything recorded for a table, for display: each field's label and its value."""
     for field in FIELDS:
         if getattr(table, field) == getattr(TableState(), field):
             continue
@@ -63,7 +63,7 @@ def describe(table: TableState) -> Iterator[tuple[str, str]]:
 
 
 def render(found: list[Difference]) -> list[str]:
-    """Lines of text: each table once, its fields below it."""
+    """Lines of text: one per table, followed by its fields."""
     lines: list[str] = []
     for at, difference in enumerate(found):
         if at == 0 or found[at - 1].table != difference.table:
@@ -77,9 +77,9 @@ def _label(field: str) -> str:
 
 
 def position_from_text(text: str, table: TableState, cursor_type: DataType | None = None) -> Position | None:
-    """``beginning``; ``full`` for a source that is always read in full; JSON as in `state show --format json`; or the
-    plain value of a cursor or version, of the type recorded for the table (or ``cursor_type``). :class:`UsageError`
-    otherwise."""
+    """Parses ``beginning``; ``full``, for a source that is always read in full; JSON as in `state show --format json`;
+    or the plain value of a cursor or version, of the type recorded for the table (or ``cursor_type``). Raises
+    :class:`UsageError` for anything else."""
     try:
         if text.lstrip().startswith("{"):
             return positions.from_json(json.loads(text))

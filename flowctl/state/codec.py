@@ -12,8 +12,8 @@ from flowctl.model import codec
 from flowctl.state import shapes
 from flowctl.state.document import FORMAT, StateDocument, TableState
 
-#: For each older format, the function that upgrades it to the next one (JSON to JSON). Documents of format 1 have the
-#: columns and definitions of their tables themselves.
+#: For each older format, the function that upgrades it to the next one (JSON to JSON). Documents of format 1 contain
+#: the columns and definitions of their tables inline.
 UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: lambda content: {**content, "format": 2}}
 
 
@@ -36,8 +36,8 @@ def encode(document: StateDocument) -> Encoded:
 
 
 def decode(data: bytes, name: str, read: Callable[[str], bytes | None]) -> StateDocument:
-    """Reads what :func:`encode` of this or an older flowctl wrote; ``read`` returns a blob of shapes. ``name`` is used
-    in errors: :class:`AbortRun` when the document is damaged, or newer than this flowctl."""
+    """Reads what :func:`encode` of this or an older flowctl wrote; ``read`` returns a shapes blob. ``name`` is for
+    error messages. Raises :class:`AbortRun` if the document is damaged, or newer than this flowctl."""
     try:
         content = json.loads(data)
         version = content["format"]
@@ -62,7 +62,7 @@ def decode(data: bytes, name: str, read: Callable[[str], bytes | None]) -> State
 
 
 def reference_of(data: bytes) -> tuple[str, str]:
-    """``write_id`` and the name of the shapes; the rest of the document may be damaged."""
+    """``write_id`` and the name of the shapes blob; the rest of the document may be damaged."""
     try:
         content = json.loads(data)
         return str(content["write_id"]), str(content.get("shapes", ""))
@@ -98,7 +98,7 @@ def _damaged(name: str, cause: Exception) -> AbortRun:
     return AbortRun(
         f"state document {name} is damaged ({type(cause).__name__}: {cause})",
         hint=(
-            "Restore it from a copy of the store, or delete it: the number before it is then the state, and tables "
+            "Restore it from a copy of the store, or delete it: the previous number is then the state, and tables "
             "whose target is ahead of it stop until `flowctl state adopt`"
         ),
     )

@@ -1,7 +1,7 @@
 """The state of one flow as a frozen value, and every change to it as a pure function.
 
-One rule holds for all of them: **sequence numbers only rise**. ``next_seq`` of a table never falls, whatever is set,
-reset, rolled back or adopted; a sequence number belongs to one intent for ever. What changes is the position.
+One rule holds for all of them: **sequence numbers only increase**. A table's ``next_seq`` never decreases, whatever is
+set, reset, rolled back or adopted; a sequence number belongs to one intent forever. Only the position may move back.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class TableState:
 
     ``seq``, ``intent_id`` and ``target_id`` belong to the newest sequence number: before a new intent, the target's own
     record must match them. ``schema`` holds the source's columns as recorded, ``target_columns`` the target's.
-    ``deletes_checked_at`` (RFC 3339) is when missing keys were last checked, ``last_run`` a run id. ``intent`` is
-    started and not recorded: it is finished first, with the same interval. With ``given_up`` the position has changed
-    since: the intent must not be finished but voided in the target, and if something is committed under its sequence
-    number, only the number is recorded. ``highest`` is the highest sequence number ever recorded or given to an intent;
-    it is above ``seq`` after a target that was set back has been adopted. ``append_again``: a user has set the position
-    back and wants append to write again what it has written above it. ``upstream_shape`` is set for SQL tables only: a
-    digest of the columns that the table read, and their types; empty if unknown.
+    ``deletes_checked_at`` (RFC 3339) is when missing keys were last checked; ``last_run`` is a run id. ``intent`` was
+    started but not recorded: it is finished first, with the same interval. ``given_up``: the position has changed
+    since, so the intent is not finished but voided in the target; if something is committed under its sequence number,
+    only the number is recorded. ``highest`` is the highest sequence number ever recorded or assigned to an intent;
+    it is above ``seq`` after adopting a target that was rolled back. ``append_again``: a user has moved the position
+    back and wants append to write the rows above it again. ``upstream_shape`` is set for SQL tables only: a digest of
+    the columns that the table read, and their types; empty if unknown.
     """
 
     seq: int = 0
@@ -69,9 +69,10 @@ class TableState:
 
 @dataclass(frozen=True)
 class StateDocument:
-    """One entry of the state log. ``serial`` 0 is a flow that never ran. ``write_id`` names the writer
-    (``host/pid/random``) and distinguishes its own refused write from another writer's. ``shapes`` names the blob with
-    the tables' columns and definitions (:mod:`flowctl.state.shapes`); empty where the document contains them."""
+    """One entry of the state log. ``serial`` is 0 for a flow that never ran. ``write_id`` identifies the write
+    (``host/pid/random``): a writer whose create was refused can tell its own document from another writer's.
+    ``shapes`` names the blob with the tables' columns and definitions (:mod:`flowctl.state.shapes`); empty if the
+    document contains them."""
 
     lineage: str
     serial: int = 0
@@ -82,7 +83,7 @@ class StateDocument:
 
     @property
     def recorded_lineage(self) -> str:
-        """Empty before the first write: each reader of a flow that never ran invents another one."""
+        """Empty before the first write: until then, each reader generates a different lineage."""
         return self.lineage if self.serial else ""
 
     def table(self, table_id: str) -> TableState:
@@ -100,7 +101,7 @@ class StateDocument:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What is recorded next to the commit itself when a sequence number is done."""
+    """What is recorded in addition to the commit when a sequence number is finished."""
 
     definition: Mapping[str, Any]
     schema: tuple[Column, ...]
@@ -122,7 +123,7 @@ def new_document() -> StateDocument:
 
 
 def with_intents(document: StateDocument, intents: Mapping[str, Intent]) -> StateDocument:
-    """Starts sequence numbers. ``StateConflict`` when a table has another intent pending, or the number was used
+    """Starts sequence numbers. Raises ``StateConflict`` if a table has another pending intent, or the number was used
     before."""
     changed = {}
     for table_id, intent in intents.items():
@@ -130,7 +131,7 @@ def with_intents(document: StateDocument, intents: Mapping[str, Intent]) -> Stat
         pending = before.intent
         if pending is not None and (pending.id, pending.seq) != (intent.id, intent.seq):
             raise StateConflict(
-                f"table {table_id}: sequence number {pending.seq} of run {pending.run_id} is begun and not finished",
+                f"table {table_id}: sequence number {pending.seq} of run {pending.run_id} was begun but not finished",
                 hint="Finish or void it first: run `flowctl apply` again",
             )
         if pending is None and intent.seq < before.next_seq:
@@ -140,19 +141,19 @@ def with_intents(document: StateDocument, intents: Mapping[str, Intent]) -> Stat
 
 
 def without_intents(document: StateDocument, table_ids: Collection[str]) -> StateDocument:
-    """Withdraws sequence numbers under which no write has begun, so that nothing can be committed any more. They are
-    not used again: ``highest`` keeps them."""
+    """Withdraws intents under which no write has begun, so nothing can still be committed. Their sequence numbers are
+    not reused, because ``highest`` includes them."""
     return _with_tables(document, {table_id: replace(document.table(table_id), intent=None) for table_id in table_ids})
 
 
 def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> StateDocument:
-    """Records the target's commit; its position is the target's, not the intent's. A void, or a sequence number whose
-    intent was abandoned, changes the number only."""
+    """Records the target's commit, with the target's position, not the intent's. A void, or a commit whose intent was
+    abandoned, changes only the sequence number."""
     before = document.table(commit.table)
     if commit.seq < before.seq:
         raise StateConflict(
             f"table {commit.table}: the target's sequence number {commit.seq} is below the recorded {before.seq}",
-            hint=f"Look at the target, which was set back, then `flowctl state adopt … {commit.table}`",
+            hint=f"Check why the target was rolled back, then run `flowctl state adopt … {commit.table}`",
         )
     numbered = _with_number(before, commit, recorded.run_id)
     if commit.void or (before.given_up and before.intent is not None and commit.seq >= before.intent.seq):
@@ -185,7 +186,7 @@ def with_position(
 
 
 def with_table(document: StateDocument, table_id: str, state: TableState) -> StateDocument:
-    """The same document with another state of one table, whose sequence numbers must not have fallen."""
+    """Replaces the state of one table, whose sequence numbers must not decrease."""
     if state.next_seq < document.table(table_id).next_seq:
         raise StateConflict(f"table {table_id}: numbers only rise")
     return _with_tables(document, {table_id: state})
@@ -193,7 +194,7 @@ def with_table(document: StateDocument, table_id: str, state: TableState) -> Sta
 
 def with_definition_accepted(document: StateDocument, table_id: str) -> StateDocument:
     """``state set --accept-definition``: the next plan records the spec's definition. A pending intent belongs to the
-    old definition and is abandoned. Under the new one, the source need not contain the rows that were written at the
+    old definition and is abandoned. With the new one, the source need not contain the rows already written at the
     position."""
     before = document.table(table_id)
     position = before.position
@@ -204,16 +205,16 @@ def with_definition_accepted(document: StateDocument, table_id: str) -> StateDoc
 
 
 def reset(document: StateDocument, table_id: str) -> StateDocument:
-    """``state reset``: forgets everything except the sequence number and its owner."""
+    """``state reset``: discards everything except the sequence number and its owner."""
     return _with_tables(document, {table_id: _only_number(document.table(table_id))})
 
 
 def adopt(
     document: StateDocument, table_id: str, info: TableInfo, commit: Commit | None, columns: tuple[Column, ...]
 ) -> StateDocument:
-    """``state adopt``: sequence number and position as the target has them. With ``commit`` None the target has no
-    record of this lineage, and the position stays. ``columns`` are those of the target's that flowctl writes. Numbers
-    still rise from the highest ever used."""
+    """``state adopt``: takes sequence number and position from the target. ``commit`` None: the target has no record
+    of this lineage, and the position stays. ``columns`` are the target's columns that flowctl writes. New sequence
+    numbers still start above the highest ever used."""
     before = document.table(table_id)
     committed = commit is not None and before.intent is not None and commit.intent_id == before.intent.id
     return _with_tables(
@@ -238,8 +239,9 @@ def adopt(
 
 
 def roll_back(current: StateDocument, old: StateDocument) -> StateDocument:
-    """``state rollback``: positions, definitions and schemas of ``old``; sequence numbers, and their owners, of
-    whichever is higher. Pending intents stay, abandoned. Tables unknown to ``old`` keep only their sequence number."""
+    """``state rollback``: takes positions, definitions and schemas from ``old``; sequence numbers and their owners from
+    whichever document has the higher ones. Pending intents are kept as abandoned. Tables unknown to ``old`` keep only
+    their sequence number."""
     tables = {}
     for table_id in sorted({*current.tables, *old.tables}):
         now, then = current.table(table_id), old.table(table_id)

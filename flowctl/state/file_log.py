@@ -1,7 +1,7 @@
-"""File logs next to the state: ``files/<digest>.json.gz``, created if absent and named by their content.
+"""File logs next to the state: ``files/<digest>.json.gz``, content-addressed and created only if absent.
 
-An entry is deleted once nothing can refer to it any more. A run that recorded a commit notes which entries the new
-position no longer leads to (``files/retired/<digest>.<serial>``, empty); pruning deletes those whose serial is older
+An entry is deleted once nothing can refer to it any more. A run that recorded a commit marks the entries that the new
+position no longer reaches (``files/retired/<digest>.<serial>``, empty); pruning deletes those whose serial is older
 than every kept document. Positions changed by hand retire nothing, because the target still refers to the old one.
 """
 
@@ -24,7 +24,7 @@ _AT_ONCE = 8
 
 
 def read_log(blobs: BlobStore, position: FileLogPosition) -> FileLog:
-    """Everything that ``position`` leads to. :class:`StoppedByPolicy` when a part of it is missing or damaged."""
+    """All entries reachable from ``position``. Raises :class:`StoppedByPolicy` if one is missing or damaged."""
     newest = read_entry(blobs, position.entry)
     if not newest.before:
         return FileLog((newest,))
@@ -49,34 +49,35 @@ def read_entry(blobs: BlobStore, digest: str) -> FileEntry:
 
 
 def put_entries(blobs: BlobStore, entries: Iterable[FileEntry]) -> None:
-    """Stores entries that do not exist yet. Called before anything refers to them."""
+    """Stores entries that do not exist yet. Must be called before anything refers to them."""
     for entry in entries:
-        # Another writer has stored the same content: the name is its digest.
+        # If the name exists, another writer has stored the same content: the name is its digest.
         if not blobs.create(_name(entry.digest), gzip.compress(entry.data, compresslevel=6, mtime=0)):
             revive(blobs, {entry.digest})
 
 
 def retire(blobs: BlobStore, digests: Iterable[str], serial: int) -> None:
-    """Notes that no document from ``serial`` on leads to these entries."""
+    """Marks these entries as unreachable for every document from ``serial`` on."""
     for digest in digests:
         blobs.create(f"{_RETIRED}{digest}.{serial}", b"")
 
 
 def revive(blobs: BlobStore, digests: Collection[str]) -> None:
-    """Undoes :func:`retire`, before a document leads to these entries again."""
+    """Undoes :func:`retire`. Must be called before a document refers to these entries again."""
     for digest, _, name in _list_retired(blobs):
         if digest in digests:
             blobs.delete(name)
 
 
 def revive_positions(blobs: BlobStore, positions: Iterable[Position | None]) -> None:
-    """:func:`revive` for everything that ``positions`` lead to; the next plan refuses a log that cannot be read."""
+    """:func:`revive` for all entries reachable from ``positions``. Unreadable logs are skipped; the next plan refuses
+    them."""
     revive(blobs, set().union(*(_list_reachable(blobs, position) or () for position in positions)))
 
 
 def sweep(blobs: BlobStore, oldest_kept: int, positions: Iterable[Position | None]) -> None:
-    """Deletes entries that were retired before the document ``oldest_kept``, unless ``positions``, those of the newest
-    document, lead to them. Deletes nothing if these cannot be read."""
+    """Deletes entries that were retired no later than the document ``oldest_kept``, unless they are reachable from
+    ``positions``, those of the newest document. Deletes nothing if one of these logs cannot be read."""
     since: dict[str, int] = {}
     markers: dict[str, list[str]] = {}
     for digest, serial, name in _list_retired(blobs):
@@ -95,7 +96,7 @@ def sweep(blobs: BlobStore, oldest_kept: int, positions: Iterable[Position | Non
 
 
 def _list_reachable(blobs: BlobStore, position: Position | None) -> set[str] | None:
-    """The entries that ``position`` leads to; None if unknown."""
+    """The entries reachable from ``position``; None if the log cannot be read."""
     if not isinstance(position, FileLogPosition):
         return set()
     try:

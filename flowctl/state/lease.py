@@ -1,17 +1,17 @@
-"""The lease: who may change a flow's state, or write to a table that takes only one writer.
+"""The lease: who may change a flow's state, or write to a table that allows only one writer.
 
-It is a log, ``<prefix><n>.json``: whoever creates the next number holds it. The holder renews by creating the next
-number after a third of the TTL, from a thread that does nothing else. Its ``fence`` is the number it was acquired with;
-it rises from holder to holder. Clocks of two hosts are never compared. A lease is taken over
+It is a log, ``<prefix><n>.json``: whoever creates the next number holds the lease. The holder renews by creating the
+next number after a third of the TTL, from a thread that does nothing else. Its ``fence`` is the number it was acquired
+with; it increases from holder to holder. Clocks of two hosts are never compared. A lease is taken over
 
-* at once, if it was released, or if the holder ran on this host (same boot, same process namespace) and has ended;
+* immediately, if it was released, or if the holder ran on this host (same boot, same process namespace) and has ended;
 * if the *store's* clock shows that nothing was created for two TTLs: a cron container on a new host must not wait for
   a dead one;
-* if nothing was created during one TTL of watching, by a clock that continues while a machine sleeps.
+* if nothing was created during one TTL of watching, by a clock that includes system sleep.
 
 The holder counts the TTL from before the renewal was sent, a taker from after it was seen, so the holder always stops
-first. Old numbers are removed. A creator that slept until its number was free again therefore counts only if, after
-creating it, its TTL was not over (renewal) or its number is the newest (acquisition).
+first. Old numbers are removed, so a number may be free again when a suspended creator wakes up. Its create therefore
+counts only if, afterwards, its TTL has not expired (renewal) or its number is the newest (acquisition).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from flowctl.storage.blobs import BlobStore
 
 FORMAT = 1
 DEFAULT_TTL_SECONDS = 60.0
-#: Superseded numbers that are kept for inspection.
+#: How many superseded numbers are kept for inspection.
 KEEP = 8
 #: Renewals during one TTL.
 RENEWALS = 3
@@ -75,8 +75,8 @@ def current(blobs: BlobStore, prefix: str = "lease/") -> LeaseRecord | None:
 
 
 def break_lease(blobs: BlobStore, prefix: str = "lease/") -> None:
-    """``state unlock``: releases it on behalf of the holder, whoever that is. A running holder notices at its next
-    renewal; until then only the conditional state write keeps the two apart."""
+    """``state unlock``: releases the lease on behalf of its holder, whoever that is. A running holder notices at its
+    next renewal; until then, only the conditional state write prevents two writers."""
     newest = _newest(blobs, prefix)
     if newest and not newest.record.released:
         released = replace(newest.record, released=True, token=uuid.uuid4().hex)
@@ -85,7 +85,7 @@ def break_lease(blobs: BlobStore, prefix: str = "lease/") -> None:
 
 
 class Lease:
-    """A held lease. Use as a context manager: it is released at the end, also after errors."""
+    """A held lease. Use as a context manager: it is released on exit, also after errors."""
 
     def __init__(self, blobs: BlobStore, prefix: str, record: LeaseRecord, number: int, valid_until: float) -> None:
         self._blobs = blobs
@@ -111,7 +111,7 @@ class Lease:
         lock_timeout: float = 0.0,
     ) -> Lease:
         """Acquires the lease, waiting up to ``lock_timeout`` seconds; :class:`LockedError` names the holder. ``prefix``
-        ends in a slash, or is empty where the store holds nothing but this lease (a table's own)."""
+        ends in a slash, or is empty if the store contains only this lease (a table's own)."""
         wanted = LeaseRecord(
             fence=0,
             token=uuid.uuid4().hex,
@@ -137,11 +137,11 @@ class Lease:
         return self._record.run_id
 
     def remaining(self) -> float:
-        """Seconds left of the TTL by this machine's clock, including sleep; 0 if the lease is lost."""
+        """Remaining seconds of the TTL by this machine's clock, including system sleep; 0 if the lease is lost."""
         return 0.0 if self._lost else max(0.0, self._valid_until - _clock())
 
     def check(self, margin: float = 0.0) -> None:
-        """:class:`LeaseLost` unless more than ``margin`` seconds are left. Call before each step and each commit."""
+        """Raises :class:`LeaseLost` unless more than ``margin`` seconds are left. Call before each step and commit."""
         left = self.remaining()
         if left <= margin:
             reason = (
@@ -152,12 +152,12 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Ends the lease so that the next taker sees it at once. Call only when nothing of this run can still write."""
+        """Ends the lease so that it can be taken immediately. Call only when nothing of this run can still write."""
         self._ended.set()
-        # A renewal that hangs is not waited for: of it and the release one gets the next number.
+        # Do not wait for a renewal that hangs: either it or the release gets the next number.
         self._renewer.join(timeout=RELEASE_SECONDS)
         if self.remaining() > 0:
-            # Refused: another holder acquired it just now, and there is nothing left to release.
+            # If refused, another holder has just acquired it, and there is nothing left to release.
             _create(self._blobs, self._prefix, self._number + 1, replace(self._record, released=True))
         self._valid_until = -math.inf
 
@@ -165,7 +165,7 @@ class Lease:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The block's own error matters more than a store that cannot be reached for the release: the lease expires.
+        # If the store cannot be reached, the lease expires by itself; the block's own error must not be hidden.
         with contextlib.suppress(AbortRun):
             self.release()
 
@@ -175,7 +175,7 @@ class Lease:
             try:
                 self._renew()
                 wait = self._record.ttl_seconds / RENEWALS
-            except AbortRun:  # the store cannot be reached: keep trying until the TTL is over
+            except AbortRun:  # the store cannot be reached: keep trying until the TTL expires
                 wait = min(1.0, self._record.ttl_seconds / 20)
             if self.remaining() <= 0:
                 return
@@ -183,7 +183,7 @@ class Lease:
     def _renew(self) -> None:
         if _clock() >= self._valid_until:
             return
-        # An attempt whose answer was lost may be the one that a taker has seen: the TTL counts from the first.
+        # A taker may have seen an attempt whose response was lost, so the TTL counts from the first attempt.
         self._first_try = self._first_try or _clock()
         if not _create(self._blobs, self._prefix, self._number + 1, self._record):
             self._lost = self._reason()
@@ -203,7 +203,7 @@ class Lease:
     def _remove_old(self) -> None:
         for info in self._blobs.list(self._prefix):
             number = _number(self._prefix, info.name)
-            # Probes of takers that died; an active one finds its own missing and keeps watching.
+            # Leftover probes of takers that died; an active taker whose probe disappears keeps watching.
             if (number is None and info.name.startswith(f"{self._prefix}probe-")) or (
                 number is not None and number <= self._number - KEEP
             ):
@@ -217,7 +217,8 @@ class _Newest:
 
 
 def _chances(blobs: BlobStore, prefix: str, lock_timeout: float) -> Iterator[int]:
-    """Numbers that may be created now because nobody holds the lease; waits between them, then raises."""
+    """Yields numbers that may be created now because nobody holds the lease; waits in between. Raises
+    :class:`LockedError` at the timeout."""
     deadline = _clock() + lock_timeout
     watched_number, watched_since = 0, _clock()
     while True:
@@ -259,13 +260,14 @@ def _is_stale(blobs: BlobStore, prefix: str, newest: _Newest) -> bool:
     created = modified.get(_name(prefix, newest.number))
     if created is None or probe not in modified:
         return False
-    # Two seconds at least: object stores round to one.
+    # At least two seconds: object stores round times to one second.
     margin = max(newest.record.ttl_seconds, 2.0)
     return (modified[probe] - created).total_seconds() > newest.record.ttl_seconds + margin
 
 
 def _create(blobs: BlobStore, prefix: str, number: int, record: LeaseRecord) -> bool:
-    """Whether this number belongs to this holder now. A refused create may have succeeded, its answer lost."""
+    """Whether this number now belongs to this holder. A refused create may have succeeded if its response was
+    lost."""
     if blobs.create(_name(prefix, number), _encode(record)):
         return True
     found = _read(blobs, prefix, number)
@@ -318,6 +320,6 @@ def _encode(record: LeaseRecord) -> bytes:
 
 
 def _clock() -> float:
-    """Seconds that only increase and include time asleep."""
+    """Monotonic seconds, including system sleep where the platform supports it."""
     boot_time = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)

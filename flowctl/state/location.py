@@ -28,7 +28,7 @@ def open_flow(spec: Spec) -> BlobStore:
 
 
 def check_reachable(state_url: str, spark_url: str) -> None:
-    """:class:`SpecError` when executors at ``spark_url`` could not reach a buffer below ``state_url``."""
+    """Raises :class:`SpecError` if executors at ``spark_url`` could not reach a buffer below ``state_url``."""
     place = store_of(state_url).place
     if not place:
         return

@@ -1,4 +1,4 @@
-"""Which process on which host: enough to know for certain that it has ended, or that this is unknown."""
+"""Identifies a process on a host, precisely enough to be certain that it has ended, or that this is unknown."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Process:
-    """``boot_id`` is the kernel's, new with each boot. ``namespace`` is the process namespace, in which alone ``pid``
-    has a meaning: two containers share a boot. ``started`` (clock ticks since boot) distinguishes two processes with
-    one pid. Empty where the system has no ``/proc``."""
+    """``boot_id`` is the kernel's, new with each boot. ``namespace`` is the PID namespace, outside of which ``pid``
+    is meaningless: containers on one host share ``boot_id``. ``started`` (clock ticks since boot) distinguishes two
+    processes that had the same pid. These three are empty on systems without ``/proc``."""
 
     host: str
     boot_id: str
@@ -26,7 +26,7 @@ class Process:
         return cls(socket.gethostname(), _boot_id(), _namespace(), pid, _start_time(pid))
 
     def is_gone(self) -> bool:
-        """True only if this process would see it if it existed, and does not."""
+        """True only if the process would be visible from here, and is not."""
         if not self.boot_id or (self.boot_id, self.namespace) != (_boot_id(), _namespace()):
             return False
         return self.host == socket.gethostname() and _start_time(self.pid) != self.started
@@ -44,8 +44,8 @@ def _namespace() -> str:
 
 
 def _start_time(pid: int) -> str:
-    """Empty if there is no such process, or if it has ended and was not reaped."""
-    # The name, in parentheses, may contain anything; source: proc(5), fields 3 (state) and 22 (starttime).
+    """Empty if there is no such process, or if it has ended but has not been reaped."""
+    # The name, in parentheses, may contain any character; source: proc(5), fields 3 (state) and 22 (starttime).
     fields = _text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return fields[19] if fields and fields[0] not in "ZX" else ""
 

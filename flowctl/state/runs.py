@@ -1,6 +1,6 @@
 """Run records: ``runs/<run id>.json``, one per run, written once at its end. No secrets, no row values.
 
-A run that has something to do first leaves ``runs/<run id>.begun``, which its record replaces: this distinguishes runs
+A run that has something to do first creates ``runs/<run id>.begun``, which its record replaces: this distinguishes runs
 that were killed from runs that never started.
 """
 
@@ -26,7 +26,7 @@ FOLDER = "runs/"
 KEPT_RUNS = 10_000
 _BEGUN = ".begun"
 _KEPT_BEGUN = 1_000
-#: Keys of a record, and values from the source's rows: never a part of a connection's options.
+#: Keys of a record, and values from the source's rows: they never contain a connection's options.
 _KEPT_AS_THEY_ARE = (
     "id", "flow", "lineage", "spec_digest", "started_at", "finished_at", "outcome", "mode", "interval",
 )  # fmt: skip
@@ -35,7 +35,7 @@ Outcome = Literal["committed", "unchanged", "failed", "stopped", "skipped"]
 
 @dataclass(frozen=True)
 class RunError:
-    """As reported: what is wrong, the next step, and the spec line (``file:line:column``) where there is one."""
+    """As reported: what is wrong, the next step, and the spec line (``file:line:column``) if there is one."""
 
     message: str
     hint: str = ""
@@ -44,7 +44,7 @@ class RunError:
 
 @dataclass(frozen=True)
 class TableRun:
-    """What one run did to one table. ``seconds`` of wall time; ``seq`` 0 if no sequence number was started."""
+    """What one run did to one table. ``seconds`` is wall time; ``seq`` is 0 if no sequence number was started."""
 
     id: str
     outcome: Outcome
@@ -59,8 +59,9 @@ class TableRun:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """``plan`` is the plan's own JSON. ``serial_before`` and ``serial_after`` are numbers of the state log. Times are
-    RFC 3339 in UTC. ``versions`` names flowctl, Spark and the jars. ``error`` is what ended the whole run."""
+    """``plan`` is the plan's own JSON. ``serial_before`` and ``serial_after`` are serials of the state log. Times are
+    RFC 3339 in UTC. ``versions`` maps packages (flowctl, pyspark, delta-spark) to versions. ``error`` is what ended the
+    whole run."""
 
     id: str
     flow: str
@@ -86,7 +87,7 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class BegunRun:
-    """A run without a recorded end. ``tables`` are the ids that it set out to update."""
+    """A run without a recorded end. ``tables`` are the ids of the tables that it was going to update."""
 
     id: str
     flow: str
@@ -103,8 +104,8 @@ def new_run_id() -> str:
 
 
 def put_run(blobs: BlobStore, record: RunRecord) -> None:
-    """Adds a record. Beyond :data:`KEPT_RUNS`, the oldest are deleted, by runs that had something to do: the others
-    take a second, and should not take longer."""
+    """Adds a record. Runs that committed something delete the oldest records beyond :data:`KEPT_RUNS`; the others take
+    a second, and should not take longer."""
     for name in _names(blobs, ".json")[KEPT_RUNS - 1 :] if record.count("committed") else ():
         blobs.delete(name)
     document = REDACTOR.redact_all(record.to_json(), _KEPT_AS_THEY_ARE)
@@ -115,7 +116,8 @@ def put_run(blobs: BlobStore, record: RunRecord) -> None:
 
 
 def put_begun(blobs: BlobStore, run: BegunRun) -> None:
-    """Called before the run does anything. Of killed runs, a thousand are kept."""
+    """Records that a run starts; must be called before it does anything. Markers of killed runs beyond a thousand are
+    deleted."""
     for name in _names(blobs, _BEGUN)[_KEPT_BEGUN - 1 :]:
         blobs.delete(name)
     blobs.create(f"{FOLDER}{run.id}{_BEGUN}", (json.dumps(run.to_json(), ensure_ascii=False) + "\n").encode())
@@ -129,7 +131,7 @@ def list_begun(blobs: BlobStore) -> list[BegunRun]:
 
 
 def run_ids(blobs: BlobStore) -> frozenset[str]:
-    """The runs that are kept: ended, active and killed."""
+    """The ids of all kept runs: ended, active and killed."""
     return frozenset(info.name.removeprefix(FOLDER).rpartition(".")[0] for info in blobs.list(FOLDER))
 
 
@@ -145,7 +147,7 @@ def list_runs(blobs: BlobStore, limit: int) -> list[RunRecord]:
 
 
 def _begun(data: bytes | None) -> BegunRun | None:
-    """None for one that has ended meanwhile, or cannot be read: it has no useful content."""
+    """None if the run has ended in the meantime, or its marker cannot be read and so has no useful content."""
     try:
         return codec.from_json(BegunRun, json.loads(data)) if data is not None else None
     except (ValueError, KeyError, TypeError):

@@ -1,8 +1,9 @@
-"""The state log of one flow: ``state/<serial>.json``. The newest number is the state; a write creates the next one.
+"""The state log of one flow: ``state/<serial>.json``. The highest serial is the current state; a write creates the
+next one.
 
-``latest.json`` only saves a listing: it may be missing, stale or invalid. The log is followed upwards from where it
-points; if that leads nowhere, the log is listed. Numbers may be missing below the newest (pruned, or lost), which
-changes nothing. None is ever missing above it, because a number is only created from the newest one.
+``latest.json`` only saves a listing: it may be missing, stale or invalid. The log is followed upwards from the serial
+in it; if that does not exist, the log is listed. Serials below the newest may be missing (pruned, or lost), which has
+no effect. There are no gaps above a serial that exists, because a new one is only created after the newest.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _NAME = re.compile(re.escape(FOLDER) + r"(\d+)\.json")
 
 @dataclass(frozen=True)
 class Retention:
-    """Which numbers of a log are kept: the newest ``numbers``; of the others those younger than ``age`` by the store's
-    clock, and with ``hourly`` only the newest one of each hour."""
+    """Which serials of a log are kept: the newest ``numbers``, and the others that are younger than ``age`` by the
+    store's clock; with ``hourly``, only the newest of each hour among these."""
 
     numbers: int = 100
     age: dt.timedelta = dt.timedelta(days=30)
@@ -42,7 +43,7 @@ class Retention:
 
 @dataclass(frozen=True)
 class Version:
-    """One kept number of the log, as the store lists it."""
+    """One kept serial of the log, as the store lists it; ``size`` is in bytes."""
 
     serial: int
     modified: dt.datetime
@@ -50,7 +51,7 @@ class Version:
 
 
 class StateStore:
-    """Reads and writes one log below ``prefix``, which is empty or ends in a slash; ``blobs`` is opened at
+    """Reads and writes one log below ``prefix``, which is empty or ends in a slash; ``blobs`` is the store at
     ``<state>/<flow>``."""
 
     def __init__(self, blobs: BlobStore, *, prefix: str = "", retention: Retention = Retention()) -> None:
@@ -60,12 +61,12 @@ class StateStore:
         self._shapes: dict[str, bytes] = {}
 
     def read(self) -> StateDocument:
-        """The newest document; an empty one with a new lineage for a flow that never ran. :class:`AbortRun` if the
-        newest is damaged or written by a newer flowctl."""
+        """The newest document, or an empty one with a new lineage for a flow that never ran. Raises :class:`AbortRun`
+        if the newest is damaged or was written by a newer flowctl."""
         return self._from_hint() or self._from_listing() or new_document()
 
     def read_serial(self, serial: int) -> StateDocument:
-        """One kept number; :class:`UsageError` if it does not exist."""
+        """The document of one kept serial; :class:`UsageError` if it does not exist."""
         found = self._get(serial)
         if found is None:
             raise UsageError(
@@ -74,13 +75,13 @@ class StateStore:
         return found
 
     def history(self) -> list[Version]:
-        """The kept numbers, newest first."""
+        """The kept serials, newest first."""
         versions = [Version(serial, info.modified, info.size) for serial, info in self._list()]
         return sorted(versions, key=lambda version: version.serial, reverse=True)
 
     def write(self, document: StateDocument) -> StateDocument:
-        """Creates the number after ``document.serial`` and returns it as stored. :class:`StateConflict` if another
-        writer created it: nothing was written then."""
+        """Creates the serial after ``document.serial`` and returns the document as stored. Raises
+        :class:`StateConflict` if another writer created that serial; the log is then unchanged."""
         wanted = replace(document, serial=document.serial + 1, write_id=_write_id())
         encoded = codec.encode(wanted)
         wanted = replace(wanted, shapes=encoded.shapes_name)
@@ -96,7 +97,8 @@ class StateStore:
         return wanted
 
     def prune(self) -> int:
-        """Deletes numbers that are no longer kept, and shapes that no kept number refers to. The oldest kept number."""
+        """Deletes serials that are no longer kept, and shapes that no kept serial refers to. Returns the oldest kept
+        serial."""
         listed = sorted(self._list())
         if not listed:
             return 0
@@ -115,8 +117,8 @@ class StateStore:
         return oldest
 
     def _sweep_shapes(self, oldest: int, newest: int) -> None:
-        """References never fall: what lies below those of the oldest and the newest number has none any more. A
-        document that was put back by hand may refer to less than those before it."""
+        """Serials of shapes never decrease along the log, so those below the references of the oldest and the newest
+        document are unused. The newest is checked too: a document restored by hand may refer to a lower one."""
         ends = [self.blobs.get(self._name(serial)) for serial in (oldest, newest)]
         needed = min(shapes.serial_of(codec.reference_of(data)[1]) if data else 0 for data in ends)
         for info in self.blobs.list(self._prefix + shapes.FOLDER):
@@ -124,8 +126,8 @@ class StateStore:
                 self.blobs.delete(info.name)
 
     def _create(self, name: str, data: bytes, write_id: str) -> bool:
-        """Whether the blob belongs to this writer now. A refused or failed create may have succeeded, its answer
-        lost."""
+        """Whether the blob now belongs to this writer. A create that was refused or failed may have succeeded if its
+        response was lost."""
         try:
             if self.blobs.create(name, data):
                 return True
@@ -168,7 +170,7 @@ class StateStore:
         return self._get(max((serial for serial, _ in self._list()), default=0))
 
     def _point_at(self, serial: int) -> None:
-        # Racing writers may leave either of theirs, or none: it is a hint.
+        # Racing writers may leave either one's serial, or none: this is only a hint.
         self.blobs.delete(self._prefix + HINT)
         self.blobs.create(self._prefix + HINT, json.dumps({"serial": serial}).encode())
 
@@ -176,7 +178,7 @@ class StateStore:
         data = self.blobs.get(self._name(serial)) if serial > 0 else None
         if data is None:
             return None
-        # The name determines the serial: a document restored by hand from a backup may contain another.
+        # The name determines the serial: a document restored by hand from a backup may contain a different one.
         return replace(codec.decode(data, f"{self.blobs.url}/{self._name(serial)}", self._read_shapes), serial=serial)
 
     def _read_shapes(self, name: str) -> bytes | None:

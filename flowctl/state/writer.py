@@ -1,4 +1,4 @@
-"""One thread that writes state for a whole run: each write combines all changes that have arrived since the last one.
+"""One thread that writes the state for a whole run: each write combines all changes that have arrived since the last.
 
 Each change is a pure function of the document. A change that does not apply fails alone. A write that fails ends the
 run: the content of the log is then unknown, so every change in it and after it gets the same :class:`AbortRun`.
@@ -36,19 +36,20 @@ class StateWriter:
 
     @property
     def document(self) -> StateDocument:
-        """As last written (or read, before the first write)."""
+        """The document as last written (or as read, before the first write)."""
         return self._document
 
     def begin(self, intents: Mapping[str, Intent]) -> StateDocument:
-        """Writes all intents at once; returns when they are stored."""
+        """Writes all intents in one change; returns when they are stored."""
         return self.change(lambda document: documents.with_intents(document, intents)).result()
 
     def committed(self, commit: Commit, recorded: Recorded) -> Future[StateDocument]:
-        """Records a sequence number that the target has. Done when stored: acknowledge the source only then."""
+        """Records a commit that exists in the target. The future is done when the record is stored: acknowledge the
+        source only then."""
         return self.change(lambda document: documents.with_commit(document, commit, recorded))
 
     def change(self, apply: Change) -> Future[StateDocument]:
-        """The future's result is the document as stored; :class:`AbortRun` when it could not be."""
+        """The future's result is the document as stored; :class:`AbortRun` if it could not be stored."""
         future: Future[StateDocument] = Future()
         with self._entering:
             if self._closed:
@@ -71,7 +72,7 @@ class StateWriter:
         self.close()
 
     def _write_waiting(self) -> None:
-        """Nothing is left to write if an earlier call took the change that this one was submitted for."""
+        """Writes nothing if an earlier call already took the change that this one was submitted for."""
         document, applied = self._document, []
         for apply, future in [self._waiting.popleft() for _ in range(len(self._waiting))]:
             try:

@@ -1,5 +1,5 @@
-"""Whether a store refused access: S3 through fsspec, deltalake, Hadoop and Sail, or a disk, each with its own errors.
-What they print around it (XML, request ids, signatures) is nobody's business: the answer is words of our own."""
+"""Recognizes when a store refused access: S3 through fsspec, deltalake, Hadoop and Sail, or a disk, each with its own
+errors. The raw text (XML, request ids, signatures) is never shown; the reason is given in flowctl's own words."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import re
 
 from flowctl.errors import chain
 
-HINT = "Renew the credentials or give them the right (`storage` in the spec, or the environment), then run again"
-#: The store's own code, wherever it stands, and what it means.
+HINT = "Renew the credentials or grant them the permission (`storage` in the spec, or the environment), then run again"
+#: The store's error codes, matched anywhere in the text, and what they mean.
 _CODES = {
     "ExpiredToken": "the credentials have expired",
     "RequestExpired": "the credentials have expired",
     "TokenRefreshRequired": "the credentials have expired",
     "InvalidToken": "the session token is not valid",
-    "InvalidAccessKeyId": "the access key is not known there",
-    "SignatureDoesNotMatch": "the secret key is not the right one",
+    "InvalidAccessKeyId": "the access key is unknown",
+    "SignatureDoesNotMatch": "the secret key is wrong",
 }
 _EXPIRED = re.compile("(?i)(?:token|credentials?|session)[^.\n]{0,40} expired|expired (?:token|credentials?)")
 _REFUSED = re.compile(
@@ -23,11 +23,11 @@ _REFUSED = re.compile(
     r"|PermissionDenied|AuthorizationFailure|InsufficientAccountPermissions"
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_LACKS = "these credentials do not have the right"
+_LACKS = "these credentials lack the permission"
 
 
 def refused_access(error: BaseException) -> str | None:
-    """Why access was refused, in words; None when neither ``error`` nor its causes are a refusal."""
+    """Why access was refused, in words; None if neither ``error`` nor one of its causes is a refusal."""
     links = list(chain(error))
     text = _COLOUR.sub("", "\n".join(map(str, links)))
     for link in links:
@@ -39,7 +39,7 @@ def refused_access(error: BaseException) -> str | None:
 
 
 def refusal_in(text: str) -> str | None:
-    """The same of a text; a database's own "permission denied" is not meant."""
+    """As :func:`refused_access`, for a text. A database's own "permission denied" does not count."""
     for code, meaning in _CODES.items():
         if re.search(rf"\b{code}(?:Exception)?\b", text):
             return meaning
@@ -49,6 +49,7 @@ def refusal_in(text: str) -> str | None:
 
 
 def in_one_line(error: BaseException) -> str:
-    """An error of a Rust library, a tree of causes: what it was doing, and the innermost cause."""
+    """The error of a Rust library, which is a tree of causes, in one line: what it was doing, and the innermost
+    cause."""
     lines = [line.strip(" \t↳") for line in _COLOUR.sub("", str(error)).splitlines() if line.strip(" \t↳")]
     return ": ".join(dict.fromkeys([*lines[:1], *lines[-1:]])) or type(error).__name__

@@ -1,12 +1,12 @@
 """Where state lives: numbered documents in a store with one conditional operation.
 
-**Guarantees.** ``create`` makes a blob *if its name is free*, atomically: of any number of racing creators exactly one
-gets True, and a blob that can be seen is complete and survives a power cut. Nothing is ever overwritten. ``get`` and
+**Guarantees.** ``create`` creates a blob *if its name is free*, atomically: of any number of racing creators exactly
+one gets True, and a visible blob is complete and survives a power failure. Nothing is ever overwritten. ``get`` and
 ``list`` see every ``create`` and ``delete`` that returned before them. ``modified`` is by the store's own clock, so two
 blobs of one store can be compared; it must not be compared with the clock of any host.
 
-A ``create`` whose answer was lost may have happened: callers put an id of their own into what they write, and look.
-Any failure that is not an answer is an :class:`AbortRun`; nothing here retries for longer than the client library does.
+A ``create`` whose response was lost may have succeeded: callers put a unique id into what they write, and read it back.
+Any other failure is an :class:`AbortRun`; nothing here retries for longer than the client library does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Protocol
 
 @dataclass(frozen=True, order=True)
 class BlobInfo:
-    """``name`` is relative to the store's URL; ``size`` in bytes; ``modified`` aware, by the store's clock."""
+    """``name`` is relative to the store's URL; ``size`` is in bytes; ``modified`` is aware, by the store's clock."""
 
     name: str
     size: int
@@ -27,7 +27,7 @@ class BlobInfo:
 
 
 class BlobStore(Protocol):
-    """Names are slash-separated and relative to ``url``; ``prefix`` ends in a slash and is not matched below it."""
+    """Names are slash-separated and relative to ``url``. ``prefix`` ends in a slash; ``list`` is not recursive."""
 
     url: str
 
@@ -36,14 +36,14 @@ class BlobStore(Protocol):
     def list(self, prefix: str) -> list[BlobInfo]: ...
 
     def create(self, name: str, data: bytes) -> bool:
-        """False: a blob of that name exists already, and was left as it is."""
+        """Returns False if a blob of that name already exists; it is left unchanged."""
 
     def delete(self, name: str) -> None:
-        """Does nothing when there is no such blob."""
+        """Does nothing if the blob does not exist."""
 
 
 class MemoryStore:
-    """All stores of one URL in this process are one store. For tests and for trying things out."""
+    """All instances with the same URL in this process share their blobs. For tests and experiments."""
 
     _shared: ClassVar[dict[str, dict[str, tuple[bytes, dt.datetime]]]] = {}
     _lock: ClassVar[Any] = threading.Lock()

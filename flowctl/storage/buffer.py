@@ -1,8 +1,8 @@
 """The buffer: Parquet segments below ``<state>/<flow>/buffer/<run id>/``, for landing, staging and the mirror.
 
-Nothing in it outlives its run: a number that was begun is redone from the source, never from here. A segment of ours
-is seen complete or not at all; folders that Spark writes are complete when its job has ended. Memory is bounded by one
-row group, whatever the table's size.
+Nothing in it outlives its run: a sequence number that was begun is redone from the source, never from the buffer. A
+segment that flowctl writes becomes visible only when complete; a folder that Spark writes is complete when its job has
+ended. Memory is bounded by one row group, whatever the table's size.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FOLDER = "buffer"
-#: A row group is written when it has this much (Arrow bytes): large enough to be read fast, small enough to hold.
+#: A row group is written when it reaches this size (Arrow bytes): large enough to read fast, small enough to hold in
+#: memory.
 ROW_GROUP_BYTES = 64 * 2**20
 READ_ROWS = 64 * 1024
 
@@ -35,7 +36,7 @@ class SegmentSink(Protocol):
 
 
 class Buffer:
-    """One run's part of the buffer. As a context manager it is removed at the end."""
+    """One run's part of the buffer. As a context manager, it is removed on exit."""
 
     def __init__(self, flow_url: str, run_id: str, storage: Storage) -> None:
         import fsspec
@@ -50,15 +51,13 @@ class Buffer:
         self._naming = threading.Lock()
 
     def folder(self, name: str) -> BufferFolder:
-        """A new, empty folder; a name used before gets a number."""
+        """A new, empty folder; a name that is already used gets a numeric suffix."""
         with self._naming:
             names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
             free = next(candidate for candidate in names if candidate not in self._taken)
             self._taken.add(free)
             if self._is_local:
-                make_folder(
-                    Path(self._runs) / self._run_id, private=True
-                )  # before Spark makes folders of its own in it
+                make_folder(Path(self._runs) / self._run_id, private=True)  # before Spark creates folders in it
         return BufferFolder(self._fs, f"{self._runs}/{self._run_id}/{free}", f"{self._url}/{free}")
 
     def remove(self) -> None:
@@ -66,7 +65,8 @@ class Buffer:
         _remove(self._fs, f"{self._runs}/{self._run_id}")
 
     def sweep(self) -> list[str]:
-        """Removes what other runs left behind; returns their ids. Only under the lease: nobody else runs then."""
+        """Removes what other runs left behind; returns their ids. Call only under the lease, when no other run is
+        active."""
         try:
             found = self._fs.ls(self._runs, detail=False)
         except FileNotFoundError:
@@ -84,7 +84,7 @@ class Buffer:
 
 
 class BufferFolder:
-    """One folder of segments. ``url`` is as Spark reads and writes it."""
+    """One folder of segments. ``url`` is the form that Spark reads and writes."""
 
     def __init__(self, fs: Any, path: str, url: str) -> None:
         self._fs = fs
@@ -93,7 +93,7 @@ class BufferFolder:
 
     @contextlib.contextmanager
     def sink(self, schema: pa.Schema) -> Iterator[BufferSink]:
-        """One new segment. It appears when the block ends without an error."""
+        """One new segment. It becomes visible when the block ends without an error."""
         import pyarrow.parquet as pq
 
         with (
@@ -105,7 +105,7 @@ class BufferFolder:
             sink.flush()
 
     def rows(self) -> int:
-        """Of all segments, by their footers."""
+        """The number of rows in all segments, from their footers."""
         import pyarrow.parquet as pq
 
         count = 0
@@ -115,7 +115,8 @@ class BufferFolder:
         return count
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows of all segments, in the order of their names, all columns or just some; memory of one batch."""
+        """The rows of all segments, in the order of their names, with all columns or only ``columns``; holds one batch
+        in memory."""
         import pyarrow.parquet as pq
 
         for path in self.segments():
@@ -126,7 +127,8 @@ class BufferFolder:
                 yield from segment.iter_batches(batch_size=READ_ROWS, columns=columns)
 
     def segments(self) -> list[str]:
-        """Paths of the segments, sorted. What Spark is still writing starts with ``_`` or ``.`` and is left out."""
+        """Paths of the segments, sorted. Names that start with ``_`` or ``.`` are skipped: Spark is still writing
+        them."""
         try:
             found = self._fs.find(self._path)
         except FileNotFoundError:
@@ -140,7 +142,7 @@ class BufferFolder:
 
 
 class BufferSink:
-    """Gathers batches into row groups. Not for two threads at once."""
+    """Collects batches into row groups. Not thread-safe."""
 
     def __init__(self, writer: Any, schema: pa.Schema) -> None:
         self._writer = writer
@@ -165,7 +167,7 @@ class BufferSink:
 
 @contextlib.contextmanager
 def _appearing(fs: Any, folder: str, name: str) -> Iterator[BinaryIO]:
-    """A file that is there under its name when the block ends without an error, and leaves nothing otherwise."""
+    """A file that appears under its name when the block ends without an error; otherwise nothing is left behind."""
     if "file" in (fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)):
         unfinished = Path(folder) / f".{name}"
         make_folder(unfinished.parent, private=True)
@@ -176,7 +178,7 @@ def _appearing(fs: Any, folder: str, name: str) -> Iterator[BinaryIO]:
         finally:
             unfinished.unlink(missing_ok=True)
         return
-    # An upload becomes an object only by its last request, which is not sent after an error.
+    # An upload becomes an object only with its last request, which is not sent after an error.
     remote = fs.open(f"{folder}/{name}", "wb", autocommit=False)
     try:
         yield cast(BinaryIO, remote)

@@ -17,12 +17,12 @@ from flowctl.storage.durable import (
 )
 from flowctl.storage.urls import local_path
 
-#: What is so old is nobody's unfinished write any more.
+#: A hidden file older than this is no longer an unfinished write.
 _UNFINISHED_SECONDS = 24 * 3600
 
 
 class DiskStore:
-    """``private``: for this user alone; else as the umask leaves it."""
+    """``private``: readable by this user only; otherwise, the umask decides."""
 
     def __init__(self, url: str, *, private: bool = True) -> None:
         self._root = local_path(url).absolute()
@@ -67,7 +67,7 @@ class DiskStore:
             raise self._broken("delete", name, cause) from cause
 
     def _prepare(self, folder: Path) -> None:
-        """Makes it, and removes what crashes have left there before this store's first blob in it."""
+        """Creates the folder. Before this store's first blob in it, removes what crashes have left there."""
         make_folder(folder, private=self._private)
         if folder in self._prepared:
             return

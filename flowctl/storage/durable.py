@@ -1,4 +1,4 @@
-"""Files on a local disk that survive a power cut: state's own, and the log entries that state relies on."""
+"""Files on a local disk that survive a power failure: those of the state, and the log entries that it relies on."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-#: Of data that others read, as the umask leaves it.
+#: The mode of data that others read; the umask applies.
 USUAL_MODE = 0o644
 
 
 def write_durably(path: Path, data: bytes, mode: int = USUAL_MODE) -> None:
-    """A new file; FileExistsError when it is there."""
+    """Writes a new file; ``FileExistsError`` if it exists."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
         if mode != USUAL_MODE:
@@ -25,22 +25,22 @@ def write_durably(path: Path, data: bytes, mode: int = USUAL_MODE) -> None:
 
 
 def create_durably(path: Path, data: bytes, mode: int = USUAL_MODE) -> bool:
-    """A new file in a folder that is there, in one act; False when it is there already."""
-    # Names that start with a dot are nobody's: a crash leaves at most one such file behind.
+    """Creates a file atomically in an existing folder; returns False if the file already exists."""
+    # Names that start with a dot are ignored by readers: a crash leaves at most one such file behind.
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         write_durably(unfinished, data, mode)
         os.link(unfinished, path)
     except FileExistsError:
         return False
-    finally:  # also on a full disk, where it is there without its content
+    finally:  # also on a full disk, where it exists without its content
         unfinished.unlink(missing_ok=True)
     sync_folder(path.parent)
     return True
 
 
 def make_folder(folder: Path, *, private: bool = False) -> None:
-    """With its parents. ``private``: each new one has its private mode (:func:`private_modes`)."""
+    """Creates a folder and its parents. ``private``: each new one gets its private mode (:func:`private_modes`)."""
     if folder.is_dir():
         return
     make_folder(folder.parent, private=private)
@@ -48,7 +48,7 @@ def make_folder(folder: Path, *, private: bool = False) -> None:
         if private:
             mode = private_modes(folder.parent).folder
             folder.mkdir(mode=mode)
-            folder.chmod(mode | folder.stat().st_mode & 0o7000)  # whatever the umask is; a group's folder stays one
+            folder.chmod(mode | folder.stat().st_mode & 0o7000)  # whatever the umask is; keeps the setgid bit
         else:
             folder.mkdir()
     sync_folder(folder.parent)
@@ -56,22 +56,22 @@ def make_folder(folder: Path, *, private: bool = False) -> None:
 
 @dataclass(frozen=True)
 class Modes:
-    """Of new folders and files."""
+    """Permission bits of new folders and files."""
 
     folder: int
     file: int
 
 
 def private_modes(folder: Path) -> Modes:
-    """What flowctl keeps is for its own user. Where the nearest folder that is there may be written by its group,
-    and not by everybody, somebody has set it up for sharing, and what is in it is shared the same way."""
+    """What flowctl stores is accessible to its own user only. If the nearest existing folder is writable by its group
+    but not by everybody, it was set up for sharing, and new folders and files in it are shared with the group."""
     existing = next(place for place in (folder, *folder.parents) if place.is_dir())
     is_shared = existing.stat().st_mode & 0o022 == 0o020
     return Modes(0o770, 0o660) if is_shared else Modes(0o700, 0o600)
 
 
 def open_private(path: Path) -> BinaryIO:
-    """A new file, or an old one's content replaced."""
+    """Opens a new file, or truncates an existing one."""
     mode = private_modes(path.parent).file
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     os.fchmod(descriptor, mode)
@@ -79,7 +79,7 @@ def open_private(path: Path) -> BinaryIO:
 
 
 def sync_folder(folder: Path) -> None:
-    """A new name is only safe from a power cut once its folder is on disk too."""
+    """Syncs a folder: a new name survives a power failure only once its folder is on disk too."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Object stores through fsspec. Only the conditional create and the error of its loser differ between them."""
+"""Object stores through fsspec. They differ only in the conditional create and the error that its loser gets."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from flowctl.errors import AbortRun, chain
 from flowctl.storage import access
 from flowctl.storage.blobs import BlobInfo
 
-#: Created once per store and refused ever after; a store that accepts it twice does not honour conditions.
+#: Created once per store and refused from then on; a store that accepts it twice does not honour conditions.
 PROBE = "conditional-create"
-#: How often a create is sent again that was refused for a conflict with another request, nothing being there.
+#: Attempts of a create that is refused for a conflict with another request although the blob does not exist.
 CONFLICT_TRIES = 5
 
 
 class ObjectStore:
-    """``options`` are the file system's constructor arguments. Each store has a client of its own, kept for its
-    life, without fsspec's cache of listings, which would hide what others create."""
+    """``options`` are the file system's constructor arguments. Each store keeps its own client for its lifetime,
+    without fsspec's listings cache, which would hide blobs that others create."""
 
     def __init__(self, url: str, options: Mapping[str, Any], *, unsafe: bool = False) -> None:
         import fsspec
@@ -83,7 +83,7 @@ class ObjectStore:
             except Exception as cause:
                 if not is_refused_create(cause):
                     raise self._broken("write", name, cause) from cause
-                # A conflict (S3's 409) is also the answer to a race with a delete: only what is there counts.
+                # A conflict (S3's 409) also occurs in a race with a delete: only whether the blob exists counts.
                 if self.get(name) is not None:
                     return False
                 time.sleep(0.05 * 2**attempt)
@@ -92,7 +92,7 @@ class ObjectStore:
         raise AbortRun(f"{self.url}/{name}: the store refused to create it, though it is not there", hint="Run again")
 
     def _create_unsafely(self, name: str, data: bytes) -> bool:
-        """Two racing creators may both get True: what ``state: {unsafe: true}`` accepts."""
+        """Two racing creators may both get True, which ``state: {unsafe: true}`` accepts."""
         if self.get(name) is not None:
             return False
         try:
@@ -128,7 +128,7 @@ class ObjectStore:
 
 
 def is_refused_create(error: BaseException) -> bool:
-    """Whether the store said "it exists", in any of its ways: FileExistsError (s3fs on AWS, gcsfs, adlfs), or a
+    """Whether the store answered that the blob exists, in any form: FileExistsError (s3fs on AWS, gcsfs, adlfs), or a
     412 or 409 that s3fs wraps as EINVAL or EIO (minio sends no <Condition>)."""
     return any(isinstance(link, FileExistsError) or _status(link) in (409, 412) for link in chain(error))
 

@@ -1,8 +1,8 @@
-"""What each library is given for a URL: one place in the spec (``storage``) feeds fsspec, deltalake and Hadoop.
+"""The options of each library for a URL: one place in the spec (``storage``) configures fsspec, deltalake and Hadoop.
 
-Credentials belong to the longest URL prefix that covers a URL, at a path boundary: ``s3://lake`` covers
+A URL takes its credentials from the longest prefix that covers it, at a path boundary: ``s3://lake`` covers
 ``s3://lake/x`` and not ``s3://lake2``. A URL that no prefix covers uses the SDK's own environment: all functions then
-return nothing but how long a request may take.
+return only timeouts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Storage = Mapping[str, Mapping[str, Any]]
 
 
 def store_of(url: str) -> Store:
-    """:class:`TableError` for a scheme that no store has, which only a secret can hide from `validate`."""
+    """The store of the URL's scheme. :class:`TableError` if there is none; `validate` reports this unless the URL is
+    a secret."""
     if store := by_scheme().get(scheme(url)):
         return store
     schemes = ", ".join(by_scheme())
@@ -30,15 +31,15 @@ def store_of(url: str) -> Store:
 
 
 def credentials(url: str, storage: Storage) -> Mapping[str, Any]:
-    """The options written for the longest prefix that covers ``url``, secrets still as references."""
+    """The spec's options for the longest prefix that covers ``url``; secrets are still references."""
     wanted = _normal(url)
     covering = [prefix for prefix in storage if (wanted + "/").startswith(_normal(prefix) + "/")]
     return storage[max(covering, key=lambda prefix: len(_normal(prefix)))] if covering else {}
 
 
 def open_store(url: str, storage: Storage, *, unsafe: bool = False, private: bool = True) -> BlobStore:
-    """The blobs at ``url``. Stores that do not honour conditional creates are refused at the first ``create``, unless
-    ``unsafe``. ``private``: what is made on a disk is for this user alone
+    """The blob store at ``url``. Stores that do not honour conditional creates are refused at the first ``create``,
+    unless ``unsafe``. ``private``: files created on a disk are accessible to this user only
     (:func:`flowctl.storage.durable.private_modes`)."""
     return store_of(url).open(url, _given(url, storage), unsafe=unsafe, private=private)
 
@@ -54,7 +55,7 @@ def deltalake_options(url: str, storage: Storage) -> dict[str, str]:
 
 
 def deltalake_timeouts(url: str) -> dict[str, str]:
-    """More of them: how long a request may take."""
+    """Additional ``storage_options``: timeouts of a request."""
     return store_of(url).deltalake_timeouts()
 
 
@@ -65,7 +66,7 @@ def hadoop_conf(url: str, storage: Storage) -> dict[str, str]:
 
 
 def spark_url(url: str) -> str:
-    """The URL as Spark writes it: ``s3a://…`` for S3, ``file:///…`` for local paths."""
+    """The URL in Spark's form: ``s3a://…`` for S3, ``file:///…`` for local paths."""
     return store_of(url).spark_url(url)
 
 

@@ -1,9 +1,9 @@
-"""The contract of one kind of storage: what each library that reaches it is given.
+"""The contract of one kind of storage: the options of each library that accesses it.
 
 A store is one module in :mod:`flowctl.storage.stores`, found by the scheme of a URL. fsspec reads and writes state, the
-buffer and files, ``deltalake`` the logs of Delta tables, Hadoop whatever Spark's executors touch; Sail takes what
-``deltalake`` does. ``given`` are the options that the spec's ``storage`` has for a URL, secrets revealed; empty, the
-library's own environment counts.
+buffer and files, ``deltalake`` the logs of Delta tables, Hadoop whatever Spark's executors access; Sail takes the same
+options as ``deltalake``. ``given`` are the options that the spec's ``storage`` has for a URL, secrets revealed; if it
+is empty, the library uses its own environment.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Given = Mapping[str, str]
 
 
 class Store(ABC):
-    """``schemes`` are those of its URLs, the usual one first. ``environment`` is what credentials are read from where
+    """``schemes`` are those of its URLs, the usual one first. ``environment`` names what credentials are read from if
     ``takes_credentials`` is false. ``jars`` are the sets of ``ivy.xml`` that Spark needs for it. ``place`` describes a
-    store that other hosts do not reach; one that other processes do not reach either ``is_of_process``."""
+    store that other hosts cannot reach; ``is_of_process`` if other processes cannot reach it either."""
 
     schemes: ClassVar[tuple[str, ...]]
     has_buckets: ClassVar[bool] = True
@@ -43,7 +43,7 @@ class Store(ABC):
         return {}
 
     def deltalake_timeouts(self) -> dict[str, str]:
-        """More of them: how long a request may take."""
+        """Additional ``storage_options``: timeouts of a request."""
         return {}
 
     def hadoop_conf(self, bucket: str, given: Given) -> dict[str, str]:
@@ -51,15 +51,15 @@ class Store(ABC):
         return {}
 
     def spark_url(self, url: str) -> str:
-        """The URL as Spark writes it."""
+        """The URL in Spark's form."""
         return url
 
 
 class CloudStore(Store):
-    """An object store with a conditional create, which fsspec's file system sends (``mode="create"``)."""
+    """An object store with a conditional create, which the fsspec file system sends (``mode="create"``)."""
 
     def blob_options(self, given: Given) -> dict[str, Any]:
-        """Constructor arguments of the file system that keeps state and leases."""
+        """Constructor arguments of the file system that stores state and leases."""
         return self.fsspec_options(given)
 
     def open(self, url: str, given: Given, *, unsafe: bool, private: bool) -> BlobStore:

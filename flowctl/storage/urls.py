@@ -9,7 +9,7 @@ from flowctl.storage.stores import by_scheme
 
 
 def scheme(url: str) -> str:
-    """``s3``, ``memory``, …; ``file`` for plain paths. One name for all that a store's URLs may begin with."""
+    """``s3``, ``memory``, …; ``file`` for plain paths. Aliases of a store's scheme are mapped to its usual one."""
     name, found, _ = url.partition("://")
     if not found:
         return "file"
@@ -23,13 +23,13 @@ def local_path(url: str) -> Path:
 
 
 def without_scheme(url: str) -> str:
-    """As errors name it."""
+    """The path part, as error messages name it."""
     _, has_scheme, rest = url.partition("://")
     return (rest if has_scheme else url).rstrip("/").removeprefix("./")
 
 
 def path_place(url: str, base_dir: str) -> str:
-    """The very place behind a path or URL: symbolic links followed, slashes and ways to write a scheme made one."""
+    """The canonical location of a path or URL: symbolic links resolved, slashes and scheme aliases normalized."""
     if scheme(url) == "file":
         path = url.removeprefix("file://")
         return f"file {os.path.realpath(path if path.startswith('/') else f'{base_dir}/{path}')}"

@@ -48,8 +48,8 @@ def flowctl(capsys: pytest.CaptureFixture[str], command: str, table: str, *more:
 
 CONNECTED = [
     ("t: {from: db:orders, mode: merge, key: [nr]}", 'key column "nr"', ExitCode.STOPPED),
-    ("t: {from: db:orders, mode: append, cursor: {column: at}}", '"at" is no column', ExitCode.STOPPED),
-    ("t: {from: db:orders, mode: truncate, columns: {exclude: [x]}}", '"x" is no column', ExitCode.STOPPED),
+    ("t: {from: db:orders, mode: append, cursor: {column: at}}", '"at" is not a column', ExitCode.STOPPED),
+    ("t: {from: db:orders, mode: truncate, columns: {exclude: [x]}}", '"x" is not a column', ExitCode.STOPPED),
     ("t: {from: db:ordres, mode: truncate}", "Did you mean `orders`?", ExitCode.TABLE),
     ("t: {from: gone:orders, mode: truncate}", "gone.db", ExitCode.TABLE),
     ('t: {from: "inbox:*.csv", mode: append}', "matches nothing", ExitCode.STOPPED),
@@ -83,9 +83,15 @@ def test_allow_none_without_a_pattern_is_refused(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ("t: {from: db:orders, mode: truncate, layout: {cluster_by: [id]}}", "layout.cluster_by cannot be on Sail"),
-        ('t: {from: {sql: "SELECT 1 AS one"}, mode: truncate}', "from cannot be on Sail"),
-        ('"t_${table}": {from: "db:*", mode: truncate, columns: {add: {x: "1"}}}', "columns.add cannot be on Sail"),
+        (
+            "t: {from: db:orders, mode: truncate, layout: {cluster_by: [id]}}",
+            "layout.cluster_by is not supported on Sail",
+        ),
+        ('t: {from: {sql: "SELECT 1 AS one"}, mode: truncate}', "from is not supported on Sail"),
+        (
+            '"t_${table}": {from: "db:*", mode: truncate, columns: {add: {x: "1"}}}',
+            "columns.add is not supported on Sail",
+        ),
     ],
 )
 def test_what_the_spec_alone_tells_is_refused_without_a_connection(

@@ -45,7 +45,7 @@ def test_what_is_due_and_what_is_left_out() -> None:
 
 def test_nothing_is_due_or_there() -> None:
     assert text.plain(maintain._plan_lines(MaintenancePlan((), 3), 80)) == "Delta tables: 3 with nothing due."
-    assert text.plain(maintain._plan_lines(MaintenancePlan((), 0), 80)) == "No Delta table is there."
+    assert text.plain(maintain._plan_lines(MaintenancePlan((), 0), 80)) == "There are no Delta tables."
 
 
 def test_a_table_that_failed_has_its_error_and_decides_the_exit_code() -> None:

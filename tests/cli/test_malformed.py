@@ -13,9 +13,9 @@ from flowctl.spec import urls
 
 #: Each with what its error must name; `s3cret` marks what may be a part of a password.
 MALFORMED = {
-    "postgresql://etl:s3cretpart/x@db:5432/shop": "the password holds one of",
-    "postgresql://etl:s3cret?part@db/shop": "the password holds one of",
-    "postgresql://etl:s3cret#part@db/shop": "the password holds one of",
+    "postgresql://etl:s3cretpart/x@db:5432/shop": "the password contains one of",
+    "postgresql://etl:s3cret?part@db/shop": "the password contains one of",
+    "postgresql://etl:s3cret#part@db/shop": "the password contains one of",
     "postgresql://etl:s3cret@part@db/shop": "more than one @",
     "postgresql://etl:pw@db:s3cret/shop": "the port is not a number",
     "postgresql://etl:pw@db:543299/shop": "the port is not a number",
@@ -24,7 +24,7 @@ MALFORMED = {
     "postgresql://etl:s3cret%@db/shop": "not followed by two hexadecimal digits",
     "postgresql://etl:s3cret part@db/shop": "white space",
     "postgresql://etl:pw@[s3cret/shop": "brackets",
-    "postgresql://etl:pw@s3cret[1]/shop": "no host name has",
+    "postgresql://etl:pw@s3cret[1]/shop": "host names cannot have",
     "etl:s3cret@db:5432/shop": "no :// in it",
     "host=db password=s3cret": "no :// in it",
     "mysql://etl:s3cret@db/shop": "not a PostgreSQL URL",

@@ -297,7 +297,7 @@ def test_adopt_knows_the_tables_of_a_pattern(shop: Shop) -> None:
 
 def test_adopt_of_a_target_that_is_not_there_is_stopped(shop: Shop) -> None:
     code, _, err = shop.state("adopt", "orders", "--yes")
-    assert (code, "is not there" in err) == (ExitCode.STOPPED, True)
+    assert (code, "does not exist" in err) == (ExitCode.STOPPED, True)
 
 
 def test_runs_lists_and_shows_runs(shop: Shop) -> None:

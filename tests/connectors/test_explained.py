@@ -51,8 +51,8 @@ def explained(table: TableInfo, hints: ReadHints, lower: TypedValue | None = Non
         (info(heap=32 * MB), ReadHints(1), ""),
         (info(heap=32 * MB), ReadHints(None, "id"), "read in ≈ 4 parts of one snapshot, by id (34 MB)"),
         (view(), ReadHints(8, "id"), "read in up to 8 parts of one snapshot, by id (read.splits)"),
-        (view(), ReadHints(None, "id"), "read in one part (read.splits would cut it)"),
-        (view(), ReadHints(8), "read in one part (read.split_by and read.splits would cut it)"),
+        (view(), ReadHints(None, "id"), "read in one part (read.splits would split it)"),
+        (view(), ReadHints(8), "read in one part (read.split_by and read.splits would split it)"),
         (info(None), ReadHints(4), "read in up to 4 parts of one snapshot, by id (read.splits)"),
     ],
 )

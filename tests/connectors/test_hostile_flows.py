@@ -177,7 +177,9 @@ def test_tables(runs: SharedRuns, postgres_database: str, source: str, target: s
             runs.plan(document)
         said = [finding.message for finding in caught.value.diagnostics]
         assert len(said) == len(refused)
-        assert [name for name in refused.values() if not any(f'"{name}" is no name there' in one for one in said)] == []
+        assert [
+            name for name in refused.values() if not any(f'"{name}" is not a valid name there' in one for one in said)
+        ] == []
     document["tables"] = {id: table for id, table in document["tables"].items() if id not in refused}
     result = runs.apply(document)
     assert result.record is not None

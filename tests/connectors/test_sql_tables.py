@@ -72,7 +72,7 @@ A = {"from": "src:a", "to": "lake:a", "mode": "merge", "key": ["id"], "cursor": 
 def test_a_name_that_no_column_has(runs: SharedRuns, keys: dict[str, Any], path: str) -> None:
     """It is found before the table is made."""
     result = runs.apply(flow(a=A, b=by_sql("SELECT * FROM {{ ref('a') }}", **keys)))
-    assert f'{path}: "nme" is no column of' in error_of(result, "b")
+    assert f'{path}: "nme" is not a column of' in error_of(result, "b")
     assert not (runs.folder / "lake" / "b").exists()
 
 
@@ -82,7 +82,7 @@ def test_an_excluded_column_may_go_as_long_as_none_comes(runs: SharedRuns) -> No
     assert runs.apply(flow(a=A, b=b)).exit_code == 0
     renamed = {**A, "columns": {"rename": {"email": "e_mail"}}}
     result = runs.apply(flow(a=renamed, b=b), full_refresh=("a",))
-    assert 'columns.exclude: "email" is no column of' in error_of(result, "b")
+    assert 'columns.exclude: "email" is not a column of' in error_of(result, "b")
     assert '"e_mail" is new there' in error_of(result, "b")
     gone = {**A, "columns": {"exclude": ["email"]}}
     result = runs.apply(flow(a=gone, b=b), full_refresh=("a",))

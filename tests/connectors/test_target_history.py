@@ -204,7 +204,7 @@ def test_versions_that_the_sidecar_does_not_know_are_not_deleted(writer: Writer)
     else:
         parts = ".".join(f'"{part}"' for part in (*place.object.parts[:-1], name))
         place.execute(f"DELETE FROM {parts} WHERE _arrival > 1")
-    with pytest.raises(TableError, match=f"{name} does not know"):
+    with pytest.raises(TableError, match=f"{name} does not have"):
         write(writer, 3, seen("C", 5))
     assert versions(writer) == [("A", 1, 3, False), ("B", 3, None, True)]
     write(writer, 3, seen("B", 3), intent="again")

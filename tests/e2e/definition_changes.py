@@ -127,7 +127,7 @@ _SOFT = _with(_MERGE, deletes="soft")
 CHANGES: tuple[Change, ...] = (
     *_modes(),
     Change("merge_key", _MERGE, _with(_MERGE, key="code")),
-    Change("scd2_key", _SCD2, _with(_SCD2, key="code"), refused="of other keys"),
+    Change("scd2_key", _SCD2, _with(_SCD2, key="code"), refused="has another key"),
     Change("merge_cursor", _MERGE, _with(_MERGE, cursor="clock")),
     Change("merge_no_cursor", _MERGE, _with(_MERGE, cursor=None)),
     Change("merge_gets_cursor", _with(_MERGE, cursor=None), _MERGE),

@@ -76,7 +76,7 @@ def test_credentials_that_expire_in_the_middle(
     shown = done.words
     assert f"s3://{s3_bucket}" in shown and "refuses access: the credentials have expired" in shown
     assert done.err.count("Renew the credentials") == 1, shown
-    for foreign in ("defect", "Traceback", "\x1b", "<?xml", "planted-in-xml", "PermissionError", "again in"):
+    for foreign in ("defect", "Traceback", "\x1b", "<?xml", "planted-in-xml", "PermissionError", "retrying in"):
         assert foreign not in shown, shown
     assert re.search(r"^run \S+: ", done.out, re.MULTILINE), shown
     if code == 4:
@@ -103,6 +103,6 @@ def test_an_engine_that_dies_ends_the_run_with_one_message(tmp_path: Path) -> No
     out, err = process.communicate(timeout=60)
     assert process.returncode == 1, out + err
     assert err.count("Spark has ended by itself (killed by signal 9)") == 1, err
-    assert "again in" not in err and "times in a row" not in err and "error occurred" not in err, err
+    assert "retrying in" not in err and "times in a row" not in err and "error occurred" not in err, err
     assert re.search(r"^run \S+: 2 failed, 4 skipped, 1 committed; ", out, re.MULTILINE), out
     assert sqlite_rows(tmp_path / "target.db", "SELECT count(*) FROM base") == [(2,)]

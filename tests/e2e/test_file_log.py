@@ -67,7 +67,7 @@ def test_nothing_that_is_kept_lists_the_files(flow: Flow) -> None:
     assert step["reason"].startswith("0007.csv changed after being read")
     (flow.folder / "inbox" / "0007.csv").unlink()
     (step,) = flow.plan()["steps"]
-    assert step["notes"] == ["0007.csv is gone since; the rows read from there stay"]
+    assert step["notes"] == ["0007.csv no longer exists; the rows read earlier stay"]
 
 
 @pytest.mark.parametrize(

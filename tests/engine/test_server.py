@@ -56,8 +56,8 @@ def test_it_starts_no_other_kind_of_spark(url: str, capsys: pytest.CaptureFixtur
         ("127.0.0.1", "", None),
         ("localhost", "", None),
         ("::1", "", None),
-        ("0.0.0.0", "", "asks nobody for a password"),
-        ("0.0.0.0", "planted-4711", f"whoever has {TOKEN_VARIABLE} and reaches"),
+        ("0.0.0.0", "", "does not authenticate clients"),
+        ("0.0.0.0", "planted-4711", f"anyone who has {TOKEN_VARIABLE} and reaches"),
     ],
 )
 def test_whoever_else_may_reach_it_is_said(

@@ -153,10 +153,10 @@ def test_what_is_not_there_is_named_with_its_place_and_what_comes_near(
         ("bad.csv", "id,naïve\n1,2\n".encode("latin-1"), "bad.csv is not UTF-8 text"),
         ("bad.csv", "id,name\n1,2\n".encode("utf-16"), "bad.csv is not UTF-8 text"),
         ("bad.csv", b'"id' + b"x" * 200_000 + b'"\n1\n', "bad.csv: its header cannot be read"),
-        ("bad.csv.gz", b"id,name\n1,2\n", "bad.csv.gz is not compressed as its name tells, or not whole"),
-        ("bad.csv.gz", gzip.compress(b"id,name\n" * 99)[:12], "bad.csv.gz is not compressed as its name tells"),
-        ("bad.csv.bz2", bz2.compress(b"id,name\n" * 99)[:20], "bad.csv.bz2 is not compressed as its name tells"),
-        ("bad.csv.zst", b"id,name\n1,2\n", "bad.csv.zst is not compressed as its name tells"),
+        ("bad.csv.gz", b"id,name\n1,2\n", "bad.csv.gz is not compressed as its name indicates, or is incomplete"),
+        ("bad.csv.gz", gzip.compress(b"id,name\n" * 99)[:12], "bad.csv.gz is not compressed as its name indicates"),
+        ("bad.csv.bz2", bz2.compress(b"id,name\n" * 99)[:20], "bad.csv.bz2 is not compressed as its name indicates"),
+        ("bad.csv.zst", b"id,name\n1,2\n", "bad.csv.zst is not compressed as its name indicates"),
         ("bad.parquet", b"PAR1 no more", "bad.parquet cannot be read as parquet"),
         ("bad.parquet", b"", "bad.parquet cannot be read as parquet"),
         ("bad.orc", b"ORC no more", "bad.orc cannot be read as orc"),
@@ -180,4 +180,4 @@ def test_a_file_that_may_not_be_read_is_named(inbox: Path) -> None:
     (inbox / "bad.csv").write_text("id\n1\n")
     (inbox / "bad.csv").chmod(0)
     step = planned(inbox.parent, "inbox:*.csv")
-    assert (step.by, step.reason) == ("error", "bad.csv may not be read")
+    assert (step.by, step.reason) == ("error", "bad.csv cannot be read: permission denied")

@@ -35,7 +35,7 @@ BASE = {"mode": "merge", "key": ["id"], "cursor": "updated_at", "to": "lake:orde
     ("before", "after", "position", "why"),
     [
         ({"mode": "truncate"}, {"mode": "scd2"}, OLD, "no history"),
-        ({"mode": "scd2"}, {"mode": "scd2", "key": ["code"]}, OLD, "of other keys"),
+        ({"mode": "scd2"}, {"mode": "scd2", "key": ["code"]}, OLD, "has another key"),
         ({"mode": "scd2"}, {}, OLD, "several rows of one key"),
         ({"mode": "scd2"}, {"mode": "truncate"}, OLD, None),
         ({"mode": "append"}, {"mode": "append", "cursor": "id"}, OLD, "is not known"),

@@ -45,7 +45,7 @@ def test_append_goes_back_where_somebody_has_said_so():
     spec = table(mode="append", cursor=Cursor("updated_at"))
     state = recorded(spec, cursor("2026-11-01T00:00:00Z"), append_again=True)
     made = step(spec, observed(high(NEW), **unchanged_target()), state)
-    assert action_of(made) == "change" and "also what lake:orders has already" in made.notes[0]
+    assert action_of(made) == "change" and "including what lake:orders already has" in made.notes[0]
     assert made.interval.read_from == at("2026-11-01T00:00:00Z")
 
 
@@ -62,7 +62,7 @@ def test_append_does_not_go_on_from_a_position_that_says_nothing_of_its_rows():
     """Taken over from somebody else: the target has no record that it could be compared with."""
     spec = table(mode="append", cursor=Cursor("updated_at"))
     made = step(spec, observed(high(NEW), target=target()), recorded(spec, NoPosition(), seq=0, intent_id=""))
-    assert action_of(made) == "stop" and "which does not tell what lake:orders has already" in made.reason
+    assert action_of(made) == "stop" and "which does not show what lake:orders already has" in made.reason
     assert "`flowctl state set spec.yaml orders --position … --append-again`" in made.hint
 
 

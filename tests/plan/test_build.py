@@ -373,8 +373,8 @@ def test_only_aggregate_checks_need_a_staged_batch(keys, via):
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
-        ({"columns": ColumnRules(exclude=("sssn",))}, 'columns.exclude: "sssn" is no column of pg:public.orders'),
-        ({"cursor": Cursor("changed")}, 'cursor.column: "changed" is no column of pg:public.orders'),
+        ({"columns": ColumnRules(exclude=("sssn",))}, 'columns.exclude: "sssn" is not a column of pg:public.orders'),
+        ({"cursor": Cursor("changed")}, 'cursor.column: "changed" is not a column of pg:public.orders'),
         ({"key": ("order_id",)}, 'the key column "order_id" is not among the target\'s columns'),
         ({"columns": ColumnRules(exclude=("id",))}, 'the key column "id" is not among the target\'s columns'),
         ({"mode": "scd2", "key": ("id",), "valid_from": "amount"}, 'valid_from: "amount" is decimal(12,2), not a time'),

@@ -60,7 +60,7 @@ def later(spec: TableSpec) -> Step:
 @pytest.mark.parametrize(("keys", "path"), MISSPELT)
 def test_a_target_column(run: Any, keys: dict[str, Any], path: str) -> None:
     made = run(table(**keys))
-    assert (action_of(made), made.reason) == ("stop", f'{path}: "amuont" is no column of lake:orders')
+    assert (action_of(made), made.reason) == ("stop", f'{path}: "amuont" is not a column of lake:orders')
     assert (made.hint, statements(made)) == ("Did you mean `amount`?", ())
 
 
@@ -68,7 +68,7 @@ def test_a_target_column(run: Any, keys: dict[str, Any], path: str) -> None:
 @pytest.mark.parametrize(("keys", "path"), OF_SOURCE)
 def test_a_source_column(run: Any, keys: dict[str, Any], path: str) -> None:
     made = run(table(**keys))
-    assert (action_of(made), made.reason) == ("stop", f'{path}: "amuont" is no column of pg:public.orders')
+    assert (action_of(made), made.reason) == ("stop", f'{path}: "amuont" is not a column of pg:public.orders')
     assert made.hint == "Did you mean `amount`?"
 
 
@@ -79,7 +79,7 @@ def test_names_of_the_target() -> None:
     keys = {"mode": "scd2", "key": ("id",), "columns": rules, "layout": right, "compare_ignore": ("price",)}
     assert action_of(first(table(**keys, marks={"layout.statistics": MARK}))) == "create"
     made = first(table(columns=rules, compare_ignore=("amount",)))
-    assert made.reason == 'compare.ignore: "amount" is no column of lake:orders'
+    assert made.reason == 'compare.ignore: "amount" is not a column of lake:orders'
 
 
 def test_a_column_that_only_steers_may_be_left_out() -> None:
@@ -97,9 +97,12 @@ def test_a_column_that_only_steers_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
-        ({"layout": Layout(partition_by=("onne",))}, 'layout.partition_by: "onne" is no column of lake:sums'),
-        ({"mode": "merge", "key": ("onne",), "cursor": None}, 'key: "onne" is no column of lake:sums'),
-        ({"columns": ColumnRules(types={"one": "int"}, mask={"onne": "sha256"})}, 'columns.mask: "onne" is no column'),
+        ({"layout": Layout(partition_by=("onne",))}, 'layout.partition_by: "onne" is not a column of lake:sums'),
+        ({"mode": "merge", "key": ("onne",), "cursor": None}, 'key: "onne" is not a column of lake:sums'),
+        (
+            {"columns": ColumnRules(types={"one": "int"}, mask={"onne": "sha256"})},
+            'columns.mask: "onne" is not a column',
+        ),
     ],
 )
 def test_a_table_by_sql_whose_columns_are_declared(keys: dict[str, Any], reason: str) -> None:
@@ -115,7 +118,7 @@ def test_columns_that_only_a_run_tells_are_compared_then() -> None:
     assert (action_of(made), changes(made)) == ("create", None)
 
 
-GONE = 'columns.{}: "email" is no column of pg:public.orders'
+GONE = 'columns.{}: "email" is not a column of pg:public.orders'
 
 
 EMAIL = Column("email", types.STRING)

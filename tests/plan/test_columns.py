@@ -79,7 +79,9 @@ def test_a_name_that_the_target_would_cut(monkeypatch: pytest.MonkeyPatch) -> No
         return step(table(mode=mode, target=TargetRef("lake", (name,)), **keys), observed(high(NEW)))
 
     assert action_of(made("n" * 16, "truncate")) == "create"
-    assert made("n" * 17, "truncate").reason.endswith(f'"{"n" * 17}" is no name there: names are cut after 16 bytes')
+    assert made("n" * 17, "truncate").reason.endswith(
+        f'"{"n" * 17}" is not a valid name there: names are cut after 16 bytes'
+    )
     assert action_of(made("n" * 6, "scd2")) == "create"
     told = f"its observations would be kept in {'n' * 7}__observed: names are cut after 16 bytes"
     assert made("n" * 7, "scd2").reason.endswith(told)

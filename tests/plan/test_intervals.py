@@ -338,7 +338,7 @@ def test_no_new_files_are_no_work(form, mode, now):
 
 def test_a_read_file_that_vanished_is_reported():
     made = find(table(mode="append", cursor=None), source(), high(files(B)), log([A]).position, "files", log=log([A]))
-    assert made.notes == ("a.csv is gone since; the rows read from there stay",)
+    assert made.notes == ("a.csv no longer exists; the rows read earlier stay",)
 
 
 def test_a_file_that_changed_after_append_has_read_it_stops():

@@ -81,7 +81,7 @@ def test_the_names_are_free_where_nothing_has_them() -> None:
 
 def test_added_columns_and_those_of_sql_are_looked_at_too() -> None:
     spec = table(**QUARANTINE, columns=ColumnRules(add={"_seq": "1"}))
-    with pytest.raises(SpecError, match=r'columns\.add makes a column "_seq", a name that flowctl needs itself'):
+    with pytest.raises(SpecError, match=r'columns\.add creates a column "_seq", a name reserved for flowctl'):
         resolve(flow(spec), {})
     sql = replace(table(**HISTORY), source=SqlSource("SELECT 1 AS is_current", ()))
     assert taken_name(sql, (Column("is_current", types.BOOL),)) is not None

@@ -143,7 +143,7 @@ def test_a_key_stays_not_null_in_the_target_as_a_null_in_it_stops_the_table(mode
 
 
 USED = [("vat", "used", "column double of table orders"), ("vat", "used", "view sums")]
-GO = "Drop column double of table orders and view sums, run, and make them again"
+GO = "Drop column double of table orders and view sums, run, and recreate them"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ GO = "Drop column double of table orders and view sums, run, and make them again
     [
         (types.INT64, {}, USED, 'wider_type: widen — column "vat" is bigint, was int', GO),
         (types.DATE, {"request": REFRESH}, USED, '--full-refresh — column "vat" is date, was int', GO),
-        (types.INT64, {}, USED[1:], "(view sums uses it)", "Drop view sums, run, and make it again"),
+        (types.INT64, {}, USED[1:], "(view sums uses it)", "Drop view sums, run, and recreate it"),
         (
             types.INT64,
             {},

@@ -52,15 +52,15 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "a name that the target would cut": (
         f"  a: {{from: src:a, to: pg:{'n' * 64}, mode: truncate}}\n",
-        f'12:20: error: pg:{"n" * 64}: "{"n" * 64}" is no name there: PostgreSQL cuts names after 63 bytes',
+        f'12:20: error: pg:{"n" * 64}: "{"n" * 64}" is not a valid name there: PostgreSQL truncates names to 63 bytes',
     ),
     "a sidecar's name that the target would cut": (
         f"  a: {{from: src:a, to: pg:{'n' * 60}, mode: scd2, key: [id], scd2: {{valid_from: now}}}}\n",
-        f"12:20: error: pg:{'n' * 60}: its observations would be kept in {'n' * 60}__observed: PostgreSQL cuts",
+        f"12:20: error: pg:{'n' * 60}: its observations would be kept in {'n' * 60}__observed: PostgreSQL truncates",
     ),
     "files of an unknown format": (
         "  a: {from: 'inbox:*.txt', to: lake, mode: append}\n",
-        "12:7: error: a: files of *.txt have no format that is read in this version",
+        "12:7: error: a: files of *.txt have no format that this version reads",
     ),
     "an event time that is left out": (
         "  a: {from: src:a, to: lake, mode: scd2, key: [id], scd2: {valid_from: at}, columns: {exclude: [at]}}\n",
@@ -68,19 +68,19 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "a column of flowctl's own": (
         "  a: {from: src:a, to: lake, mode: scd2, key: [id], scd2: {valid_from: t}, columns: {add: {row_hash: '1'}}}\n",
-        '12:86: error: a: columns.add makes a column "row_hash", a name that flowctl needs itself',
+        '12:86: error: a: columns.add creates a column "row_hash", a name reserved for flowctl',
     ),
     "a column of flowctl's own in a pattern": (
         '  "a_${table}": {from: "src:*", to: lake, mode: truncate, columns: {add: {_flowctl_op: "1"}}}\n',
-        '12:69: error: a_${table}: columns.add makes a column "_flowctl_op", a name that flowctl needs itself',
+        '12:69: error: a_${table}: columns.add creates a column "_flowctl_op", a name reserved for flowctl',
     ),
     "a table that no engine keeps its promise about": (
         f"  a: {{from: src:a, to: lake, mode: truncate, columns: {{add: {{twice: n * 2}}}}}}\n{SAIL}",
-        "12:56: error: a: columns.add cannot be on Sail: integer overflow is not detected there",
+        "12:56: error: a: columns.add is not supported on Sail: integer overflow is not detected there",
     ),
     "a pattern that no engine keeps its promise about": (
         f'  "a_${{table}}": {{from: "src:*", to: lake, mode: truncate, layout: {{cluster_by: [id]}}}}\n{SAIL}',
-        "12:68: error: a_${table}: layout.cluster_by cannot be on Sail: it cannot create clustered tables",
+        "12:68: error: a_${table}: layout.cluster_by is not supported on Sail: it cannot create clustered tables",
     ),
 }
 

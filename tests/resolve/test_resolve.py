@@ -81,7 +81,7 @@ def test_a_pattern_that_could_not_be_listed_makes_nothing_and_says_nothing():
 def test_bad_and_repeated_ids_name_the_object_and_both_places():
     first, second = pattern(), pattern("raw_${table}", mark=Mark("more.yaml", 4, 3))
     found = expand([first], {first.id: objects("line items")}).diagnostics
-    assert messages(found) == ["pg:public.line items gives the id 'raw_line items', which is not an id"]
+    assert messages(found) == ["pg:public.line items gives the id 'raw_line items', which is not a valid id"]
     twice = expand([first, second], {first.id: objects("A", "a")}).diagnostics
     assert "pg:public.a gives the id 'raw_a', which pg:public.A at spec.yaml:10:3 gives too" in messages(twice)
 
@@ -109,7 +109,7 @@ def test_a_cycle_is_told_once_with_its_path():
 def test_an_unknown_reference_gets_a_suggestion():
     (found,) = unknown_references([sql("daily", "ordrs"), entry("orders")], ["daily", "orders"], [])
     assert (found.message, found.hint) == (
-        "`daily` reads `ordrs`, which is no table of this flow",
+        "`daily` reads `ordrs`, which is not a table of this flow",
         "Did you mean `orders`?",
     )
 

@@ -187,7 +187,7 @@ def test_a_table_made_anew_whose_row_at_the_position_is_another_stops(log: Log) 
     log.run()
     log.do("DROP TABLE log; CREATE TABLE log (at INTEGER, line TEXT)")
     log.do("INSERT INTO log VALUES (1, 'other'), (2, 'rows'), (3, 'here')")
-    with pytest.raises(StoppedByPolicy, match='at "at" 2 is there any more') as stopped:
+    with pytest.raises(StoppedByPolicy, match='at "at" 2 exists any more') as stopped:
         log.run()
     assert "--full-refresh log" in stopped.value.hint and "--position 2" in stopped.value.hint
     log.position = replace(log.position, ties=replace(log.position.ties, may_be_gone=True))  # --accept-definition
@@ -199,13 +199,13 @@ def test_a_log_that_deletes_old_rows_goes_on_above_them_unless_one_is_left(log: 
     log.do("INSERT INTO log VALUES (1, 'a'), (2, 'b')")
     log.run()
     log.do("DELETE FROM log WHERE at = 2; INSERT INTO log VALUES (3, 'c')")
-    with pytest.raises(StoppedByPolicy, match='at "at" 2 is there any more'):
+    with pytest.raises(StoppedByPolicy, match='at "at" 2 exists any more'):
         log.run()
     log.do("DELETE FROM log WHERE at = 1")
     log.has_older = False
     assert lines(log.run()) == ["c"]
     log.do("DELETE FROM log; INSERT INTO log VALUES (3, 'other'), (4, 'd')")
-    with pytest.raises(StoppedByPolicy, match='at "at" 3 is there any more'):
+    with pytest.raises(StoppedByPolicy, match='at "at" 3 exists any more'):
         log.run()
 
 

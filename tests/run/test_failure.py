@@ -132,10 +132,10 @@ OBJECT_STORE = (
     [
         (RuntimeError(HADOOP), "s3://lake refuses access: the credentials have expired"),
         (OSError(OBJECT_STORE), "the store refuses access: the credentials have expired"),
-        (PermissionError("Access Denied"), "the store refuses access: these credentials do not have the right"),
+        (PermissionError("Access Denied"), "the store refuses access: these credentials lack the permission"),
         (
             RuntimeError("\x1b[31mSignatureDoesNotMatch\x1b[0m"),
-            "the store refuses access: the secret key is not the right",
+            "the store refuses access: the secret key is wrong",
         ),
         (
             PermissionError(13, "Permission denied", "/lake/x"),

@@ -41,7 +41,7 @@ def test_a_run_that_waits_for_ever_is_interrupted_given_up_and_ended_with_its_ch
         "SIGTERM",
         "interrupted",
         "given up",
-        "not all has ended",
+        "some work has not ended",
     ]
     assert subprocess.run(["ps", "-o", "stat=", "-p", str(sleeper)], stdout=subprocess.PIPE).stdout.strip() in (
         b"",

@@ -195,7 +195,7 @@ def test_the_freshness_of_a_local_time_is_that_of_its_zone(bench: Bench) -> None
 def test_keys_of_a_history_without_an_event_time_are_unique_or_the_table_stops(bench: Bench) -> None:
     rows = [(7, "a", False, day(1)), (7, "b", False, day(2)), (8, "c", False, day(1))]
     table = replace(TABLE, mode="scd2", valid_from="now", dedupe="fail")
-    with pytest.raises(TableError, match=r"1 key with more than one row, and nothing says when.*id=7") as stopped:
+    with pytest.raises(TableError, match=r"1 key with more than one row, and no column has.*id=7") as stopped:
         bench.stage(table, rows)
     assert "dedupe: latest" in stopped.value.hint
     assert rows_of(bench.stage(replace(table, dedupe="latest"), rows), "note") == [("b",), ("c",)]

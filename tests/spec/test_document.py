@@ -81,10 +81,10 @@ def test_anchors_and_aliases_share_a_value() -> None:
     [
         ("a: 1\n\tb: 2\n", "a tab cannot indent YAML", "2:1"),
         ("a: *.csv\n", "an unquoted value starts with *", "1:4"),
-        ("a: {b: {{ vars.c }}}\n", "an unquoted value holds {{ … }}", "1:8"),
-        ("a: [${table}]\n", "an unquoted value holds ${…} or {{ … }}", "1:6"),
+        ("a: {b: {{ vars.c }}}\n", "an unquoted value contains {{ … }}", "1:8"),
+        ("a: [${table}]\n", "an unquoted value contains ${…} or {{ … }}", "1:6"),
         ("a: @x\n", "an unquoted value cannot start with @", "1:4"),
-        ("a: b: c\n", "a key cannot stand here", "1:5"),
+        ("a: b: c\n", "a key is not allowed here", "1:5"),
         ("a: 'x\nb: 1\n", "the quote opened in line 1 is not closed", "3:1"),
         ("a: [1, 2\nb: 3\n", "the bracket opened in line 1 is not closed", "2:2"),
         ("a: 1\n---\nb: 2\n", "a spec is one YAML document", "2:1"),

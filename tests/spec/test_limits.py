@@ -24,10 +24,10 @@ def _expression(text: str) -> str:
 
 SPECS = {
     "aliases": (ALIASES, "more than 200,000 values"),
-    "flow depth": ("a: " + "[" * 150_000, "nested more than 50 deep"),
-    "map depth": ("a: " + "{a: " * 100_000, "nested more than 50 deep"),
-    "dash depth": ("- " * 300_000 + "x", "nested more than 50 deep"),
-    "little depth": ("a: " + "[" * 200 + "]" * 200, "nested more than 50 deep"),
+    "flow depth": ("a: " + "[" * 150_000, "nested more than 50 levels deep"),
+    "map depth": ("a: " + "{a: " * 100_000, "nested more than 50 levels deep"),
+    "dash depth": ("- " * 300_000 + "x", "nested more than 50 levels deep"),
+    "little depth": ("a: " + "[" * 200 + "]" * 200, "nested more than 50 levels deep"),
     "values": ("a: [" + "1," * 1_000_000 + "]", "more than 200,000 values"),
     "size": ("# " + "x" * 5_000_000, "more than 4,194,304 characters"),
     "value": (HEAD + "tables:\n" + TABLE.format("'" + "x" * 300_000 + "'"), "a value has more than"),
@@ -57,7 +57,7 @@ SPECS = {
             for n in range(2_000)
         )
         + "  t2000: {from: app:t, to: app, mode: truncate}\n",
-        "tables read one another in a row",
+        "tables read one another in a chain",
     ),
     "type": (
         HEAD

@@ -49,7 +49,7 @@ def test_a_void_uses_up_the_number_and_moves_nothing_else() -> None:
 
 def test_a_number_is_begun_by_one_intent_only() -> None:
     document = begun()
-    with pytest.raises(StateConflict, match=r"sequence number 2 of run .* is begun and not finished"):
+    with pytest.raises(StateConflict, match=r"sequence number 2 of run .* was begun but not finished"):
         documents.with_intents(document, {"orders": intent(3, 21)})
     pending = document.table("orders").intent
     assert pending is not None

@@ -62,7 +62,7 @@ def assert_set(event: threading.Event) -> None:
 def test_a_change_that_does_not_apply_fails_alone(store: StateStore) -> None:
     with StateWriter(store, store.read()) as writer:
         writer.begin({"orders": intent(1, 20)})
-        with pytest.raises(StateConflict, match="begun and not finished"):
+        with pytest.raises(StateConflict, match="begun but not finished"):
             writer.begin({"orders": intent(2, 21)})
         writer.committed(commit_of(writer.document, "orders"), RECORDED).result()
     assert store.read().table("orders").seq == 1

@@ -1,5 +1,5 @@
-"""Delta tables below one root folder, as a target. Metadata comes from the log itself (``deltalake``, no JVM); rows
-are written by Spark in SQL that classic and Connect sessions both have."""
+"""Delta tables below one root folder, as a target. Metadata is read from the log itself (``deltalake``, no JVM). Rows
+are written by Spark in SQL that classic and Connect sessions both support, or as files that flowctl commits itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SPARK = Extension(
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     },
-    # What a MERGE reads twice Delta copies, unless it is a Delta table. Ours is in the buffer already.
+    # Delta copies a source that MERGE reads twice, unless it is a Delta table. Ours is already in the buffer.
     session={"spark.databricks.delta.merge.materializeSource": "none"},
     invariants={"spark.databricks.delta.schema.autoMerge.enabled": "false"},
     partitions=("spark.databricks.delta.snapshotPartitions",),
@@ -53,7 +53,7 @@ def place(options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str:
 
 
 def refuse_name(options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str | None:
-    """Of the root too, where that is no URL."""
+    """Checks the root path too, unless it is a URL."""
     root = str(options["path"])
     if "://" in root:
         return refused_path("/".join(object.parts), is_local=False)
@@ -62,7 +62,7 @@ def refuse_name(options: Mapping[str, Any], object: ObjectName, base_dir: str) -
 
 @contextmanager
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
-    """``path`` is the root; relative local ones start from the spec's folder."""
+    """``path`` is the root; a relative local path starts from the spec's folder."""
     from flowctl.connectors.delta.target import DeltaTarget
     from flowctl.spec.secrets import reveal
 

@@ -1,4 +1,4 @@
-"""The actions of Delta's log that flowctl writes itself (Delta protocol, *Actions*)."""
+"""The Delta log actions that flowctl writes itself (Delta protocol, *Actions*)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EMPTY = {"numFiles": "0", "numOutputRows": "0", "numOutputBytes": "0"}
 def commit_info(
     user_metadata: str, operation: str, parameters: Mapping[str, str], metrics: Mapping[str, str]
 ) -> Action:
-    """``metrics`` are Delta's, by name, as text."""
+    """``metrics`` are Delta's operation metrics by name, with values as text."""
     info = {
         "timestamp": now(),
         "operation": operation,
@@ -43,12 +43,12 @@ def now() -> int:
 
 
 def transaction(app_id: str, seq: int) -> Action:
-    """Delta's own memory of the newest number of an application (Delta protocol, *Transaction Identifiers*)."""
+    """The action with which Delta keeps an application's newest number (Delta protocol, *Transaction Identifiers*)."""
     return {"txn": {"appId": app_id, "version": seq, "lastUpdated": now()}}
 
 
 def protocol(job: WriteJob) -> Action:
-    """Of a new table; the same features that Spark gives it."""
+    """The protocol of a new table, with the same features that Spark gives it."""
     needed = features.of_columns(job.columns)
     if table_properties(job.columns, job.layout)[DELETION_VECTORS] == "true":
         needed.append(features.DELETION_VECTORS)
@@ -56,7 +56,7 @@ def protocol(job: WriteJob) -> Action:
 
 
 def clustering(job: WriteJob) -> list[Action]:
-    """What a new table is clustered by (Delta protocol, *Clustered Table*); nothing where it is not."""
+    """The clustering columns of a new table (Delta protocol, *Clustered Table*); empty if it is not clustered."""
     if not job.layout.cluster_by:
         return []
     columns = {"clusteringColumns": [[name] for name in job.layout.cluster_by], "domainName": "delta.clustering"}
@@ -78,11 +78,11 @@ def metadata(job: WriteJob, target_id: str) -> Action:
 
 
 def with_columns(metadata: Mapping[str, Any], columns: Sequence[Column], *, replaces: bool) -> Action:
-    """``metadata`` of a table that has ``columns`` afterwards; unchanged when it has them already.
+    """``metadata`` with its schema changed to ``columns``; unchanged if it has them already.
 
-    New columns come last. What was NOT NULL may be null where ``columns`` says so, as the plan does. Another type is
-    possible only where all content is replaced: files of the old type would need the engine to widen what it reads.
-    There, columns that are not listed go.
+    New columns come last. A NOT NULL column becomes nullable if ``columns`` has it nullable, as in the plan. With
+    ``replaces``, all content is replaced: types may change, and columns that are not listed are dropped. Otherwise a
+    changed type is a :class:`TableError`, because the engine would have to widen values in files of the old type.
     """
     have = {column.name: column for column in columns_of(metadata["schemaString"])}
     other = [column for column in columns if column.name in have and have[column.name].type != column.type]
@@ -110,22 +110,22 @@ def with_columns(metadata: Mapping[str, Any], columns: Sequence[Column], *, repl
 
 
 def remove(file: Mapping[str, Any]) -> Action:
-    """What takes the file of an ``add`` out of the table."""
+    """The ``remove`` action for the file of an ``add``."""
     kept = {name: file[name] for name in ("path", "partitionValues", "size", "deletionVector", "stats") if name in file}
     return {"remove": {**kept, "deletionTimestamp": now(), "dataChange": True, "extendedFileMetadata": True}}
 
 
 def row_count(file: Mapping[str, Any]) -> int:
-    """Of the file of an ``add``, those that a deletion vector hides included."""
+    """Rows in the file of an ``add``, including those that a deletion vector hides."""
     return int(json.loads(file["stats"])["numRecords"])
 
 
 def hidden_rows(file: Mapping[str, Any]) -> int:
-    """How many rows of the file of an ``add`` its deletion vector hides."""
+    """Rows in the file of an ``add`` that its deletion vector hides."""
     vector = file.get("deletionVector")
     return int(vector["cardinality"]) if vector else 0
 
 
 def new_folder() -> str:
-    """The name of a folder within a table's, for files that no commit names yet."""
+    """The name of a new folder within the table's, for files that no commit references yet."""
     return f"flowctl-{uuid.uuid4().hex}"

@@ -1,10 +1,10 @@
-"""Changes to rows as changes to files: which files a batch touches, which of their rows go, and what comes.
+"""Row changes expressed as file changes: which files a batch touches, which of their rows are removed, which are added.
 
-Delta's own MERGE joins whole tables to find the rows that change: an outer join, for which Spark moves all of the
-table's rows through a shuffle. Here the batch's keys go to the table's files instead
-(:mod:`flowctl.connectors.delta.row_search`), and only rows with one of them come out, each with its place. The engine
-compares those with the batch; what goes is taken out of its file (:mod:`flowctl.connectors.delta.row_removal`), what
-comes is a new file.
+Delta's own MERGE finds the changed rows by joining whole tables: an outer join, for which Spark shuffles every row of
+the table. Here the table's files are searched for the batch's keys instead
+(:mod:`flowctl.connectors.delta.row_search`), which yields only the rows with one of these keys, each with its file and
+row number. The engine compares them with the batch. Removed rows are taken out of their files
+(:mod:`flowctl.connectors.delta.row_removal`); added rows become a new file.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-#: Types whose statistics can be compared exactly. Text's are cut short, each writer's in its own way.
+#: Types whose statistics can be compared exactly. Text statistics are truncated, by each writer in its own way.
 _COMPARABLE = (types.INT8, types.INT16, types.INT32, types.INT64, types.DATE)
 
 
 @dataclass(frozen=True)
 class Change:
-    """What one commit does to the files: the rows of ``new`` (None: none) come, ``removal`` says what goes. ``metrics``
-    are Delta's. ``is_blind``: it is right whatever else the table holds, so it may follow any later version."""
+    """What one commit changes: it adds the rows of ``new`` (None: no rows) and applies ``removal``. ``metrics`` are
+    Delta's. ``is_blind``: the change is correct whatever else the table holds, so it may follow any later version."""
 
     operation: str
     new: Batch | None
@@ -57,7 +57,7 @@ class Change:
 
 @dataclass(frozen=True)
 class CandidateRows:
-    """The table's rows with one of a batch's keys, each with its place in ``files``."""
+    """The table's rows with one of a batch's keys, each with its file, as an index of ``files``, and row number."""
 
     files: tuple[Action, ...]
     search: Search
@@ -66,7 +66,7 @@ class CandidateRows:
 
 @dataclass(frozen=True)
 class ChangeBuilder:
-    """Works out what one commit changes in ``table``, which has ``columns`` afterwards."""
+    """Computes what one commit changes in ``table``, which has ``columns`` afterwards."""
 
     spark: SparkSession
     buffer: Buffer
@@ -81,8 +81,8 @@ class ChangeBuilder:
         return Change("WRITE", live_rows(rows, self.columns), Removal(self.table.files))
 
     def merge(self, rows: Batch) -> Change:
-        """The same rows as :func:`flowctl.connectors.delta.statements.merge`."""
-        if not self.table.files:  # nothing to compare with: one row per key, none of them there
+        """Changes the same rows as :func:`flowctl.connectors.delta.statements.merge`."""
+        if not self.table.files:  # nothing to compare with: all rows are new, one per key
             return Change("MERGE", live_rows(rows, self.columns))
         import pyarrow.compute as pc
 
@@ -101,7 +101,7 @@ class ChangeBuilder:
         return self._change(new, actions.filter(pc.not_equal(actions[ACTION], "insert")), there, metrics)
 
     def _difference(self, rows: Batch, there: Batch) -> Batch:
-        """The rows that change, with :data:`FILE`, :data:`ROW` and :data:`ACTION`."""
+        """The changed rows, with :data:`FILE`, :data:`ROW` and :data:`ACTION`."""
         places, job = (FILE, ROW), self.job
         names = {*rows.names, OP_COLUMN}
         change = Upsert(
@@ -126,7 +126,7 @@ class ChangeBuilder:
             return computed(self.spark.sql(sql), like, partial(self._folder, "difference"))
 
     def candidates(self, rows: Batch) -> CandidateRows:
-        """Exactly the rows with the key of one of ``rows``."""
+        """Finds exactly the table's rows that have the key of one of ``rows``."""
         keys = read_columns(rows, self.job.key)
         files = self._files_that_may_match([self._key_range(keys)])
         search = search_in(self.table, self.columns, files)
@@ -140,8 +140,8 @@ class ChangeBuilder:
         return self.candidates(rows).rows
 
     def apply_versions(self, versions: Batch) -> Change:
-        """The same rows as :func:`flowctl.connectors.delta.statements.apply_difference`."""
-        if not self.table.files:  # computed once: there is nothing to put in the place of
+        """Changes the same rows as :func:`flowctl.connectors.delta.statements.apply_difference`."""
+        if not self.table.files:  # computed once: there are no rows to replace
             return Change("MERGE", in_order(where_equal(versions, CHANGE_COLUMN, "put"), self.columns))
         identity = (*self.job.key, VALID_FROM)
         there = self.candidates(versions)
@@ -159,13 +159,13 @@ class ChangeBuilder:
         return self._change(new, places, there, metrics)
 
     def _with_values(self, new: Batch, there: Batch, identity: Sequence[str], foreign: Sequence[str]) -> Batch:
-        """``new`` with the values that the rows there have in columns of others."""
+        """``new`` with the existing rows' values in the ``foreign`` columns."""
         frame, before = (frame_of(rows, self.spark, partial(self._folder, "foreign")) for rows in (new, there))
         kept = before.select(*map(quoted, (*identity, *foreign)))
         return batch_like(new, frame.join(kept, on=list(identity), how="left"))
 
     def replace_where(self, condition: Condition, rows: Batch) -> Change:
-        """The rows that meet ``condition`` go, those of ``rows`` come."""
+        """Removes the rows that meet ``condition`` and adds ``rows``."""
         files = self._files_that_may_match(condition)
         removal = Removal()
         if condition == conditions.ALWAYS:
@@ -177,7 +177,7 @@ class ChangeBuilder:
         return Change("WRITE", in_order(rows, self.columns), removal)
 
     def _change(self, new: Batch, places: pa.Table, there: CandidateRows, metrics: Mapping[str, int]) -> Change:
-        """The rows of ``new`` come, those of ``there`` at ``places`` go."""
+        """Adds the rows of ``new`` and removes those of ``there`` at ``places``."""
         if not any(metrics[name] for name in metrics if name != "numSourceRows"):
             return Change("MERGE", None, metrics=metrics)
         removal = remove_rows(there.search, self.table, there.files, rows_by_file(places))
@@ -189,7 +189,7 @@ class ChangeBuilder:
         return [column.name for column in self.columns if column.name not in ours]
 
     def _key_range(self, keys: pa.Table) -> list[Term]:
-        """What every row with one of the keys meets, as far as statistics can be compared exactly."""
+        """Terms that every row with one of the keys meets, for key columns whose statistics can be compared exactly."""
         import pyarrow.compute as pc
 
         terms: list[Term] = []
@@ -215,7 +215,7 @@ def _count(rows: Batch) -> int:
 
 
 def _without_deleted(difference: Batch) -> Batch:
-    """The rows that stay or come."""
+    """The inserted and updated rows."""
     import pyarrow.compute as pc
 
     match difference:
@@ -228,7 +228,7 @@ def _without_deleted(difference: Batch) -> Batch:
 
 
 def _with_change(rows: pa.Table, changes: pa.Table, identity: Sequence[str]) -> pa.Table:
-    """Those of the table's ``rows`` that one of ``changes`` is about, with what it does."""
+    """The table's ``rows`` that ``changes`` affect, each with its :data:`CHANGE_COLUMN`."""
     names = list(identity)
     typed = comparable(changes.select(names).cast(rows.select(names).schema))
     typed = typed.append_column(CHANGE_COLUMN, changes[CHANGE_COLUMN])

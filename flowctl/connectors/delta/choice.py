@@ -1,8 +1,9 @@
-"""Which way a batch is written, by what is known of the table, the write and the engine: when it is planned, and again
-of the very version that it is committed over.
+"""Chooses how a batch is written, from the properties of the table, the write and the engine: at plan time, and again
+for the exact version that the commit follows.
 
-Delta's own statements work a table's state out with queries before they write, even where nothing is to be compared:
-for a small batch that takes longer than its file. So they write what asks for them, and flowctl commits the rest.
+Before they write, Delta's own statements compute the table's state with queries, even if nothing is compared: for a
+small batch this takes longer than writing its file. So they are used only where they are needed, and flowctl commits
+the rest.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from flowctl.storage.urls import scheme
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Properties that flowctl's own writing heeds, or that no writer needs to. Delta may make something of any other.
+#: Properties that flowctl's own commits honour, or that no writer needs to. Delta may act on any other property.
 _HEEDED = {
     statements.DELETION_VECTORS,
     statements.TYPE_WIDENING,
-    "delta.columnMapping.mode",  # another one than `none` is a feature
+    "delta.columnMapping.mode",  # any mode but `none` is a feature
     "delta.dataSkippingNumIndexedCols",
     "delta.dataSkippingStatsColumns",
     "delta.deletedFileRetentionDuration",
@@ -36,14 +37,14 @@ _HEEDED = {
     "delta.logRetentionDuration",
     statements.CODEC,
 }
-#: Settings for all tables that Spark makes, and for the size of files.
+#: Settings for all tables that Spark creates, and for file sizes.
 _TABLE_DEFAULTS = "spark.databricks.delta.properties.defaults."
 _FILE_SIZES = {"spark.databricks.delta.optimizeWrite.enabled", "spark.databricks.delta.autoCompact.enabled"}
 
 
 class Way(Enum):
-    """``STATEMENTS``: Spark's. Otherwise flowctl commits: ``FILES`` of new rows, in place of all there are or in
-    addition; or ``MARKS``, where rows of the batch take the place of single ones."""
+    """``STATEMENTS``: Spark commits. Otherwise flowctl commits: ``FILES`` adds new files or replaces all existing ones;
+    with ``MARKS``, rows of the batch replace single rows."""
 
     STATEMENTS = "Spark's statements"
     FILES = "new files"
@@ -52,7 +53,7 @@ class Way(Enum):
 
 @dataclass(frozen=True)
 class Choice:
-    """``reason``: why it is not flowctl that commits."""
+    """``reason``: why flowctl does not commit itself."""
 
     way: Way
     reason: str = ""
@@ -60,7 +61,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class EngineTraits:
-    """``is_local``: it works on this machine. ``setting``: where the user says what Delta makes of a write."""
+    """``is_local``: it runs on this machine. ``setting``: a setting of the user that changes how Delta writes; empty
+    for none."""
 
     has_jvm: bool
     is_local: bool
@@ -74,7 +76,7 @@ def traits_of(spark: SparkSession) -> EngineTraits:
 
 
 def planned_traits(url: str, conf: Mapping[str, str]) -> EngineTraits:
-    """Of an engine that has not been started."""
+    """The traits of an engine that has not been started."""
     if url == SAIL:
         return EngineTraits(has_jvm=False, is_local=True)
     return EngineTraits(has_jvm=True, is_local=url.startswith("local"), setting=_write_setting(conf))
@@ -86,13 +88,13 @@ def _write_setting(conf: Mapping[str, str]) -> str:
 
 
 def choose(url: str, there: TableInfo | None, write: WriteShape, engine: EngineTraits) -> Choice:
-    """``there`` is None where the write makes the table, which lies at ``url``."""
+    """Chooses for a write to the table at ``url``. ``there`` is None if the write creates the table."""
     is_empty = there is None or there.extra["files"] == 0
     compares = write.mode in ("merge", "scd2") and not write.replaces and not is_empty
     if not engine.has_jvm:
         return Choice(Way.MARKS if compares else Way.FILES)
     reason = engine.setting or _asks_for_more(there, write)
-    if not reason and is_empty and write.mode != "append":  # Spark's MERGE would look for what is not there
+    if not reason and is_empty and write.mode != "append":  # Spark's MERGE would search an empty table
         return Choice(Way.FILES)
     if not reason and write.mode == "scd2" and not write.in_memory:
         reason = "a history, of more rows than fit into memory"
@@ -108,7 +110,7 @@ def choose(url: str, there: TableInfo | None, write: WriteShape, engine: EngineT
 def choose_for_sidecar(
     there: TableInfo | None, columns: tuple[Column, ...], key: tuple[str, ...], engine: EngineTraits
 ) -> Way:
-    """Of a small batch, for the sidecar of the job's table."""
+    """Chooses for a small batch to the sidecar of the job's table."""
     if not engine.has_jvm:
         return Way.MARKS
     by_statements = engine.setting or (
@@ -118,12 +120,12 @@ def choose_for_sidecar(
 
 
 def way_of_all(engine: EngineTraits) -> Way:
-    """The one in which everything can be written that the engine can write."""
+    """The way that supports every write the engine can do."""
     return Way.STATEMENTS if engine.has_jvm else Way.MARKS
 
 
 def _asks_for_more(there: TableInfo | None, write: WriteShape) -> str:
-    """What a writer has to heed apart from adding and removing files; empty where there is nothing."""
+    """What requires more of a writer than adding and removing files; empty for nothing."""
     if write.layout.partition_by:
         return "partitions"
     if write.layout.cluster_by:
@@ -132,7 +134,7 @@ def _asks_for_more(there: TableInfo | None, write: WriteShape) -> str:
         return "changed columns"
     if there is not None:
         return _rules_of(there, write.columns)
-    return "" if write.creates else "a table that somebody else makes"
+    return "" if write.creates else "a table that flowctl does not create"
 
 
 def _rules_of(there: TableInfo, columns: tuple[Column, ...]) -> str:
@@ -151,7 +153,7 @@ def _rules_of(there: TableInfo, columns: tuple[Column, ...]) -> str:
 
 
 def has_other_columns(there: tuple[Column, ...], columns: tuple[Column, ...]) -> bool:
-    """Whether replacing the content must replace the schema too (a full refresh after a changed type)."""
+    """Whether replacing the content must replace the schema too (a full refresh after a type change)."""
     return {one.name: one.type for one in there} != {one.name: one.type for one in columns}
 
 
@@ -162,7 +164,7 @@ def _too_many(write: WriteShape) -> str:
 
 
 def _why_unmarked(there: TableInfo, columns: tuple[Column, ...], key: tuple[str, ...], engine: EngineTraits) -> str:
-    """Why this process does not look for rows in it, or cannot hide them."""
+    """Why this process does not search the table for rows, or cannot hide them."""
     if there.extra["properties"].get(statements.DELETION_VECTORS) != "true":
         return "no deletion vectors"
     if there.extra["is_widened"]:
@@ -173,6 +175,6 @@ def _why_unmarked(there: TableInfo, columns: tuple[Column, ...], key: tuple[str,
         return "a large table"
     if any(isinstance(column.type, Array | Struct) for column in columns if column.name in key):
         return "a key with parts"
-    if any(column.name.lower() == "_metadata" for column in there.columns):  # Spark finds no hidden row then
+    if any(column.name.lower() == "_metadata" for column in there.columns):  # it shadows Spark's own
         return "a column named _metadata"
     return ""

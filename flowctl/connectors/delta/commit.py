@@ -1,20 +1,20 @@
-"""Commits that flowctl writes itself: one entry in the table's log, whoever has written the files.
+"""Commits that flowctl writes itself: one entry in the table's log, whichever engine wrote the files.
 
-Sail must have it so: it ignores the settings that tell Spark's Delta a sequence number, and keeps our record on some
-statements only. On Spark it is the quicker way for what :mod:`flowctl.connectors.delta.choice` lists. Not by
-``deltalake``: its entries are not synced to a local disk, cannot carry a deletion vector, and not be written to tables
-with type widening.
+Sail requires it: it ignores the settings that pass a sequence number to Spark's Delta, and keeps our record for some
+statements only. On Spark it is faster in the cases that :mod:`flowctl.connectors.delta.choice` lists. ``deltalake`` is
+not used: it does not sync its entries to a local disk, and cannot write deletion vectors, or tables with type widening.
 
-- The new rows are files that no reader sees yet.
-- One entry then says everything at once: our record, Delta's ``txn`` with our sequence number, a changed schema, the
-  files that go and those that come.
-- It is created only as the version right after the opened one, from which everything was worked out (Delta protocol,
-  *Delta Log Entries*). Whoever else committed in between, a stale writer of our own run or a foreign one, makes that
-  fail, and the batch is worked out anew.
+- The new rows are in files that no reader sees yet.
+- One entry then makes everything visible at the same time: our record, Delta's ``txn`` with our sequence number, a
+  changed schema, the removed files and the added ones.
+- It is created only as the version right after the opened one, from which everything was computed (Delta protocol,
+  *Delta Log Entries*). If another writer, a stale one of our own run or a foreign one, has committed in between,
+  creating the entry fails and the batch is computed again.
 
-So exactly the same holds as with Spark: a sequence number is committed once or never, whoever is killed or late. append
-only adds, so it may take the next free version instead of starting again, once that very version, opened, says that the
-number is still free. Nothing else may: "there was nothing to replace" holds for one version only.
+So the guarantee is the same as with Spark: a sequence number is committed once or never, whichever process is killed or
+late. An append only adds rows, so it may take the next free version instead of starting over, if the version before it,
+once opened, shows that the number is still free. Nothing else may: "there was nothing to replace" holds for one version
+only.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from flowctl.errors import StateConflict, TableError, TransientError
 
 HINT = "Run this flow with spark.url local[*]"
 _TRIES = 10
-#: Delta's own default: readers need not look at more commits than this.
+#: Delta's own default: readers need not read more commits than this.
 _CHECKPOINT_EVERY = 10
-#: Features that ask nothing of a commit without data. Others (a catalog that owns the commits) do, or are unknown.
+#: Features that require nothing of a commit without data. Others (a catalog that owns the commits) do, or are unknown.
 _HARMLESS = frozenset(
     {
         "appendOnly", "invariants", "checkConstraints", "generatedColumns", "identityColumns", "changeDataFeed",
@@ -51,9 +51,9 @@ _HARMLESS = frozenset(
 
 
 def prepare(location: TableLocation, table: OpenTable | None, job: WriteJob) -> OpenTable:
-    """The table that ``job`` means, created empty where there is none. Two who create it at once get the one that came
-    first. Columns are changed by the commit itself. :class:`TableError` for a table whose writers must do more than
-    write files."""
+    """Returns the table that ``job`` targets, created empty if it does not exist. If two writers create it at the same
+    time, both get the first one's. The commit itself changes columns. :class:`TableError` for a table that
+    requires more of its writers than writing files."""
     if table is None:
         create(location, job)
         table = open_table(location)
@@ -67,7 +67,7 @@ def prepare(location: TableLocation, table: OpenTable | None, job: WriteJob) -> 
 
 
 def create(location: TableLocation, job: WriteJob) -> None:
-    """The empty table that the job's CREATE TABLE says, unless somebody is faster."""
+    """Creates the empty table that the job's CREATE TABLE describes, unless another writer is faster."""
     info = actions.commit_info(created_for(job.record.intent_id), "CREATE TABLE", {}, {})
     protocol, metadata = actions.protocol(job), actions.metadata(job, str(uuid.uuid4()))
     if publish(location, 0, [info, protocol, metadata]):
@@ -75,17 +75,17 @@ def create(location: TableLocation, job: WriteJob) -> None:
 
 
 def _write_checksum_of_empty(location: TableLocation, protocol: Action, metadata: Action) -> None:
-    """What a reader may take for the state of version 0 instead of working it out, which costs Spark a quarter of the
-    time of a first small batch (Delta protocol, *Version Checksum File*; optional)."""
+    """Writes the state of version 0, so that readers need not compute it, which costs Spark a quarter of the time of a
+    first small batch (Delta protocol, *Version Checksum File*; optional)."""
     counted = {"tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1}
     lists: Action = {"setTransactions": [], "domainMetadata": [], "allFiles": []}
     state = json.dumps({**counted, **lists, "metadata": metadata["metaData"], **protocol})
-    with suppress(TransientError, OSError):  # it makes reading faster and nothing else
+    with suppress(TransientError, OSError):  # it only makes reading faster
         location.create_file(f"{log.FOLDER}/{0:020}.crc", state.encode())
 
 
 def publish(location: TableLocation, version: int, content: Sequence[Action]) -> bool:
-    """Creates the entry of ``version`` in one act; False when somebody else has it."""
+    """Creates the entry of ``version`` atomically; False if another writer has created it."""
     text = "".join(json.dumps(action) + "\n" for action in content)
     delays.pause()
     created = location.create_file(log.entry_name(version), text.encode())
@@ -96,9 +96,9 @@ def publish(location: TableLocation, version: int, content: Sequence[Action]) ->
 def commit(
     table: OpenTable, record: Record, content: Sequence[Action], base: str | None = None, *, is_blind: bool = False
 ) -> Record:
-    """Commits ``content``, which has ``record``, as the version after ``table``'s; with ``is_blind`` as that after a
-    later one, opened anew, where the number is free, its base the same and neither schema nor protocol is another.
-    Errors as :func:`flowctl.connectors.delta.spark_writer.commit_statement`."""
+    """Commits ``content``, which includes ``record``, as the version after ``table``'s. With ``is_blind`` it may follow
+    a later version, opened again, if the number is free, the base is the same and schema and protocol are unchanged.
+    Errors as :func:`flowctl.connectors.delta.spark_commit.commit_statement`."""
     newest = table
     for _ in range(_TRIES if is_blind else 1):
         if committed := _publish_record(newest.location, newest.version + 1, record, content):
@@ -112,12 +112,12 @@ def commit(
 
 
 def void(location: TableLocation, job: WriteJob) -> Record:
-    """Gives up a number: commits ``job.record`` without data, or returns the commit of that number that was faster:
-    whichever, it is decided on the very version that the void is written over. No Spark needed.
+    """Gives up a number: commits ``job.record`` without data, or returns an earlier commit of that number.
+    This is decided on the exact version that the void follows. Needs no Spark.
 
-    The commit has ``commitInfo`` and ``txn`` only, the two actions that touch neither data nor schema. A table that is
-    not there yet is created, empty: a stale writer's ``CREATE TABLE IF NOT EXISTS`` then finds it, and its insert finds
-    the number taken. :class:`TransientError` when other writers keep winning."""
+    The commit has ``commitInfo`` and ``txn`` only, the two actions that affect neither data nor schema. A table that
+    does not exist yet is created, empty: a stale writer's ``CREATE TABLE IF NOT EXISTS`` then finds it, and its insert
+    finds the number taken. :class:`TransientError` if other writers keep winning."""
     wanted = Record(job.record)
     for _ in range(_TRIES):
         table = open_table(location)
@@ -151,12 +151,12 @@ def _require_harmless(table: OpenTable) -> None:
 
 
 def _publish_record(location: TableLocation, version: int, record: Record, content: Sequence[Action]) -> Record | None:
-    """The commit, read back; None when somebody else has the version, and when the log says, after an error, that the
-    number was committed all the same: whoever asks next finds it."""
+    """The commit, read back. None if another writer has the version, or if, after an error, the log shows that the
+    number was committed nevertheless: the caller then finds it in the log."""
     try:
         is_created = publish(location, version, content)
     except (OSError, TransientError):
-        with suppress(OSError, TransientError, TableError):  # the first error says more
+        with suppress(OSError, TransientError, TableError):  # the first error is more informative
             if find_standing(location, record) is not None:
                 return None
         raise
@@ -164,7 +164,7 @@ def _publish_record(location: TableLocation, version: int, record: Record, conte
 
 
 def _read_back(location: TableLocation, version: int, record: Record) -> Record:
-    """A commit counts only once the log says that it is ours: a store may have lost it, or let two create one file."""
+    """Checks that the log has our commit: a store may have lost it, or let two writers create the same file."""
     try:
         info = log.commit_info(log.read_entry(location, version))
     except OSError as error:
@@ -178,14 +178,15 @@ def _read_back(location: TableLocation, version: int, record: Record) -> Record:
 
 
 def _with_checkpoint(location: TableLocation, version: int, record: Record) -> Record:
-    """What fails here is a warning, and the next tenth commit tries again."""
+    """A failure is only a warning: the next checkpoint is due ten commits later."""
     if version % _CHECKPOINT_EVERY == 0 and (failure := write_checkpoint(location, version)):
         return record.warned(f"committed, but {failure}")
     return record
 
 
 def write_checkpoint(location: TableLocation, version: int) -> str:
-    """Of ``version``, the newest: it makes reading faster and nothing else. What failed, empty for nothing."""
+    """Writes a checkpoint of ``version``, the newest, which only makes reading faster. Returns why it failed; empty if
+    it did not."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
@@ -193,7 +194,7 @@ def write_checkpoint(location: TableLocation, version: int) -> str:
         table = DeltaTable(location.url, storage_options=location.options or None)
         table.create_checkpoint()
         if table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
-            table.cleanup_metadata()  # as Spark does here: entries that are older than the table keeps them
+            table.cleanup_metadata()  # as Spark does here: deletes entries past the log's retention
     except (DeltaError, OSError) as error:
         line = next(iter(str(error).splitlines()), type(error).__name__)
         return f"{location.url} got no checkpoint at version {version}: {line}"

@@ -1,10 +1,10 @@
-"""Small files become large ones, and rows that deletion vectors hide go: other files, the same rows.
+"""Merges small files into large ones and purges rows that deletion vectors hide: other files, the same rows.
 
-Not by ``deltalake``: it refuses tables with type widening, leaves hidden rows in large files, and its entries are not
-synced to a local disk. Like every commit of flowctl's own, an entry is created only as the version right after the
-opened one. A writer that stands on an older version has then read files that are gone and begins again (tests: Spark's
-MERGE, and flowctl's own); whoever commits first makes this entry fail, and the files are chosen anew. The entries say
-that no data changes, so readers of changes skip them.
+``deltalake`` is not used: it refuses tables with type widening, leaves hidden rows in large files, and does not sync
+its entries to a local disk. Like every commit of flowctl's own, an entry is created only as the version right after the
+opened one. A writer that works from an older version has then read files that no longer belong to the table, and starts
+over (tested: Spark's MERGE, and flowctl's own). If another writer commits first, this entry fails and the files are
+chosen again. The entries are marked as not changing data, so readers of changes skip them.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 
     from flowctl.connectors.delta.row_search import Search
 
-#: What files become: one is held in memory as it is written.
+#: Bytes of a compacted file, which is held in memory while it is written.
 TARGET = 128 << 20
-#: A file with a larger part of its rows hidden is written again without them, as Spark's OPTIMIZE does.
+#: A file with a larger share of hidden rows is rewritten without them, as Spark's OPTIMIZE does.
 _HIDDEN_SHARE = 0.05
-#: Groups of files that one entry replaces: what a kill or another writer's commit costs.
+#: Groups of files that one entry replaces: the work lost to a kill or to another writer's commit.
 _GROUPS = 8
-#: Rows of a row group, and files read at once.
+#: Rows of a row group, and files read at the same time.
 _ROWS, _READERS = 1 << 17, 8
 _TRIES = 10
 
 
 def known_rows(file: Action) -> int | None:
-    """Those of an ``add``, hidden ones included, where its statistics say."""
+    """Rows in the file of an ``add``, including hidden ones; None if its statistics do not have the number."""
     count = json.loads(file.get("stats") or "{}").get("numRecords")
     return int(count) if count is not None else None
 
 
 def groups(files: Sequence[Action]) -> list[list[int]]:
-    """Which of the files are written again, by place: those of a group together. Small ones of one partition up to
-    :data:`TARGET` bytes, in the order of the log; and those with many hidden rows."""
+    """Returns which files to rewrite, as groups of their indexes; a group's files are merged. These are small files of
+    one partition, up to :data:`TARGET` bytes per group, in the order of the log, and files with many hidden rows."""
     by_partition: dict[str, list[list[int]]] = defaultdict(lambda: [[]])
     sizes: dict[str, int] = defaultdict(int)  # of the last group of each partition
     for at, file in enumerate(files):
@@ -78,8 +78,8 @@ def _has_many_hidden(file: Action) -> bool:
 
 
 def compact(location: TableLocation, check: Callable[[OpenTable], None], before_commit: Callable[[], None]) -> None:
-    """Writes again whatever :func:`groups` names, until it names nothing more. ``check`` raises when the version at
-    hand is none that flowctl may write again; ``before_commit`` is called before each entry, and may raise."""
+    """Rewrites the files that :func:`groups` chooses until it chooses none. ``check`` raises if flowctl may not rewrite
+    the opened version; ``before_commit`` is called before each entry, and may raise."""
     lost = 0
     while True:
         table = open_existing(location)
@@ -94,7 +94,7 @@ def compact(location: TableLocation, check: Callable[[OpenTable], None], before_
 
 
 def _replace(table: OpenTable, chosen: Sequence[Sequence[int]], before_commit: Callable[[], None]) -> bool:
-    """One entry; False when somebody else has committed since the table was opened."""
+    """Commits one entry; False if another writer has committed since the table was opened."""
     files = table.files
     search = search_in(table, table.columns, files)
     added = [add for group in chosen for add in _write_again(table, search, group)]
@@ -114,10 +114,10 @@ def _replace(table: OpenTable, chosen: Sequence[Sequence[int]], before_commit: C
 
 
 def _write_again(table: OpenTable, search: Search, group: Sequence[int]) -> Iterator[Action]:
-    """The ``add`` actions of new files with the live rows of a group's."""
+    """Writes the live rows of a group into new files and yields their ``add`` actions."""
     files = [table.files[at] for at in group]
     values: Mapping[str, Any] = files[0]["partitionValues"]
-    folder = files[0]["path"].rpartition("/")[0]  # Polars wants a partition's name in the paths of all files or of none
+    folder = files[0]["path"].rpartition("/")[0]  # Polars needs the partition's name in the paths of all files or none
     schema = arrow_schema([column for column in search.columns if column.name not in values])
     rows, size = [known_rows(file) for file in files], sum(file["size"] for file in files)
     expected = sum(count or 0 for count in rows) - sum(map(actions.hidden_rows, files))
@@ -145,7 +145,7 @@ def _up_to(first: pa.Table, more: Iterator[pa.Table], rows: int) -> Iterator[pa.
 
 
 def _pieces(search: Search, files: Sequence[Action], group: Sequence[int]) -> Iterator[pa.Table]:
-    """The live rows of the files, in their order, as row groups of usual size."""
+    """The live rows of the files, in their order, as row groups of the usual size."""
     import pyarrow as pa
 
     held: list[pa.Table] = []
@@ -161,7 +161,7 @@ def _pieces(search: Search, files: Sequence[Action], group: Sequence[int]) -> It
 
 
 def _live_rows(search: Search, files: Sequence[Action], group: Sequence[int]) -> Iterator[pa.Table]:
-    """Several small files are read at once; a large one a piece at a time."""
+    """Reads several small files at the same time, a large one piece by piece."""
     from pyroaring import BitMap64
 
     read = partial(search.other_rows, gone=BitMap64())
@@ -174,7 +174,7 @@ def _live_rows(search: Search, files: Sequence[Action], group: Sequence[int]) ->
 
 
 def _read_at_once(files: Sequence[Action], group: Sequence[int]) -> Iterator[list[int]]:
-    """As many as one small file's bytes at most, for they are all held in memory."""
+    """Files to read at the same time, together no larger than one small file, as all are held in memory."""
     held: list[int] = []
     for at in group:
         if held and (len(held) == _READERS or sum(files[one]["size"] for one in (*held, at)) > SMALL):

@@ -1,5 +1,5 @@
-"""Which rows are meant: a few comparisons of columns with values, for an engine, for this process, and against what the
-log says of a file."""
+"""Conditions on rows: simple comparisons of columns with values, evaluated by an engine, by this process, or against a
+file's statistics in the log."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
-#: Column, operator, and a whole number, a short text, a decimal or a date.
+#: Column, operator, and an integer, a short text, a decimal or a date.
 Term = tuple[str, Operator, int | str | Decimal | dt.date]
-#: Met where all terms of one of its parts are.
+#: Met if all terms of at least one part are.
 Condition = Sequence[Sequence[Term]]
 NEVER: Condition = ()
 ALWAYS: Condition = ((),)
@@ -29,7 +29,7 @@ def columns_of(condition: Condition) -> list[str]:
 
 
 def sql(condition: Condition) -> str:
-    """Of numbers and texts."""
+    """As Spark SQL; the values must be numbers or texts."""
     parts = [" AND ".join(map(_sql, part)) or "TRUE" for part in condition]
     return f"({' OR '.join(f'({part})' for part in parts)})" if parts else "FALSE"
 
@@ -41,7 +41,7 @@ def _sql(term: Term) -> str:
 
 
 def expression(condition: Condition) -> pc.Expression:
-    """Of a condition with terms."""
+    """As a pyarrow expression; the condition must have terms."""
     import pyarrow.parquet as pq
 
     return pq.filters_to_expression([[(name, _PYTHON.get(op, op), value) for name, op, value in p] for p in condition])
@@ -51,7 +51,7 @@ _PYTHON = {"=": "=="}
 
 
 def may_match(condition: Condition, file: Action) -> bool:
-    """Whether a row of ``file`` may meet it, as far as its statistics tell."""
+    """Whether a row of ``file`` may meet the condition, according to the file's statistics."""
     stats = json.loads(file.get("stats") or "{}", parse_float=Decimal)
     low, high = stats.get("minValues", {}), stats.get("maxValues", {})
     return any(all(_may_hold(term, low, high) for term in part) for part in condition)
@@ -82,7 +82,7 @@ def _may_hold(term: Term, lows: Mapping[str, Any], highs: Mapping[str, Any]) -> 
 
 
 def _date(text: Any) -> dt.date | None:
-    """None where Python has no such date."""
+    """None for a date that Python cannot represent."""
     try:
         return dt.date.fromisoformat(text)
     except (TypeError, ValueError):

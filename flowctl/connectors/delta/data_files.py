@@ -1,7 +1,7 @@
-"""New rows as Parquet files that no reader sees until a commit names them: written by this process, by Spark or by
+"""Writes new rows as Parquet files that no reader sees until a commit references them: by this process, by Spark or by
 Sail.
 
-A file that never gets its commit is what Delta calls unreferenced: VACUUM removes it.
+A file that is never committed is what Delta calls unreferenced: VACUUM removes it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pyspark.sql import DataFrame
 
-#: What Delta and pyarrow call the same.
+#: Codecs with the same name in Delta and pyarrow.
 _CODECS = ("snappy", "zstd", "gzip", "brotli")
-#: Spark reads days before 1582 in files without it as its configuration says; with it, as they are.
+#: In files without this key, Spark reads days before 1582 as its configuration says; with it, as they are.
 _VERSION = b"org.apache.spark.version"
-#: In a file of many columns each has few rows, so a large dictionary is filled and then found to be useless; and
-#: hundreds of them fit into no cache. 500 columns: 54 s instead of 74, files of the same size.
+#: In a file of many columns each has few rows, so a large dictionary is filled and then discarded, and hundreds of them
+#: do not fit into any cache. With 500 columns: 54 s instead of 74, files of the same size.
 _WIDE_COLUMNS, _WIDE_DICTIONARY = 100, 8 << 10
 _DICTIONARY = "parquet.dictionary.page.size"
 
@@ -49,9 +49,9 @@ def write_groups(
     groups: Iterable[pa.Table],
     folder: str = "",
 ) -> Action | None:
-    """Writes one file of these row groups with pyarrow; its ``add`` action, without partition values, or None where
-    there are no rows. For a small batch an engine's own write takes several times as long as the file. ``folder`` is
-    one below the table's, as the log writes it."""
+    """Writes one file of these row groups with pyarrow. Returns its ``add`` action, without partition values, or None
+    if there are no rows. ``folder`` is relative to the table's, encoded as in the log. For a small batch an engine's
+    own write takes several times as long."""
     import pyarrow as pa
     import pyarrow.parquet as pq
     import pyspark
@@ -64,7 +64,7 @@ def write_groups(
         file,
         schema,
         compression=codec if codec in _CODECS else _CODECS[0],
-        store_decimal_as_integer=True,  # as Spark does: readers with vectors want it
+        store_decimal_as_integer=True,  # as Spark does: vectorized readers need it
         store_schema=False,
         metadata_collector=footers,
     ) as writer:
@@ -91,9 +91,9 @@ def add_action(path: str, size: int, footer: pq.FileMetaData, indexed: list[str]
 
 
 def write_by_spark(location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
-    """Writes ``frame``, whose columns are those of ``metadata``, without Delta; returns the ``add`` actions for
-    ``location``, a table without partitions. Delta's own write first works out the table's state with a query or two:
-    for a small batch that takes several times as long as its file."""
+    """Writes ``frame``, which has the columns of ``metadata``, without Delta. Returns the ``add`` actions for
+    ``location``, a table without partitions. Delta's own write first computes the table's state with a query or two:
+    for a small batch this takes several times as long as writing its file."""
     folder = actions.new_folder()
     writer = frame.write.option(NO_MARKER, "false")
     if codec := metadata["configuration"].get(CODEC):
@@ -120,23 +120,24 @@ def _adds_in(location: TableLocation, folder: str, indexed: list[str]) -> Iterat
 
 
 def write_by_sail(location: TableLocation, metadata: Mapping[str, Any], frame: DataFrame) -> list[Action]:
-    """As :func:`write_by_spark`, with partitions: by Sail's own Delta writer, as a table in a folder of the real one.
+    """As :func:`write_by_spark`, with partitions: Sail's own Delta writer writes a table in a subfolder of the real
+    one.
 
-    Its Parquet writer gets partitions wrong: a null becomes 0, 1970-01-01 or nothing in a folder's name; timestamps and
-    decimals it refuses. Its Delta writer has files, statistics and partitions as they should be."""
+    Sail's Parquet writer gets partitions wrong: in a folder's name a null becomes 0, 1970-01-01 or nothing, and it
+    refuses timestamps and decimals. Its Delta writer writes files, statistics and partitions correctly."""
     folder = actions.new_folder()
     hidden = TableLocation(f"{location.url}/{folder}", location.storage)
     kept = {name: value for name, value in metadata["configuration"].items() if name in _OF_FILES}
     hidden_metadata = {**metadata, "id": str(uuid.uuid4()), "configuration": kept}
     commit.publish(hidden, 0, [_SAIL_PROTOCOL, {"metaData": hidden_metadata}])
     frame.write.format("delta").mode("append").save(hidden.spark_path)
-    entries = [entry for _, entry in log.read_back_from(hidden, 1)]  # Sail commits nothing where there are no rows
+    entries = [entry for _, entry in log.read_back_from(hidden, 1)]  # Sail commits nothing if there are no rows
     added = [action["add"] for entry in entries for action in entry if "add" in action]
-    hidden.file_system().rm(f"{hidden.url}/{log.FOLDER}", recursive=True)  # what stays is a folder of files
+    hidden.file_system().rm(f"{hidden.url}/{log.FOLDER}", recursive=True)  # only data files stay
     return [{**add, "path": f"{folder}/{add['path']}"} for add in added if actions.row_count(add)]
 
 
-#: Properties that say how files are written.
+#: Properties that control how files are written.
 _OF_FILES = ("delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols", CODEC)
 _SAIL_PROTOCOL = {
     "protocol": {

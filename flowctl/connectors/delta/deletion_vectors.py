@@ -1,7 +1,7 @@
-"""Which rows of a file are no longer there: deletion vectors, read and written without an engine.
+"""Deletion vectors, which mark the deleted rows of a file, read and written without an engine.
 
-Source: Delta protocol, *Deletion Vectors*: a 64-bit roaring bitmap of row numbers, in its portable form behind a magic
-number; several lie in one file, each with its size before and its checksum after it.
+Source: Delta protocol, *Deletion Vectors*: a 64-bit roaring bitmap of row numbers, in its portable form after a magic
+number. One file holds several, each between its size and its checksum.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Descriptor = Mapping[str, Any]
 
 _MAGIC = struct.pack("<I", 1681511377)
 _FILE_VERSION = b"\x01"
-#: Python's base85 with the digits of Z85.
+#: Z85 is Python's base85 with other digits.
 _PYTHON = string.digits + string.ascii_uppercase + string.ascii_lowercase + "!#$%&()*+-;<=>?@^_`{|}~"
 _Z85 = string.digits + string.ascii_lowercase + string.ascii_uppercase + ".-:+=^!/*?&<>()[]{}@%$#"
 _TO_Z85, _FROM_Z85 = str.maketrans(_PYTHON, _Z85), str.maketrans(_Z85, _PYTHON)
@@ -34,7 +34,7 @@ _UUID_DIGITS = 20
 
 
 def read(location: TableLocation, descriptor: Descriptor) -> BitMap64:
-    """The numbers of the rows that are gone; :class:`TableError` when they cannot be read."""
+    """The numbers of the deleted rows; :class:`TableError` if they cannot be read."""
     from pyroaring import BitMap64
 
     size = int(descriptor["sizeInBytes"])
@@ -45,20 +45,24 @@ def read(location: TableLocation, descriptor: Descriptor) -> BitMap64:
         stored = location.file_system().cat_file(path, start=start, end=start + 4 + size + 4)
         length, data, checksum = stored[:4], stored[4 : 4 + size], stored[4 + size :]
         if length != struct.pack(">I", size) or checksum != struct.pack(">I", zlib.crc32(data)):
-            raise TableError(f"{path} is damaged: a deletion vector's size or checksum is another", hint="Restore it")
+            raise TableError(
+                f"{path} is damaged: a deletion vector's size or checksum does not match", hint="Restore it"
+            )
     if data[:4] != _MAGIC:
         raise TableError(
             f"{location.url} has a deletion vector of a format that flowctl does not know",
-            hint="Write its files anew without: REORG TABLE … APPLY (PURGE)",
+            hint="Rewrite its files without deletion vectors: REORG TABLE … APPLY (PURGE)",
         )
     rows = BitMap64.deserialize(data[4:])
     if len(rows) != int(descriptor["cardinality"]):
-        raise TableError(f"{location.url} has a deletion vector with {len(rows):,} rows, its log says another number")
+        raise TableError(
+            f"{location.url} has a deletion vector with {len(rows):,} rows, but the log has another number"
+        )
     return rows
 
 
 def write(location: TableLocation, vectors: Mapping[str, BitMap64]) -> dict[str, Descriptor]:
-    """Writes them into one new file, which no reader sees yet; their descriptors by the same names."""
+    """Writes the vectors into one new file, which no reader sees yet. Returns their descriptors by the same keys."""
     name = uuid.uuid4()
     content = bytearray(_FILE_VERSION)
     descriptors: dict[str, Descriptor] = {}
@@ -77,7 +81,7 @@ def write(location: TableLocation, vectors: Mapping[str, BitMap64]) -> dict[str,
 
 
 def path_of(location: TableLocation, descriptor: Descriptor) -> str:
-    """Of the file that holds it, which has others, too; not of one that lies in the log itself."""
+    """The path of the file that holds the vector, possibly with others. Not for vectors stored inline in the log."""
     where = str(descriptor["pathOrInlineDv"])
     if descriptor["storageType"] == "p":
         return unquote(where)

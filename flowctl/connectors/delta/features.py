@@ -1,7 +1,8 @@
-"""Table features: those that a table's columns need (Delta protocol, *Table Features*), and what turning one on costs.
+"""Table features: which ones a table's columns need (Delta protocol, *Table Features*), and what enabling one costs.
 
-A reader that does not know one feature of a table reads none of it, so a table has a feature only once something in it
-needs one. Deletion vectors are the exception: ``layout.deletion_vectors`` says whether a table is created with them.
+A reader that does not support one of a table's features cannot read the table at all, so a feature is enabled only once
+something in the table needs it. Deletion vectors are the exception: ``layout.deletion_vectors`` decides whether a table
+is created with them.
 """
 
 from __future__ import annotations
@@ -19,37 +20,38 @@ from flowctl.model.types import Array, DataType, Struct
 DELETION_VECTORS = "deletionVectors"
 TIMESTAMP_NTZ = "timestampNtz"
 TYPE_WIDENING = "typeWidening"
-#: No feature of Delta's: what writers have to mind in arrays and structs.
+#: Not a feature of Delta's: what writers must enforce in arrays and structs.
 NESTED_NOT_NULL = "NOT NULL within a column"
 
-#: Who cannot read a table with it, as far as tests/connectors/delta/test_readers.py has tried.
+#: Which readers refuse a table with the feature, as tested in tests/connectors/delta/test_readers.py.
 _COST = {
     TIMESTAMP_NTZ: "readers that do not know it refuse the table from then on",
     TYPE_WIDENING: "deltalake, Polars and all that read through deltalake refuse the table from then on",
 }
-#: From this writer version of a protocol on its features are named; up to the other all are known.
+#: From the first writer version on a protocol names its features; up to the second all that it has are known.
 _WRITER, _WRITER_OF_ALL = 7, 2
-#: Under these a commit may add and remove files without doing more than that.
+#: With these features a commit may add and remove files and do nothing more.
 _PLAIN = frozenset(
     {"appendOnly", "invariants", "deletionVectors", "timestampNtz", "typeWidening", "vacuumProtocolCheck"}
 )
 _DEMANDING = ("delta.appendOnly", "delta.enableChangeDataFeed")
 
-#: From this version on a protocol names its features, and a reader must know each.
+#: From this reader version on a protocol names its features, and a reader must support each.
 _READER = 3
-#: Features that the writer version below has without naming them.
+#: Features that the writer version after them implies without naming them.
 _IMPLIED, _IMPLIED_BY = ("appendOnly", "invariants"), 2
 
 
 def demanding_features(features: Sequence[str], properties: Mapping[str, str]) -> list[str]:
-    """What of a table's features and properties asks more of a commit than to add and remove files; flowctl does only
-    that where the engine cannot commit under its sequence number."""
+    """A table's features and properties that require more of a commit than adding and removing files. flowctl does no
+    more than that where the engine cannot commit under its sequence number."""
     switched_on = [name for name in _DEMANDING if properties.get(name) == "true"]
     return sorted({*features} - _PLAIN) + switched_on
 
 
 def is_unnamed(writer_version: int) -> bool:
-    """Whether it stands for features of which a table may use some: to name a new one, all of these must be named."""
+    """Whether the version implies features of which a table may use only some: to name a new one, these must all be
+    named."""
     return _WRITER_OF_ALL < writer_version < _WRITER
 
 
@@ -58,8 +60,8 @@ def of_columns(columns: Iterable[Column]) -> list[str]:
 
 
 def protocol(features: Sequence[str], writer_features: Sequence[str] = ()) -> Action:
-    """Of a new table: the lowest that allows ``features``, which readers must know, and ``writer_features``; as Spark
-    makes it."""
+    """The protocol of a new table: the lowest that allows ``features``, which readers must support, and
+    ``writer_features``; the same that Spark creates."""
     if features:
         named = [*features, *writer_features, *_IMPLIED]
         versions = {"minReaderVersion": _READER, "minWriterVersion": _WRITER}
@@ -71,8 +73,8 @@ def protocol(features: Sequence[str], writer_features: Sequence[str] = ()) -> Ac
 
 
 def raised(before: Mapping[str, Any], columns: Iterable[Column]) -> Action:
-    """The protocol ``before`` with what ``columns`` need; the same where it has that. :class:`TableError` where it
-    is not known which features the table uses already."""
+    """The protocol ``before`` with the features that ``columns`` need; unchanged if it has them. :class:`TableError` if
+    it is unknown which features the table already uses."""
     known = [*(before.get("readerFeatures") or ())]
     missing = [name for name in of_columns(columns) if name not in known]
     if not missing:
@@ -90,7 +92,7 @@ def raised(before: Mapping[str, Any], columns: Iterable[Column]) -> Action:
 
 
 def find_missing(info: TableInfo, changes: Sequence[SchemaChange]) -> Iterator[SchemaChange]:
-    """What ``changes`` need of the table's protocol apart from its columns, each with its price; without statements."""
+    """The features that ``changes`` need and the table does not have, each with its cost; without statements."""
     for name, change in _needed(changes).items():
         if name in info.extra.get("features", ()) and not _is_off(name, info):
             continue
@@ -102,7 +104,7 @@ def find_missing(info: TableInfo, changes: Sequence[SchemaChange]) -> Iterator[S
 
 
 def _needed(changes: Sequence[SchemaChange]) -> dict[str, SchemaChange]:
-    """Each with the first change that needs it."""
+    """The features that ``changes`` need, each with the first change that needs it."""
     first: dict[str, SchemaChange] = {}
     for change in changes:
         if change.action == "widen":
@@ -113,7 +115,7 @@ def _needed(changes: Sequence[SchemaChange]) -> dict[str, SchemaChange]:
 
 
 def _is_off(name: str, info: TableInfo) -> bool:
-    """A protocol may allow what the table's properties do not."""
+    """Whether the table's properties turn off a feature that its protocol allows."""
     properties = info.extra.get("properties", {})
     return name == TYPE_WIDENING and properties.get("delta.enableTypeWidening") != "true"
 

@@ -1,4 +1,4 @@
-"""Commits of flowctl's own: new rows as files, rows that go out of theirs, one entry in the table's log."""
+"""Commits of flowctl's own: added rows as new files, removed rows taken out of theirs, one entry in the table's log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileWriter:
-    """As :class:`flowctl.connectors.delta.writer.Writer`, on any engine that can write files."""
+    """Implements :class:`flowctl.connectors.delta.writer.Writer` on any engine that can write files."""
 
     spark: SparkSession
     buffer: Buffer
@@ -42,7 +42,7 @@ class FileWriter:
         return table
 
     def prepare_sidecar(self, location: TableLocation, table: OpenTable | None, side: WriteJob) -> OpenTable:
-        return commit.prepare(location, table, side)  # its columns come with the commit
+        return commit.prepare(location, table, side)  # the commit adds its columns
 
     def put(self, table: OpenTable, record: Record, batch: Batch, job: WriteJob) -> Record:
         def build(changes: ChangeBuilder) -> Change:
@@ -66,7 +66,7 @@ class FileWriter:
     def _commit(
         self, table: OpenTable, record: Record, job: WriteJob, build: Callable[[ChangeBuilder], Change]
     ) -> Record:
-        """Commits what ``build`` makes of ``table``. ``job`` says the table's columns afterwards."""
+        """Commits the change that ``build`` computes for ``table``. ``job`` has the table's columns after it."""
         if done := table.standing(record, job.base):
             return done
         table.check_memory()
@@ -74,7 +74,7 @@ class FileWriter:
         columns = columns_of(metadata["schemaString"])
         protocol = features.raised(table.protocol, columns)
         change = build(ChangeBuilder(self.spark, self.buffer, table, columns, job))
-        if change.operation == "MERGE":  # it has read which files there are
+        if change.operation == "MERGE":  # it has listed the files
             record = replace(record, hidden_rows=_hidden_rows(table, change.removal))
         added = self._write_files(table.location, metadata, change.new) if change.new is not None else []
         partitions.check_values(metadata, added, table.location.url)
@@ -115,7 +115,7 @@ def _parameters(change: Change) -> dict[str, str]:
 
 
 def _metrics(change: Change, added: Sequence[Action]) -> dict[str, str]:
-    """Named and written as Delta does."""
+    """Metrics with Delta's names, as text."""
     counted = {
         "numFiles": len(added),
         "numOutputRows": sum(actions.row_count(file) for file in added),

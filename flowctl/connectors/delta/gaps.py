@@ -41,7 +41,7 @@ def of_write(
     *,
     rebuilds: bool,
 ) -> Gap | None:
-    """See :meth:`flowctl.connectors.target.TargetRules.gap`; ``partitioned`` are the columns of its partitions."""
+    """See :meth:`flowctl.connectors.target.TargetRules.gap`; ``partitioned`` are the table's partition columns."""
     if engine != SAIL:
         return None
     widened = [change.column for change in changes if change.action == "widen"]

@@ -1,14 +1,14 @@
 """scd2 on Delta: two tables, so two commits, and only the second one counts.
 
-First the observations go into the sidecar, then one MERGE derives the versions under the job's number. A try that
-dies between the two leaves observations whose rows were never written, or are written later: on a Spark Connect server
-its MERGE may outlive its client, and commit while the next try is at work. So each try marks its observations, its
-commit says which try it was, and only the observations of tries that were committed count. The others are removed once
-their number is settled; a void settles it too.
+First the observations are written to the sidecar, then one MERGE derives the versions under the job's number. An
+attempt that dies between the two leaves observations whose rows are never written, or are written later: on a Spark
+Connect server its MERGE may outlive its client, and commit while the next attempt is running. So each attempt marks its
+observations, its commit records which attempt it was, and only the observations of committed attempts count. The others
+are removed once their number is settled, which a void does too.
 
-The sidecar has sequence numbers of its own: Delta's version that the write will make. A stale writer of an older try
-has an older one, which Delta then skips. That number is also the observations' arrival: it rises over lineages and
-restores too.
+The sidecar has its own sequence numbers: the Delta version that the write will create. A stale writer of an older
+attempt has an older number, which Delta skips. This number is also the observations' arrival: it keeps rising across
+lineages and restores.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from flowctl.storage.buffer import Buffer, BufferFolder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Whose try an observation belongs to.
+#: The attempt that an observation belongs to.
 _LINEAGE, _NUMBER, _ATTEMPT = (
     Column("_lineage", types.STRING),
     Column("_seq", types.INT64),
@@ -54,13 +54,13 @@ _LINEAGE, _NUMBER, _ATTEMPT = (
 def commit(spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, buffer: Buffer) -> Record:
     """Writes one batch of history and returns the commit of the versions.
 
-    What the derivation reads is small (the batch's keys) and its plan is large, so each input is worked out once and
-    kept in the buffer: as one plan, planned twice over, it took longer than all of its rows.
+    The derivation reads little (the batch's keys) but has a large plan, so each input is computed once and kept in the
+    buffer: as one plan, it was planned twice, which took longer than processing all of its rows.
     """
     this = _begin_try(spark, writer, table, rows, job, buffer)
     record = Record(job.record, attempt=this.attempt)
-    with view_of(with_operations(this.batch)) as view:  # until the end: a Connect server looks names up only then
-        if job.replace:  # no earlier observation counts, and none stays
+    with view_of(with_operations(this.batch)) as view:  # until the end: a Connect server resolves names only then
+        if job.replace:  # no earlier observation counts, and all are removed
             begun = this.first(view, conditions.ALWAYS).drop(CHANGE_COLUMN)
             return writer.put(table, record, this.computed(begun, "versions"), job)
         is_first = table.is_empty and this.sidecar.is_empty
@@ -70,7 +70,7 @@ def commit(spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, j
 
 @dataclass(frozen=True)
 class _Try:
-    """One try of one number, after ``last``. ``attempt`` marks its observations; ``rows`` are the batch's, ``batch``
+    """One attempt at one number, after ``last``. ``attempt`` marks its observations; ``rows`` is the batch, ``batch``
     the same on the engine."""
 
     spark: SparkSession
@@ -100,14 +100,14 @@ class _Try:
         return self.buffer.folder(f"{self.job.record.table}-{self.job.record.seq}-{name}")
 
     def first(self, rows: str, going: Condition) -> DataFrame:
-        """The difference where nothing was before, or nothing of it counts, and the observations added: all of the
-        batch, which is read for each once. Observations that are ``going`` go."""
+        """For a table without earlier rows that count: adds the whole batch as observations, removes those that meet
+        ``going``, and returns the difference. Reads the batch once for each."""
         change = self.versioning(rows, rows, rows, first=True)
         self._add(batch_like(self.rows, self.spark.sql(observations(change, "spark"))), going)
         return self.spark.sql(scd2.difference(change, "spark"))
 
     def later(self, view: str) -> Batch:
-        """The difference, kept, and the observations added."""
+        """Adds the observations and returns the difference, computed once."""
         there = self.frame(self.writer.rows_with_keys(self.table, self.job, self.rows, self.batch), "with-keys")
         with (
             view_of(frame_in_order(there, self.job.columns)) as there_view,
@@ -123,7 +123,8 @@ class _Try:
             return versions
 
     def _observe(self, view: str, versions: str) -> DataFrame:
-        """Adds the batch's observations as this try's. Returns all that counts of the batch's keys then."""
+        """Adds the batch's observations as this attempt's. Returns all observations of the batch's keys that then
+        count."""
         never_counts = lost_observations_of(self.job.record.lineage, self.last)
         known = self.side_writer.rows_with_keys(self.sidecar, self.side, self.rows, self.batch)
         before = frame_in_order(self.frame(known, "observed"), self.side.columns)
@@ -137,7 +138,7 @@ class _Try:
         return settled.unionByName(self.frame(new, "observations"))
 
     def _add(self, new: Batch, going: Condition) -> None:
-        """Makes ``new`` this try's observations; those that are ``going`` go."""
+        """Adds ``new`` as this attempt's observations and removes those that meet ``going``."""
         record = self.job.record
         own: dict[Column, int | str] = {
             _LINEAGE: record.lineage,
@@ -149,14 +150,14 @@ class _Try:
 
     def versioning(self, rows: str, versions: str, observed: str, *, first: bool = False) -> Versioning:
         tables = Tables(target=(versions,), batch=(rows,), observed=(observed,))
-        arrival = self.sidecar.version + 1  # what this try will add is committed as that version, or not at all
+        arrival = self.sidecar.version + 1  # the observations are committed as that version, or not at all
         return versioning(self.job, tables, self.present, arrival, "spark", first=first)
 
 
 def _begin_try(
     spark: SparkSession, writer: Writer, table: OpenTable, rows: Batch, job: WriteJob, buffer: Buffer
 ) -> _Try:
-    """With its sidecar, which is there from now on."""
+    """Begins an attempt; its sidecar exists from now on."""
     present = (*rows.names, OP_COLUMN)
     side = side_job(job, (*sidecar_columns(job, present), _LINEAGE, _NUMBER, _ATTEMPT))
     location = table.location.sidecar(OBSERVED_SUFFIX)
@@ -171,8 +172,8 @@ def _begin_try(
 
 
 def lost_observations_of(lineage: str, last: DataCommit, before: int | None = None) -> Condition:
-    """Which rows of a sidecar do not count after ``last``: those of ``lineage`` of a later number, or of another try
-    of that one. With ``before``, a number that is being committed: those that never will."""
+    """The rows of a sidecar that do not count after ``last``: those of ``lineage`` with a later number, or of another
+    attempt at that one. With ``before``, the number being committed: those that will never count."""
     of_lineage: Term = (_LINEAGE.name, "=", lineage)
     later: list[Term] = [of_lineage, (_NUMBER.name, ">", last.number)]
     if before is not None:
@@ -191,7 +192,7 @@ def quarantine(writer: Writer, location: TableLocation, rows: Batch, job: WriteJ
 
 
 def side_job(job: WriteJob, columns: Sequence[Column]) -> WriteJob:
-    """The job of a sidecar: whatever is there under its name is ours, and rows are replaced by condition."""
+    """The job of a sidecar: a table of that name is always ours, and rows are replaced by condition."""
     side = ObjectName((*job.object.parts[:-1], f"sidecar of {job.object.parts[-1]}"))
     return replace(job, object=side, mode="append", columns=tuple(columns), replace=False, layout=Layout(), base=None)
 
@@ -205,9 +206,9 @@ def _replace(
     side: WriteJob,
     purpose: str,
 ) -> None:
-    """Replaces what an earlier try left in a side table.
+    """Replaces what an earlier attempt left in a sidecar.
 
-    It must run again under the same intent, so its number is not the job's: it is the version the side table gets.
+    It must be repeatable under the same intent, so its number is not the job's but the version that the sidecar gets.
     """
     app = f"{app_id(side.record.lineage, side.record.table)}:{purpose}"
     intent_id = f"{side.record.intent_id}/{uuid.uuid4().hex}"
@@ -219,5 +220,5 @@ def _replace(
 
 
 def _different(rows: Batch, column: str) -> set[str | None]:
-    """The values of ``column``."""
+    """The distinct values of ``column``."""
     return set(read_columns(rows, [column])[column].unique().to_pylist())

@@ -1,4 +1,4 @@
-"""Where one Delta table lies, as each library writes it."""
+"""Where one Delta table is stored, in the notation of each library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flowctl.storage.urls import local_path, scheme
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-#: The first of them is the table that a statement is about.
+#: A table in a statement; the first one is the table that the statement is about.
 _TABLE = re.compile(r"`?delta`?\.`(?:[^`]|``)*`")
 
 
@@ -46,11 +46,11 @@ class TableLocation:
 
     @property
     def shown_identifier(self) -> str:
-        """The same for a plan, which is printed and saved: without what is secret in the path."""
+        """The same for a plan, which is printed and saved: secrets in the path are redacted."""
         return dialects.table(("delta", REDACTOR.redact(self.spark_path)), "spark")
 
     def executable(self, statement: str) -> str:
-        """A plan's statement about this table, as Spark runs it."""
+        """A plan's statement about this table, in the form that Spark runs."""
         return _TABLE.sub(lambda _: self.identifier, statement, count=1)
 
     @property
@@ -62,15 +62,16 @@ class TableLocation:
         return TableLocation(self.url + suffix, self.storage)
 
     def read_file(self, name: str) -> bytes:
-        """OSError when it cannot be read. A local one is read without fsspec: its import is an eighth of the time of a
-        run with nothing to do."""
+        """OSError if it cannot be read. A local file is read without fsspec: its import takes an eighth of the time of
+        a run with nothing to do."""
         if scheme(self.url) == "file":
             return local_path(f"{self.url}/{name}").read_bytes()
         content: bytes = self.file_system().cat_file(f"{self.url}/{name}")
         return content
 
     def write_file(self, name: str, content: bytes) -> None:
-        """A new file that a commit will name: on a local disk it survives a power cut, as the commit does."""
+        """Writes a new file that a commit will reference: on a local disk it survives a power failure, as the commit
+        does."""
         path = f"{self.url}/{name}"
         if scheme(self.url) != "file":
             self.file_system().pipe_file(path, content)
@@ -81,7 +82,7 @@ class TableLocation:
         sync_folder(file.parent)
 
     def create_file(self, name: str, content: bytes) -> bool:
-        """As :meth:`write_file`, in one act; False when it is there already."""
+        """As :meth:`write_file`, but atomically; False if the file already exists."""
         path = f"{self.url}/{name}"
         try:
             if scheme(self.url) == "file":
@@ -95,7 +96,7 @@ class TableLocation:
         return True
 
     def file_system(self) -> AbstractFileSystem:
-        """Reads what is there now, and makes local folders as object stores do."""
+        """Caches no listings, and creates local folders implicitly, as object stores do."""
         import fsspec
 
         kind = scheme(self.url)

@@ -1,12 +1,12 @@
-"""Entries of a table's log, where ``deltalake`` does not answer.
+"""Reads from a table's log what ``deltalake`` does not provide.
 
 ``deltalake`` 1.6.6 lists the live files, but gives neither the descriptor of a deletion vector nor statistics as they
-are written. A commit that removes such a file, or hides more of its rows, must repeat both word for word. Its
-``history`` begins with the newest commit of all, whatever version was opened, numbers it as that one, and holds
-Python's lock while it waits for the store.
+are written. A commit that removes such a file, or hides more of its rows, must repeat both verbatim. Its ``history``
+always begins with the newest commit, even for an older opened version, gives it that version's number, and holds the
+GIL while it waits for the store.
 
 Source: Delta protocol, *Action Reconciliation* and *Checkpoints* (classic ones; tables with v2 checkpoints are refused
-before).
+earlier).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FOLDER = "_delta_log"
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet$")
 #: Commits that are read at the same time.
 _AT_ONCE = 16
-#: Parsed copies of what other fields of an ``add`` hold as text.
+#: Parsed copies of other fields of an ``add``.
 _COPIES = ("stats_parsed", "partitionValues_parsed")
 
 
@@ -36,7 +36,7 @@ def entry_name(version: int) -> str:
 
 
 def read_entry(location: TableLocation, version: int) -> list[Action]:
-    """The actions of one commit; OSError when its file cannot be read."""
+    """The actions of one commit; OSError if its file cannot be read."""
     lines = location.read_file(entry_name(version)).splitlines()
     return [json.loads(line) for line in lines if line.strip()]
 
@@ -46,7 +46,7 @@ def commit_info(actions: Iterable[Action]) -> Mapping[str, Any]:
 
 
 def read_back_from(location: TableLocation, version: int) -> Iterator[tuple[int, list[Action]]]:
-    """Version and actions of the commits up to and with ``version``, newest first, as far back as the log goes."""
+    """Version and actions of each commit up to and including ``version``, newest first, as far back as the log goes."""
     there = sorted((int(name[:20]) for name in _names(location) if re.fullmatch(r"\d{20}\.json", name)), reverse=True)
     versions = [number for number in there if number <= version]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -59,7 +59,7 @@ def read_back_from(location: TableLocation, version: int) -> Iterator[tuple[int,
 
 
 def read_live_files(location: TableLocation, version: int) -> tuple[Action, ...]:
-    """The ``add`` actions of the files that are live in ``version``; :class:`TableError` when the log has a hole."""
+    """The ``add`` actions of the files that are live in ``version``; :class:`TableError` if a log entry is missing."""
     live: dict[tuple[str, str], Action] = {}
     for action in _actions(location, version, "add"):
         if "add" in action:
@@ -70,18 +70,18 @@ def read_live_files(location: TableLocation, version: int) -> tuple[Action, ...]
 
 
 def read_removed_files(location: TableLocation, version: int) -> Iterator[Action]:
-    """The ``remove`` actions that the log still has at ``version``: its checkpoints leave out those of files that are
-    older than the table's retention."""
+    """The ``remove`` actions that the log still has at ``version``; its checkpoints omit those older than the table's
+    retention."""
     return (action["remove"] for action in _actions(location, version, "remove") if "remove" in action)
 
 
 def checkpoint_before(location: TableLocation, version: int) -> int:
-    """The version of the newest checkpoint at ``version``; -1: none."""
+    """The version of the newest checkpoint up to ``version``; -1: none."""
     return _newest_checkpoint(_names(location), version)[0]
 
 
 def checkpoint_hint(location: TableLocation) -> int:
-    """The version of the last checkpoint, as its writer noted it beside the log; -1: none, or not noted."""
+    """The version of the last checkpoint, as its writer noted it in the log's folder; -1: none, or not noted."""
     try:
         return int(json.loads(location.read_file(f"{FOLDER}/_last_checkpoint"))["version"])
     except (OSError, ValueError, KeyError):
@@ -89,7 +89,7 @@ def checkpoint_hint(location: TableLocation) -> int:
 
 
 def _actions(location: TableLocation, version: int, kind: str) -> Iterator[Action]:
-    """Those of one kind in the newest checkpoint, then all of the commits after it."""
+    """The actions of one kind in the newest checkpoint, then all actions of the commits after it."""
     delays.pause()
     names = _names(location)
     start, parts = _newest_checkpoint(names, version)
@@ -107,13 +107,13 @@ def _names(location: TableLocation) -> set[str]:
 
 
 def _identity(file: Mapping[str, Any]) -> tuple[str, str]:
-    """A file is its path and its deletion vector."""
+    """A file is identified by its path and its deletion vector."""
     vector = file.get("deletionVector")
     return file["path"], f"{vector['pathOrInlineDv']}@{vector.get('offset')}" if vector else ""
 
 
 def _newest_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[str]]:
-    """Its version (-1: none) and its files. One of several parts counts only when all are there."""
+    """Its version (-1: none) and its files. A checkpoint of several parts counts only if all of them exist."""
     found: dict[tuple[int, int], list[str]] = {}
     for name in names:
         if (match := _CHECKPOINT.match(name)) and int(match[1]) <= version:
@@ -124,7 +124,7 @@ def _newest_checkpoint(names: Iterable[str], version: int) -> tuple[int, list[st
 
 
 def _in_checkpoint(location: TableLocation, name: str, kind: str) -> Iterator[Action]:
-    """As a commit has them: absent fields left out, maps as objects."""
+    """In the form that a commit has: absent fields left out, maps as objects."""
     import pyarrow.parquet as pq
 
     with location.file_system().open(f"{location.url}/{FOLDER}/{name}", "rb") as file:

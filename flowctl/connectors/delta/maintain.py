@@ -1,6 +1,6 @@
-"""What is due for one Delta table, and doing it: compaction, a checkpoint, vacuum, in this order.
+"""Finds and runs the maintenance due for one Delta table: compaction, a checkpoint, vacuum, in this order.
 
-Each is safe by itself, whoever is killed in between: a compaction is one entry of the log for some files at a time, a
+Each is safe by itself if any process is killed in between: a compaction is one log entry for some files at a time, a
 checkpoint repeats the log, and vacuum deletes what no version within the retention needs.
 """
 
@@ -69,8 +69,8 @@ def condition_of(table: OpenTable) -> Condition:
 def carry_out(
     location: TableLocation, due: Maintenance, session: Callable[[], SparkSession], before_commit: Callable[[], None]
 ) -> Iterator[Task]:
-    """Does each task of ``due`` and yields what was done. :class:`TableError` where the table changed so that it
-    cannot be done any more."""
+    """Runs each task of ``due`` and yields what was done. :class:`TableError` if the table has changed so that a task
+    is no longer possible."""
     for task in due.tasks:
         before_commit()
         if task.name == COMPACT:
@@ -118,7 +118,7 @@ def _check_unchanged(table: OpenTable) -> None:
 
 
 def _optimize(location: TableLocation, spark: SparkSession) -> None:
-    """Also takes hidden rows out of files where they are more than a twentieth."""
+    """Runs OPTIMIZE, which also purges hidden rows from files where they are more than a twentieth."""
     try:
         spark.sql(f"OPTIMIZE {location.identifier}").collect()
     except Exception as error:
@@ -128,7 +128,7 @@ def _optimize(location: TableLocation, spark: SparkSession) -> None:
 
 
 def _vacuum(location: TableLocation, before_each: Callable[[], None]) -> Task:
-    """What is removable now: what the version was restored to since is not."""
+    """Deletes what is removable now, which excludes files of a version restored in the meantime."""
     table = open_existing(location)
     retention = vacuum.retention_seconds(table.properties)
     files = vacuum.removable(table, retention) if retention is not None else []

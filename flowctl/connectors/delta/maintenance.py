@@ -1,4 +1,4 @@
-"""When a table is due for maintenance, and who can write its files again. Pure: a plan asks it, too."""
+"""When a table is due for maintenance, and who can rewrite its files. Pure functions, which plans use too."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from flowctl.model.table_info import Column, TableInfo
 if TYPE_CHECKING:
     from arro3.core import RecordBatch
 
-#: OPTIMIZE makes files of some hundred megabytes. 2,000 small ones cost each merge 5 s: opening one takes as long as
-#: reading some megabytes.
+#: OPTIMIZE writes files of several hundred megabytes. 2,000 small ones cost each merge 5 s: opening one takes as long
+#: as reading several megabytes.
 SMALL, MANY = 32 << 20, 500
-#: Rows that deletion vectors hide are read each time: from so many on, and from so large a part of all.
+#: Rows that deletion vectors hide are still read: the number and the share of all rows above which they are purged.
 MANY_HIDDEN, HIDDEN_SHARE = 100_000, 0.1
-#: Each commit is read again until a checkpoint holds it. Delta and flowctl make one at each tenth.
+#: Each commit is read again until a checkpoint includes it. Delta and flowctl write one every ten commits.
 LONG_LOG = 100
-#: Names in ``extra`` of a table's description.
+#: Keys in ``extra`` of a table's description.
 SMALL_FILES, HIDDEN_ROWS, COMMITS = "small_files", "hidden_rows", "commits_since_checkpoint"
 _PARTITION = "partition."
 
 
 def count_small_files(actions: RecordBatch) -> int:
-    """Of a table's ``add`` actions, flattened: how many files fewer it could have. Files of different partitions cannot
-    become one."""
+    """By how many files a table could shrink, from its flattened ``add`` actions. Files of different partitions cannot
+    be merged."""
     sizes = actions["size_bytes"].to_pylist()
     small = [at for at, size in enumerate(sizes) if size < SMALL]
     if len(small) <= MANY:
@@ -39,8 +39,8 @@ def count_small_files(actions: RecordBatch) -> int:
 
 @dataclass(frozen=True)
 class Condition:
-    """Of one version. ``small``: how many files fewer it could have; ``hidden`` of its ``rows`` are read and left out;
-    ``commits`` lie in the log since its last checkpoint. 0: unknown."""
+    """The state of one version. ``small``: by how many files it could shrink; ``hidden`` of its ``rows`` are read and
+    skipped; ``commits`` follow its last checkpoint. 0: unknown."""
 
     small: int = 0
     hidden: int = 0
@@ -56,7 +56,7 @@ class Condition:
         return self.commits > LONG_LOG
 
     def reasons(self) -> Iterator[str]:
-        """What is due, in words."""
+        """Why maintenance is due, as text."""
         if self.small > MANY:
             yield f"{self.small:,} small files"
         if self.hidden > max(MANY_HIDDEN, self.rows * HIDDEN_SHARE):
@@ -66,13 +66,13 @@ class Condition:
 
 
 def due(info: TableInfo) -> str:
-    """Of what a plan knows: empty when nothing is due."""
+    """From what a plan knows; empty if nothing is due."""
     small, hidden, commits = (int(info.extra.get(name, 0)) for name in (SMALL_FILES, HIDDEN_ROWS, COMMITS))
     return ", ".join(Condition(small, hidden, info.rows.value or 0, commits).reasons())
 
 
 class Way(Enum):
-    """Who writes a table's files again."""
+    """Who rewrites a table's files."""
 
     FLOWCTL = "flowctl"
     SPARK = "Spark's OPTIMIZE"
@@ -81,13 +81,13 @@ class Way(Enum):
 
 @dataclass(frozen=True)
 class Choice:
-    """``reason``: why it is not flowctl."""
+    """``reason``: why flowctl does not do it."""
 
     way: Way
     reason: str = ""
 
 
-#: Features that ask nothing of a commit by which no data changes.
+#: Features that require nothing of a commit that changes no data.
 _BY_FLOWCTL = frozenset(
     {
         "appendOnly", "invariants", "checkConstraints", "generatedColumns", "identityColumns", "allowColumnDefaults",
@@ -95,7 +95,7 @@ _BY_FLOWCTL = frozenset(
         "vacuumProtocolCheck", NESTED_NOT_NULL,
     }
 )  # fmt: skip
-#: Those whose files only Spark writes as they must be; the log is read as of any other table.
+#: Features whose files only Spark writes correctly; the log is read as for any other table.
 _BY_SPARK = frozenset(
     {"columnMapping", "clustering", "rowTracking", "variantType", "variantType-preview", "icebergCompatV1",
      "icebergCompatV2"}

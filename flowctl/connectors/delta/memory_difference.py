@@ -1,6 +1,6 @@
-"""What a batch changes among rows that this process holds: the difference of :mod:`flowctl.sql.difference`, in Arrow.
+"""What a batch changes among rows in memory: the difference of :mod:`flowctl.sql.difference`, in Arrow.
 
-For a small batch the engine's query is most of a merge's time. Values are compared as Spark compares them: nulls are
+For a small batch the engine's query takes most of a merge's time. Values are compared as Spark compares them: nulls are
 equal, and so are NaNs and the two zeros.
 """
 
@@ -23,13 +23,13 @@ _BATCH_ROW, _TABLE_ROW = "_flowctl_batch_row", "_flowctl_table_row"
 
 
 def can_compare(columns: Sequence[Column], compared: Sequence[str]) -> bool:
-    """Whether Arrow compares the values of the ``compared`` columns."""
+    """Whether Arrow can compare the values of the ``compared`` columns."""
     return not any(isinstance(column.type, Array | Struct) for column in columns if column.name in compared)
 
 
 def difference(batch: pa.Table, there: pa.Table, change: Upsert, columns: Sequence[Column]) -> pa.Table:
-    """As :func:`flowctl.sql.difference.difference`, with ``columns``, those of the table in its order, then
-    ``change.carried`` and :data:`ACTION`. ``there`` has at least the table's rows with a key of the batch's."""
+    """As :func:`flowctl.sql.difference.difference`. Returns ``columns``, those of the table in its order, then
+    ``change.carried`` and :data:`ACTION`. ``there`` has at least the table's rows with one of the batch's keys."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -64,7 +64,7 @@ def difference(batch: pa.Table, there: pa.Table, change: Upsert, columns: Sequen
 
 
 def _matched(batch: pa.Table, there: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The numbers of each of the batch's rows and of a row of the table with its key, null where there is none."""
+    """Pairs of row numbers: each row of the batch, and the table's row with its key, null if there is none."""
     import pyarrow as pa
 
     def numbered(table: pa.Table, name: str) -> pa.Table:

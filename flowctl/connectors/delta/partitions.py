@@ -1,5 +1,6 @@
-"""What a partition can be of. Delta keeps its value as text (Delta protocol, *Partition Value Serialization*): where an
-engine's text for it is not exactly the value, rows would change without an error, or the log could not be read."""
+"""Which columns can be partition columns. Delta keeps their values as text (Delta protocol, *Partition Value
+Serialization*): if an engine's text is not exactly the value, rows would change without an error, or the log could not
+be read."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from flowctl.model.table_info import Column, TableInfo
 from flowctl.model.types import DataType
 from flowctl.spec.spec import Layout
 
-#: Texts that are null as a partition's value: to the protocol, and to Spark.
+#: Texts that are null as a partition value: in the protocol, and in Spark.
 _NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
-_HINT = "Name another column under layout.partition_by; a table that is there keeps its partitions: give another `to`"
+_HINT = "Name another column under layout.partition_by; an existing table keeps its partitions: set another `to`"
 _DAY = r"[+-]?\d{4,}-\d\d-\d\d"
 
 
@@ -27,8 +28,8 @@ def names(there: TableInfo | None, layout: Layout) -> tuple[str, ...]:
 
 
 def refuse(partitioned: Sequence[Column], columns: Sequence[Column]) -> tuple[str, str] | None:
-    """Why a table of ``columns`` cannot be ``partitioned`` so, and what to do: a column whose values would not all be
-    kept, or no column for the files themselves."""
+    """Why a table of ``columns`` cannot be ``partitioned`` by these, and what to do: a column whose values would not
+    all be kept, or no column left for the files themselves."""
     if partitioned and len(partitioned) == len(columns):
         reason = "layout.partition_by names every column of the table, and its files must hold one"
         return reason, "Leave a column out of partition_by"
@@ -36,7 +37,7 @@ def refuse(partitioned: Sequence[Column], columns: Sequence[Column]) -> tuple[st
 
 
 def refused(column: Column) -> tuple[str, str] | None:
-    """Why a table cannot be partitioned by ``column``, and what to do; None where it can."""
+    """Why a table cannot be partitioned by ``column``, and what to do; None if it can."""
     if column.type == types.BINARY:
         why = "bytes have no text of their own"
     elif column.type in (types.FLOAT, types.DOUBLE):
@@ -47,8 +48,8 @@ def refused(column: Column) -> tuple[str, str] | None:
 
 
 def texts_refused(partitioned: Collection[str], present: Collection[str], columns: Sequence[Column]) -> list[Refusal]:
-    """Texts of ``present`` columns that would be null as a partition's value. ``TableError`` for a column that
-    :func:`refused` does not take: of what is known only when it runs, the plan has not seen it."""
+    """Refusals of texts in ``present`` columns that would be null as partition values. ``TableError`` for a column that
+    is :func:`refused`: the plan has not checked columns that only the run knows."""
     by = [column for column in columns if column.name in partitioned]
     for column in by:
         if stop := refused(column):
@@ -67,7 +68,8 @@ def _lost_in(name: str) -> str:
 
 
 def check_values(metadata: Mapping[str, Any], added: Iterable[Action], url: str) -> None:
-    """:class:`TableError` when a file to be added has a value that no reader could read: it would end the table."""
+    """:class:`TableError` if a file to be added has a partition value that no reader can parse: the table could no
+    longer be read."""
     partitioned = set(metadata["partitionColumns"])
     if not partitioned:
         return

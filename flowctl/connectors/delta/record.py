@@ -1,9 +1,9 @@
-"""The record of a commit, which lies with the data in the log, and how the newest one is found without Spark.
+"""The record of a commit, stored with the data in the log, and how the newest one is found without Spark.
 
-A record is the ``userMetadata`` of its commit. The sequence number is Delta's own too: the version of our application
-id, which every checkpoint carries along. The record of the newest number is found by walking the commits back; a
-foreign writer's thirty days of commits can push it out of the log, so a copy lies in ``_flowctl/commits/``. The copy is
-written after the commit was read back and counts only for the very number that Delta still knows.
+A record is the ``userMetadata`` of its commit. Delta also has the sequence number: it is the version of our application
+id, which every checkpoint repeats. The record of the newest number is found by walking the commits back. Thirty days of
+a foreign writer's commits can push it out of the log, so a copy is kept in ``_flowctl/commits/``. The copy is written
+after the commit was read back, and counts only if it has the number that Delta has.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 RECORDS = "_flowctl/commits"
 _FORMAT = 1
-#: The only key of the ``userMetadata`` of a CREATE: the intent that the table is made for.
+#: The only key of the ``userMetadata`` of a CREATE: the intent that the table is created for.
 _CREATED_FOR = "flowctl_created_for"
-#: A table on which more has happened has been used by somebody.
+#: A table with a later version than this is already in use.
 _MOST_VERSIONS = 20
 
 
 def app_id(lineage: str, table: str) -> str:
-    """Delta's application id of one table of one flow; its version is our sequence number."""
+    """Delta's application id for one table of one flow; its version is our sequence number."""
     return f"flowctl:{lineage}:{table}"
 
 
@@ -41,10 +41,10 @@ def app_id(lineage: str, table: str) -> str:
 class Record:
     """``commit`` has version, counts and warnings only once it is in the log.
 
-    ``attempt``: which try of the number this is, where a history counts the observations of one try only.
-    ``data_seq``: with a void, the last number that was committed with data. ``app``: Delta's application id, where it
-    is not that of the table itself. ``hidden_rows``: those that deletion vectors hide from this version on, where the
-    commit has counted them: a plan that finds it as the newest need not read the log.
+    ``attempt``: which attempt at the number this is, for a history, which counts the observations of one attempt only.
+    ``data_seq``: for a void, the last number that was committed with data. ``app``: Delta's application id, if it is
+    not the table's own. ``hidden_rows``: how many rows deletion vectors hide from this version on, if the commit has
+    counted them: a plan that finds this record as the newest need not read the log.
     """
 
     commit: Commit = field(metadata=in_json("inline"))
@@ -67,7 +67,7 @@ class Record:
         return json.dumps(codec.to_json(self))
 
     def logged(self, **known: Any) -> Record:
-        """With what is known of its commit once it is in the log."""
+        """The record with what is known of its commit once that is in the log."""
         return replace(self, commit=replace(self.commit, **known))
 
     def warned(self, warning: str) -> Record:
@@ -76,15 +76,15 @@ class Record:
 
 @dataclass(frozen=True)
 class DataCommit:
-    """The last number that was committed with data, and which try of it: what a history's sidecar counts. ``attempt``
-    is empty where no record tells."""
+    """The last number that was committed with data, and the attempt that did: what a history's sidecar counts.
+    ``attempt`` is empty if no record has it."""
 
     number: int = 0
     attempt: str = ""
 
 
 def data_commit(record: Record | None) -> DataCommit:
-    """That of ``record``, or what it carries along when it is a void."""
+    """The data commit of ``record``, or, if that is a void, the one it carries along."""
     if record is None:
         return DataCommit()
     return DataCommit(record.data_seq if record.commit.void else record.seq, record.attempt)
@@ -93,11 +93,11 @@ def data_commit(record: Record | None) -> DataCommit:
 def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Record | None:
     """The record of the newest number of ``app``.
 
-    RESTORE takes content back and leaves numbers as they are. The answer then has the newest number (the next must be
-    higher) and the rest from the commit whose content is there now, so it equals nothing in state.
+    RESTORE reverts content but not numbers. The result then has the newest number (the next must be higher) and the
+    rest from the commit whose content the table has now, so it equals nothing in state.
     """
     delays.pause()
-    with suppress(OSError):  # cleaned away behind a checkpoint, or a store that deltalake reaches and fsspec does not
+    with suppress(OSError):  # deleted after a checkpoint, or a store that deltalake reaches and fsspec does not
         newest = _in_commit(log.commit_info(log.read_entry(location, table.version())), table.version(), app)
         if newest is not None:
             return newest
@@ -111,7 +111,7 @@ def newest_record(location: TableLocation, table: DeltaTable, app: str) -> Recor
         info = log.commit_info(actions)
         if info.get("operation") == "RESTORE":
             restored = (info.get("operationParameters") or {}).get("version")
-            restored_to = int(restored) if restored is not None else -1  # named by its time: before all others
+            restored_to = int(restored) if restored is not None else -1  # restored by time: older than all commits
             continue
         record = _in_commit(info, version, app)
         if record is not None and (restored_to is not None or record.seq == number):
@@ -134,15 +134,15 @@ def _in_commit(info: Mapping[str, Any], version: int, app: str) -> Record | None
 
 
 def _from_json(document: Any) -> Record | None:
-    """None for what somebody else wrote."""
+    """None for metadata that flowctl did not write."""
     if not isinstance(document, dict) or document.get("flowctl") != _FORMAT:
         return None
     return codec.from_json(Record, document)
 
 
 def keep_copy(location: TableLocation, record: Record) -> Record:
-    """Keeps the record of a commit that was read back, for the day the log has forgotten it. The commit stands without
-    it, and the next one makes it anew: a copy that cannot be written is a warning."""
+    """Keeps a copy of the record of a commit that was read back, for when the log no longer has it. The commit is valid
+    without it, and the next one writes a new copy: a failure is only a warning."""
     path = f"{location.url}/{_copy_name(record.app_id)}"
     try:
         content = json.dumps({"version": record.commit.version, "record": codec.to_json(record)})
@@ -155,7 +155,7 @@ def keep_copy(location: TableLocation, record: Record) -> Record:
 def _read_copy(location: TableLocation, app: str) -> Record | None:
     try:
         kept = json.loads(location.read_file(_copy_name(app)))
-    except (FileNotFoundError, ValueError):  # none yet, or torn by a crash while it was written
+    except (FileNotFoundError, ValueError):  # none yet, or incomplete after a crash
         return None
     return codec.from_json(Record, kept["record"]).logged(version=kept["version"])
 
@@ -181,13 +181,13 @@ def counts(metrics: Mapping[str, Any]) -> RowCounts:
 
 def created_for(intent_id: str) -> str:
     """The ``userMetadata`` of the CREATE of a table that ``intent_id`` needs. CREATE is a commit of its own, before the
-    data: a run that dies between the two leaves an empty table, and only this tells it from one of somebody else."""
+    data: a run that dies between the two leaves an empty table, and only this distinguishes it from a foreign one."""
     return json.dumps({_CREATED_FOR: intent_id})
 
 
 def creator(location: TableLocation, version: int) -> str:
-    """The intent that the table was made for, as long as nothing was committed to it; empty for any other table. Its
-    columns may have been changed: a run that is finished later does that before its first commit."""
+    """The intent that the table was created for, while nothing has been committed to it; empty for any other table. Its
+    columns may have changed: a run that is resumed does that before its first commit."""
     if version > _MOST_VERSIONS:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""How rows go: hidden by a deletion vector, or, in a table without them, by writing their file again without them."""
+"""Removes rows: hides them with a deletion vector or, in a table without these, rewrites their file without them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Removal:
-    """``removed`` are the ``add`` actions of files that go, ``kept`` those that bring their other rows back."""
+    """``removed`` are the ``add`` actions of files to remove, ``kept`` those that keep the other rows of these
+    files."""
 
     removed: tuple[Action, ...] = ()
     kept: tuple[Action, ...] = ()
 
 
 def search_in(table: OpenTable, columns: tuple[Column, ...], files: Sequence[Action]) -> Search:
-    """In ``files`` of ``table``, which gets ``columns``."""
+    """A search in ``files`` of ``table``, which gets ``columns``."""
 
     def data_file(file: Action) -> DataFile:
         values = {name: file["partitionValues"].get(name) for name in table.partition_by}
@@ -42,7 +43,7 @@ def search_in(table: OpenTable, columns: tuple[Column, ...], files: Sequence[Act
 
 
 def rows_by_file(places: pa.Table) -> dict[int, BitMap64]:
-    """Of rows with :data:`FILE` and :data:`ROW`."""
+    """Row numbers by file, from rows with :data:`FILE` and :data:`ROW`."""
     import pyarrow.compute as pc
     from pyroaring import BitMap64
 
@@ -53,7 +54,7 @@ def rows_by_file(places: pa.Table) -> dict[int, BitMap64]:
 
 
 def remove_rows(search: Search, table: OpenTable, files: Sequence[Action], gone: Mapping[int, BitMap64]) -> Removal:
-    """Takes rows out of ``files``, in which ``search`` has found them."""
+    """Removes the rows in ``gone``, which ``search`` has found, from ``files``."""
     vectors = {at: rows | search.files[at].hidden() for at, rows in gone.items()}
     partly = {at: rows for at, rows in vectors.items() if not _is_all(rows, files[at])}
     if _has_deletion_vectors(table):
@@ -92,7 +93,7 @@ def _hide(location: TableLocation, rows: Mapping[str, BitMap64], files: Sequence
 
 
 def _with_vector(file: Action, descriptor: deletion_vectors.Descriptor) -> Action:
-    """``file`` with other rows hidden: the ends that its statistics name may be among them."""
+    """``file`` with other rows hidden: its statistics may then name values of hidden rows."""
     wide, replaced = re.subn(r'"tightBounds"\s*:\s*(?:true|false)', '"tightBounds":false', file["stats"])
     stats = wide if replaced else f'{file["stats"].rstrip().removesuffix("}")},"tightBounds":false}}'
     return {**file, "stats": stats, "deletionVector": dict(descriptor), "dataChange": True}
@@ -111,6 +112,6 @@ def _rewrite(
 
 
 def _folder(path: str) -> str:
-    """Where the new file lies: by the old one, as Polars wants a partition's name in the paths of all files or of none;
-    for a file of another table, which has a path of its own, in the table's folder."""
+    """The folder of the new file: that of the old one, as Polars needs the partition's name in the paths of all files
+    or none; for a file of another table, which has an absolute path, the table's folder."""
     return "" if re.match(r"/|[a-z][a-z0-9+.-]*:", path, re.IGNORECASE) else path.rpartition("/")[0]

@@ -1,8 +1,8 @@
-"""The rows of a table's files that a commit is about, each with its place, located by this process.
+"""Finds the rows of a table's files that a commit affects, each with its file and row number, in this process.
 
-An engine needs a query for it, and in Spark's first seconds every query is slow; Sail has no column that says where a
-row is. The columns that decide are read first, the others only where some of the rows are wanted. A file is read as it
-is: what its deletion vector hides is left out afterwards.
+An engine needs a query for this, and in Spark's first seconds every query is slow; Sail has no column with a row's
+location. The columns that decide are read first, the others only where some of the rows are wanted. Rows that a
+deletion vector hides are read too and dropped afterwards.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
     from pyroaring import BitMap64
 
-#: Names of the columns that say a row's place: which of the searched files, and its number in it.
+#: Names of the columns that locate a row: the index of the searched file, and the row's number in it.
 FILE, ROW = "_flowctl_file", "_flowctl_row"
-#: Rows of deciding columns at a time, rows of all columns, and of those that are written again, as a row group.
+#: Rows read at a time: of the deciding columns, of all columns, and of a file to rewrite, as a row group.
 _KEY_ROWS, _ROWS, _GROUP_ROWS = 1 << 20, 1 << 16, 1 << 17
-#: From so many wanted rows of a row group on, they are read a piece at a time.
+#: A row group with this many wanted rows is read piece by piece.
 _MANY = 1 << 17
-#: Spark wrote days or moments of another calendar, which it turns into ours when it reads them.
+#: Keys in files with days or moments in a legacy calendar, which Spark converts when it reads them.
 _OTHER_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
 class Unreadable(TableError):
-    """A file is not what this module reads exactly; Spark may."""
+    """This module cannot read a file exactly; Spark may."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"flowctl cannot read the table's rows exactly: {what}", hint="Run with spark.url local[*]")
@@ -51,7 +51,8 @@ class Unreadable(TableError):
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of the table, as its log has it. ``hidden`` are the numbers of rows that its deletion vector hides."""
+    """A file of the table, as its log has it. ``hidden`` returns the numbers of the rows that its deletion vector
+    hides."""
 
     path: str
     hidden: Callable[[], BitMap64]
@@ -60,15 +61,15 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Search:
-    """In ``files`` of a table with ``columns``."""
+    """A search in ``files`` of a table with ``columns``."""
 
     location: TableLocation
     files: Sequence[DataFile]
     columns: tuple[Column, ...]
 
     def collect_rows(self, keys: pa.Table, sink: SegmentSink) -> int:
-        """Puts the live rows whose key is one of ``keys`` into ``sink``, as :func:`row_schema`; returns their bytes.
-        :class:`Unreadable` when a file is none of ours."""
+        """Writes the live rows whose key is one of ``keys`` to ``sink``, as :func:`row_schema`; returns their bytes.
+        :class:`Unreadable` if a file or the keys cannot be read exactly."""
         names, size = keys.schema.names, 0
         wanted = comparable(self._typed(keys))
 
@@ -78,7 +79,7 @@ class Search:
         matches = self._find(names, with_key)
         groups = [_Group(at, one.metadata, *group) for at, one in enumerate(matches) for group in one.groups()]
         with ThreadPoolExecutor(_workers()) as pool:
-            for start in range(0, len(groups), _workers()):  # so many row groups' rows are held at a time
+            for start in range(0, len(groups), _workers()):  # limits how many row groups are in memory
                 some = groups[start : start + _workers()]
                 small = [pool.submit(self._rows, group) if len(group.rows) < _MANY else None for group in some]
                 for batch in chain.from_iterable(
@@ -90,12 +91,12 @@ class Search:
         return size
 
     def matching(self, names: Sequence[str], condition: pc.Expression) -> dict[int, BitMap64]:
-        """The numbers of the live rows that meet ``condition`` (over ``names``), by the file's place in ``files``."""
+        """The numbers of the live rows that meet ``condition`` (over ``names``), by the file's index in ``files``."""
         matches = self._find(names, lambda rows: rows.filter(condition))
         return {at: one.rows for at, one in enumerate(matches) if one.rows}
 
     def other_rows(self, at: int, gone: BitMap64) -> Iterator[pa.Table]:
-        """The live rows of a file but ``gone``, without its partition columns."""
+        """The live rows of a file except ``gone``, without its partition columns."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -123,7 +124,8 @@ class Search:
             raise Unreadable(f"the batch's keys: {error}") from error
 
     def _find(self, names: Sequence[str], choose: Callable[[pa.Table], pa.Table]) -> list[_Matches]:
-        """Of each file the numbers of the live rows that ``choose`` keeps of columns ``names`` and :data:`ROW`."""
+        """For each file, the numbers of the live rows that ``choose`` keeps, given columns ``names`` and
+        :data:`ROW`."""
         columns = [column for column in self.columns if column.name in names]
 
         def find_in(file: DataFile) -> _Matches:
@@ -133,7 +135,7 @@ class Search:
             rows, start = BitMap64(), 0
             with _errors_of(self.location, file), _opened(self.location, file) as reader:
                 reader.require_readable(self.columns)
-                if all(map(reader.has, columns)):  # else they came later, with no value in these rows
+                if all(map(reader.has, columns)):  # otherwise one was added later and has no values here
                     for batch in reader.batches(columns, _KEY_ROWS):
                         end = start + batch.num_rows
                         placed = pa.Table.from_batches([batch]).append_column(ROW, pa.arange(start, end))
@@ -145,7 +147,7 @@ class Search:
             return list(pool.map(find_in, self.files))
 
     def _rows(self, group: _Group) -> pa.RecordBatch:
-        """Column by column: what is in memory at a time is then little, and the same little again and again."""
+        """Reads column by column, so that little is in memory at a time, and that memory is used again."""
         import pyarrow as pa
 
         file = self.files[group.file]
@@ -172,7 +174,7 @@ class Search:
 
 @dataclass(frozen=True)
 class _Group:
-    """Some ``rows`` of a row group, counted from its ``start``, the file's row that it begins with."""
+    """Some ``rows`` of a row group, counted from its ``start``, the number of its first row in the file."""
 
     file: int
     metadata: pq.FileMetaData
@@ -183,13 +185,13 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Matches:
-    """The numbers of some rows of a file."""
+    """The numbers of the matching rows of a file."""
 
     rows: BitMap64
     metadata: pq.FileMetaData
 
     def groups(self) -> Iterator[tuple[int, int, list[int]]]:
-        """Of each row group that has some of them: which it is, the file's row that it begins with, its rows."""
+        """Of each row group with matching rows: its number, the number of its first row in the file, and these rows."""
         numbers, start = list(self.rows), 0
         for group in range(self.metadata.num_row_groups if numbers else 0):
             end = start + self.metadata.row_group(group).num_rows
@@ -199,7 +201,7 @@ class _Matches:
 
 
 def row_schema(columns: Sequence[Column]) -> pa.Schema:
-    """A table's columns and the place of each row."""
+    """A table's columns, and those that locate each row."""
     import pyarrow as pa
 
     return pa.schema([*arrow_schema(columns), (FILE, pa.int32()), (ROW, pa.int64())])
@@ -210,12 +212,12 @@ def _workers() -> int:
 
 
 def _within(numbers: list[int], start: int, end: int) -> list[int]:
-    """``numbers`` are sorted."""
+    """The numbers from ``start`` to before ``end``; ``numbers`` are sorted."""
     return numbers[bisect_left(numbers, start) : bisect_left(numbers, end)]
 
 
 def comparable(rows: pa.Table) -> pa.Table:
-    """With floats of which equal bits are the same key, as an engine takes them: one zero, one NaN."""
+    """With floats normalised so that equal keys have equal bits, as for an engine: one zero, one NaN."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -229,7 +231,7 @@ def comparable(rows: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class _Reader:
-    """One open file. Columns are read in the table's types; null where the file is older than the column."""
+    """One open file. Columns are read in the table's types; a column that the file does not have is null."""
 
     parquet: pq.ParquetFile
     file: DataFile
@@ -239,11 +241,11 @@ class _Reader:
 
     def require_readable(self, columns: Sequence[Column]) -> None:
         if any(name in (self.parquet.metadata.metadata or {}) for name in _OTHER_CALENDAR):
-            raise Unreadable("days and moments of another calendar")
+            raise Unreadable("dates or timestamps of another calendar")
         names = set(self.parquet.schema_arrow.names)
         folded = {name.lower() for name in names}
         if other := [one.name for one in columns if one.name not in names and one.name.lower() in folded]:
-            raise Unreadable(f"{other[0]} is written in another way")
+            raise Unreadable(f"column {other[0]} has different capitalization in a file")
 
     def batches(self, columns: Sequence[Column], rows: int, group: int | None = None) -> Iterator[pa.RecordBatch]:
         """``columns`` in their order, up to ``rows`` rows at a time."""
@@ -265,7 +267,7 @@ class _Reader:
         return pa.nulls(batch.num_rows, field.type)
 
     def pieces(self, columns: Sequence[Column], group: _Group) -> Iterator[tuple[pa.RecordBatch, list[int]]]:
-        """The group's rows, some at a time, and which of the row group's they are."""
+        """The group's rows, piece by piece, each with its rows' numbers in the row group."""
         import pyarrow as pa
 
         start = 0
@@ -300,7 +302,7 @@ def _errors_of(location: TableLocation, file: DataFile) -> Iterator[None]:
 
 @contextmanager
 def _opened(location: TableLocation, file: DataFile, metadata: pq.FileMetaData | None = None) -> Iterator[_Reader]:
-    """``metadata``: what an earlier look has read of it."""
+    """``metadata``: the file's footer, if it was read before."""
     import pyarrow.parquet as pq
 
     url, is_local = f"{location.url}/{unquote(file.path)}", scheme(location.url) == "file"

@@ -1,4 +1,4 @@
-"""New rows as a table takes them: its columns, in its order and types, null where a row has no value."""
+"""New rows in the form of their table: its columns, in its order and types, null where a row has no value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def view_of(frame: DataFrame) -> Iterator[str]:
-    """A temporary view of ``frame``, under a name of its own: classic and Connect both know it in SQL."""
+    """A temporary view of ``frame`` with a unique name: classic and Connect sessions both support it in SQL."""
     name = f"flowctl_{uuid.uuid4().hex}"
     frame.createOrReplaceTempView(name)
     try:
@@ -36,7 +36,7 @@ def view_of(frame: DataFrame) -> Iterator[str]:
 
 
 def with_operations(frame: DataFrame) -> DataFrame:
-    """A batch that names no operations has rows only."""
+    """A batch without the operation column has no deletions."""
     from pyspark.sql import functions as f
 
     return frame if OP_COLUMN in frame.columns else frame.withColumn(OP_COLUMN, f.lit("U"))
@@ -54,7 +54,7 @@ def live_rows(rows: Batch, table: Sequence[Column]) -> Batch:
 
 
 def live_frame(frame: DataFrame, table: Sequence[Column]) -> DataFrame:
-    present = frame.columns  # asked once: a server of Spark Connect connects to the source anew to answer
+    present = frame.columns  # queried once: a Spark Connect server connects to the source each time
     return frame_in_order(frame.where(statements.ALIVE) if OP_COLUMN in present else frame, table, present)
 
 
@@ -81,7 +81,7 @@ def rows_in_order(rows: pa.Table, table: Sequence[Column]) -> pa.Table:
 
 @dataclass(frozen=True)
 class Refusal:
-    """What ``column`` may not hold: one of ``values``, or null where there are none."""
+    """What ``column`` must not contain: one of ``values``, or null if there are none."""
 
     column: Column
     message: str
@@ -89,7 +89,7 @@ class Refusal:
 
 
 def nulls_refused(columns: Sequence[Column]) -> list[Refusal]:
-    """By columns that are NOT NULL."""
+    """Refusals of nulls in columns that are NOT NULL."""
     return [Refusal(column, _null_in(column.name)) for column in columns if not column.nullable]
 
 
@@ -99,7 +99,7 @@ def _null_in(name: str) -> str:
 
 
 def refuse(rows: Batch, refusals: Sequence[Refusal]) -> Batch:
-    """``rows``; an error at the first value that is refused, at once for rows in memory."""
+    """Returns ``rows``, which fail at the first refused value: immediately if in memory, otherwise when computed."""
     match rows:
         case InMemory(held):
             for refusal in refusals:

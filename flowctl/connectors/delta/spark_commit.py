@@ -1,4 +1,4 @@
-"""One data statement under one number: the session settings, the read-back, and what may go wrong between them."""
+"""One data statement under one sequence number: the session settings, the read-back, and what may fail between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _APP = "spark.databricks.delta.write.txnAppId"
 _NUMBER = "spark.databricks.delta.write.txnVersion"
 _RECORD = "spark.databricks.delta.commitInfo.userMetadata"
-#: A session set to overwrite partitions one by one would turn a truncate into a partial one.
+#: In a session with dynamic partition overwrite, a truncate would replace only some partitions.
 _OVERWRITE = "spark.sql.sources.partitionOverwriteMode"
 
 
@@ -31,12 +31,12 @@ def commit_statement(
     statement: Callable[[], object],
     before: Callable[[], None],
 ) -> Record:
-    """Runs ``statement``, which commits exactly once, under the number of ``record``; returns what the log then
-    has. ``before`` is called right before it.
+    """Runs ``statement``, which commits exactly once, under the number of ``record``; returns what the log then has.
+    ``before`` is called right before it.
 
-    Delta skips a number that it has already seen, and any lower one, without a word: only our intent id read back
-    from the log says that the commit is ours. The same question is asked after an error, because a statement whose
-    client lost its connection may have committed. :class:`StateConflict` when the number belongs to somebody else,
+    Delta silently skips a number that it has already seen, and any lower one: only our intent id, read back from the
+    log, shows that the commit is ours. The log is also read after an error, because a statement whose client lost its
+    connection may have committed. :class:`StateConflict` if the number belongs to another intent,
     :class:`TransientError` for a conflict between writers, otherwise Spark's own error.
     """
     failure: Exception | None = None
@@ -46,16 +46,14 @@ def commit_statement(
         try:
             with _killable(record.commit.table):
                 statement()
-        except Exception as error:  # noqa: BLE001 - judged below, once the log has been asked
+        except Exception as error:  # noqa: BLE001 - handled below, after reading the log
             failure = error
     delays.pause()
     committed = find_standing(location, record)
     if committed is not None:
         return committed
     if failure is None:
-        raise TransientError(
-            f"{location.url} has no commit of number {record.seq} although Spark reported none missing"
-        )
+        raise TransientError(f"{location.url} has no commit of number {record.seq} although Spark reported no error")
     if "DELTA_CONCURRENT" in str(failure):
         raise TransientError(f"another writer committed to {location.url} at the same moment") from failure
     raise failure
@@ -63,9 +61,9 @@ def commit_statement(
 
 @contextmanager
 def _settings(spark: SparkSession, record: Record) -> Iterator[None]:
-    """Session settings rather than writer options: MERGE takes no options. Cleared at once, so that DDL in the same
-    session does not run under the number. Spark fills in `${…}` when a setting is read, and a position may be a text
-    that holds it: JSON has another way to write the sign."""
+    """Session settings rather than writer options: MERGE takes no options. They are cleared immediately, so that DDL in
+    the same session does not run under the number. Spark substitutes `${…}` when it reads a setting, and a position may
+    be a text that contains it, so the JSON escapes the dollar sign."""
     text = record.user_metadata.replace("$", "\\u0024")
     wanted = {_APP: record.app_id, _NUMBER: str(record.seq), _RECORD: text, _OVERWRITE: "static"}
     for name, value in wanted.items():
@@ -79,7 +77,7 @@ def _settings(spark: SparkSession, record: Record) -> Iterator[None]:
 
 @contextmanager
 def created_for(spark: SparkSession, intent_id: str) -> Iterator[None]:
-    """DDL of this session says which intent it is for (:func:`flowctl.connectors.delta.record.created_for`)."""
+    """DDL in this session records which intent it is for (:func:`flowctl.connectors.delta.record.created_for`)."""
     spark.conf.set(_RECORD, records.created_for(intent_id))
     try:
         yield
@@ -89,8 +87,9 @@ def created_for(spark: SparkSession, intent_id: str) -> Iterator[None]:
 
 @contextmanager
 def _killable(table: str) -> Iterator[None]:
-    """The crash point inside the atomic act. The act happens in a JVM, so a test's kill comes from a thread while the
-    statement runs, at the latest when it has returned: both with and without the commit are covered that way."""
+    """The crash point inside the atomic commit. The commit happens in a JVM, so a test's run is killed from a thread
+    while the statement runs, or at the latest after it has returned: this covers both outcomes, with and without the
+    commit."""
     timer = threading.Timer(0.3, crashpoints.reached, args=("in_commit", table))
     timer.daemon = True
     timer.start()

@@ -1,4 +1,4 @@
-"""Commits by Spark's own statements: Delta's extension does what a table asks of a writer."""
+"""Commits by Spark's own statements: Delta's extension does what a table requires of a writer."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from flowctl.storage.buffer import Buffer, BufferFolder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Key types whose literals Delta compares with file statistics; text only up to what its statistics keep whole.
+#: Key types whose literals Delta compares with file statistics; text only up to the length that statistics keep.
 _BOUNDED = (types.INT8, types.INT16, types.INT32, types.INT64, types.DATE, types.STRING)
 _LONGEST_TEXT = 200
 
 
 @dataclass(frozen=True)
 class SparkWriter:
-    """As :class:`flowctl.connectors.delta.writer.Writer`; settings of the session have the sequence number.
-    ``creates_itself``: no setting says how Spark creates tables, so flowctl may."""
+    """Implements :class:`flowctl.connectors.delta.writer.Writer`; session settings have the sequence number.
+    ``creates_itself``: no setting controls how Spark creates tables, so flowctl may create them."""
 
     spark: SparkSession
     buffer: Buffer
     creates_itself: bool = True
 
     def prepare(self, location: TableLocation, table: OpenTable | None, job: WriteJob) -> OpenTable:
-        """Spark makes a table with half a dozen queries: for a small one that is as much as writing it. Clustering is
-        Spark's own business."""
+        """Spark creates a table with half a dozen queries, which for a small one take as long as writing it: flowctl
+        creates it where it can. Clustered tables are left to Spark."""
         if table is not None:
             table.check_intent(job.record)
         elif self.creates_itself and job.create and not job.layout.cluster_by:
@@ -105,7 +105,7 @@ class SparkWriter:
 
     def _commit(self, table: OpenTable, record: Record, statement: Callable[[], object], job: WriteJob) -> Record:
         def before_commit() -> None:
-            # A history's rows were derived from this version, and a statement looks at the table anew.
+            # A history's rows were derived from this version, but a statement reads the newest one.
             if job.mode == "scd2" and open_existing(table.location).version != table.version:
                 raise TransientError(f"another writer committed to {table.location.url} at the same moment")
             job.before_commit()
@@ -126,7 +126,7 @@ class SparkWriter:
         return lambda: self._run(sql)
 
     def _overwrite_with_schema(self, table: OpenTable, frame: DataFrame, job: WriteJob) -> None:
-        """Content and schema in one commit, which only the writer's options can say; properties and id stay."""
+        """Replaces content and schema in one commit, for which only the writer has options; properties and id stay."""
         for name, value in statements.statistics_without(table.properties, job.columns).items():
             text = dialects.text(value, "spark")
             self._run(f"ALTER TABLE {table.location.identifier} SET TBLPROPERTIES ('{name}' = {text})")
@@ -138,17 +138,17 @@ class SparkWriter:
         writer.save(table.location.spark_path)
 
     def _run_ddl(self, location: TableLocation, table: OpenTable | None, job: WriteJob) -> OpenTable:
-        """The table after the job's DDL, which uses up no number and runs outside the transaction settings.
+        """Returns the table after the job's DDL, which uses no number and runs outside the transaction settings.
 
-        A statement that an earlier try has run fails or does nothing now: what counts is that the table has the job's
-        columns afterwards.
+        A statement that an earlier attempt has run fails or does nothing now: what counts is that the table has the
+        job's columns afterwards.
         """
         failure: Exception | None = None
         with interpreted(self.spark), created_for(self.spark, job.record.intent_id):
             for statement in job.statements:
                 try:
                     self._run(statement)
-                except Exception as error:  # noqa: BLE001 - raised below unless the table is as it should be
+                except Exception as error:  # noqa: BLE001 - raised below unless the table is as planned
                     failure = failure or error
         after = open_table(location) if job.statements else table
         if after is not None and (job.replaces_content or not _missing(after, job.columns)):
@@ -161,8 +161,8 @@ class SparkWriter:
         )
 
     def _read_log(self, location: TableLocation) -> None:
-        """Delta reads the log with queries of its own, as part of the write and then compiled: two seconds of a cold
-        JVM for a new table. What it has read before the write it keeps."""
+        """Makes Delta read the log before the write, and keep it. As part of the write, its queries are compiled, which
+        takes a cold JVM two seconds for a new table."""
         with interpreted(self.spark):
             self._run(f"DESCRIBE DETAIL {location.identifier}")
 
@@ -176,8 +176,8 @@ def _missing(table: OpenTable, columns: Sequence[Column]) -> list[str]:
 
 
 def key_bounds(frame: DataFrame, job: WriteJob) -> KeyBounds:
-    """Literal bounds of the batch's keys: those that staging has counted, otherwise from one aggregate over ``frame``.
-    None for an empty batch."""
+    """Literal bounds of the batch's keys: from staging, if it has computed them, otherwise from one aggregate over
+    ``frame``. Empty for an empty batch."""
     keys = [column for column in job.columns if column.name in job.key and _is_bounded(column)]
     ends = job.key_bounds if job.key_bounds is not None else _counted(frame, keys)
     return KeyBounds(

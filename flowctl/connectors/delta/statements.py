@@ -23,17 +23,17 @@ from flowctl.sql.versioning import CHANGE_COLUMN, VALID_FROM
 TYPE_WIDENING = "delta.enableTypeWidening"
 DELETION_VECTORS = "delta.enableDeletionVectors"
 CODEC = "delta.parquet.compression.codec"
-#: What turns on a feature that columns need.
+#: The property that enables a feature that columns need.
 _FEATURES = {
     features.TYPE_WIDENING: f"'{TYPE_WIDENING}' = 'true'",
     features.TIMESTAMP_NTZ: "'delta.feature.timestampNtz' = 'supported'",
 }
-#: Rows of a batch that are rows: a full refresh of a merge may hold deletions too.
+#: Excludes deletions, which a full refresh of a merge may have too.
 ALIVE = f"{OP_COLUMN} = 'U'"
 
 
 def create_table(table: str, columns: Sequence[Column], layout: Layout) -> str:
-    """All columns nullable: a source's NOT NULL may be dropped at any time, and ``expect`` checks what matters."""
+    """All columns are nullable: a source's NOT NULL may be dropped at any time, and ``expect`` checks what matters."""
     listed = ", ".join(f"{quoted(column.name)} {types.spark_ddl(column.type)}" for column in columns)
     initial = table_properties(columns, layout)
     properties = ", ".join(f"'{name}' = {dialects.text(value, 'spark')}" for name, value in initial.items())
@@ -41,13 +41,13 @@ def create_table(table: str, columns: Sequence[Column], layout: Layout) -> str:
 
 
 def table_properties(columns: Sequence[Column], layout: Layout) -> dict[str, str]:
-    """Those that a new table gets: nothing that costs readers without need
+    """The properties of a new table: none that exclude readers without need
     (:mod:`flowctl.connectors.delta.features`)."""
     return {DELETION_VECTORS: str(layout.deletion_vectors).lower(), **_statistics(columns, layout)}
 
 
 def statistics_columns(columns: Sequence[Column], layout: Layout) -> list[str]:
-    """Those of ``layout.statistics`` that can have any: not those the table is partitioned by, nor of these types."""
+    """The columns of ``layout.statistics`` that can have any: no partition columns, and none of the types below."""
     kinds = {column.name: column.type for column in columns if column.name not in layout.partition_by}
     listed = [name for name in layout.statistics or () if name in kinds]
     listed = [name for name in listed if not isinstance(kinds[name], Array | Struct)]
@@ -55,8 +55,8 @@ def statistics_columns(columns: Sequence[Column], layout: Layout) -> list[str]:
 
 
 def _statistics(columns: Sequence[Column], layout: Layout) -> dict[str, str]:
-    """Delta's default is the first 32 columns, which costs each written row. It refuses a list with columns
-    that cannot have any."""
+    """Delta's default is the first 32 columns, which costs each written row. It refuses a list with columns that cannot
+    have statistics."""
     if layout.statistics is None:
         return {}
     listed = statistics_columns(columns, layout)
@@ -65,7 +65,7 @@ def _statistics(columns: Sequence[Column], layout: Layout) -> dict[str, str]:
     return {"delta.dataSkippingStatsColumns": ",".join(n if _PLAIN_NAME.fullmatch(n) else quoted(n) for n in listed)}
 
 
-#: Other writers than Spark do not know quoted names in a property, so only those that need it are.
+#: Writers other than Spark do not support quoted names in a property, so only names that need quotes have them.
 _PLAIN_NAME = re.compile(r"\w+", re.ASCII)
 
 
@@ -74,8 +74,8 @@ _STATS_COLUMNS = "delta.dataSkippingStatsColumns"
 
 
 def statistics_without(properties: Mapping[str, str], columns: Sequence[Column]) -> dict[str, str]:
-    """What a table's ``properties`` must say instead once it has these ``columns`` only; empty where nothing must.
-    Delta refuses every write to a table whose list names a column that it has not."""
+    """Changes to a table's ``properties`` once it has only ``columns``; empty for none. Delta refuses every write to a
+    table whose list names a column that it does not have."""
     listed = _LISTED_NAME.findall(properties.get(_STATS_COLUMNS, ""))
     have = {form for column in columns for form in (column.name, quoted(column.name))}
     left = [name for name in listed if name.strip() in have]
@@ -104,7 +104,7 @@ def turn_on(table: str, feature: str) -> str:
 
 
 def with_statement(table: str, change: SchemaChange) -> SchemaChange:
-    """The change with the statement that makes it; unchanged when Delta needs none."""
+    """The change with its statement; unchanged if Delta needs none."""
     new = change.new
     match change.action:
         case "add" | "text" if new is not None:
@@ -125,8 +125,8 @@ def with_statement(table: str, change: SchemaChange) -> SchemaChange:
 
 
 def columns_to_relax(info: TableInfo, changes: Sequence[SchemaChange]) -> list[SchemaChange]:
-    """Columns apart from those of ``changes`` that may be null afterwards: a commit that replaces the schema with the
-    content has no NOT NULL."""
+    """Columns not in ``changes`` that become nullable: a commit that replaces the schema with the content has no NOT
+    NULL."""
     replacing = next((change for change in changes if change.action in ("retype", "drop")), None)
     listed = {change.column for change in changes if change.action in ("retype", "drop", "relax")}
     return [
@@ -137,7 +137,7 @@ def columns_to_relax(info: TableInfo, changes: Sequence[SchemaChange]) -> list[S
 
 
 def complete_table(table: str, info: TableInfo, side: WriteJob) -> list[str]:
-    """What makes a sidecar have at least the columns of ``side``, with their types."""
+    """Statements that give a sidecar at least the columns of ``side``, with their types."""
     have = {column.name: column.type for column in info.columns}
     added = [
         SchemaChange(column.name, "new_column", None, column.type, "add", "")
@@ -164,8 +164,8 @@ def overwrite(table: str, view: str, columns: Sequence[Column], present: Sequenc
 def merge(table: TableLocation, view: str, job: WriteJob, batch_columns: Sequence[str], bounds: KeyBounds) -> str:
     """Upserts and deletes in one statement (:mod:`flowctl.sql.difference`); unchanged rows are left alone.
 
-    ``bounds`` let Delta skip files. There are none on other columns than the key's: a row that moves to another
-    partition would not be found, and become two.
+    ``bounds`` let Delta skip files. They are on key columns only: with bounds on another column, a row that moves to
+    another partition would not be found, and would be duplicated.
     """
     change = Upsert(
         target=table.parts,
@@ -181,7 +181,7 @@ def merge(table: TableLocation, view: str, job: WriteJob, batch_columns: Sequenc
 
 
 def apply_difference(table: str, view: str, job: WriteJob, bounds: KeyBounds) -> str:
-    """Applies ``view``, the rows of :mod:`flowctl.sql.scd2`'s difference: a version is its key and ``valid_from``."""
+    """Applies ``view``, the rows of :mod:`flowctl.sql.scd2`'s difference. Key and ``valid_from`` identify a version."""
     key, names = job.key, [column.name for column in job.columns]
     within = [f"t.{quoted(name)} BETWEEN {low} AND {high}" for name, (low, high) in bounds.by_column.items()]
     on = " AND ".join([f"t.{quoted(name)} = s.{quoted(name)}" for name in (*key, VALID_FROM)] + within)
@@ -204,7 +204,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _rows(view: str, columns: Sequence[Column], present: Sequence[str]) -> str:
-    """A column that the batch does not have (gone from the source, flowctl's own) is null."""
+    """A column that the batch does not have (dropped from the source, flowctl's own) is null."""
     values = ", ".join(
         quoted(column.name) if column.name in present else f"CAST(NULL AS {types.spark_ddl(column.type)})"
         for column in columns

@@ -1,7 +1,7 @@
-"""The statistics of a data file, which let readers skip it: made from its Parquet footer (Delta protocol, *Per-file
+"""The statistics of a data file, which let readers skip it: derived from its Parquet footer (Delta protocol, *Per-file
 Statistics*).
 
-They are at most what the footer says, rounded outwards where Delta keeps less. A column without any is read more often,
+They have at most what the footer has, rounded outwards where Delta keeps less. Without them a file is read more often,
 never less.
 """
 
@@ -19,15 +19,15 @@ from flowctl.connectors.delta.types import columns_of
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-#: As many characters of a text as Delta keeps.
+#: Characters of a text that Delta keeps.
 _PREFIX = 32
-#: Sorts after every text that has a prefix in common.
+#: Appended to a prefix, sorts after every text that begins with it.
 _LAST = "\U0010ffff"
 _INDEXED_BY_DEFAULT = 32
 
 
 def indexed_columns(metadata: Mapping[str, Any]) -> list[str]:
-    """The columns that the table wants statistics for, as its properties say."""
+    """The columns for which the table's properties request statistics."""
     configuration = metadata["configuration"]
     if listed := configuration.get("delta.dataSkippingStatsColumns"):
         return [name.strip("`").replace("``", "`") for name in re.findall(r"`(?:[^`]|``)+`|[^,`]+", listed)]
@@ -37,13 +37,13 @@ def indexed_columns(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def statistics(footer: pq.FileMetaData, indexed: list[str]) -> str:
-    """The ``stats`` of an ``add`` action, JSON as text: rows, and of each column nulls and ends as far as known."""
+    """The ``stats`` of an ``add`` action as JSON text: row count, and null count and bounds of each column if known."""
     smallest, largest, nulls = {}, {}, {}
     for at in range(footer.num_columns):
         chunks = [footer.row_group(group).column(at) for group in range(footer.num_row_groups)]
         name = chunks[0].path_in_schema
         of_chunks = [chunk.statistics for chunk in chunks]
-        # A dot may be part of a name or lead into a struct: not worth telling apart.
+        # A dot may be part of a name or lead into a struct: not worth distinguishing.
         if name not in indexed or "." in name or any(one is None or not one.has_null_count for one in of_chunks):
             continue
         nulls[name] = str(sum(one.null_count for one in of_chunks))
@@ -55,17 +55,17 @@ def statistics(footer: pq.FileMetaData, indexed: list[str]) -> str:
 
 
 def _object(values: Mapping[str, str]) -> str:
-    """``values`` are JSON already: no float stands between a decimal and its digits."""
+    """``values`` are JSON already, so a decimal keeps its digits instead of becoming a float."""
     return "{" + ",".join(f"{json.dumps(name)}:{text}" for name, text in values.items()) + "}"
 
 
 def _ends(filled: Sequence[pq.Statistics]) -> tuple[str | None, str | None]:
-    """Of row groups that have values at all."""
+    """The bounds of row groups that have values."""
     if not filled or not all(one.has_min_max for one in filled):
         return None, None
     try:
         return _low(min(one.min for one in filled)), _high(max(one.max for one in filled))
-    except (ValueError, OverflowError):  # a date that Python does not have
+    except (ValueError, OverflowError):  # a date that Python cannot represent
         return None, None
 
 
@@ -93,7 +93,7 @@ def _high(value: Any) -> str | None:
 
 
 def _exact(value: Any) -> str | None:
-    """None for types whose ends Delta does not compare, or not as Parquet does: booleans, bytes, floats."""
+    """None for types whose bounds Delta does not compare, or not as Parquet does: booleans, bytes, floats."""
     match value:
         case bool():
             return None
@@ -108,6 +108,6 @@ def _exact(value: Any) -> str | None:
 
 
 def _moment(value: dt.datetime) -> str:
-    """Milliseconds; with a zone where the column has one."""
+    """In milliseconds; with a zone if the column has one."""
     text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
     return json.dumps(f"{text}Z" if value.tzinfo is not None else text)

@@ -1,9 +1,9 @@
-"""A table as one version of its log: what a commit stands on is asked of one opened table, never of two.
+"""A table as one version of its log: all that a commit depends on is read from one opened table, never from two.
 
-A question asked of the log before it is opened, or of a second handle, may be answered by another version: between the
-two somebody else commits, and what was free is taken. So each try opens the table once, asks that very version for our
-sequence number, for the live files and for the protocol, and commits as the version after it. Whoever else commits in
-between takes that version, and the try begins again.
+A read of the log before the table is opened, or through a second handle, may see another version: if another writer
+commits in between, what was free is taken. So each attempt opens the table once, reads our sequence number, the live
+files and the protocol of exactly that version, and commits as the version after it. If another writer commits in
+between, that version is taken, and the attempt starts over.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable, Field
 
 RETENTION = "delta.setTransactionRetentionDuration"
-#: What a column's metadata says of features that writers have to mind.
+#: Keys in a column's metadata, and the features that they stand for, which writers must implement.
 _MARKS = {
     "delta.generationExpression": "generatedColumns",
     "delta.identity.start": "identityColumns",
     "delta.invariants": "columnInvariants",
 }
 
-#: What a column's metadata may say. Anything else is a rule for its values.
+#: Harmless keys in a column's metadata. Any other key is a rule for its values.
 _HARMLESS = {"comment", "delta.typeChanges"}
 
 
 @dataclass(frozen=True)
 class OpenTable:
-    """Every answer is about ``version``, whatever was committed since."""
+    """All of it describes ``version``, whatever has been committed since."""
 
     location: TableLocation
     handle: DeltaTable
@@ -114,7 +114,7 @@ class OpenTable:
     def info(self, object: ObjectName) -> TableInfo:
         """``identity`` is Delta's own table id: kept by RESTORE and ALTER, new for a copy. ``extra`` has
         ``partition_by``, ``properties``, ``features``, ``reader_version``, ``writer_version``, ``files`` (how many),
-        ``ruled_columns`` (what may be in them is restricted), ``is_widened`` (files may be of narrower types) and what
+        ``ruled_columns`` (their values are restricted), ``is_widened`` (files may have narrower types) and what
         :mod:`.maintenance` counts."""
         protocol, actions = self.handle.protocol(), self.handle.get_add_actions(flatten=True)
         return TableInfo(
@@ -138,7 +138,7 @@ class OpenTable:
         )
 
     def _commits_since_checkpoint(self) -> int:
-        """As the hint in the log says; 0 for a short log, whose hint nobody needs."""
+        """According to the hint in the log; 0 for a short log, which needs none."""
         if self.version <= maintenance.LONG_LOG:
             return 0
         return self.version - checkpoint_hint(self.location)
@@ -158,9 +158,9 @@ class OpenTable:
         return {}
 
     def standing(self, record: Record, base: str | None = None) -> Record | None:
-        """The commit of this very intent, or None while its number is free. :class:`StateConflict` when the number is
-        somebody else's, or was given up: a void answers only to another void; or when it is free, and the newest commit
-        is not ``base``."""
+        """The commit of exactly this intent, or None while its number is free. :class:`StateConflict` if the number
+        belongs to another intent, or was given up (a void matches only another void); or if it is free, and the newest
+        commit is not ``base``."""
         newest, wanted = self.newest(record.app_id), record.commit
         if newest is None or newest.seq < wanted.seq:
             check_base(self.location.url, newest.commit.name if newest else "", base)
@@ -179,8 +179,8 @@ class OpenTable:
         return newest
 
     def check_intent(self, record: Commit) -> None:
-        """The table is the one that the intent means: the one it was written for, or the one that it created; and it
-        remembers which numbers were committed. :class:`StateConflict` or :class:`StoppedByPolicy` otherwise."""
+        """Checks that the table is the intent's own: the one it was planned for, or the one it created; and that the
+        table keeps which numbers were committed. :class:`StateConflict` or :class:`StoppedByPolicy` otherwise."""
         self.check_memory()
         if record.target_id and record.target_id != self.identity:
             raise StateConflict(
@@ -190,10 +190,10 @@ class OpenTable:
         if record.target_id or self.creator == record.intent_id:
             return
         if self.standing(Record(record)) is None:
-            raise foreign_target(record, self.location.url)  # else another try of this number was faster
+            raise foreign_target(record, self.location.url)  # else another attempt at this number was faster
 
     def check_memory(self) -> None:
-        """:class:`StoppedByPolicy` for a table that forgets which numbers were committed."""
+        """:class:`StoppedByPolicy` for a table that does not keep which numbers were committed."""
         if RETENTION in self.properties:
             raise StoppedByPolicy(
                 f"{self.location.url} has {RETENTION}: Delta would forget which numbers were committed",
@@ -202,7 +202,7 @@ class OpenTable:
 
 
 def open_table(location: TableLocation, *, again: bool = True) -> OpenTable | None:
-    """The table's newest version, or None when nothing is there. :class:`TableError` when something else lies there."""
+    """The table's newest version, or None if nothing exists there. :class:`TableError` if something else does."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -211,7 +211,7 @@ def open_table(location: TableLocation, *, again: bool = True) -> OpenTable | No
         return OpenTable(location, DeltaTable(location.url, storage_options=location.options or None))
     except TableNotFoundError:
         there = _foreign_names(location)
-        if there and again and "_delta_log" in there:  # created since it was looked for
+        if there and again and "_delta_log" in there:  # created in the meantime
             return open_table(location, again=False)
         if there:
             raise TableError(
@@ -230,7 +230,7 @@ def open_table(location: TableLocation, *, again: bool = True) -> OpenTable | No
 
 
 def open_existing(location: TableLocation) -> OpenTable:
-    """As :func:`open_table`; :class:`TableError` when nothing is there."""
+    """As :func:`open_table`; :class:`TableError` if nothing exists there."""
     table = open_table(location)
     if table is None:
         raise TableError(f"there is no table {location.url}", hint="Plan again: it was dropped since the plan was made")
@@ -242,14 +242,14 @@ def _has_rules(field: Field) -> bool:
 
 
 def find_standing(location: TableLocation, record: Record) -> Record | None:
-    """:meth:`OpenTable.standing` of the newest version. What is free there may be taken a moment later: nothing may
-    be committed on this answer alone."""
+    """:meth:`OpenTable.standing` of the newest version. A number that is free there may be taken a moment later, so
+    this alone is no basis for a commit."""
     table = open_table(location)
     return table.standing(record) if table is not None else None
 
 
 def _foreign_names(location: TableLocation) -> set[str]:
-    """What the folder has but flowctl's own files (the table's lease is older than the table)."""
+    """Names in the folder except flowctl's own (the table's lease is older than the table)."""
     try:
         paths = location.file_system().ls(location.url, detail=False)
     except FileNotFoundError:
@@ -260,8 +260,8 @@ def _foreign_names(location: TableLocation) -> set[str]:
 
 
 def _features(table: DeltaTable) -> set[str]:
-    """Those that the protocol names, and those that tables of older protocols have without a name (Delta protocol,
-    *Valid Feature Names in Table Features*), by what uses them."""
+    """The features that the protocol names, and those that tables with older protocols have without a name (Delta
+    protocol, *Valid Feature Names in Table Features*), detected by what uses them."""
     protocol, properties = table.protocol(), table.metadata().configuration
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     if any(name.startswith("delta.constraints.") for name in properties):
@@ -275,8 +275,8 @@ def _features(table: DeltaTable) -> set[str]:
 
 
 def _rows(actions: RecordBatch) -> RowEstimate:
-    """From the files' statistics; rows hidden by deletion vectors still count. Without pyarrow: a run that finds
-    nothing to do would import it, and pandas with it, for two sums."""
+    """From the files' statistics, including rows that deletion vectors hide. Without pyarrow: a run with nothing to do
+    would import it, and pandas with it, for two sums."""
     size = sum(actions["size_bytes"].to_pylist())
     counted = actions["num_records"].to_pylist()
     return RowEstimate(bytes=size) if None in counted else RowEstimate(sum(counted), "stats", size)

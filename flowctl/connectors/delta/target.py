@@ -1,11 +1,11 @@
-"""Delta as a target: what is there, what was committed, and one commit per number.
+"""Delta as a target: describes tables, finds what was committed, and commits once per number.
 
-**The target's id** is Delta's own table id. It is random, so an intent for a table that does not exist yet has an
-empty ``target_id``: *the table this number will make*. Its CREATE names the intent (:func:`.record.created_for`), so
-that it is told from a table of somebody else. The commit's record carries the real id, read after CREATE, and state
-takes it from there. An intent with an id commits into that very table or not at all.
+**The target's id** is Delta's own table id. It is random, so an intent for a table that does not exist yet has an empty
+``target_id``: *the table this number will create*. Its CREATE names the intent (:func:`.record.created_for`), which
+distinguishes the table from a foreign one. The commit's record has the real id, read after CREATE, and state takes it
+from there. An intent with an id commits into exactly that table or not at all.
 
-What only a write needs is imported by it: most runs have nothing to do.
+Modules that only a write needs are imported by it: most runs have nothing to do.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ Name = TypeVar("Name")
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
-#: Logs are read from many threads: each is a few small reads, and deltalake does them without Python's lock.
+#: Threads that read logs: each log takes a few small reads, for which deltalake releases the GIL.
 _READERS = 16
 
 
 class DeltaTarget(Target):
-    """``buffer`` is None while planning; only a history needs it."""
+    """``buffer`` is None while planning; only writes need it."""
 
     def __init__(self, root: str, storage: Storage, buffer: Buffer | None, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
@@ -138,7 +138,7 @@ class DeltaTarget(Target):
         return spark.read.format("delta").load(self._location(object).spark_path).select(*names)
 
     def scan_observed(self, spark: SparkSession, lookup: CommitLookup) -> DataFrame | None:
-        """Without those of tries that were never committed."""
+        """Without the observations of attempts that were never committed."""
         from flowctl.connectors.delta import conditions, history
 
         observed, table = super().scan_observed(spark, lookup), open_table(self._location(lookup.object))
@@ -149,7 +149,7 @@ class DeltaTarget(Target):
 
     @contextmanager
     def stage(self, spark: SparkSession, batch: Batch, job: WriteJob) -> Iterator[Staged]:
-        """The commit itself writes the files: how depends on the table as it is then."""
+        """Writes nothing: the commit writes the files, in a way that depends on the table as it is then."""
         yield Staged(job, (spark, batch))
 
     def commit(self, staged: Sequence[Staged]) -> list[Commit]:
@@ -169,7 +169,7 @@ class DeltaTarget(Target):
             from flowctl.connectors.delta.rows import refuse
 
             partitioned = table.partition_by if table is not None else job.layout.partition_by
-            if job.replaces_content:  # and maybe its schema: then as the spec says
+            if job.replaces_content:  # and maybe the schema, with the spec's partitions
                 partitioned = (*partitioned, *job.layout.partition_by)
             rows = refuse(rows, partitions.texts_refused(partitioned, rows.names, job.columns))
             done = record.keep_copy(location, self._commit(spark, location, table, rows, job))
@@ -192,7 +192,7 @@ class DeltaTarget(Target):
         history.quarantine(writer, self._location(job.object), OnEngine(frame), job, since)
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
-        """On a disk. An object store says so at the first write only."""
+        """For local folders: an object store reports it at the first write only."""
         url = self._location(object).url
         if scheme(url) != "file":
             return None
@@ -205,7 +205,7 @@ class DeltaTarget(Target):
         )
 
     def lease_folder(self, object: ObjectName) -> str:
-        # Not inside the table's folder: for Delta's catalog a path that exists is a table: CREATE would do nothing.
+        # Not inside the table's folder: Delta's catalog takes any existing path for a table: CREATE would do nothing.
         folder, _, name = self._location(object).url.rpartition("/")
         return f"{folder}/_flowctl/lease/{name}"
 
@@ -278,8 +278,8 @@ class DeltaTarget(Target):
 
 
 def _newest_in(table: OpenTable, lookup: CommitLookup) -> Commit | None:
-    """None when there is none. When not even the copy has its record, the answer has an empty ``intent_id``: nothing
-    equals it, so the table stops and asks to be adopted."""
+    """None if there is no commit. If even the copy of its record is missing, the result has an empty ``intent_id``:
+    nothing equals it, so the table stops until it is adopted."""
     newest = table.newest(record.app_id(lookup.lineage, lookup.table))
     return replace(newest.commit, counts=RowCounts()) if newest is not None else None
 
@@ -291,6 +291,6 @@ def _at_once(ask: Callable[[Question], Answer], questions: Mapping[Name, Questio
 
 def _as_commit(committed: Record, job: WriteJob) -> Commit:
     commit = committed.commit
-    if job.soft_deletes:  # Delta counts marked rows as updated, and does not tell them apart
+    if job.soft_deletes:  # Delta counts marked rows as updated, without distinguishing them
         return replace(commit, counts=replace(commit.counts, deleted=None))
     return commit

@@ -1,4 +1,4 @@
-"""Delta's types and names against flowctl's."""
+"""Maps Delta's types and names to flowctl's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Struct
 
-#: An action of the log, as its JSON.
+#: A log action as JSON.
 Action = dict[str, Any]
 
 _REFUSED = " ,;{}()\n\t="
@@ -23,13 +23,13 @@ _SIMPLE = {
 
 
 def widens(old: DataType, new: DataType) -> bool:
-    """Whether Delta's type widening changes a column so in place. Its list (docs.delta.io, *Type widening*) has every
-    change flowctl calls wider, for scalars; integers to decimal or double it has too, and flowctl never asks."""
+    """Whether Delta's type widening can make this change in place. Its list (docs.delta.io, *Type widening*) has every
+    scalar change that flowctl calls wider; it also has integers to decimal or double, which flowctl never requests."""
     return not isinstance(old, (Array, Struct)) and types.is_wider(new, old)
 
 
 def refused_name(name: str) -> str | None:
-    """Why a column cannot be called so. Column mapping would allow it, at the price of readers that lack it."""
+    """Why a column cannot have this name. Column mapping would allow it, but excludes readers that lack it."""
     refused = sorted({char for char in name if char in _REFUSED})
     if not refused:
         return None
@@ -39,24 +39,26 @@ def refused_name(name: str) -> str | None:
 
 
 def refused_path(path: str, *, is_local: bool) -> str | None:
-    """Why no table can lie there. `deltalake` 1.6.6 takes a backslash for a slash and decodes ``%25``, so its log is
-    looked for elsewhere than Spark's. Object stores bound the whole key only."""
+    """Why no table can have this path. `deltalake` 1.6.6 treats a backslash as a slash and decodes ``%25``, so it looks
+    for the log elsewhere than Spark. Object stores limit the whole key only."""
     if _UNREACHABLE.search(path):
-        return "Delta's readers find no path with a backslash, a control character, or % before two hexadecimal digits"
+        return (
+            "Delta readers cannot open a path with a backslash, a control character, or % before two hexadecimal digits"
+        )
     is_long = is_local and any(len(name.encode()) > 255 for name in path.split("/"))
-    return "file systems have names of up to 255 bytes" if is_long else None
+    return "file names are limited to 255 bytes" if is_long else None
 
 
 _UNREACHABLE = re.compile(r"[\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
 
 
 def columns_of(schema: str) -> tuple[Column, ...]:
-    """The columns of a schema in Delta's JSON. A type flowctl does not carry (map, variant) is shown as text."""
+    """The columns of a schema in Delta's JSON. A type that flowctl does not support (map, variant) is shown as text."""
     return tuple(_column(field) for field in json.loads(schema)["fields"])
 
 
 def has_nested_not_null(schema: str) -> bool:
-    """Whether a part of a column may not be null; ``columns_of`` does not say so."""
+    """Whether a part of a column may not be null, which ``columns_of`` does not show."""
     return any(_holds_not_null(field["type"]) for field in json.loads(schema)["fields"])
 
 
@@ -95,7 +97,7 @@ def _data_type(written: Any) -> DataType:
 
 
 def schema_json(columns: tuple[Column, ...]) -> str:
-    """The schema as a table's metadata writes it; every column nullable, as flowctl creates them."""
+    """The schema for a table's metadata; every column is nullable, as flowctl creates them."""
     return json.dumps(
         {
             "type": "struct",

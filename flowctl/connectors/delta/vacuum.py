@@ -1,8 +1,8 @@
-"""Files in a table's folder that no version within its retention needs.
+"""Deletes files in a table's folder that no version within its retention needs.
 
-Not by ``deltalake`` 1.6.6: its full vacuum also removes the deletion vectors of the newest version (tested). What a
-killed run has written and never committed goes here, too, once it is old enough: a stale writer may still commit
-younger files. So nothing goes that is younger than a week, however short the table's own retention.
+``deltalake`` 1.6.6 is not used: its full vacuum also removes the deletion vectors of the newest version (tested). Files
+that a killed run has written and never committed are deleted too, once they are old enough: a stale writer may still
+commit younger ones. So no file younger than a week is deleted, however short the table's own retention.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ _SECONDS = {"week": _WEEK, "day": 86400.0, "hour": 3600.0, "minute": 60.0, "seco
 _PART = re.compile(r"(\d+)\s+(week|day|hour|minute|second)s?")
 _LOG = f"/{log.FOLDER}/"
 _DATA = re.compile(r".*\.parquet|deletion_vector_.*\.bin", re.DOTALL)
-#: Files deleted at once, and between two looks at the lease.
+#: Files deleted at the same time, and between two checks of the lease.
 _AT_ONCE, _BATCH = 16, 1000
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """``path`` is the store's own, ``name`` relative to the table's folder."""
+    """``path`` is the store's own, ``name`` relative to the table's folder; ``size`` in bytes, ``modified`` in seconds
+    since 1970."""
 
     path: str
     name: str
@@ -49,7 +50,7 @@ class StoredFile:
 
 
 def retention_seconds(properties: Mapping[str, str]) -> float | None:
-    """For how long files stay after no version needs them, at least a week; None for an interval of another form."""
+    """How long files are kept after no version needs them, at least a week; None for an interval in another format."""
     written = properties.get(RETENTION, "interval 1 week").lower().removeprefix("interval").strip()
     parts = _PART.findall(written)
     if not parts or _PART.sub("", written).strip():
@@ -58,9 +59,10 @@ def retention_seconds(properties: Mapping[str, str]) -> float | None:
 
 
 def removable(table: OpenTable, retention: float) -> list[StoredFile]:
-    """Old files that neither the opened version has nor one that ended within ``retention`` seconds.
+    """Old files of neither the opened version nor one that was current within the last ``retention`` seconds.
 
-    :class:`TableError` where the folder does not list what the version has: its names are then not understood."""
+    :class:`TableError` if the folder does not list all files of the opened version: their names are then not
+    understood."""
     end = time() - retention
     removed = [
         file
@@ -71,7 +73,7 @@ def removable(table: OpenTable, retention: float) -> list[StoredFile]:
     stored = list(_stored(table.location))
     if missing := {name for name in live if "://" not in name} - {file.name for file in stored}:
         raise TableError(
-            f"{table.location.url} has {text.counted(len(missing), 'file')} that its folder does not list, as "
+            f"{table.location.url} has {text.counted(len(missing), 'file')} that its folder does not list, such as "
             f"{min(missing)}",
             hint="Restore the table, or vacuum it with the engine that wrote them",
         )
@@ -79,7 +81,7 @@ def removable(table: OpenTable, retention: float) -> list[StoredFile]:
 
 
 def remove(location: TableLocation, files: Sequence[StoredFile], before_each: Callable[[], None]) -> None:
-    """Deletes them; ``before_each`` is called before each thousand and may raise."""
+    """Deletes ``files``; ``before_each`` is called before each thousand and may raise."""
     system = location.file_system()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         for start in range(0, len(files), _BATCH):
@@ -100,8 +102,8 @@ def _names(location: TableLocation, file: Action) -> Iterable[str]:
 
 
 def _stored(location: TableLocation) -> Iterator[StoredFile]:
-    """Data files and deletion vectors, as writers of Delta tables name them, but those of tables in folders below. What
-    begins with a dot or an underscore is the log, flowctl's own or change files, unless it is a partition."""
+    """Data files and deletion vectors, by the names that Delta writers use, except those of tables in subfolders. What
+    begins with a dot or an underscore is the log, flowctl's own file or change data, unless it is a partition."""
     system = location.file_system()
     root = str(system.info(location.url)["name"]).rstrip("/")
     for entry in system.ls(location.url, detail=True):
@@ -117,7 +119,7 @@ def _stored(location: TableLocation) -> Iterator[StoredFile]:
 
 
 def _modified(entry: Mapping[str, Any]) -> float:
-    """Seconds since 1970, under the name that the file system gives it; now, where it gives none."""
+    """Seconds since 1970, whatever the file system calls it; now if it has none."""
     names = ("LastModified", "last_modified", "mtime", "updated")
     match next((entry[name] for name in names if entry.get(name) is not None), None):
         case dt.datetime() as moment:

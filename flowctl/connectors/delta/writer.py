@@ -1,7 +1,7 @@
 """The two ways to commit to a Delta table, behind one contract: Spark's statements, or files and our own log entries.
 
-Both commit a sequence number exactly once, whoever is killed or late; ``docs/architecture.md`` has the reasoning for
-each.
+Both commit a sequence number exactly once, whichever process is killed or late; ``docs/architecture.md`` has the
+reasoning for each.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 
 
 class Writer(Protocol):
-    """A method that takes a record commits once under its number, over the opened table, or raises as
-    :func:`flowctl.connectors.delta.spark_commit.commit_statement` says."""
+    """A method that takes a record commits once under its number, on top of the opened table, or raises as
+    :func:`flowctl.connectors.delta.spark_commit.commit_statement` does."""
 
     def prepare(self, location: TableLocation, table: OpenTable | None, job: WriteJob) -> OpenTable:
-        """The table is there and is the one that ``job`` means."""
+        """Makes sure that the table exists and is the one that ``job`` targets."""
 
     def prepare_sidecar(self, location: TableLocation, table: OpenTable | None, side: WriteJob) -> OpenTable:
-        """A sidecar is there, for :meth:`replace_where` to write ``side.columns`` to."""
+        """Makes sure that the sidecar exists and that :meth:`replace_where` can write ``side.columns`` to it."""
 
     def put(self, table: OpenTable, record: Record, rows: Batch, job: WriteJob) -> Record:
-        """append, truncate, merge and full refreshes."""
+        """Commits append, truncate, merge and full refreshes."""
 
     def rows_with_keys(self, table: OpenTable, job: WriteJob, rows: Batch, frame: DataFrame) -> Batch:
-        """The table's rows with one of the keys of ``rows``, and maybe more, and maybe with further columns; worked out
-        once. ``frame`` has the same rows on the engine."""
+        """The table's rows with one of the keys of ``rows``, computed once; may have more rows and columns. ``frame``
+        has the same rows on the engine."""
 
     def apply_versions(self, table: OpenTable, record: Record, versions: Batch, job: WriteJob) -> Record:
-        """The rows of :func:`flowctl.sql.scd2.difference`, worked out once where the table has files."""
+        """Commits the rows of :func:`flowctl.sql.scd2.difference`, computed once if the table has files."""
 
     def replace_where(
         self, table: OpenTable, record: Record, going: Condition, coming: Condition, rows: Batch, side: WriteJob
     ) -> Record:
-        """In a sidecar, the rows that meet ``going`` go and ``rows`` come. ``coming`` is met by all of these, and by
-        none of the table's that is to stay."""
+        """Removes a sidecar's rows that meet ``going`` and adds ``rows``. All of these meet ``coming``, and no row of
+        the table that is to stay does."""
 
 
 def writer_for(way: Way, engine: EngineTraits, spark: SparkSession, buffer: Buffer) -> Writer:

@@ -30,7 +30,7 @@ def place(options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str:
 
 @contextmanager
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
-    """Opens nothing yet: the store is asked when the source is."""
+    """Opens nothing yet: the store is accessed only when the source is."""
     from flowctl.connectors.files.listing import file_root
     from flowctl.connectors.files.source import FilesSource
 

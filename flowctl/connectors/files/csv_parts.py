@@ -1,9 +1,9 @@
-"""What executors run to read CSV: a run of whole lines at a time, parsed by pyarrow as text, then turned into the
-declared types by Arrow's kernels, as pyarrow's own typed parsing takes 0x1F for a number and digits that a decimal has
-no place for. What is not exactly of its type is refused by file and line.
+"""What executors run to read CSV: blocks of whole lines, parsed by pyarrow as text, then converted to the declared
+types by Arrow's kernels, because pyarrow's own typed parsing accepts 0x1F as a number and more digits than a decimal
+can hold. A value that is not exactly of its type is refused with its file and line.
 
 Executors have pyarrow and fsspec but perhaps no flowctl: whoever ships these functions registers this module to be
-pickled by value, so it may use nothing but them, the standard library and constants.
+pickled by value, so it may use only these two, the standard library and constants.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from flowctl.connectors.refusal import PREFIX
 
 @dataclass(frozen=True)
 class Field:
-    """One column to come: ``shape`` is what its texts must match, ``refusal`` what follows on the place of one that
-    does not."""
+    """One column of the result. ``shape`` is what its texts must match, ``refusal`` the message after the location of
+    one that does not."""
 
     name: str
     type: pa.DataType
@@ -34,9 +34,9 @@ class Field:
 
 @dataclass(frozen=True)
 class Part:
-    """The lines of a file that begin at bytes ``start`` to ``end``; of all its bytes when ``end`` is None. ``number``
-    is the file's among those of the read. ``header``: the places among the reader's fields of what its lines hold; None
-    when they hold all of them in that order."""
+    """The lines of a file that begin at bytes ``start`` to ``end``; all of its lines if ``end`` is None. ``number`` is
+    the file's index in the read. ``header``: the indexes of the file's columns among the reader's fields; None if the
+    file has all of them in that order."""
 
     path: str
     start: int
@@ -47,8 +47,8 @@ class Part:
 
 @dataclass(frozen=True)
 class CsvReader:
-    """How the files of one read are written, and what they become. ``options`` hold the store's credentials. Rows end
-    with their place among all others where it ``has_places``."""
+    """The format of the files of one read, and the columns they become. ``options`` hold the store's credentials. With
+    ``has_places``, each row ends with its position among all rows."""
 
     url: str
     options: Mapping[str, Any] = field(repr=False)
@@ -62,7 +62,7 @@ class CsvReader:
     has_places: bool = False
 
     def reader_of(self, tasks: Sequence[Sequence[Part]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-        """The function for `mapInArrow` over the numbers of the ``tasks``; misfits are ``RuntimeError``s."""
+        """The function for `mapInArrow` over the indexes of ``tasks``; misfits are ``RuntimeError``s."""
 
         def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in numbers:
@@ -78,7 +78,7 @@ class CsvReader:
         return read
 
     def batches(self, part: Part) -> Iterator[pa.RecordBatch]:
-        """The rows of a part with all fields, null where its file does not have one."""
+        """The rows of a part with all fields; those that its file does not have are null."""
         if part.header is None:
             yield from self._own_batches(part)
             return
@@ -100,13 +100,13 @@ class CsvReader:
                 rows = self._parsed(block, is_first)
             except _Misfit as misfit:
                 where = self._where(part, offset, block, misfit, is_first)
-                raise RuntimeError(f"{PREFIX}{where}{misfit.message}") from None  # Arrow's own text holds the value
+                raise RuntimeError(f"{PREFIX}{where}{misfit.message}") from None  # Arrow's own message has the value
             yield _placed(rows, part.number, offset) if self.has_places else rows
             is_first = False
 
     def _blocks(self, part: Part) -> Iterator[tuple[int, bytes]]:
-        """Whole lines, a few MiB at a time, in UTF-8, with the byte at which each block begins. With ``multiline`` a
-        line ends where no quote is open."""
+        """Blocks of whole lines in UTF-8, a few MiB each, with the byte at which each block begins. With ``multiline``
+        a line ends only where no quote is open."""
         with self._opened(part.path) as stream:
             if part.start:
                 stream.seek(part.start - 1)
@@ -126,7 +126,7 @@ class CsvReader:
                 at += len(block)
 
     def _opened(self, path: str) -> Any:
-        """The file's text in UTF-8; only what needs no change can be read from the middle."""
+        """The file's text in UTF-8; only files that need no conversion can be read from the middle."""
         import fsspec
 
         system, base = fsspec.core.url_to_fs(self.url, use_listings_cache=False, **self.options)
@@ -142,13 +142,13 @@ class CsvReader:
         try:
             return self._table(block).is_closed
         except pa.ArrowInvalid:
-            return True  # what is wrong with it is reported when it is read
+            return True  # the error is reported when the block is parsed
 
     def _table(self, block: bytes, is_first: bool = False) -> _Texts:
         """All values as text. ``ArrowInvalid`` for bytes that are not UTF-8."""
         names = [str(at) for at in range(len(self.fields))]
         mark = self.delimiter.join(_MARK for _ in names).encode()
-        start = _BOM if block.startswith(_BOM) and not is_first else b""  # pyarrow leaves one out
+        start = _BOM if block.startswith(_BOM) and not is_first else b""  # pyarrow strips one
         line_end = b"" if block.endswith((b"\n", b"\r")) else b"\n"
         whole = b"".join((start, block, line_end, mark, b"\n"))
         is_even = True
@@ -198,7 +198,7 @@ class CsvReader:
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self.fields])
 
     def _typed(self, texts: pa.Array, column: Field) -> pa.Array:
-        """``null_value`` is null with and without quotes; the empty value in quotes is null where it cannot be text."""
+        """``null_value`` is null with and without quotes; an empty quoted value is null unless the column is text."""
         if self.null_value:
             texts = _without(texts, self.null_value)
         if pa.types.is_string(column.type):
@@ -213,7 +213,7 @@ class CsvReader:
             raise
 
     def _where(self, part: Part, offset: int, block: bytes, misfit: _Misfit, is_first: bool) -> str:
-        """The file, and the line where one can be counted."""
+        """The file, and the line if it can be counted."""
         line = None if self.multiline else self._line(block, misfit, is_first and self.has_header)
         if line is None:
             return part.path
@@ -226,7 +226,7 @@ class CsvReader:
 
     def _line(self, block: bytes, misfit: _Misfit, after_header: bool) -> int | None:
         if b"\n" not in block:
-            return None  # one line, or lines that end in another way
+            return None  # one line, or other line endings
         lines = block.split(b"\n")
         if misfit.row is None:
             for number, line in enumerate(lines, 1):
@@ -246,8 +246,8 @@ class CsvReader:
 
 @dataclass(frozen=True)
 class _Texts:
-    """``is_closed``: the block ends where a row does. A line of our own at its end tells: an open quote swallows it.
-    ``is_even``: each row has as many values as there are columns; others are not in ``table``."""
+    """``is_closed``: the block ends where a row does. A marker line at its end shows this: an open quote swallows it.
+    ``is_even``: each row has as many values as there are columns; rows that do not are not in ``table``."""
 
     table: pa.Table
     is_closed: bool
@@ -259,7 +259,8 @@ class _Texts:
 
 
 class _Misfit(Exception):
-    """``message`` follows on the place of the first row that does not fit, whose number in the block may be known."""
+    """``message`` follows the location of the first row that does not fit; ``row`` is its number in the block, if
+    known."""
 
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
@@ -267,7 +268,7 @@ class _Misfit(Exception):
 
 
 class _Recoded(io.RawIOBase):
-    """Text of another encoding as UTF-8."""
+    """Converts text in another encoding to UTF-8."""
 
     def __init__(self, raw: Any, encoding: str, path: str) -> None:
         self._text = io.TextIOWrapper(raw, encoding=encoding, newline="")
@@ -291,7 +292,7 @@ class _Recoded(io.RawIOBase):
 
 
 def _placed(rows: pa.RecordBatch, file: int, offset: int) -> pa.RecordBatch:
-    """With the place of each: a row has at least one byte, so that none of a later block comes before it."""
+    """Adds each row's position. A row has at least one byte, so positions never overlap those of a later block."""
     first = (file << _FILE_BITS) + offset
     places = pc.add(pa.array(range(rows.num_rows), pa.int64()), first)
     return pa.RecordBatch.from_arrays([*rows.columns, places], names=[*rows.schema.names, _PLACE])
@@ -322,7 +323,7 @@ def _converted(texts: pa.Array, column: Field) -> pa.Array:
 
 
 def _find(texts: pa.Array, column: Field) -> None:
-    """Raise the misfit for the first text that has the shape of the type but does not fit into it."""
+    """Raises the misfit for the first text that has the shape of the type but does not fit into it."""
     for row in range(len(texts)):
         try:
             _converted(texts.slice(row, 1), column)
@@ -331,7 +332,7 @@ def _find(texts: pa.Array, column: Field) -> None:
 
 
 def _require(fits: pa.Array, message: str) -> None:
-    """Null fits."""
+    """Raises a misfit at the first False; null fits."""
     row = pc.index(fits, False).as_py()
     if row >= 0:
         raise _Misfit(message, row)
@@ -347,7 +348,7 @@ def is_utf8(encoding: str) -> bool:
 
 
 def is_compressed(path: str) -> bool:
-    """As fsspec infers it."""
+    """As fsspec infers it from the name."""
     from fsspec.utils import infer_compression
 
     return infer_compression(path) is not None
@@ -355,7 +356,7 @@ def is_compressed(path: str) -> bool:
 
 _BLOCK_BYTES = 4 << 20
 _BOM = b"\xef\xbb\xbf"
-_FILE_BITS = 40  # up to 1 TiB each, and eight million of them
+_FILE_BITS = 40  # up to eight million files of 1 TiB each
 _PLACE = "_flowctl_place"
 _MARK = "\x01flowctl\x01"
 _TRUE = ("true", "t", "yes", "y", "1")
@@ -364,5 +365,7 @@ _UNEVEN = (
     " holds a row that does not fit its columns | "
     "Fix the row, or correct delimiter, quote, escape, header or multiline in `format`"
 )
-_NOT_WHOLE = " is not compressed as its name tells, or not whole | Replace it, or leave it out of the pattern in `from`"
-_NOT_TEXT = " is not {} text | Fix it, or say what it is written in with `format.encoding`"
+_NOT_WHOLE = (
+    " is not compressed as its name indicates, or is incomplete | Replace it, or leave it out of the pattern in `from`"
+)
+_NOT_TEXT = " is not {} text | Fix it, or set its encoding with `format.encoding`"

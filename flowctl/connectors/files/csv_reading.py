@@ -1,7 +1,7 @@
-"""CSV as a frame without Java: runs of whole lines, read and parsed by Python on the executors.
+"""CSV as a frame without Java: blocks of whole lines, read and parsed by Python on the executors.
 
-Spark's own reader makes rows of text and its casts then look at each value by regular expression: half as fast. It
-stays where executors need not have fsspec (Spark Connect), and for what pyarrow reads in another way.
+Spark's own reader produces rows of text, whose values are then matched against regular expressions: half as fast. It is
+still used where executors may lack fsspec (Spark Connect), and for CSV that pyarrow reads differently.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def csv_frame(
     *,
     has_places: bool,
 ) -> DataFrame:
-    """All rows of the files with exactly ``columns``, null where a file's header does not name one, and their
-    places. ``headers`` are by path."""
+    """All rows of the files with exactly ``columns``, null where a file's header does not name one, and, with
+    ``has_places``, their positions. ``headers`` are by path."""
     from pyspark import cloudpickle
 
     from flowctl.connectors.files import csv_parts
@@ -67,14 +67,14 @@ def csv_frame(
 def _parts(
     format: Format, stamps: Sequence[FileStamp], headers: Mapping[str, Sequence[str]], columns: Sequence[Column]
 ) -> Iterator[tuple[Part, int]]:
-    """Each file in pieces, with their sizes in bytes, or whole where a piece could not tell where its lines begin."""
+    """Each file in parts, with their sizes in bytes; whole if a part could not find where its lines begin."""
     from flowctl.connectors.files.csv_parts import Part, is_compressed, is_utf8
 
     is_whole = format.csv.multiline or not is_utf8(format.csv.encoding)
     size = cost.piece_bytes(sum(stamp.size for stamp in stamps))
     places = {column.name: at for at, column in enumerate(columns)}
     usual = tuple(places)
-    others: dict[tuple[str, ...], tuple[int, ...]] = {}  # one object for all files of a header, which is pickled once
+    others: dict[tuple[str, ...], tuple[int, ...]] = {}  # one object for all files with a header, pickled once
     for number, stamp in enumerate(stamps):
         names = tuple(headers[stamp.path])
         header = None if names == usual else others.setdefault(names, tuple(places[name] for name in names))
@@ -87,7 +87,7 @@ def _parts(
 
 
 def _tasks(parts: Sequence[tuple[Part, int]], at_most: int | None) -> Iterator[list[Part]]:
-    """Neighbours together while they are small."""
+    """Groups neighbouring parts while they are small."""
     total = sum(size for _, size in parts)
     limit = max(cost.piece_bytes(total), -(-total // at_most) if at_most else 0)
     task: list[Part] = []

@@ -1,7 +1,7 @@
-"""What a file of each format says about its columns, without Spark.
+"""Reads which columns a file of each format has, without Spark.
 
-Text formats know no types: their columns are text unless ``format.schema`` gives types, and each value then becomes
-exactly that or is refused. Nothing is inferred from a sample, because the next file may differ from it.
+Text formats have no types: their columns are text unless ``format.schema`` gives types, and each value is then
+converted exactly or refused. Nothing is inferred from a sample, because the next file may differ from it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OTHER_DELIMITERS = (";", "\t", "|")
 
 @dataclass(frozen=True)
 class Csv:
-    """How CSV files are written: what the spec says, or what is usual. Quotes within quotes follow ``escape``."""
+    """The CSV dialect: what the spec sets, or the usual. ``escape`` precedes quotes within quotes."""
 
     header: bool = True
     delimiter: str = ","
@@ -48,7 +48,7 @@ class Csv:
 
 @dataclass(frozen=True)
 class Format:
-    """``name`` decides the reader; ``options`` are the spec's ``format`` keys; ``declared`` its ``schema``."""
+    """``name`` selects the reader; ``options`` are the spec's ``format`` keys; ``declared`` its ``schema``."""
 
     name: FormatName
     options: Mapping[str, Any]
@@ -56,7 +56,7 @@ class Format:
 
     @property
     def is_text(self) -> bool:
-        """Text may be compressed as a whole; the others compress inside."""
+        """Text files may be compressed as a whole; the other formats compress internally."""
         return self.name in ("csv", "jsonl")
 
     @property
@@ -66,19 +66,18 @@ class Format:
 
     @property
     def is_common_csv(self) -> bool:
-        """Whether pyarrow reads these files as Spark does: it knows one byte as delimiter, and quotes that are
-        doubled."""
+        """Whether pyarrow reads these files as Spark does: it supports only one-byte delimiters and doubled quotes."""
         signs = (self.csv.delimiter, self.csv.quote)
         is_doubled = self.csv.escape == self.csv.quote
         return self.name == "csv" and is_doubled and all(len(sign) == 1 and sign.isascii() for sign in signs)
 
 
 def format_of(pattern: str, options: Mapping[str, Any]) -> Format:
-    """From ``format.type``, else from the pattern's extension; ``TableError`` when neither tells."""
+    """From ``format.type``, else from the pattern's extension; ``TableError`` if neither names a supported format."""
     name = options.get("type") or _by_extension(pattern)
     if name not in ("csv", "jsonl", "parquet", "orc"):
         raise TableError(
-            f"files of {pattern} have no format that is read in this version",
+            f"files of {pattern} have no format that this version reads",
             hint="Set format.type to csv, jsonl, parquet or orc",
         )
     declared = tuple(Column(column, types.parse(kind)) for column, kind in options.get("schema", {}).items())
@@ -93,7 +92,7 @@ def _by_extension(pattern: str) -> str | None:
 
 
 def columns_of_file(format: Format, opened: Callable[[], Any], path: str) -> tuple[Column, ...]:
-    """The columns that one file has; ``opened`` opens it for reading bytes, decompressed."""
+    """The columns of one file; ``opened`` opens it for reading decompressed bytes."""
     match format.name:
         case "csv":
             return _csv_columns(format, opened, path)
@@ -124,8 +123,8 @@ def _check_header(names: Sequence[str], path: str) -> None:
 
 
 def check_delimiters(format: Format, found: Mapping[str, Sequence[Column]]) -> None:
-    """Of files by their paths: a header of one name with the sign of another delimiter in it. One delimiter is read in
-    all files, so where it divides others, this file is the one to change."""
+    """``TableError`` for a file whose header is one name with another delimiter in it. ``found`` has columns by path.
+    All files are read with one delimiter, so if it separates the columns of others, this file is the one to change."""
     signs = {path: _other_delimiter(format, [column.name for column in columns]) for path, columns in found.items()}
     path = next((path for path, sign in signs.items() if sign), None)
     if path is None:
@@ -136,13 +135,14 @@ def check_delimiters(format: Format, found: Mapping[str, Sequence[Column]]) -> N
     if other is not None:
         way = f"Write it with {Csv.delimiter!r} as {other} is, or leave it out of the pattern in `from`; set"
     raise TableError(
-        f"{path} has one column, {found[path][0].name!r}: its delimiter seems to be another than {Csv.delimiter!r}",
+        f"{path} has one column, {found[path][0].name!r}: its delimiter seems to be different from {Csv.delimiter!r}",
         hint=f"{way} {is_one} if it is one column",
     )
 
 
 def _other_delimiter(format: Format, names: Sequence[str]) -> str:
-    """The sign that seems to divide the one name of a header; one that is written in the spec is believed."""
+    """The character that seems to separate the names in a header of one name; a delimiter set in the spec is
+    trusted."""
     if format.name != "csv" or not format.csv.header or "delimiter" in format.options or len(names) != 1:
         return ""
     sign = max(_OTHER_DELIMITERS, key=names[0].count)
@@ -159,7 +159,7 @@ def _csv_columns(format: Format, opened: Callable[[], Any], path: str) -> tuple[
         return format.declared
     with opened() as raw:
         text = io.TextIOWrapper(raw, encoding=given.encoding, newline="")
-        # Python's csv allows one sign as delimiter.
+        # Python's csv allows only one character as delimiter.
         lines = (line.replace(given.delimiter, _SEPARATOR) for line in text)
         found = next(csv.reader(lines, delimiter=_SEPARATOR, quotechar=given.quote), [])
         header = [name.replace(_SEPARATOR, given.delimiter) for name in found]

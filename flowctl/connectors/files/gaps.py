@@ -1,4 +1,4 @@
-"""What no engine can do with files, what Sail cannot, and what it does not tell of them."""
+"""What no engine can do with files, what Sail cannot do, and when it does not report the order of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GAPS: Mapping[str, str] = {
 
 
 def refuses(table: TableSpec) -> tuple[str, str] | None:
-    """Files of a format that is not known, or not read in this version."""
+    """Refuses files of an unknown format, or one that this version does not support."""
     try:
         if isinstance(table.source, ObjectSource):
             format_of("/".join(table.source.parts), table.format)
@@ -38,13 +38,13 @@ def of_spec(engine: str, connection: Connection, table: TableSpec | None) -> Ite
 
 
 def hides_order(engine: str, table: TableSpec) -> bool:
-    """Whether nothing tells the order of the rows: Sail reads all but CSV by itself."""
+    """Whether the order of the rows is unknown: Sail reads all but common CSV with its own readers."""
     format = _format(table) if engine == SAIL else None
     return format is not None and not format.is_common_csv
 
 
 def _format(table: TableSpec) -> Format | None:
-    """None where :func:`refuses` says more."""
+    """None if :func:`refuses` reports an error."""
     try:
         return format_of("/".join(table.source.parts), table.format) if isinstance(table.source, ObjectSource) else None
     except TableError:

@@ -1,4 +1,4 @@
-"""Which files there are, and what tells one content of a file from another."""
+"""Lists files, each with a tag that changes with its content."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class FileRoot:
     """The connection's path as a URL (a plain path for local files), with the options of its fsspec file system.
-    ``has_secret``: it is not to be repeated."""
+    ``has_secret``: the URL must not be shown or stored."""
 
     url: str
     options: Mapping[str, Any] = field(repr=False)
@@ -38,13 +38,13 @@ class FileRoot:
 
     @property
     def identity(self) -> str:
-        """What state records of the place."""
+        """What state records of the root."""
         if not self.has_secret:
             return f"files:{self.url}"
         return f"files:{scheme(self.url)}:{hashlib.sha256(self.url.encode()).hexdigest()[:16]}"
 
     def file_system(self) -> tuple[fsspec.AbstractFileSystem, str]:
-        """A file system that caches no listings, and the root as it names it."""
+        """A file system that caches no listings, and the root in its notation."""
         import fsspec
 
         options = {} if self.is_local else dict(self.options)
@@ -56,14 +56,14 @@ class FileRoot:
         return scheme(self.url) == "file"
 
     def spark_path(self, path: str) -> str:
-        """As Spark names it: never percent-encoded."""
+        """In Spark's notation: never percent-encoded."""
         if self.is_local:
             return f"file://{self.url}/{path}"
         return f"{spark_url(self.url).rstrip('/')}/{path}"
 
 
 def file_root(path: str, context: OpenContext) -> FileRoot:
-    """Local paths start from the spec file's folder."""
+    """Relative local paths start from the spec file's folder."""
     has_secret = isinstance(path, Revealed)
     if scheme(path) != "file":
         return FileRoot(path.rstrip("/"), fsspec_options(path, context.storage), has_secret)
@@ -79,15 +79,15 @@ def pattern_of(relation: Relation) -> str:
 
 
 def matching(root: FileRoot, pattern: str) -> tuple[FileStamp, ...]:
-    """Files whose path below the root matches, sorted by path. ``*`` stays in one folder, ``**`` crosses folders.
-    Names that begin with ``_`` or ``.`` are left out, as Spark would: they are somebody's unfinished work. A folder of
-    such a name is looked into where the pattern names it."""
+    """Files whose path below the root matches, sorted by path. ``*`` stays in one folder, ``**`` crosses folders. Names
+    that begin with ``_`` or ``.`` are skipped, as Spark does: they are unfinished files. A folder with such a name is
+    searched only if the pattern names it."""
     stamps = _on_disk(root, pattern) if root.is_local else _in_store(root, pattern)
     return tuple(sorted((stamp for stamp in stamps if not _is_hidden(stamp.path, pattern)), key=lambda one: one.path))
 
 
 def why_nothing(root: FileRoot, pattern: str) -> Missing:
-    """Why nothing matches: the resolved place, and what comes near."""
+    """Why nothing matches: the resolved path, and similar names."""
     place = f"{root.url}/{pattern}"
     stamps = _on_disk(root, pattern) if root.is_local else _in_store(root, pattern)
     if hidden := next(iter(stamps), None):
@@ -130,7 +130,7 @@ def _in_store(root: FileRoot, pattern: str) -> list[FileStamp]:
 
 
 def _on_disk(root: FileRoot, pattern: str) -> list[FileStamp]:
-    """As fsspec matches, in one pass over the folders that can match and one look at each file."""
+    """Matches as fsspec does, in one pass over the folders that can match, with one stat per file."""
     from fsspec.utils import glob_translate
 
     matches = re.compile(glob_translate(pattern)).match
@@ -148,16 +148,18 @@ def _on_disk(root: FileRoot, pattern: str) -> list[FileStamp]:
                         continue
                     if entry.is_dir():
                         inside = _identity(entry.stat())
-                        if depth < deepest and inside not in above:  # a link to a folder that it lies in
+                        if depth < deepest and inside not in above:  # skips a link to a folder above it
                             look(path, depth + 1, above | {inside})
                     elif matches(path) and entry.is_file():
                         seen = entry.stat()
                         found.append(FileStamp(path, seen.st_size, str(seen.st_mtime_ns)))
         except (FileNotFoundError, NotADirectoryError):
-            return  # never there, or removed since its folder was read
+            return  # never existed, or removed since its folder was read
         except PermissionError as error:
             where = f"{root.url}/{folder}".rstrip("/")
-            raise TableError(f"{where} may not be listed", hint="Let this user read the folder") from error
+            raise TableError(
+                f"{where} cannot be listed: permission denied", hint="Let this user read the folder"
+            ) from error
         except OSError as error:
             hint = "Check the disk and the links in the folder"
             raise TransientError(f"{error.filename} cannot be read: {error.strerror}", hint=hint) from error
@@ -169,7 +171,7 @@ def _on_disk(root: FileRoot, pattern: str) -> list[FileStamp]:
 
 
 def _plain_folders(pattern: str) -> list[str]:
-    """The folders that a pattern begins with."""
+    """The leading folders of a pattern, up to the first wildcard."""
     return list(itertools.takewhile(lambda part: not set(part) & set("*?["), pattern.split("/")[:-1]))
 
 
@@ -178,12 +180,12 @@ def _identity(seen: os.stat_result) -> tuple[int, int]:
 
 
 def _leads_nowhere(entry: os.DirEntry[str]) -> bool:
-    """A link to nothing, or to itself."""
+    """Whether it is a broken link, or a link to itself."""
     return entry.is_symlink() and not Path(entry.path).exists()
 
 
 def _is_hidden(path: str, pattern: str) -> bool:
-    """Spark leaves out files of such names whatever is said; folders only where it lists them itself."""
+    """Spark always skips files with such names, but folders only where it lists them itself."""
     *folders, name = path.split("/")
     named = [part for part in pattern.split("/")[:-1] if part.startswith(("_", "."))]
     return name.startswith(("_", ".")) or any(
@@ -192,6 +194,6 @@ def _is_hidden(path: str, pattern: str) -> bool:
 
 
 def _tag(info: Mapping[str, Any]) -> str:
-    """The store's own mark of a content."""
+    """The store's own identifier for a file's content."""
     tag = info.get("ETag") or info.get("etag") or info.get("md5Hash") or info.get("created") or info.get("mtime")
     return str(tag).strip('"')

@@ -1,4 +1,4 @@
-"""Frames of files through Spark's readers, with the columns checked against every file that is read."""
+"""Frames of files, by Spark's readers or in Python, with the columns checked against every file that is read."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FilesSnapshot(Snapshot):
-    """Of files that do not change; one that did is refused. In order, rows
-    stand by the paths of their files, then as they stand in these."""
+    """Files must not change: one that did is refused. In order, rows are sorted by the path of their file, then as in
+    the file."""
 
     spark: SparkSession
     root: FileRoot
@@ -41,7 +41,7 @@ class FilesSnapshot(Snapshot):
     has_places: bool = False
 
     def in_order(self) -> FilesSnapshot:
-        """Sail does not say where its own readers are."""
+        """Sail does not report the positions of its own readers."""
         format = format_of(pattern_of(self.relation), self.relation.format)
         return replace(self, has_places=has_jvm(self.spark) or format.is_common_csv)
 
@@ -59,7 +59,7 @@ class FilesSnapshot(Snapshot):
         asked = merged(found) if found else self.info.columns
         if found and format.is_common_csv and has_own_workers(self.spark):
             headers = {path: [column.name for column in columns] for path, columns in found.items()}
-            if not self.relation.where:  # text becomes any type at once, where nobody looks at the text in between
+            if not self.relation.where:  # text is converted directly unless `where` needs it
                 asked = tuple(_wanted(column, request.columns) for column in asked)
             whole = csv_frame(self.spark, self.root, format, stamps, headers, asked, has_places=self.has_places)
         else:
@@ -74,7 +74,7 @@ class FilesSnapshot(Snapshot):
         return rows.select(*[_delivered(column, here.get(column.name)) for column in request.columns], *place)
 
     def _by_spark(self, format: Format, found: Mapping[str, Sequence[Column]], asked: Sequence[Column]) -> DataFrame:
-        """Spark finds columns by name, but values of CSV by their places: one read for all files of a header."""
+        """Spark finds columns by name, but values of CSV by position: one read for all files with the same header."""
         usual = tuple(column.name for column in asked)
         by_header: dict[tuple[str, ...], list[str]] = {}
         for path, columns in found.items():
@@ -95,11 +95,11 @@ class FilesSnapshot(Snapshot):
         return bool(self.frame(replace(request, columns=request.columns[:1])).isEmpty())
 
     def confirm(self, interval: Interval) -> None:
-        """A file that is still being written would be read up to some point in its last row."""
+        """A file that is still being written would be read only in part."""
         self._files(interval)
 
     def _files(self, interval: Interval | None) -> tuple[FileStamp, ...]:
-        """Those of the interval, still as they were planned; all that are there now without one."""
+        """The files of the interval, unchanged since the plan; without an interval, all that exist now."""
         here = matching(self.root, pattern_of(self.relation))
         if interval is None:
             return here
@@ -121,7 +121,7 @@ def _wanted(found: Column, requested: Sequence[Column]) -> Column:
 
 
 def _delivered(wanted: Column, found: Column | None) -> Expression:
-    """Null where no file of the interval has the column."""
+    """Null if no file of the interval has the column."""
     from pyspark.sql import functions as f
 
     if found is None:
@@ -136,9 +136,11 @@ def _require_known(path: str, columns: Sequence[Column], known: Mapping[str, Col
 
 
 def _require_plain(format: Format, found: Mapping[str, Sequence[Column]], asked: Sequence[Column]) -> None:
-    """On Sail: a name that it encodes or takes for a pattern is not found, and the file would be missing in silence."""
+    """For Sail: it would not find a path that it encodes or takes for a pattern, and would silently skip the file."""
     if format.name == "csv":
-        raise TableError("Sail reads no CSV with an escape, or a delimiter of more than one sign", hint=_SPARK_HINT)
+        raise TableError(
+            "Sail reads no CSV with an escape, or a delimiter of more than one character", hint=_SPARK_HINT
+        )
     if format.name != "parquet":
         raise TableError(f"Sail does not read {format.name} as exactly as flowctl promises", hint=_SPARK_HINT)
     types_of = {column.name: column.type for column in asked}
@@ -156,17 +158,17 @@ _SPARK_HINT = "Run this flow with spark.url local[*]"
 
 
 def error_of_read(text: str, pattern: str) -> TableError | None:
-    """What an error of Spark's means, from its text, by file and without the row that it quotes; None for others."""
+    """What a Spark error means, from its text: names the file but omits the quoted row. None for other errors."""
     if own := refused(text):
         return own
     if "CSV header does not conform" in text:
-        return TableError(f"a file of {pattern} has another header than the others", hint=_MALFORMED_HINT)
+        return TableError(f"a file of {pattern} has a different header from the others", hint=_MALFORMED_HINT)
     if "MALFORMED_RECORD" in text or "FAILED_READ_FILE" in text:
         from flowctl.connectors.files.csv_parts import is_compressed
 
         file = re.search(r"file:?\s*((?:file|s3a?|gs|abfss?)://?\S+?)[.,]?(?:\s|$)", text)
         where = file[1] if file else pattern
-        codec = "is not compressed as its name tells, or not whole, or " if is_compressed(where) else ""
+        codec = "is not compressed as its name indicates, or is incomplete, or " if is_compressed(where) else ""
         return TableError(f"{where} {codec}holds a row that does not fit its columns", hint=_MALFORMED_HINT)
     return None
 

@@ -1,4 +1,4 @@
-"""The columns of files: of each one, and of all together."""
+"""The columns of each file, and of all files together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARALLEL = 16
 
 
 def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> dict[str, tuple[Column, ...]]:
-    """The columns of each file by its path, read side by side. A file that cannot be read is an error that names it."""
+    """The columns of each file by its path, read in parallel. The error for a file that cannot be read names it."""
     system, base = root.file_system()
 
     def read(stamp: FileStamp) -> tuple[Column, ...]:
@@ -30,7 +30,7 @@ def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> d
             )
         except FlowctlError:
             raise
-        except Exception as error:  # whatever a codec, a reader or a store makes of somebody's file
+        except Exception as error:  # whatever a codec, a reader or a store raises
             raise _unreadable(root, format, stamp.path, error) from error
 
     with ThreadPoolExecutor(_PARALLEL) as pool:
@@ -40,8 +40,8 @@ def columns_of(root: FileRoot, format: Format, stamps: Sequence[FileStamp]) -> d
 
 
 def require_line_feeds(root: FileRoot, format: Format, paths: Sequence[str]) -> None:
-    """``TableError`` for a CSV whose first row ends in a carriage return: where values may hold line breaks, Spark's
-    own reader takes a file's first one for what ends its lines, and puts line feeds in place of it, in values too."""
+    """``TableError`` for a CSV whose first row ends in a carriage return: if values may have line breaks, Spark's own
+    reader takes the first one in a file as its line ending and replaces it with line feeds, also in values."""
     import csv
 
     system, base = root.file_system()
@@ -69,31 +69,31 @@ def _kept(lines: Iterable[str], taken: list[str]) -> Iterator[str]:
 
 
 def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> FlowctlError:
-    """What is wrong with one file, without what stands in it. Only what a store says of itself may go away."""
+    """The error for one file, without the file's content. Only errors of the store itself are transient."""
     import csv
 
     from flowctl.connectors.files.csv_parts import is_compressed
 
     match error:
         case FileNotFoundError():
-            return TableError(f"{path} is gone since it was listed", hint="Plan again")
+            return TableError(f"{path} was removed after it was listed", hint="Plan again")
         case OSError() if not root.is_local and (refusal := access.refused_access(error)):
             return AccessDenied(f"{root.url}/{path} refuses access: {refusal}", hint=access.HINT)
         case OSError() if not root.is_local and (error.errno is not None or isinstance(error, ConnectionError)):
             return TransientError(f"{root.url}/{path} cannot be read: {error}", hint="Check the store")
         case PermissionError():
-            return TableError(f"{path} may not be read", hint="Let this user read the file")
+            return TableError(f"{path} cannot be read: permission denied", hint="Let this user read the file")
         case OSError(strerror=str(reason)):
             return TableError(f"{path} cannot be read: {reason}", hint="Check the disk and the file")
         case UnicodeError():
-            hint = "Fix it, or say what it is written in with `format.encoding`"
+            hint = "Fix it, or set its encoding with `format.encoding`"
             return TableError(f"{path} is not {format.csv.encoding} text", hint=hint)
         case csv.Error():
             hint = "Fix the file, or set format: delimiter, quote, escape or header"
             return TableError(f"{path}: its header cannot be read: {error}", hint=hint)
         case _ if format.is_text and is_compressed(path):
             hint = "Replace it, or leave it out of the pattern in `from`"
-            return TableError(f"{path} is not compressed as its name tells, or not whole", hint=hint)
+            return TableError(f"{path} is not compressed as its name indicates, or is incomplete", hint=hint)
         case _:
             reason = next(iter(str(error).splitlines()), type(error).__name__)
             hint = "Replace it, or leave it out of the pattern in `from`"
@@ -101,8 +101,8 @@ def _unreadable(root: FileRoot, format: Format, path: str, error: Exception) -> 
 
 
 def merged(found: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
-    """The columns of all files, in the order in which they appear; nullable where a file does not have them. A column
-    may be wider in some files; any other difference of types is an error that names both files."""
+    """The columns of all files, in order of appearance; nullable if a file does not have them. A column may be wider in
+    some files; any other difference of types is an error that names both files."""
     columns: dict[str, Column] = {}
     origin: dict[str, str] = {}
     for path, of_file in found.items():

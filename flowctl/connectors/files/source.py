@@ -1,4 +1,4 @@
-"""Files as a direct source: each is read once, with a schema that was checked against every one of them."""
+"""Files as a direct source: each is read once, with a schema that was checked against all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flowctl.spec.spec import ReadHints
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: How many of the files that were read, the last by name, still have a say in what the columns are.
+#: How many files that were already read, the last by name, still count for the columns.
 _READ_FILES = 100
 
 
@@ -33,15 +33,15 @@ class FilesSource(DirectSource):
     capabilities: Capabilities
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
-        """Each file that matches, as an object of its own."""
+        """Each matching file, as an object of its own."""
         return [ObjectName((stamp.path,)) for stamp in matching(self.root, pattern[-1])]
 
     def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
-        """None when no file is there; the identity is the root."""
+        """None if no file matches; the identity is the root."""
         return {relation: self.describe_files(relation, {})[0] for relation in relations}
 
     def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
-        """Every file there now; what is new among them is decided by the plan."""
+        """All files that exist now; the plan decides which of them are new."""
         return {
             name: _watermark(matching(self.root, pattern_of(request.relation))) for name, request in requests.items()
         }
@@ -52,7 +52,7 @@ class FilesSource(DirectSource):
     def describe_files(
         self, relation: Relation, read: Mapping[str, FileStamp]
     ) -> tuple[TableInfo | None, HighWatermark]:
-        """One listing, and a look into each file that is not read."""
+        """Lists once, and opens each file that was not read, and the last ones."""
         pattern = pattern_of(relation)
         stamps = matching(self.root, pattern)
         if not stamps:

@@ -1,7 +1,7 @@
-"""Rows of files as Spark reads them, each value exactly what the file says in the type of its column.
+"""Reads files with Spark, each value converted exactly to the type of its column.
 
-Text formats are read as text first, because Spark's own parsers round decimals and keep what they cannot read as null.
-JSON goes through VARIANT, which keeps a number's digits; Spark's JSON reader makes doubles of them.
+Text formats are read as text first, because Spark's own parsers round decimals and turn what they cannot parse into
+null. JSON goes through VARIANT, which keeps a number's digits; Spark's JSON reader turns them into doubles.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
-#: What Spark's CSV reader gives for a quoted empty value; it would give null, as for one without quotes.
+#: What Spark's CSV reader returns for a quoted empty value, which would otherwise be null, like one without quotes.
 _QUOTED_EMPTY = "\x00quoted empty\x00"
 _JSON = "_flowctl_json"
-#: What a line of JSON is followed by while it is parsed.
+#: Appended to a line of JSON while it is parsed.
 _END = "_flowctl_end"
 _NO_OBJECT = (
     " holds a line that is not one JSON object"
     " | Write one object in each line, or leave the file out of the pattern in `from`"
 )
-#: What Hadoop takes for a pattern.
+#: Characters that make a path a pattern for Hadoop.
 _GLOB = frozenset("\\{}[]*?")
-#: Spark's own option for a path that is no pattern. It is right for one path at a time: of several, Spark would read
-#: all of them once for each that has a sign of a pattern.
+#: Spark's own option for a path that is not a pattern. It works for one path at a time: with several, Spark would read
+#: all of them once for each that has a pattern character.
 _AS_IT_IS = {"__globPaths__": "false"}
-#: For local files with a colon in their names: Hadoop looks for a checksum beside each file, under a name that it takes
-#: for a URL then. It cannot have written one.
+#: For local files with a colon in their names: Hadoop looks for a checksum file next to each, under a name that it then
+#: parses as a URL. It cannot have written one.
 _WITHOUT_CHECKSUMS = {
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "fs.file.impl.disable.cache": "true",  # only for this read
@@ -50,7 +50,8 @@ _WITHOUT_CHECKSUMS = {
 def typed_rows(
     spark: SparkSession, format: Format, paths: Sequence[str], columns: Sequence[Column], *, has_places: bool
 ) -> DataFrame:
-    """All rows of ``paths`` with exactly ``columns``, and their places. A row that does not fit them fails the read."""
+    """All rows of ``paths`` with exactly ``columns`` and, with ``has_places``, their positions. A row that does not fit
+    fails the read."""
     if not paths:
         place = [Column(PLACE_COLUMN, types.INT64)] if has_places else []
         return spark.createDataFrame([], schema_ddl([*columns, *place]))
@@ -74,8 +75,8 @@ def _rows(
 
 
 def _readers(spark: SparkSession, paths: Sequence[str]) -> Iterator[tuple[DataFrameReader, list[str]]]:
-    """All of ``paths`` as the files that they name, in as few reads as can be: almost always one. Sail is only given
-    paths that mean nothing else."""
+    """All of ``paths``, taken literally, in as few reads as possible: almost always one. Sail only gets paths that it
+    takes literally."""
     if not has_jvm(spark):
         yield spark.read, list(paths)
         return
@@ -98,7 +99,7 @@ def _readers(spark: SparkSession, paths: Sequence[str]) -> Iterator[tuple[DataFr
 
 
 def _require_classic(spark: SparkSession, path: str) -> None:
-    """Spark Connect writes names of options in lower case, and Spark does not know this one then."""
+    """Spark Connect lower-cases option names, and Spark then does not recognise this one."""
     from pyspark.sql import SparkSession as ClassicSession
 
     if not isinstance(spark, ClassicSession):
@@ -110,8 +111,8 @@ _ODD_PATH_HINT = "Rename the file or its folder, or run this flow with spark.url
 
 
 def _place(read: DataFrame) -> Expression:
-    """Of each row of a frame that reads files: its file's path, the part of the file that its task reads, and what
-    grows from row to row within that. Paths are compared as they are listed, not as Spark encodes them."""
+    """The position of each row of a frame that reads files: the file's path, the start of the part that its task reads,
+    and a number that grows from row to row within that. Paths are compared as listed, not as Spark encodes them."""
     from pyspark.sql import functions as f
 
     file = read.metadataColumn("_metadata")
@@ -124,7 +125,7 @@ def _place(read: DataFrame) -> Expression:
 def _csv(
     reader: DataFrameReader, format: Format, paths: list[str], columns: Sequence[Column], has_places: bool
 ) -> DataFrame:
-    """An empty value in quotes is the empty text in text columns and null in all others."""
+    """A quoted empty value is the empty text in text columns and null in all others."""
     from pyspark.sql import functions as f
 
     texts = [Column(column.name, types.STRING) for column in columns]
@@ -146,7 +147,7 @@ def _csv_options(format: Format) -> dict[str, str]:
     given = format.csv
     return {
         "mode": "FAILFAST",
-        "columnPruning": "false",  # or rows with too few values would pass
+        "columnPruning": "false",  # otherwise rows with too few values would pass
         "enforceSchema": "false",  # compares each file's header with the columns
         "header": str(given.header),
         "sep": given.delimiter,
@@ -163,7 +164,7 @@ def _csv_options(format: Format) -> dict[str, str]:
 def _json_lines(
     reader: DataFrameReader, format: Format, paths: list[str], columns: Sequence[Column], has_places: bool
 ) -> DataFrame:
-    """One object per line; names that no column has are left out, as `format.schema` says."""
+    """One object per line; names that are not in `format.schema` are ignored."""
     from pyspark.sql import functions as f
 
     if str(format.options.get("encoding", "UTF-8")).upper() != "UTF-8":
@@ -171,7 +172,7 @@ def _json_lines(
     read = reader.text(paths)
     place = [_place(read)] if has_places else []
     lines = read.where(f.trim("value") != "")
-    # Spark leaves out what follows the first value: only in a list can it be told that nothing does.
+    # Spark ignores what follows the first value: only in a list can it be detected.
     parsed = f.try_parse_json(f.concat(f.lit("["), f.col("value"), f.lit(f',"{_END}"]')))
     is_object = (f.variant_get(parsed, "$[1]", "string") == _END) & f.col("value").rlike(r"^[ \t\r\n]*\{")
     message = f.concat(f.lit(PREFIX), f.col("_metadata.file_path"), f.lit(_NO_OBJECT))

@@ -29,16 +29,16 @@ def _refuses(name: str) -> str | None:
     if "\0" in name:
         return "PostgreSQL's names hold no NUL character"
     if len(name.encode()) > _NAME_BYTES:
-        return f"PostgreSQL cuts names after {_NAME_BYTES} bytes"
+        return f"PostgreSQL truncates names to {_NAME_BYTES} bytes"
     return None
 
 
-#: Longer names are cut by the server without an error. Source: PostgreSQL's `NAMEDATALEN` - 1.
+#: The server truncates longer names without an error. Source: PostgreSQL's `NAMEDATALEN` - 1.
 _NAME_BYTES = 63
 CAPABILITIES = Capabilities(
     source=SourceCapabilities(position="cursor"),
     target=TargetCapabilities(
-        # ALTER COLUMN … TYPE casts every wider type exactly; int8 is a smallint already, so it never gets there.
+        # ALTER COLUMN … TYPE casts to every wider type exactly; int8 is stored as smallint, so it is never widened.
         widens=lambda old, new: is_wider(new, old),
         refuses_names=_refuses,
         atomic="database",
@@ -53,7 +53,7 @@ CAPABILITIES = Capabilities(
 
 
 def place(options: Mapping[str, Any], object: ObjectName, _base_dir: str) -> str | None:
-    """None for a bare name: the search path tells its schema."""
+    """None for a bare name, whose schema depends on the search path."""
     if len(object.parts) < 2:
         return None
     try:
@@ -72,7 +72,7 @@ def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str)
 
 @contextmanager
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
-    """Opens nothing yet: source and target connect when they are asked."""
+    """Opens nothing yet: source and target connect when they need to."""
     from flowctl.connectors.postgres.client import client
     from flowctl.connectors.postgres.source import PostgresSource
     from flowctl.connectors.postgres.target import PostgresTarget

@@ -1,4 +1,4 @@
-"""What `pg_catalog` says about tables: one query for all of a connection, whatever their number.
+"""Describes tables from `pg_catalog`, with one query for all tables of a connection.
 
 Joining the catalogs needs no privilege on the tables themselves, unlike `to_regclass` or `information_schema`.
 """
@@ -17,7 +17,7 @@ from flowctl.model.table_info import UNKNOWN, Column, ObjectName, RowEstimate, T
 if TYPE_CHECKING:
     import psycopg
 
-#: Plain, partitioned, materialized view, foreign; views ("v") are read when they are named, but no glob finds them.
+#: Plain, partitioned, materialized view, foreign; views ("v") are read if named explicitly, but match no glob.
 _TABLE_KINDS = ["r", "p", "m", "f"]
 
 
@@ -38,7 +38,7 @@ def discover(connection: psycopg.Connection[Any], pattern: tuple[str, ...]) -> l
 
 
 def describe(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> dict[ObjectName, TableInfo | None]:
-    """Columns, key, identity and statistics of all ``objects``; None for those that are not there."""
+    """Columns, key, identity and statistics of all ``objects``; None for those that do not exist."""
     system = system_identity(connection)
     rows = connection.execute(
         _DESCRIBE,
@@ -57,14 +57,15 @@ def describe(connection: psycopg.Connection[Any], objects: Sequence[ObjectName])
 
 
 def foreign_below(connection: psycopg.Connection[Any], oids: Sequence[int]) -> dict[int, tuple[list[str], bool]]:
-    """The foreign tables that have rows of each relation: the relation, its partitions and children, what its views
-    read. And whether a second query in one transaction sees the same: postgres_fdw promises it. Others are left out."""
+    """The foreign tables that hold rows of each relation: of the relation itself, its partitions and children, and what
+    its views read. Also whether a second query in one transaction sees the same rows, which postgres_fdw guarantees.
+    Relations without foreign tables are left out."""
     rows = connection.execute(_FOREIGN_BELOW, [list(oids)]).fetchall()
     return {oid: (names, repeatable) for oid, names, repeatable in rows}
 
 
 def describe_query(connection: psycopg.Connection[Any], query: str) -> TableInfo:
-    """The columns of a query, which is prepared but not run."""
+    """The columns of a query; it is planned but not run."""
     columns = columns_of_query(connection, query)
     clock, has_foreign = _one(connection.execute("SELECT now(), EXISTS (SELECT FROM pg_foreign_table)"))
     names, repeatable = _foreign_in_query(connection, query) if has_foreign else ([], True)
@@ -87,8 +88,8 @@ def columns_of_query(connection: psycopg.Connection[Any], query: str) -> tuple[C
 
 
 def _foreign_in_query(connection: psycopg.Connection[Any], query: str) -> tuple[list[str], bool]:
-    """As :func:`foreign_below`: which foreign tables a query reads, and
-    whether they may be read again; from its plan, as nothing depends on what is only text."""
+    """As :func:`foreign_below`, for a query: the foreign tables that it reads, and whether they may be read again. Uses
+    its plan, as the catalog has no dependencies for a query's text."""
     asked = connection.execute(f"EXPLAIN (VERBOSE, FORMAT JSON) SELECT * FROM ({query}\n) AS query".encode())
     scans = foreign_scans(asked)
     if not scans:
@@ -101,7 +102,7 @@ def _foreign_in_query(connection: psycopg.Connection[Any], query: str) -> tuple[
 
 
 def system_identity(connection: psycopg.Connection[Any]) -> str:
-    """System identifier and database; without the privilege for the first, where the server was reached."""
+    """System identifier and database; without the privilege for the first, host and port instead."""
     import psycopg
 
     try:
@@ -129,11 +130,11 @@ def _table_info(
     rows: list[tuple[Any, ...]],
     foreign: Mapping[int, tuple[list[str], bool]],
 ) -> TableInfo:
-    """``rows`` is one row per column, the table's own facts repeated in each; a table may have no columns. ``heap`` is
-    the size in bytes without what lies outside of the rows' pages, such as long texts; ``changes`` counts the rows that
-    statistics do not know of; ``whole`` whether all columns may be read, which system columns need; ``row_security``
-    whether policies may hide rows from this user; ``following`` the tables whose rows go or change when rows of this
-    one are deleted."""
+    """``rows`` has one row per column, each with the table's own facts; a table may have no columns. ``heap`` is the
+    size in bytes without data outside the rows' pages, such as long texts; ``changes`` counts the rows changed since
+    the statistics were collected; ``whole``: whether all columns may be read, which system columns require;
+    ``row_security``: whether policies may hide rows from this user; ``following`` are the tables whose rows are deleted
+    or changed when rows of this one are deleted."""
     _, oid, kind, key, estimate, size, heap, changes, clock, _, whole, row_security, following, *_ = rows[0]
     of_columns = [row[13:] for row in rows if row[13] is not None]
     filled = {name: fill for name, _, fill, *_ in of_columns if fill}
@@ -167,7 +168,7 @@ _NOTES: Mapping[str, str] = {
     "timetz": "no time type in the target: read as text",
 }
 
-#: Every domain with what it stands for in the end; a domain's own modifier (``numeric(10,2)``) is the innermost one.
+#: Every domain with its ultimate base type; a domain's own modifier (``numeric(10,2)``) is the innermost one.
 _DOMAINS = """
     domains(domain, base, typmod, dimensions, is_last) AS (
         SELECT d.oid, d.typbasetype, d.typtypmod, d.typndims, b.typtype <> 'd'
@@ -178,7 +179,7 @@ _DOMAINS = """
     )
 """
 #: From a type's OID and modifier (``t.type``, ``t.typmod``, ``t.dimensions``) to the facts of :class:`NativeType`.
-#: Arrays of domains count as arrays of text: their elements' own checks and modifiers are the domain's business.
+#: Arrays of domains count as arrays of text: only the domain defines the checks and modifiers of their elements.
 _FACTS = """
     format_type(t.type, t.typmod),
     CASE WHEN is_array THEN element.typname ELSE base.typname END,

@@ -1,7 +1,7 @@
-"""One PostgreSQL database: how psycopg and Spark's JDBC reach it, and its errors in flowctl's words.
+"""One PostgreSQL database: how psycopg and Spark's JDBC connect to it, and its errors translated to flowctl's.
 
-Credentials go to JDBC as options, never into its URL: URLs are logged. Every session speaks one dialect of text
-(ISO dates, UTC, PostgreSQL intervals), so that what is read as text is canonical.
+Credentials are passed to JDBC as options, never in its URL: URLs are logged. Every session uses the same text formats
+(ISO dates, UTC, PostgreSQL intervals), so that values read as text are canonical.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ SESSION_SETTINGS: Mapping[str, str] = {
     "TimeZone": "UTC",
     "DateStyle": "ISO, YMD",
     "IntervalStyle": "postgres",
-    "extra_float_digits": "3",  # all digits; from PostgreSQL 12 on any number above 0 does
+    "extra_float_digits": "3",  # all digits; from PostgreSQL 12 any number above 0 does this
     "standard_conforming_strings": "on",
     "bytea_output": "hex",
     "statement_timeout": timeouts.milliseconds(timeouts.STATEMENT),
     "lock_timeout": timeouts.milliseconds(timeouts.LOCK),
-    "idle_in_transaction_session_timeout": "0",  # a snapshot's holder and its readers idle; a commit does not
+    "idle_in_transaction_session_timeout": "0",  # a snapshot's holder and its readers are idle; a commit is not
 }
-#: What PostgreSQL calls a snapshot whose transaction has ended.
+#: PostgreSQL's error for a snapshot whose transaction has ended.
 NO_SUCH_SNAPSHOT = "invalid snapshot identifier"
-#: Of libpq, for what the network may do to a connection.
+#: libpq's settings against network failures.
 _NETWORK = {
     "keepalives_idle": timeouts.KEEPALIVE_IDLE,
     "keepalives_interval": timeouts.KEEPALIVE_INTERVAL,
@@ -48,7 +48,7 @@ _OWN_OPTIONS = ("host", "port", "database", "user", "password", "sslmode")
 
 @dataclass(frozen=True)
 class Client:
-    """Where the database is and as whom; ``parameters`` are libpq's other ones, of which JDBC's driver shares
+    """Address and user of the database; ``parameters`` are further libpq parameters, of which the JDBC driver shares
     those for TLS (``ssl…``)."""
 
     host: str
@@ -61,7 +61,7 @@ class Client:
     @contextmanager
     def connect(self) -> Iterator[psycopg.Connection[Any]]:
         """A psycopg connection in autocommit mode with the session's settings; every error of the driver inside the
-        block comes out as flowctl's."""
+        block is raised as flowctl's."""
         import psycopg
 
         conninfo = self.conninfo()
@@ -84,7 +84,7 @@ class Client:
         return TransientError(f"{place}: {why}", hint="Check that the server is up and can be reached")
 
     def own_time_zone(self) -> str:
-        """What sessions get that set none, by the server's, the database's and the user's settings."""
+        """The time zone of sessions that set none, from the server's, the database's and the user's settings."""
         import psycopg
 
         settings = {name: value for name, value in SESSION_SETTINGS.items() if name != "TimeZone"}
@@ -94,8 +94,8 @@ class Client:
         return str(row[0])
 
     def jdbc_url(self) -> str:
-        """With what the driver knows by names that are not all lower case: Spark lowers those of its properties, and
-        the driver does without what it does not know."""
+        """Contains the settings whose names are not all lower case: Spark converts the names of its properties to lower
+        case, and the driver ignores names that it does not know."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         settings = {
             "ApplicationName": "flowctl",
@@ -147,7 +147,7 @@ def _line(connection: psycopg.Connection[Any], conninfo: str) -> Line:
 
 
 def _answers(conninfo: str) -> bool:
-    """Whether the server says anything: "too many clients" and "starting up" are answers."""
+    """Whether the server responds at all: "too many clients" and "starting up" are answers."""
     import psycopg
 
     try:
@@ -160,13 +160,14 @@ def _answers(conninfo: str) -> bool:
 
 
 def startup_options(settings: Mapping[str, str]) -> str:
-    """libpq's and JDBC's ``options`` parameter: settings that hold from the first statement on."""
+    """libpq's and JDBC's ``options`` parameter: settings that apply from the first statement on."""
     return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
 
 
 def client(options: Mapping[str, Any]) -> Client:
-    """From a connection's options: a ``url`` (``postgresql://user:password@host:port/database?sslmode=…``), single
-    options, or both; a single option wins over the URL's part. ``options`` holds more libpq parameters."""
+    """Builds a client from a connection's options: a ``url``
+    (``postgresql://user:password@host:port/database?sslmode=…``), single options, or both; a single option overrides
+    its part of the URL. The option ``options`` holds more libpq parameters."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 
@@ -175,7 +176,7 @@ def client(options: Mapping[str, Any]) -> Client:
         raise TableError(f"the connection's url cannot be read: {flaw}", hint=_URL_HINT)
     try:
         parts = {name: str(value) for name, value in conninfo_to_dict(url).items()}
-    except psycopg.ProgrammingError:  # whose words repeat what may be a password
+    except psycopg.ProgrammingError:  # its text repeats what may be a password
         raise TableError("the connection's url is not a PostgreSQL URL", hint=_URL_HINT) from None
     parts["database"] = parts.pop("dbname", "")
     parts |= {name: str(value) for name, value in options.get("options", {}).items()}
@@ -202,7 +203,8 @@ _URL_HINT = "Write postgresql://user:${secret:env:NAME}@host:5432/database"
 
 @contextmanager
 def translated(client: Client) -> Iterator[None]:
-    """psycopg's errors by what the runner does with them; the server's message is kept, its DETAIL (values) is not."""
+    """Raises psycopg's errors as flowctl's, by what the runner does with them. The server's message is kept, its DETAIL
+    (values) is not."""
     import psycopg
 
     try:
@@ -217,7 +219,7 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
     words = [line for line in lines if not line.startswith("\t")]  # libpq's own advice is indented
     message = f"PostgreSQL {place}: {words[-1] if words else type(error).__name__}"
     state = error.sqlstate or ""
-    is_refused = not state and any(phrase in message for phrase in _REFUSED)  # libpq gives no code when it connects
+    is_refused = not state and any(phrase in message for phrase in _REFUSED)  # libpq gives no code while connecting
     if is_refused or state.startswith(("28", "3D")):
         return AccessDenied(message, hint="Check user, password, database and pg_hba.conf of the connection")
     if state.startswith("42501") and "row-level security" in message:
@@ -235,7 +237,7 @@ def from_driver(error: psycopg.Error, client: Client) -> FlowctlError:
 
 
 def _is_connection_failure(error: psycopg.Error, state: str) -> bool:
-    """Failures to connect carry no SQLSTATE: libpq gives them as text only."""
+    """Failures to connect have no SQLSTATE: libpq reports them as text only."""
     import psycopg
 
     return isinstance(error, psycopg.OperationalError) and not state

@@ -1,4 +1,4 @@
-"""Which expression of PostgreSQL gives a column in the type that is asked for, exactly or not at all."""
+"""PostgreSQL's expressions that return a column in the requested type, exactly or not at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from flowctl.sql import dialects
 
 
 def transfer(wanted: Column, found: Column) -> Transfer:
-    """``found`` is the described column, ``wanted`` has the type to deliver; ``TableError`` when no way leads there."""
+    """``found`` is the described column, ``wanted`` has the type to deliver; ``TableError`` if there is no
+    conversion."""
     value = quoted(found.name)
     if wanted.type == types.STRING:
         plain = found.type == types.STRING and not found.as_text
@@ -24,8 +25,8 @@ def transfer(wanted: Column, found: Column) -> Transfer:
 
 
 def _from_one(value: str, wanted: Column, found: Column) -> str:
-    """The array, unless its first index is another than 1: lists have no bounds, so those would be lost in silence.
-    Vectors of the system's own count from 0, all of them."""
+    """The array, or an error if its first index is not 1: lists have no bounds, so they would be lost silently. The
+    system's vector types always start at 0."""
     if found.native in ("int2vector", "oidvector"):
         return value
     raised = _raised(wanted, found, ": the array does not begin at index 1")
@@ -33,7 +34,7 @@ def _from_one(value: str, wanted: Column, found: Column) -> str:
 
 
 def texts_of(array: str) -> str:
-    """An array as JSON array of its elements' texts."""
+    """An array as a JSON array of its elements' texts."""
     return f"array_to_json({array}::text[])::text"
 
 
@@ -46,7 +47,8 @@ def text_literal(text: str) -> str:
 
 
 def _converted(value: str, wanted: Column, found: Column) -> str:
-    """The value in the type that the spec asks for: PostgreSQL converts, and it must convert back to the same."""
+    """The value in the type that the spec requests: PostgreSQL converts it, and the result must convert back to the
+    same value."""
     if isinstance(wanted.type, Array | Struct) or isinstance(found.type, Array) or wanted.type == types.BINARY:
         raise TableError(
             f"column {found.name} ({found.native}) cannot be read as {types.short(wanted.type)}",
@@ -69,6 +71,7 @@ def _converted(value: str, wanted: Column, found: Column) -> str:
 
 
 def _raised(wanted: Column, found: Column, because: str = "") -> str:
-    """A condition that fails with our text. It hangs on the row's value, or the planner would evaluate it at once."""
+    """A condition that fails with flowctl's text. It depends on the row's value, or the planner would evaluate it
+    immediately."""
     message = text_literal(refusal(found.name, found.native, wanted.type, because))
     return f"({message} || left({quoted(found.name)}::text, 0))::integer IS NULL"

@@ -1,5 +1,5 @@
-"""Where a PostgreSQL target keeps its numbers: ``_flowctl_commits`` in the schema of the tables it speaks of, so that
-a dump, a restore or a drop of the schema takes both."""
+"""A PostgreSQL target's commits table: ``_flowctl_commits`` in the schema of the tables that it records, so that a
+dump, a restore or a drop of the schema includes both."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 def why_unwritable(connection: psycopg.Connection[Any], object: ObjectName) -> TableError | None:
-    """Why the table can be neither written nor made; the table for the commits and staging lie beside it."""
+    """Why the table cannot be written or created; the commits table and staging tables are in the same schema."""
     schema = schemas_of(connection, [object])[object]
     row = connection.execute(_RIGHTS, {"schema": schema, "table": object.parts[-1]}).fetchone()
     read_only, in_schema, in_database, on_table, user = row or (False, True, True, True, "")
     if read_only:
         return TableError(f"{object} cannot be written: the server is read-only", hint="Name the primary server")
     if in_schema is None and not in_database:
-        hint = f"Make the schema {schema}, or: GRANT CREATE ON DATABASE … TO {user}"
-        return TableError(f"{object} cannot be made: {user} may make no schema in this database", hint=hint)
+        hint = f"Create the schema {schema}, or: GRANT CREATE ON DATABASE … TO {user}"
+        return TableError(f"{object} cannot be created: {user} may not create schemas in this database", hint=hint)
     if in_schema is False:
         hint = f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {user}"
-        return TableError(f"{object} cannot be written: {user} may make no tables in the schema {schema}", hint=hint)
+        return TableError(f"{object} cannot be written: {user} may not create tables in the schema {schema}", hint=hint)
     if on_table is False:
         hint = f"GRANT SELECT, INSERT, UPDATE, DELETE ON {object} TO {user}"
         return TableError(f"{object} cannot be written by {user}", hint=hint)
@@ -51,12 +51,12 @@ SELECT current_setting('transaction_read_only')::boolean,
 
 
 def schema_of(connection: psycopg.Connection[Any], object: ObjectName) -> str:
-    """The object's schema; a bare name is made in the first schema of the search path."""
+    """The object's schema; for a bare name the first schema of the search path, in which a table is created."""
     return _schemas_to_make_in(connection, [object])[object]
 
 
 def _schemas_to_make_in(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> dict[ObjectName, str]:
-    """:func:`schema_of` each object, with one query at most."""
+    """:func:`schema_of` each object, with at most one query."""
     schemas = {object: object.parts[-2] for object in objects if len(object.parts) > 1}
     bare = [object for object in objects if object not in schemas]
     if bare:
@@ -66,7 +66,7 @@ def _schemas_to_make_in(connection: psycopg.Connection[Any], objects: Sequence[O
 
 
 def schemas_of(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> dict[ObjectName, str]:
-    """The schema of each object: of a bare name that of the table that it finds, else where it would be made."""
+    """The schema of each object: for a bare name that of the visible table, or else the one to create it in."""
     bare = [object.parts[-1] for object in objects if len(object.parts) < 2]
     rows = connection.execute(
         "SELECT c.relname, s.nspname FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace"
@@ -78,7 +78,7 @@ def schemas_of(connection: psycopg.Connection[Any], objects: Sequence[ObjectName
 
 
 def newest(connection: psycopg.Connection[Any], lookups: Sequence[CommitLookup]) -> dict[str, Commit | None]:
-    """The newest commit of each table; one query whatever their number, after those that find the commit tables."""
+    """The newest commit of each table, with one query for all, after those that find the commits tables."""
     delays.pause()
     schemas = _schemas_to_make_in(connection, [lookup.object for lookup in lookups])
     by_schema: dict[str, list[CommitLookup]] = {}
@@ -97,7 +97,7 @@ def newest(connection: psycopg.Connection[Any], lookups: Sequence[CommitLookup])
 
 
 def missing_schemas(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> set[str]:
-    """Those of the objects' schemas that are named and not there."""
+    """The schemas that the objects name and that do not exist."""
     named = [object.parts[-2] for object in objects if len(object.parts) > 1]
     rows = connection.execute("SELECT unnest(%s::text[]) EXCEPT SELECT nspname FROM pg_namespace", [named]).fetchall()
     return {name for (name,) in rows}
@@ -108,8 +108,8 @@ def create_schema(name: str) -> str:
 
 
 def ensure_schema(connection: psycopg.Connection[Any], object: ObjectName) -> str:
-    """The object's schema, made when it is not there: that asks for a privilege which is not needed otherwise, and so
-    does IF NOT EXISTS."""
+    """The object's schema, created only if it does not exist: CREATE SCHEMA requires a privilege not needed otherwise,
+    even with IF NOT EXISTS."""
     for missing in missing_schemas(connection, [object]):
         with _alone(connection):
             connection.execute(create_schema(missing))
@@ -117,7 +117,7 @@ def ensure_schema(connection: psycopg.Connection[Any], object: ObjectName) -> st
 
 
 def ensure_table(connection: psycopg.Connection[Any], object: ObjectName) -> None:
-    """Makes ``_flowctl_commits`` in the object's schema when it is not there."""
+    """Creates ``_flowctl_commits`` in the object's schema if it does not exist."""
     if not _schemas_with_commits(connection, [schema_of(connection, object)]):
         schema = ensure_schema(connection, object)
         with _alone(connection):
@@ -126,7 +126,7 @@ def ensure_table(connection: psycopg.Connection[Any], object: ObjectName) -> Non
 
 @contextmanager
 def _alone(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """IF NOT EXISTS alone fails when two sessions run it at once."""
+    """Takes a lock: IF NOT EXISTS alone fails if two sessions run it at the same time."""
     with PostgresSession(connection).transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('_flowctl_commits'))")
         yield

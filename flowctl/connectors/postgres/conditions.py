@@ -1,4 +1,4 @@
-"""Cursor bounds in PostgreSQL's SQL. They are literals with type and offset: JDBC has no parameters."""
+"""Cursor bounds in PostgreSQL's SQL: literals with type and offset, as Spark's JDBC source takes no parameters."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def cursor_column(info: TableInfo, name: str) -> Column:
 
 
 def _ordered(found: Column, kind: DataType) -> str:
-    """The column in the order of ``kind``, the type that the cursor has in flowctl: text in C collation."""
+    """The column as sorted by ``kind``, the type of the cursor in flowctl; text is in C collation."""
     name = quoted(found.name)
     is_number = found.native.startswith("numeric")
     if kind == types.STRING:
@@ -66,13 +66,14 @@ def _ordered(found: Column, kind: DataType) -> str:
 
 
 def _literal(bound: TypedValue) -> str:
-    """With its type, and timestamps with their offset: no setting of a session changes what it means."""
+    """A literal with its type, timestamps with their offset, so that no session setting changes its meaning."""
     text = bound.text().replace("Z", "+00") if bound.type == types.TIMESTAMP else bound.text()
     return f"{text_literal(text)}::{ddl(bound.type)}"
 
 
 def _local(moment: str, zone: str) -> str:
-    """The local time there that no later moment falls behind: where clocks are about to be set back, an earlier one."""
+    """The least local time in ``zone`` from ``moment`` on: an earlier one than at ``moment`` if clocks are about to be
+    set back."""
     return (
         f"SELECT min(t AT TIME ZONE {text_literal(zone)}) FROM (SELECT {moment} AS t UNION ALL "
         f"SELECT date_trunc('minute', {moment}) + n * interval '1 minute' FROM generate_series(1, 180) n) AS ahead"

@@ -1,8 +1,8 @@
-"""Parts of a held snapshot by ``COPY``, without Java: read by executors, or by this process alone.
+"""Reads parts of a held snapshot by ``COPY``, without Java: on executors, or in this process alone.
 
-The frame arrives in its final types, so it holds no expressions that an engine might lack. It is a `mapInArrow` over
-the numbers of the parts and not a Python data source: Sail 0.7.2 hands a data source's batches on without letting go of
-Python's lock, and stands still for good when whoever takes them needs Python too (tested: a slow `mapInArrow`).
+The frame arrives in its final types, so it has no expressions that an engine might not support. It is a `mapInArrow`
+over the numbers of the parts and not a Python data source: Sail 0.7.2 passes a data source's batches on without
+releasing the GIL, and deadlocks if the consumer needs Python too (tested: a slow `mapInArrow`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def copy_frame(spark: SparkSession, client: Client, held: HeldSnapshot, parts: P
 
 
 def read_here(connection: psycopg.Connection[Any], parts: Parts) -> Iterator[pa.RecordBatch]:
-    """All parts, one after the other, read by this process over ``connection``, which has joined the snapshot."""
+    """Reads all parts in this process, one after the other, over ``connection``, which has joined the snapshot."""
     import pyarrow as pa
 
     reader = _reader(parts, opened=connection)
@@ -54,7 +54,7 @@ def read_here(connection: psycopg.Connection[Any], parts: Parts) -> Iterator[pa.
 def buffered_frame(
     spark: SparkSession, connection: psycopg.Connection[Any], parts: Parts, folder: BufferFolder
 ) -> DataFrame:
-    """The rows of :func:`read_here`, which this process writes to ``folder``."""
+    """The rows of :func:`read_here`, written to ``folder`` by this process."""
     columns, rows = [one.column for one in parts.transfers], 0
     with folder.sink(arrow_schema(columns)) as sink:
         for batch in read_here(connection, parts):
@@ -65,7 +65,7 @@ def buffered_frame(
 
 
 def rows_in_memory(connection: psycopg.Connection[Any], parts: Parts, most_bytes: int) -> pa.Table | None:
-    """The rows of :func:`read_here`; None as soon as they are more than ``most_bytes``."""
+    """The rows of :func:`read_here`; None as soon as they exceed ``most_bytes``."""
     import pyarrow as pa
 
     schema, size, found = arrow_schema([one.column for one in parts.transfers]), 0, []
@@ -98,7 +98,7 @@ def _reader(
 
 
 def _outgoing(one: Transfer) -> str:
-    """In the form in which :class:`.executors.Field` arrives."""
+    """The expression of a value in the form that :class:`.executors.Field` expects."""
     if one.column.type == types.BINARY:
         return f"encode({one.value}, 'hex')"
     return texts_of(one.value) if isinstance(one.column.type, Array) else one.value

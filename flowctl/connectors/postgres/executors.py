@@ -1,13 +1,14 @@
 """What executors run: ``COPY`` of parts of a read, and of parts of a batch into a staging table.
 
-PostgreSQL's CSV tells null (nothing) from the empty string (``""``), and takes quotes, backslashes and newlines as they
-are. Its texts are what Arrow's parsers take: they read the years 1 to 9999 and refuse infinity, BC, NaN in a decimal
-and digits that do not fit. So values need no detour through numbers; only bytes (hex) and arrays (JSON) are rebuilt.
+PostgreSQL's CSV distinguishes null (nothing) from the empty string (``""``), and keeps quotes, backslashes and newlines
+unchanged. Its texts are what Arrow's parsers accept: they read the years 1 to 9999 and refuse infinity, BC, NaN in a
+decimal and digits that do not fit. So values need no conversion to numbers; only bytes (hex) and arrays (JSON) are
+rebuilt.
 
 Errors are ``RuntimeError`` with a SQLSTATE or a refusal, without values. Executors have pyspark, psycopg and pyarrow
-but perhaps no flowctl: whoever ships these functions registers this module to be pickled by value, so it may use
-nothing but them, the standard library and constants. Credentials travel inside of them: no plan and no option shows
-them. ``opened`` is a connection of this process in their place, which somebody else looks after.
+but perhaps no flowctl: callers register this module to be pickled by value, so it may use only those packages, the
+standard library and constants. Credentials travel inside the functions: no plan and no option shows them. ``opened`` is
+a connection of this process to use instead; its owner watches it.
 
 psycopg is imported by the functions that use it. A module in a function's globals is unpickled with it, and cloudpickle
 adds the submodules that its code may use: two threads of one process (Sail's workers) that import ``psycopg`` and
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Field:
-    """One column to come. ``refusal`` is raised for a value that is not exactly of ``type``. Bytes arrive as
+    """One column to read. ``refusal`` is raised for a value that is not exactly of ``type``. Bytes arrive as
     hexadecimal digits, arrays as JSON arrays of texts, all others as their own text."""
 
     name: str
@@ -58,7 +59,7 @@ class Field:
 @dataclass(frozen=True)
 class PartReader:
     """Reads parts, each the result of one of the ``queries``, on connections that run ``init_statement`` first.
-    ``silence`` is how many seconds the server may send nothing."""
+    ``silence`` is how long, in seconds, the server may send nothing."""
 
     conninfo: str = field(repr=False)
     init_statement: str
@@ -125,9 +126,9 @@ class PartReader:
 @dataclass(frozen=True)
 class PartWriter:
     """Copies a part of a batch into the table ``stage`` (SQL name). ``typed`` are the names of its columns, in order,
-    with their types as errors name them. ``silence`` is how many seconds the server may take nothing.
+    with their types as errors name them. ``silence`` is how long, in seconds, the server may accept nothing.
 
-    Each call is a transaction of its own, whose number PostgreSQL keeps with every row (``xmin``)."""
+    Each call is a transaction of its own, whose id PostgreSQL stores with every row (``xmin``)."""
 
     conninfo: str = field(repr=False)
     stage: str
@@ -136,7 +137,7 @@ class PartWriter:
     opened: psycopg.Connection[Any] | None = None
 
     def copy(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function for `mapInArrow`; yields one row: the transaction, and how many rows it has committed."""
+        """The function for `mapInArrow`; yields one row: the transaction, and the number of rows that it committed."""
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         transaction, rows = self._copied(first, filled) if first is not None else (0, 0)
@@ -188,7 +189,7 @@ class PartWriter:
         return next((name for name, values in texts if pc.any(pc.match_substring(values, "\0")).as_py()), "?")
 
     def _refused(self, error: psycopg.Error) -> str:
-        """The refusal for the column whose value the server did not take; empty where it names none."""
+        """The refusal for the column whose value the server rejected; empty if the error names none."""
         context, constraint = error.diag.context or "", error.diag.constraint_name or ""
         if constraint.startswith(CONSTRAINT):
             name, native = self.typed[int(constraint.removeprefix(CONSTRAINT))]
@@ -204,8 +205,8 @@ class PartWriter:
 
 
 class _Guard:
-    """Cuts a connection over which nothing was heard for ``seconds`` from a server that neither sends nor takes
-    anything, as one that is paused: libpq itself waits for ever once it is connected."""
+    """Cuts a connection whose server has neither sent nor accepted anything for ``seconds``, such as a paused one:
+    libpq itself, once connected, waits for ever."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self.was_cut = seconds, False
@@ -219,7 +220,7 @@ class _Guard:
         self._heard = time.monotonic()
 
     def pause(self) -> None:
-        """Nothing is awaited until the next :meth:`hear`."""
+        """Stops the clock until the next :meth:`hear`."""
         self._heard = float("inf")
 
     def end(self) -> None:
@@ -235,8 +236,8 @@ class _Guard:
 
 
 def _blocks(pgconn: Any, encoding: str, guard: _Guard) -> Iterator[bytearray]:
-    """Whole rows, about a MiB at a time. PostgreSQL sends a message a row; psycopg's own loop around each of them
-    costs more than parsing it. While nothing is there, other threads of this process may run."""
+    """Yields whole rows, about one MiB at a time. PostgreSQL sends one message per row; psycopg's own loop costs more
+    per message than the parsing. While no data is available, other threads of this process may run."""
     from psycopg.errors import error_from_result
     from psycopg.pq import ExecStatus
 
@@ -256,7 +257,7 @@ def _blocks(pgconn: Any, encoding: str, guard: _Guard) -> Iterator[bytearray]:
             pgconn.consume_input()
         else:
             break
-    for result in list(iter(pgconn.get_result, None)):  # all of them, or psycopg would log what it finds left
+    for result in list(iter(pgconn.get_result, None)):  # fetch all, or psycopg logs the remaining ones
         if result.status != ExecStatus.COMMAND_OK:
             raise error_from_result(result, encoding)
     if block:
@@ -270,7 +271,7 @@ def _rebuilt(values: Any, column: Field) -> Any:
 
 
 def _unhexed(digits: Any) -> Any:
-    """Two digits a byte, so the offsets of the bytes are half of those of the digits."""
+    """Decodes hexadecimal digits: two per byte, so the offsets of the bytes are half of those of the digits."""
     validity, offsets, data = digits.buffers()
     ends = pa.Array.from_buffers(pa.int32(), len(digits) + 1, [None, offsets])
     raw = binascii.unhexlify(memoryview(data)[: ends[-1].as_py()]) if data is not None else b""
@@ -279,7 +280,7 @@ def _unhexed(digits: Any) -> Any:
 
 
 def _listed(texts: Any, column: Field) -> Any:
-    """One-dimensional arrays only: the elements of a nested one are no texts."""
+    """One-dimensional arrays only: the elements of a nested one are not texts."""
     rows = json.loads(f"[{','.join('null' if text is None else text for text in texts.to_pylist())}]")
     try:
         if column.type.value_type == pa.binary():

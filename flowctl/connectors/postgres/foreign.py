@@ -1,11 +1,11 @@
-"""Reading what other servers have a part in: foreign tables, also below views, among partitions or in a query.
+"""Reading relations with rows on other servers: foreign tables, also below views, among partitions or in a query.
 
-An exported snapshot does not reach them: each executor's query, and each query of another connection, would be of
-another moment, and a row that moves between two parts meanwhile is lost or read twice (tested: 10,000 of 200,000). So
-all of it is read in one query, over one connection, by this process into the buffer. A second query of the same table
-(the keys of ``missing_keys``, the rows at an append's upper bound) is of the same moment only where the wrapper keeps
-one transaction with the other server for ours: `postgres_fdw` does (REPEATABLE READ, its documentation promises it),
-no other is known to, and what would need it is refused in the plan.
+An exported snapshot does not cover them: the query of each executor, and of each other connection, would see another
+moment, and a row that moves between two parts meanwhile is lost or read twice (tested: 10,000 of 200,000). So this
+process reads everything in one query, over one connection, into the buffer. A second query of the same table (the keys
+of ``missing_keys``, the rows at an append's upper bound) sees the same moment only if the wrapper keeps one transaction
+with the other server for flowctl's: `postgres_fdw` does (REPEATABLE READ, guaranteed by its documentation), no other is
+known to, so the plan refuses a table that needs it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flowctl.text import some
 
 
 def refused(info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedByPolicy | None:
-    """What cannot be read as the table's spec says, because other servers have rows of it."""
+    """The error for a table that cannot be read as its spec requires, because other servers hold some of its rows."""
     names: Sequence[str] = info.extra.get("foreign") or ()
     if not names:
         return None
@@ -39,6 +39,6 @@ def refused(info: TableInfo, hints: ReadHints, *, reads_twice: bool) -> StoppedB
 
 
 def explained(info: TableInfo) -> str:
-    """For the plan; empty where all rows are this server's own."""
+    """Text for the plan; empty if all rows are on this server."""
     names: Sequence[str] = info.extra.get("foreign") or ()
     return f"read in one part by this process ({names[0]} lies on another server)" if names else ""

@@ -1,4 +1,4 @@
-"""Parts of a held snapshot through Spark's JDBC source: what has no exact counterpart is read as its canonical text."""
+"""Reads parts of a held snapshot through Spark's JDBC source: types without an exact counterpart as canonical text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def jdbc_frame(
     properties = {
         **client.jdbc_properties(),
         "sessionInitStatement": held.join_statement(),
-        # Spark asks for the schema on a connection of its own that runs no init statement.
+        # Spark queries the schema on a separate connection that runs no init statement.
         "options": startup_options(READER_SETTINGS),
     }
     query = jdbc_text(parts.select([sql for sql, _ in outgoing]))
@@ -36,7 +36,8 @@ def jdbc_frame(
 
 
 def jdbc_text(sql: str) -> str:
-    """``sql`` with question marks doubled outside of quotes and comments: PostgreSQL's operators, JDBC's parameters."""
+    """``sql`` with question marks doubled outside quotes and comments: operators in PostgreSQL, but parameters in
+    JDBC."""
     return _QUOTED_OR_MARK.sub(lambda found: "??" if found[0] == "?" else found[0], sql)
 
 
@@ -44,13 +45,13 @@ _QUOTED_OR_MARK = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\
 
 
 def _outgoing(value: str, kind: DataType) -> tuple[str, str]:
-    """The select expression, and the Spark type in which it arrives (see :mod:`flowctl.connectors.sql.jdbc`).
-    Infinities fail: as ``cannot subtract infinite dates``, as ``bigint out of range``."""
+    """The select expression, and the Spark type in which it arrives (see :mod:`flowctl.connectors.sql.jdbc`). Infinite
+    values fail with ``cannot subtract infinite dates`` or ``bigint out of range``."""
     match kind:
         case types.DATE:
             return f"({value} - DATE '1970-01-01')", "INT"
         case types.TIMESTAMP | types.TIMESTAMP_NTZ:
-            # Whole seconds and the fraction apart: `epoch` is a double before PostgreSQL 14.
+            # Whole seconds and the fraction are separate: `epoch` is a double before PostgreSQL 14.
             seconds = f"date_part('epoch', date_trunc('second', {value}))::bigint"
             return f"{seconds} * 1000000 + date_part('microseconds', {value})::bigint % 1000000", "BIGINT"
         case types.INT8:

@@ -1,9 +1,9 @@
-"""Columns that change what they are given without an error: ``timestamp(0)`` rounds, ``varchar(3)`` cuts spaces,
-``char(3)`` pads, ``name`` cuts. Only tables that flowctl did not make have them.
+"""Columns that silently change values: ``timestamp(0)`` rounds, ``varchar(3)`` truncates trailing spaces, ``char(3)``
+pads, ``name`` truncates. Only tables that flowctl did not create have them.
 
-PostgreSQL applies a type's modifier as it reads a value, before any constraint could look. So such a column is staged
-in its type without the modifier, under a constraint that the modifier changes nothing; the refusal comes while rows are
-copied, by whom it may be, and names the column.
+PostgreSQL applies a type's modifier while it reads a value, before any constraint is checked. So such a column is
+staged in its type without the modifier, with a constraint that the modifier changes nothing; the refusal comes while
+rows are copied, by whichever process, and names the column.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flowctl.model.table_info import Column, TableInfo
 if TYPE_CHECKING:
     import psycopg
 
-#: Of the constraint on the column with the number that follows.
+#: Name prefix of the constraint on a column; the column's number follows.
 CONSTRAINT = "flowctl_exact_"
 
 
@@ -40,8 +40,8 @@ class Modified:
         value = quoted(self.column)
         kept = f"{value}::{self.native}"
         if self.base.startswith("pg_catalog.numeric"):
-            return f"{kept} = {value}"  # whatever number of zeros follows
-        if self.base == "pg_catalog.bpchar":  # as text, it would have no blanks at its end
+            return f"{kept} = {value}"  # trailing zeros do not matter
+        if self.base == "pg_catalog.bpchar":  # as text, it loses its trailing blanks
             return f"octet_length({kept}) = octet_length({value})"
         return f"({kept})::text = {value}::text"
 
@@ -49,8 +49,8 @@ class Modified:
 def modified_columns(
     connection: psycopg.Connection[Any], there: TableInfo, written: Collection[str]
 ) -> Mapping[str, Modified]:
-    """Of a table, by their names; :class:`TableError` for one whose values cannot be compared with those of its base
-    type, among ``written``. Types of extensions are left out: theirs refuse what does not fit."""
+    """The table's ``written`` columns with a modifier, by name. Raises :class:`TableError` for a column whose values
+    cannot be compared with those of its base type. Types of extensions are left out: they refuse what does not fit."""
     rows = connection.execute(_MODIFIED, [there.identity.rpartition("/")[2], [*_TYPES, "char"]]).fetchall()
     found = {}
     for name, native, base, typmod, depth, has_inner in rows:
@@ -66,7 +66,7 @@ def modified_columns(
 
 
 def is_limited(column: Column) -> bool:
-    """Whether :func:`modified_columns` has it, as far as a type's name can tell: a domain hides what it stands for."""
+    """Whether :func:`modified_columns` includes the column, judged by its type's name: a domain hides its base type."""
     has_modifier = _LIMITED.match(column.native) is not None
     return has_modifier and not (column.native.startswith("numeric") and column.type != types.STRING)
 
@@ -76,13 +76,13 @@ _LIMITED = re.compile(
     r'(timestamp|time|numeric|character varying|bit varying)\(|interval[( ]|(character|bit)(\(|$)|name$|"char"$'
 )
 
-#: What is written for a type without its modifier: `char` and `bit` alone would be `char(1)` and `bit(1)`.
+#: The SQL names of types without a modifier: `char` and `bit` alone would mean `char(1)` and `bit(1)`.
 _TYPES = {
     **{name: f'pg_catalog."{name}"' for name in ("bit", "varbit", "time", "timetz", "timestamp", "timestamptz")},
     **{name: f"pg_catalog.{name}" for name in ("bpchar", "varchar", "numeric", "interval")},
     "name": "text",
 }
-#: Through domains and arrays down to the type that has the modifier. A domain's own is that of its base type.
+#: Resolves domains and arrays down to the type that has the modifier. A domain's modifier is that of its base type.
 _MODIFIED = """
     WITH RECURSIVE below(number, name, native, type, typmod, depth, has_inner) AS (
         SELECT attnum, attname, format_type(atttypid, atttypmod), atttypid, atttypmod, 0, false

@@ -1,4 +1,4 @@
-"""What PostgreSQL's planner expects of queries, without running them."""
+"""Estimates of PostgreSQL's planner for queries, which are not run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Planned:
-    """``cost`` is in the planner's units, ``rows`` and ``bytes`` are what it expects to come out."""
+    """``cost`` is in the planner's units, ``rows`` and ``bytes`` are the expected size of the result."""
 
     cost: float
     rows: int
@@ -21,7 +21,7 @@ class Planned:
 
 
 def planned(connection: psycopg.Connection[Any], queries: Mapping[str, str]) -> dict[str, Planned]:
-    """All asked in one round trip; raises psycopg's errors."""
+    """Plans all queries in one round trip; raises psycopg's errors."""
     import psycopg
 
     together = connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()

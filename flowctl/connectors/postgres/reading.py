@@ -1,4 +1,4 @@
-"""Frames of a held snapshot: what is read and in which parts, whichever reader then fetches them."""
+"""Frames of a held snapshot: what is read and in which parts, for every reader."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ Way = Literal["jdbc", "copy", "here"]
 
 
 def way_of_reading(*, has_jvm: bool, is_foreign: bool) -> Way:
-    """``jdbc`` by executors in a JVM, where rows that come from Python cost a quarter more of CPU time; ``copy`` by
-    executors without one; ``here``, by this process over one connection, what other servers have rows of. Whatever the
-    way, a few rows are read by this process before it is taken (:meth:`PostgresSnapshot.rows_in_memory`)."""
+    """``jdbc`` for executors in a JVM, where rows from Python take a quarter more CPU time; ``copy`` for executors
+    without a JVM; ``here``, in this process over one connection, for relations with rows on other servers. In all cases
+    small results are first read by this process (:meth:`PostgresSnapshot.rows_in_memory`)."""
     if is_foreign:
         return "here"
     return "jdbc" if has_jvm else "copy"
@@ -46,8 +46,8 @@ def way_of_reading(*, has_jvm: bool, is_foreign: bool) -> Way:
 
 @dataclass(frozen=True)
 class PostgresSnapshot(Snapshot):
-    """Readable while ``held`` lives. ``info`` is what was described for the plan, ``native`` the types that the columns
-    have in this moment. ``joined`` is the one connection that reads it ``here``, into a folder of ``buffer``."""
+    """Readable while ``held`` exists. ``info`` is the description for the plan, ``native`` the types of the columns at
+    this moment. ``joined`` is the one connection that reads it ``here``, into a folder of ``buffer``."""
 
     spark: SparkSession
     client: Client
@@ -79,7 +79,7 @@ class PostgresSnapshot(Snapshot):
                 assert_never(self.way)
 
     def rows_in_memory(self, request: ReadRequest) -> pa.Table | None:
-        """Read in one part, as far as the statistics are right."""
+        """Reads a small result in one part; whether it is small is estimated from statistics."""
         condition = between(request, self.info)
         if self.way == "here" or not request.columns or self.hints != ReadHints():
             return None
@@ -115,14 +115,14 @@ class PostgresSnapshot(Snapshot):
         return found
 
     def _is_small(self, request: ReadRequest, condition: Condition) -> bool:
-        """By the pages of this moment; part of a larger table only where an index finds it."""
+        """Judges by the current pages; a part of a larger table is small only if an index finds it."""
         pages, is_all = self._pages()
         if is_all and sum(pages) * self.held.block_size <= SMALL_RANGE_BYTES:
             return True
         return bool(condition.sql) and self._is_found_by_index(request, condition, SMALL_RANGE_BYTES)
 
     def _pages(self) -> tuple[list[int], bool]:
-        """Of each leaf that has some, and whether that is all of the relation."""
+        """The pages of each leaf that has any, and whether these make up the whole relation."""
         leaves = self.held.leaves
         pages = [leaf.pages for leaf in leaves if leaf.pages is not None]
         return pages, bool(leaves) and len(pages) == len(leaves)
@@ -148,8 +148,8 @@ class PostgresSnapshot(Snapshot):
                 assert_never(chosen.by)
 
     def _is_found_by_index(self, request: ReadRequest, condition: Condition, most_bytes: int) -> bool:
-        """Whether PostgreSQL would not read all pages for these rows, and they are no more as far as it knows. Cut by
-        pages, each part would read its own pages all the same, or go through the index once more."""
+        """Whether PostgreSQL would find these rows without reading all pages, and expects at most ``most_bytes``. Split
+        by pages, each part would still read all of its pages, or scan the index again."""
         import psycopg
 
         columns = ", ".join(quoted(column.name) for column in request.columns)
@@ -161,13 +161,13 @@ class PostgresSnapshot(Snapshot):
             try:
                 with self.held.asking() as connection:
                     self._plans[queries["wanted"]] = planned(connection, queries)
-            except psycopg.Error:  # what it costs is not worth a run
+            except psycopg.Error:  # an estimate is not worth failing a run
                 self._plans[queries["wanted"]] = {}
         found = self._plans[queries["wanted"]]
         return bool(found) and found["wanted"].cost < found["all"].cost and found["wanted"].bytes <= most_bytes
 
     def _cut_by(self, column: Column, splits: int) -> Cut:
-        """Bounds need not be of the snapshot: the outer ranges are open."""
+        """The bounds need not come from the snapshot: the outer ranges are open."""
         if column.type not in INTEGERS:
             raise TableError(
                 f"{self.info.object} cannot be split by {column.name} ({column.native}): only integers can",
@@ -183,8 +183,8 @@ class PostgresSnapshot(Snapshot):
 
 
 def page_ranges(pages: Sequence[int], splits: int) -> list[str]:
-    """Ranges of ``_flowctl_ctid`` with about as many pages each. ``pages`` has one number per partition: the same
-    range is read from each of them, so the cuts even out the sum. The last range is open: tables grow."""
+    """Ranges of ``_flowctl_ctid`` with about as many pages each. ``pages`` has one number per partition: each range is
+    read from all of them, so the cuts balance the sum. The last range is open: tables grow."""
     cuts = [f"'({cut},0)'::tid" for cut in _even_cuts(pages, splits)]
     return ranges_between("_flowctl_ctid", cuts)
 
@@ -208,11 +208,11 @@ def _even_cuts(pages: Sequence[int], splits: int) -> list[int]:
 def error_of_read(
     text: str, client: Client, held: HeldSnapshot, relation: Relation, info: TableInfo
 ) -> FlowctlError | None:
-    """What an error of Spark's means, from its text; None where nothing more is known here."""
+    """Translates an error of Spark by its text; None if the text is not recognized here."""
     if "canceling statement due to lock timeout" in text:
         return TransientError(
-            f"somebody waits to change {info.object} (TRUNCATE, ALTER TABLE), and the read cannot pass them",
-            hint="Wait until they are done: it starts again then",
+            f"another session waits to change {info.object} (TRUNCATE, ALTER TABLE) and blocks the read",
+            hint="Wait until that session is done: the read then starts again",
         )
     if SNAPSHOT_LOST in text or NO_SUCH_SNAPSHOT in text:
         return TransientError(
@@ -235,7 +235,7 @@ _SIGNS_OF_A_BAD_CAST = r"ERROR: (invalid input syntax for type|numeric field ove
 
 
 def _not_finite(client: Client, held: HeldSnapshot, relation: Relation, info: TableInfo) -> FlowctlError | None:
-    """Looks for the column, in the same snapshot: only now, so that reading stays quick."""
+    """Looks for the column, in the same snapshot: only after a failure, to keep reads fast."""
     suspects = [(column, test) for column in info.columns if (test := _is_not_finite(column))]
     if not suspects:
         return None

@@ -1,6 +1,6 @@
-"""What PostgreSQL would not write as the plan says: tables that cannot be written exactly, and columns that something
-uses, so that no type is changed and no column dropped. The plan says so; the error would come at the end of a run.
-Which unique constraint refuses a row, only the commit tells."""
+"""What PostgreSQL would refuse to write: tables that cannot be written exactly, and columns that cannot be dropped or
+change their type because other objects use them. The plan reports this, as the error would come at the end of a run.
+Only the commit shows which unique constraint refuses a row."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _EXTRA = "dependants"
-#: How a column is used: by an object that has to go before its type changes; as a partition key, which stays; by a
-#: foreign key of another table, which takes a wider type but no other one.
+#: How a column is used: by an object that must be dropped before its type changes; as a partition key, which cannot be
+#: dropped; by a foreign key of another table, which allows a wider type but no other.
 _USED, _PARTITION_KEY, _REFERRED_TO = "used", "partition key", "referred to"
 
 
@@ -34,9 +34,9 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
     """See :meth:`flowctl.connectors.target.TargetRules.refuse_write`."""
     if kind := _KINDS.get(info.extra.get("kind", "")):
         return StoppedByPolicy(
-            f"{info.object} is {kind}: rows written there need not be found there again, nor be committed with their "
-            "sequence number",
-            hint="Name a table of this database in `to`, one that is there or one to be made",
+            f"{info.object} is {kind}: rows written to it may not be found in it, nor be committed with their sequence "
+            "number",
+            hint="Name a table of this database in `to`, an existing one or a new one",
         )
     if foreign := info.extra.get("foreign"):
         return StoppedByPolicy(
@@ -51,8 +51,8 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
         )
     if (following := info.extra.get("following")) and (replaces or mode == "scd2"):
         return StoppedByPolicy(
-            f"{info.object} would have rows deleted and written anew, and through a foreign key that deletes or "
-            f"changes rows of {some(following)}",
+            f"rows of {info.object} would be deleted and rewritten, which through a foreign key deletes or changes "
+            f"rows of {some(following)}",
             hint="Make that foreign key ON DELETE NO ACTION DEFERRABLE INITIALLY DEFERRED, or drop it",
         )
     return None
@@ -61,7 +61,7 @@ def refuse_write(info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPol
 def with_dependants(
     connection: psycopg.Connection[Any], found: Mapping[ObjectName, TableInfo | None]
 ) -> dict[ObjectName, TableInfo | None]:
-    """The same tables, each with what :func:`refuse_change` needs to know. One query for all; sources need none."""
+    """The same tables, each with what :func:`refuse_change` needs. One query for all; not needed for sources."""
     oids = {info.identity.rpartition("/")[2]: object for object, info in found.items() if info is not None}
     used: dict[ObjectName, list[tuple[str, str, str]]] = {}
     for oid, column, how, name in connection.execute(_DEPENDANTS, [[*map(int, oids)]]) if oids else ():
@@ -73,7 +73,7 @@ def with_dependants(
 
 
 def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
-    """``change`` as one that stops the table, with what uses its column; None where the server makes it."""
+    """``change`` as one that stops the table, with what uses its column; None if the server can make it."""
     if change.action == "relax" and change.column in info.primary_key:
         note = "may be null, and the primary key has it"
         return replace(
@@ -98,15 +98,15 @@ def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
 
 
 def violated_constraint(client: Client, job: WriteJob, error: Exception) -> Constraint | None:
-    """Of the job's table, none of another one, which a trigger writes. Statements that cannot be made are left out: for
-    a partition alone, for what a foreign key refers to."""
+    """A constraint of the job's table, never of another table that a trigger writes. Statements that would fail are
+    left out: for a partition alone, for a constraint that a foreign key refers to."""
     import psycopg
 
     name = error.diag.constraint_name if isinstance(error, psycopg.errors.UniqueViolation) else None
     if not name:
         return None
     table, row = POSTGRES.table(job.object.parts), None
-    with suppress(FlowctlError), client.connect() as connection:  # the error itself says more
+    with suppress(FlowctlError), client.connect() as connection:  # the original error is more informative
         row = connection.execute(_CONSTRAINT, {"table": table, "name": name}).fetchone()
     if row is None:
         return None
@@ -122,8 +122,8 @@ def violated_constraint(client: Client, job: WriteJob, error: Exception) -> Cons
     return Constraint(f"{name} {definition}", removal, deferral, is_deferrable=is_deferrable)
 
 
-#: Triggers name columns in OF and WHEN. Up to PostgreSQL 14 a generated column depends on others by itself, later by
-#: its expression. A partition key is a dependency of its column on the whole table.
+#: Triggers name columns in OF and WHEN. Up to PostgreSQL 14 a generated column itself depends on other columns, later
+#: its expression does. A partition key is a dependency of its column on the whole table.
 _DEPENDANTS = """
     WITH RECURSIVE below(root, oid) AS (
         SELECT o, o FROM unnest(%s::oid[]) AS o

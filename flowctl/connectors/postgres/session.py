@@ -1,4 +1,4 @@
-"""One connection to PostgreSQL as :mod:`flowctl.connectors.sql` uses it, and what PostgreSQL writes its own way."""
+"""One connection to PostgreSQL, as :mod:`flowctl.connectors.sql` uses it, and PostgreSQL's own syntax."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POSTGRES = SqlDialect(
     column_type=ddl,
     widen="ALTER COLUMN {column} TYPE {type}",
     relax="ALTER COLUMN {column} DROP NOT NULL",
-    # What is there goes in the same transaction.
+    # The existing content is deleted in the same transaction.
     retype="ALTER COLUMN {column} DROP NOT NULL, ALTER COLUMN {column} DROP DEFAULT,"
     " ALTER COLUMN {column} TYPE {type} USING NULL",
 )
@@ -30,7 +30,7 @@ POSTGRES = SqlDialect(
 
 @dataclass(frozen=True)
 class PostgresSession(Session):
-    """Statements without parameters may hold ``%``."""
+    """Statements without parameters may contain ``%``."""
 
     connection: psycopg.Connection[Any]
     dialect = POSTGRES
@@ -43,7 +43,7 @@ class PostgresSession(Session):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """If this process stops inside it, the server ends it: see :func:`timeouts.idle_in_commit`."""
+        """If this process stops inside the transaction, the server ends it: see :func:`timeouts.idle_in_commit`."""
         with self.connection.transaction():
             self.execute(f"SET LOCAL lock_timeout = '{timeouts.milliseconds(timeouts.COMMIT_LOCK)}'")
             idle = timeouts.milliseconds(timeouts.idle_in_commit())

@@ -1,21 +1,22 @@
 """One moment of one relation, shared by every executor that reads a part of it.
 
-A connection of the driver holds a lock and an exported snapshot for as long as the read lasts; each JDBC connection
-imports that snapshot before its first statement. The traps, each with a test:
+A connection of the driver holds a lock and an exported snapshot for the duration of the read; each JDBC connection
+imports that snapshot before its first statement. The pitfalls, each with a test:
 
 - The lock comes before the snapshot: TRUNCATE and rewriting ALTER are not MVCC-safe, so one that commits between the
-  two would leave the snapshot with 0 rows. (The holder is in READ COMMITTED for that: in REPEATABLE READ, EXPLAIN, the
+  two would leave the snapshot with 0 rows. (Therefore the holder is in READ COMMITTED: in REPEATABLE READ, EXPLAIN, the
   only way to lock what a query uses, would take the snapshot before the lock.)
-- Who waits for an exclusive lock behind ours blocks executors that come later, and cannot be waited for: executors give
-  up after ``lock_timeout``, the whole read fails as transient and starts again (as in `pg_dump -j`).
-- Fetch size 0 would make the driver commit at once, without the snapshot and without an error. It is refused, and each
-  part asserts inside its query that it sees this very snapshot.
-- What the driver asks meanwhile, it asks on the holder's own connection, which has the locks that it needs already. On
-  another one it would wait behind whoever waits for ours: for ever, and everybody else behind it.
-- An exported snapshot is one of this server alone: each query of a foreign table is of the other server's own moment.
-  What has one in it, also below a view or as a partition, is read over one connection, by :mod:`.foreign`.
-- Readers idle in their transaction while Spark writes, and so does the holder: no time-out may end them.
-- A partition attached meanwhile would be seen by some parts only: the leaves are those of the snapshot's moment.
+- A session that waits for an exclusive lock behind flowctl's blocks executors that come later. Waiting for it would be
+  a deadlock: executors give up after ``lock_timeout``, the whole read fails as transient and restarts (as in
+  `pg_dump -j`).
+- With fetch size 0 the driver would commit immediately, without the snapshot and without an error. It is refused, and
+  each part asserts inside its query that it sees exactly this snapshot.
+- Meanwhile the driver sends its queries on the holder's own connection, which already has the locks that they need. On
+  another one they would wait for ever behind a session that waits for flowctl's lock, and block everybody else.
+- An exported snapshot covers this server alone: each query of a foreign table sees a moment of the other server. A
+  relation that contains one, also below a view or as a partition, is read over one connection (:mod:`.foreign`).
+- Readers are idle in their transaction while Spark writes, and so is the holder: no time-out may end them.
+- Only some parts would see a partition attached meanwhile: the leaves are those of the snapshot's moment.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ if TYPE_CHECKING:
     import psycopg
 
 READER_SETTINGS = {**SESSION_SETTINGS, "lock_timeout": timeouts.milliseconds(timeouts.READER_LOCK)}
-#: `pg_class.relkind` of what lies in pages: tables, partitioned tables, materialized views.
+#: `pg_class.relkind` of relations stored in pages: tables, partitioned tables, materialized views.
 PAGED_KINDS = ("r", "p", "m")
-#: TID range scans. Before it a condition on ctid reads the whole table each time.
+#: First version with TID range scans. Earlier, a condition on ctid reads the whole table each time.
 _TID_RANGES_SINCE = 140000
 _TRANSACTION_TIMEOUT_SINCE = 170000
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A table that holds rows itself: the relation, or one of its partitions or children. ``pages`` of 8 KiB as
-    the file is now; None where there are none to count (a foreign table)."""
+    """A table that holds rows itself: the relation, or one of its partitions or children. ``pages`` is the current size
+    of its file in blocks (8 KiB by default); None if there is no file (a foreign table)."""
 
     oid: int
     pages: int | None
@@ -55,9 +56,9 @@ class Leaf:
 
 @dataclass(frozen=True)
 class HeldSnapshot:
-    """``id`` is for SET TRANSACTION SNAPSHOT, ``contents`` what `txid_current_snapshot()` answers inside it.
-    ``leaves`` is empty for views and queries, and where ctid ranges do not help. ``oid`` and ``columns`` (each with its
-    type as text) are those of the object at this moment. ``is_foreign``: other servers have rows of it."""
+    """``id`` is for SET TRANSACTION SNAPSHOT, ``contents`` is the result of `txid_current_snapshot()` inside it.
+    ``leaves`` is empty for views and queries, and if ctid ranges do not help. ``oid`` and ``columns`` (each with its
+    type as text) are those of the object at this moment. ``is_foreign``: other servers hold some of its rows."""
 
     id: str
     contents: str
@@ -72,15 +73,15 @@ class HeldSnapshot:
 
     @contextmanager
     def asking(self) -> Iterator[psycopg.Connection[Any]]:
-        """The holder's own connection, for a short query that need not be of the snapshot but must not wait for
-        anybody's lock. Its failure costs neither locks nor snapshot."""
+        """The holder's own connection, for a short query that need not see the snapshot but must not wait for a foreign
+        lock. If it fails, locks and snapshot are kept."""
         assert self._connection is not None
         with self._one_at_a_time, self._connection.transaction():
             yield self._connection
 
     def join_statement(self) -> str:
-        """What every reading connection runs first in its transaction. The JDBC driver has begun one by itself,
-        because the fetch size is not 0."""
+        """What every reading connection runs first in its transaction, which the JDBC driver has already begun because
+        the fetch size is not 0."""
         settings = dict(READER_SETTINGS)
         if self.server_version >= _TRANSACTION_TIMEOUT_SINCE:
             settings["transaction_timeout"] = "0"
@@ -92,52 +93,53 @@ class HeldSnapshot:
         return "; ".join(statements)
 
     def join(self, connection: psycopg.Connection[Any]) -> None:
-        """Begins a transaction that sees it."""
+        """Begins a transaction that sees the snapshot."""
         connection.execute(f"BEGIN; {self.join_statement()}")
 
     def assertion(self) -> str:
-        """True inside this snapshot, an error elsewhere. Only when the query runs: the planner must not know it."""
+        """An expression that is true inside this snapshot and an error elsewhere; it is evaluated when the query runs,
+        not by the planner."""
         seen = "current_setting('transaction_isolation') || ' ' || txid_current_snapshot()::text"
         wanted = text_literal(f"repeatable read {self.contents}")
         return f"CASE WHEN {seen} = {wanted} THEN true ELSE ('{SNAPSHOT_LOST} ' || {seen})::boolean END"
 
 
-#: In the error of a part that does not see the snapshot.
+#: Part of the error of a part that does not see the snapshot.
 SNAPSHOT_LOST = "flowctl: not in the exported snapshot:"
 
 
 @contextmanager
 def hold_snapshot(client: Client, relation: Relation, kind: str | None) -> Iterator[HeldSnapshot]:
-    """``kind`` is `pg_class.relkind`, None for a query. The snapshot lives until the block ends or the connection
-    is lost; readers then fail, and the read starts again."""
+    """``kind`` is `pg_class.relkind`, None for a query. The snapshot exists until the block ends or the connection is
+    lost; in that case readers fail, and the read starts again."""
     with client.connect() as connection:
         is_foreign = lock(connection, relation, kind)
         held = take_moment(connection, relation, kind, is_foreign=is_foreign)
         with _kept_alive(held):
             yield held
-        # Closed, the connection releases both; asked to, one that was lost would fail a read that is done.
+        # Closing the connection releases both. A ROLLBACK on a lost one would fail a read that is already done.
 
 
 def lock(connection: psycopg.Connection[Any], relation: Relation, kind: str | None) -> bool:
-    """Begins the transaction that holds ACCESS SHARE on everything that will be read, and has no snapshot yet. Returns
-    whether some of it lies on other servers."""
+    """Begins the transaction that holds ACCESS SHARE on everything that will be read, but has no snapshot yet. Returns
+    whether any of it is on other servers."""
     import psycopg
 
     try:
         return _lock(connection, relation, kind, whole=True)
-    except psycopg.errors.InsufficientPrivilege:  # maybe some columns only
+    except psycopg.errors.InsufficientPrivilege:  # perhaps only some columns are granted
         release(connection)
         return _lock(connection, relation, kind, whole=False)
 
 
 def release(connection: psycopg.Connection[Any]) -> None:
-    """Gives up locks and snapshot; readers that have joined keep theirs until they end."""
+    """Releases locks and snapshot; readers that have joined keep theirs until they end."""
     connection.execute("ROLLBACK")
 
 
 def _lock(connection: psycopg.Connection[Any], relation: Relation, kind: str | None, *, whole: bool) -> bool:
-    """Only tables and views take LOCK TABLE, and that, like ``*``, only from who may read the ``whole``: with some
-    columns granted, what the query itself locks must do."""
+    """LOCK TABLE works for tables and views only, and like ``*`` requires the right to read the ``whole``. If only some
+    columns are granted, the locks of the query itself have to suffice."""
     begin = [
         "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY",
         f"SET LOCAL lock_timeout = '{timeouts.milliseconds(timeouts.SNAPSHOT_LOCK)}'",
@@ -157,8 +159,8 @@ def _lock(connection: psycopg.Connection[Any], relation: Relation, kind: str | N
 def take_moment(
     connection: psycopg.Connection[Any], relation: Relation, kind: str | None, *, is_foreign: bool
 ) -> HeldSnapshot:
-    """In the transaction of :func:`lock`, or in one that has a snapshot already. Snapshot, leaves and columns come in
-    one statement: they are of one moment. Who waits for another lock from then on does so as long as a reader."""
+    """Runs in the transaction of :func:`lock`, or in one that already has a snapshot. Snapshot, leaves and columns come
+    from one statement, so they are of one moment. From then on this connection waits for a lock as long as a reader."""
     version = connection.info.server_version
     ranged = relation.object is not None and kind in PAGED_KINDS and version >= _TID_RANGES_SINCE
     name = ".".join(quoted(part) for part in relation.object.parts) if relation.object else ""
@@ -180,7 +182,7 @@ def take_moment(
     )
 
 
-#: System columns (``ctid``, ``tableoid``) are for who may read the whole table: without that it has no leaves to cut.
+#: System columns (``ctid``, ``tableoid``) require the right to read the whole table; without it there are no leaves.
 _EXPORT = """
     WITH RECURSIVE named(oid) AS (
         SELECT nullif(%(name)s, '')::regclass::oid
@@ -209,7 +211,7 @@ _EXPORT = """
 
 @contextmanager
 def _kept_alive(held: HeldSnapshot) -> Iterator[None]:
-    """Asks the server something now and then, so that nothing between us takes the connection for dead."""
+    """Sends a statement from time to time, so that nothing in the network considers the connection dead."""
     done = threading.Event()
 
     def ping() -> None:
@@ -217,7 +219,7 @@ def _kept_alive(held: HeldSnapshot) -> Iterator[None]:
             try:
                 with held.asking() as connection:
                     connection.execute("SELECT 1")
-            except Exception:  # noqa: BLE001 - the readers find out by themselves: their snapshot is gone
+            except Exception:  # noqa: BLE001 - the readers notice by themselves: their snapshot is lost
                 return
 
     thread = threading.Thread(target=ping, name="flowctl-snapshot", daemon=True)

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PostgresSource(DirectSource):
-    """A table's identity is system, database and OID: a table made anew under its old name is another one, a promoted
-    replica's is the same."""
+    """A table's identity is system, database and OID: a recreated table is another one, that of a promoted replica is
+    the same."""
 
     client: Client
     capabilities: Capabilities
     buffer: Buffer | None = None
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
-        """Tables, partitioned tables, materialized views and foreign tables; views only by their name."""
+        """Tables, partitioned tables, materialized views and foreign tables; views must be named explicitly."""
         with self.client.connect() as connection:
             return catalog.discover(connection, pattern)
 
@@ -92,9 +92,9 @@ class PostgresSource(DirectSource):
 
 
 def _refuse_another(held: HeldSnapshot, info: TableInfo) -> None:
-    """What was described for the plan is what lies under the snapshot's lock."""
+    """Raises unless the table under the snapshot's lock is the one described for the plan."""
     if held.oid is not None and str(held.oid) != info.identity.rpartition("/")[2]:
-        raise StoppedByPolicy(f"{info.object} was dropped and made anew since the plan was made", hint="Plan again")
+        raise StoppedByPolicy(f"{info.object} was dropped and recreated since the plan was made", hint="Plan again")
 
 
 def _native_types(held: HeldSnapshot, relation: Relation) -> Mapping[str, str]:

@@ -1,13 +1,12 @@
-"""Staging tables: what was copied of a batch, until one transaction takes it.
+"""Staging tables: the copied rows of a batch, until one transaction consumes them.
 
-Rows are copied exactly, or refused by the column's name. Texts are always quoted, so no row can be the two characters
-that end a COPY. A task that is tried again copies its rows a second time: only the attempt that Spark counts is
-accepted, by its transaction.
+Rows are copied exactly, or refused with the column's name. Texts are always quoted, so no row can be the two characters
+that end a COPY. A retried task copies its rows again: only the attempt that Spark counts is accepted, identified by its
+transaction.
 
-There is one table for each try, named by table, fence and intent: a stale writer of an older try fills another one.
-What died with its owner is dropped by the next fence. It is UNLOGGED (a server that crashes empties it, and the counts
-then say so), except where it is to become the target itself: a new table is written once, not a second time out of the
-first.
+Each attempt has its own table, named by table, fence and intent: a stale writer of an older attempt fills another one.
+A table whose owner died is dropped by the next fence. It is UNLOGGED (a server crash empties it, which the row counts
+reveal), unless it is to become the target itself: the rows of a new table are then written once only.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _REPORT = "transaction BIGINT, rows BIGINT"
 def stage_table(
     client: Client, schema: str, job: WriteJob, columns: Sequence[Column], there: TableInfo | None
 ) -> AbstractContextManager[tuple[str, str]]:
-    """A new staging table (schema, name) for ``columns``, dropped at the end; leftovers of older fences go first."""
+    """A new staging table (schema, name) for ``columns``, dropped at the end; first drops leftovers of older fences."""
     modified: Mapping[str, Modified] = {}
     if there is not None:
         with client.connect() as connection:
@@ -55,7 +54,8 @@ def stage_table(
 
 
 def future_table(client: Client, schema: str, job: WriteJob) -> AbstractContextManager[tuple[str, str]]:
-    """As :func:`stage_table`, but what :func:`become` makes the job's target of: all of its columns, and logged."""
+    """As :func:`stage_table`, but for a table that :func:`become` turns into the job's target: logged, with all of its
+    columns."""
     return _made(client, schema, job, "TABLE", POSTGRES.listed(job.columns))
 
 
@@ -76,8 +76,8 @@ def _made(client: Client, schema: str, job: WriteJob, kind: str, listed: str) ->
 
 @dataclass(frozen=True)
 class Accepted:
-    """One part of the frame: the transaction (32 bits, as in ``xmin``) of the attempt that counts, and how many rows it
-    has copied and committed."""
+    """One part of the frame: the transaction (32 bits, as in ``xmin``) of the attempt that counts, and the number of
+    rows that it copied and committed."""
 
     transaction: int
     rows: int
@@ -86,7 +86,7 @@ class Accepted:
 def copy_frame(
     frame: DataFrame, columns: Sequence[Column], conninfo: str, stage: str, natives: Mapping[str, str]
 ) -> list[Accepted]:
-    """Copies ``frame`` into the table ``stage`` (SQL name); ``natives`` are types that the target has already, for
+    """Copies ``frame`` into the table ``stage`` (SQL name); ``natives`` are the types of the existing target, for
     errors."""
     from pyspark import cloudpickle
 
@@ -104,8 +104,8 @@ def copy_rows(
     stage: str,
     natives: Mapping[str, str],
 ) -> list[Accepted]:
-    """The same for rows of this process, as :func:`copyable` makes them, over ``connection`` (in autocommit mode):
-    executors would first start Python."""
+    """As :func:`copy_frame`, for rows of this process in the form of :func:`copyable`, over ``connection`` (in
+    autocommit mode): executors would first have to start Python."""
     from flowctl.connectors.postgres.executors import PartWriter
 
     writer = PartWriter("", stage, _typed(columns, natives), timeouts.EXECUTOR_SILENCE, opened=connection)
@@ -121,13 +121,13 @@ def _accepted(reports: Iterable[Mapping[str, Any]]) -> list[Accepted]:
 
 
 def is_copied_as_it_is(column: Column) -> bool:
-    """Whether Arrow writes its values into CSV as PostgreSQL reads them."""
+    """Whether Arrow writes the column's values to CSV as PostgreSQL reads them."""
     return column.type != types.BINARY and not isinstance(column.type, Array | Struct)
 
 
 def copyable(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-    """Types that Arrow writes into CSV as PostgreSQL reads them; the others as the text of a literal. Columns are known
-    by their place: mapInArrow takes a dot in a name for a field of a struct."""
+    """Types that Arrow writes to CSV as PostgreSQL reads them; values of other types as the text of a literal. Columns
+    are named by position: mapInArrow takes a dot in a name for a field of a struct."""
 
     def numbered(at: int, column: Column) -> SparkColumn:
         value = named(column.name).cast(types.spark_ddl(column.type))
@@ -152,7 +152,7 @@ def _text(value: SparkColumn, kind: DataType) -> SparkColumn:
 
 
 def _element(value: SparkColumn, kind: DataType) -> SparkColumn:
-    """One element of an array literal, quoted; sessions run in UTC, so that is what a zoned timestamp's text is in."""
+    """One element of an array literal, quoted; sessions run in UTC, so a zoned timestamp's text is in UTC."""
     from pyspark.sql import functions as f
 
     text = _text(value, kind).cast("string")
@@ -165,9 +165,9 @@ def _element(value: SparkColumn, kind: DataType) -> SparkColumn:
 def accept(
     connection: psycopg.Connection[Any], stage: tuple[str, str], accepted: Sequence[Accepted], lock: str = "SHARE"
 ) -> int:
-    """Leaves only the attempts that Spark counted in ``stage`` and returns the number of rows; others wait for the
-    ``lock`` from here on, so an attempt that comes late is not among the rows, and those that still copy are ended:
-    their executor may be suspended. :class:`TransientError` when a part has not the rows that its task has reported."""
+    """Keeps only the attempts that Spark counted in ``stage`` and returns the number of rows. From here on other
+    attempts wait for the ``lock``, so a late one adds no rows; those still copying are terminated, as their executor
+    may be suspended. Raises :class:`TransientError` if a part lacks rows that its task reported."""
     table = POSTGRES.table(stage)
     _lock_alone(connection, table, lock)
     counted = connection.execute(f"SELECT xmin::text, count(*) FROM {table} GROUP BY xmin")
@@ -175,7 +175,7 @@ def accept(
     wanted = {report.transaction: report.rows for report in accepted}
     if any(found.get(transaction) != rows for transaction, rows in wanted.items()):
         raise TransientError(
-            f"staged rows are gone from {table}: has the server been restarted?", hint="Wait: the batch is staged again"
+            f"staged rows are missing from {table}: was the server restarted?", hint="Wait: the batch is staged again"
         )
     for transaction in found.keys() - wanted.keys():
         connection.execute(f"DELETE FROM {table} WHERE xmin = %s::text::xid", [str(transaction)])
@@ -193,14 +193,14 @@ def _lock_alone(connection: psycopg.Connection[Any], table: str, lock: str) -> N
         connection.execute(f"LOCK TABLE {table} IN {lock} MODE")
     except psycopg.errors.LockNotAvailable as error:
         raise TransientError(
-            f"waited {timeouts.STAGE_LOCK:.0f} s for {table}, which holds this run's rows: somebody else has locked it",
-            hint="Look for who uses that table (pg_locks); the batch is staged again",
+            f"waited {timeouts.STAGE_LOCK:.0f} s for {table}, which holds this run's rows: another session locked it",
+            hint="Find the session that uses this table (pg_locks); the batch is staged again",
         ) from error
     connection.execute(f"SET LOCAL lock_timeout = '{before}'")
 
 
 def _end_writers(connection: psycopg.Connection[Any], table: str) -> None:
-    """Ends the sessions that have written to a staging table and not committed: attempts that count have."""
+    """Terminates the sessions that have written to a staging table and not committed: attempts that count have."""
     connection.execute(_END_WRITERS, [table])
 
 
@@ -213,13 +213,13 @@ _END_WRITERS = """
 
 
 def become(connection: psycopg.Connection[Any], stage: tuple[str, str], object: ObjectName) -> None:
-    """The staging table gets the target's name, in the same schema."""
+    """Renames the staging table to the target, in the same schema."""
     connection.execute(f"ALTER TABLE {POSTGRES.table(stage)} RENAME TO {POSTGRES.quoted(object.parts[-1])}")
 
 
 def _column(number: int, column: Column, there: TableInfo | None, modified: Mapping[str, Modified]) -> str:
-    """The target's own type where the column is there already with the type to write: a ``uuid`` then refuses what it
-    cannot hold while rows are copied, which names the column. See :mod:`.modifiers` for what would not refuse."""
+    """Uses the target's own type if the column already exists with the type to write: a ``uuid`` then refuses invalid
+    values while rows are copied, with an error that names the column. See :mod:`.modifiers` for types that do not."""
     now, name = there.column(column.name) if there else None, POSTGRES.quoted(column.name)
     if now is None or not now.native or now.type != column.type:
         return f"{name} {native.ddl(column.type)}"
@@ -238,8 +238,7 @@ def _leftovers(connection: psycopg.Connection[Any], schema: str, family: str, fe
 
 
 def _drop(connection: psycopg.Connection[Any], schema: str, name: str) -> None:
-    """Whoever is still copying into it is a stale writer. If somebody keeps it all the same, it stays for a later
-    fence."""
+    """Any session still copying into the table is a stale writer. If the table stays locked, a later fence drops it."""
     import psycopg
 
     _end_writers(connection, POSTGRES.table((schema, name)))

@@ -1,8 +1,9 @@
-"""PostgreSQL as a target: executors COPY into a staging table, one transaction commits the change and its number.
+"""PostgreSQL as a target: executors COPY into a staging table, one transaction commits the change and its sequence
+number.
 
-A table's id is system, database and OID, as for sources: a table dropped and made again under its name is another one,
-and so is the same table in a restored database. A table that is not there yet gets its id in the transaction that makes
-it; until then the intent has none.
+A table's id is system, database and OID, as for sources: a recreated table of the same name is another one, and so is
+the same table in a restored database. A new table gets its id in the transaction that creates it; until then the intent
+has none.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ from flowctl.spec.spec import Layout, ReadHints
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: There are no statistics of rows that were written a moment ago, nor of what comes out of a window: PostgreSQL expects
-#: few of them, and compares each with each. What it cannot join otherwise gets a cost for which it would compile it.
-#: A policy for rows would hide some from the comparison and from DELETE: this makes it an error.
+#: There are no statistics for rows written a moment ago, nor for the result of a window: PostgreSQL expects few of them
+#: and uses nested loops. A query that it cannot join otherwise then gets a cost at which it would be JIT-compiled.
+#: A row-level policy would hide rows from the comparison and from DELETE: ``row_security = off`` makes that an error.
 CHANGE_SETTINGS = ("enable_nestloop = off", "jit = off")
 _ALL_ROWS = "row_security = off"
 
 
 @dataclass(frozen=True)
 class _Copied:
-    """What executors have put into the staging table, and whether that is to be the target."""
+    """The rows copied into the staging table, and whether that table becomes the target."""
 
     stage: tuple[str, str]
     columns: tuple[str, ...]
@@ -89,7 +90,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
             return refusals.with_dependants(connection, found)
 
     def places(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, str]:
-        """By the server's own identity and the schema that the search path gives, whatever host and name say."""
+        """Locations by the server's own identity and the schema from the search path, independent of host and name."""
         with self.client.connect() as connection:
             system = catalog.system_identity(connection)
             schemas = commits.schemas_of(connection, objects)
@@ -103,7 +104,7 @@ class PostgresTarget(SqlTarget[PostgresSession]):
             return commits.why_unwritable(connection, object)
 
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
-        """The schema's own, too, when there was none as the object was described."""
+        """Includes the DDL of the schema, if that did not exist when the object was described."""
         missing = self._missing_schemas.intersection(object.parts[:-1])
         return [*map(commits.create_schema, missing), *super().create_statements(object, columns, layout)]
 
@@ -117,11 +118,11 @@ class PostgresTarget(SqlTarget[PostgresSession]):
         return refusals.refuse_write(info, mode, replaces=replaces)
 
     def most_columns(self, mode: Mode) -> int:
-        """PostgreSQL's 1,600, with one for the change."""
+        """PostgreSQL's limit of 1,600, less one column for the change in merge and scd2."""
         return 1600 if mode in ("append", "truncate") else 1599
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
-        """Read through the buffer: the rows are of one moment, however often and however late they are used."""
+        """Reads through the buffer: the rows are of one moment, however often and however late they are used."""
         from flowctl.connectors.postgres.source import PostgresSource
 
         relation = Relation(object)
@@ -139,8 +140,8 @@ class PostgresTarget(SqlTarget[PostgresSession]):
     @contextmanager
     def stage(self, spark: SparkSession, batch: Batch, job: WriteJob) -> Iterator[Staged]:
         if isinstance(batch, OnEngine) and job.rows is None and not has_jvm(spark):
-            # Straight from a source that Python reads: Sail 0.7.2 may end the process when one of two Python steps in a
-            # row fails (a thread then waits for itself).
+            # Directly from a source that Python reads: Sail 0.7.2 may abort the process if one of two consecutive
+            # Python steps fails (a thread then waits for itself).
             folder = self.buffer.folder(f"{job.record.table}-{job.record.seq}-direct")
             batch = OnEngine(buffered(batch.frame, folder), folder)
         with super().stage(spark, batch, job) as staged:
@@ -207,14 +208,14 @@ class PostgresTarget(SqlTarget[PostgresSession]):
             session.execute(f"SET LOCAL {setting}")
 
     def _lock(self, session: PostgresSession, job: WriteJob) -> None:
-        """Against other writers too unless the batch is only appended; readers continue."""
+        """Excludes other writers too, unless the batch is only appended; readers continue."""
         name = POSTGRES.table(job.object.parts)
-        if job.mode == "append":  # others may write too, but not put another table under its name
+        if job.mode == "append":  # others may write too, but not replace the table
             session.execute(f"LOCK TABLE ONLY {name} IN ROW EXCLUSIVE MODE")
         else:
             session.execute(f"LOCK TABLE {name} IN SHARE ROW EXCLUSIVE MODE")
 
 
 def _is_content(job: WriteJob, staged: Sequence[Column]) -> bool:
-    """Whether the rows, as they are staged, are all that a new table is to hold."""
+    """Whether the staged rows are the whole content of a new table."""
     return bool(job.create) and job.mode != "scd2" and all(column.name != OP_COLUMN for column in staged)

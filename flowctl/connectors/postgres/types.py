@@ -11,8 +11,8 @@ from flowctl.model.types import Array, DataType, Decimal, Scalar, Struct
 
 @dataclass(frozen=True)
 class NativeType:
-    """One column's type after domains are resolved. ``name`` is `pg_type.typname` (an array's: its element's),
-    ``typmod`` as in `pg_attribute` (-1: none), ``dimensions`` 0 for no array; declared, which binds no value."""
+    """One column's type after domains are resolved. ``name`` is `pg_type.typname` (for an array, its element's),
+    ``typmod`` is as in `pg_attribute` (-1: none). ``dimensions`` is as declared, which binds no value; 0: no array."""
 
     name: str
     typmod: int
@@ -20,7 +20,7 @@ class NativeType:
 
 
 def data_type(native: NativeType) -> DataType:
-    """The type that carries every value of ``native`` exactly; text where there is no other."""
+    """The type that holds every value of ``native`` exactly; text if there is no other."""
     element = _numeric(native.typmod) if native.name == "numeric" else _KNOWN.get(native.name, types.STRING)
     match native.dimensions:
         case 0:
@@ -32,12 +32,12 @@ def data_type(native: NativeType) -> DataType:
 
 
 def is_plain_text(native: NativeType) -> bool:
-    """Whether the value itself is text; of all other strings the canonical text is read (``::text``)."""
+    """Whether the value itself is text; all other types that map to strings are read as canonical text (``::text``)."""
     return native.dimensions == 0 and native.name in ("text", "varchar", "bpchar")
 
 
 def ddl(kind: DataType) -> str:
-    """The column type that :func:`data_type` reads back as ``kind``. ``int8`` has no counterpart: smallint holds it.
+    """The column type that :func:`data_type` reads back as ``kind``. ``int8`` has no counterpart and becomes smallint.
     Structs (only files have them) become ``jsonb``."""
     match kind:
         case Scalar():

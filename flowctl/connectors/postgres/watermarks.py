@@ -1,4 +1,4 @@
-"""How far PostgreSQL's tables go, about how many rows are new, and who is still writing to them."""
+"""High watermarks of PostgreSQL's tables, estimates of new rows, and the number of open writers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def high_watermarks(client: Client, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
-    """One statement for all; when it fails, one for each, so that only the culprits do. What is new in a table is
-    estimated by the planner."""
+    """One statement for all tables; if it fails, one for each, so that only the faulty ones fail. The planner estimates
+    the number of new rows."""
     import psycopg
 
     requests, own_zone = in_own_zone(requests, client.own_time_zone)
@@ -83,21 +83,21 @@ def _estimated(
     requests: Mapping[str, WatermarkRequest],
     watermarks: Mapping[str, HighWatermark],
 ) -> dict[str, HighWatermark]:
-    """The high watermarks of tables with something new, with about how many rows that is: those that the planner
-    expects, and those that came or changed since the last ANALYZE, of which it knows nothing."""
+    """The high watermarks of tables with new rows, with an estimate of their number: the rows that the planner expects,
+    plus those inserted or changed since the last ANALYZE, which it does not know."""
     import psycopg
 
     parts = {name: requests[name] for name, one in watermarks.items() if _has_part(requests[name], one)}
     try:
         found = planned(connection, {name: _part_query(one) for name, one in parts.items()}) if parts else {}
-    except psycopg.Error:  # an estimate is not worth a plan
+    except psycopg.Error:  # an estimate is not worth failing a plan
         found = {}
     rows = {name: one.rows + int(parts[name].info.extra["changes"]) for name, one in found.items()}
     return {name: replace(watermarks[name], rows=RowEstimate(count, "stats")) for name, count in rows.items()}
 
 
 def _has_part(request: WatermarkRequest, watermark: HighWatermark) -> bool:
-    """Whether the relation goes on above the request's ``lower``, in a table whose statistics can tell how far."""
+    """Whether the relation has rows above the request's ``lower``, and statistics to estimate how many."""
     newest = watermark.position.at if isinstance(watermark.position, CursorPosition) else None
     is_told = request.info.rows.value is not None and request.info.extra.get("changes") is not None
     return request.estimate == "stats" and request.lower is not None and newest != request.lower and is_told
@@ -110,10 +110,10 @@ def _part_query(request: WatermarkRequest) -> str:
 
 
 def _writers(connection: psycopg.Connection[Any], requests: Mapping[str, WatermarkRequest]) -> dict[str, int]:
-    """How many open transactions have written to the table or one of its partitions, by the caller's names; for views
-    and queries to any table of the database. Their rows cannot be seen yet, and may have lower cursors than those that
-    can: time and sequences are taken when a row is made, not when it is committed. Every INSERT, UPDATE, DELETE and
-    COPY keeps its lock on the table until its transaction ends."""
+    """The number of open transactions that have written to the table or one of its partitions, by the caller's names;
+    for views and queries, to any table of the database. Their rows are not visible yet, and may have lower cursors than
+    visible rows: time and sequences are taken when a row is written, not when it is committed. Every INSERT, UPDATE,
+    DELETE and COPY keeps its lock on the table until its transaction ends."""
     asked = {name: request for name, request in requests.items() if request.minds_writers and request.cursor}
     if not asked:
         return {}
@@ -122,7 +122,7 @@ def _writers(connection: psycopg.Connection[Any], requests: Mapping[str, Waterma
 
 
 def _oid(request: WatermarkRequest) -> str:
-    """Empty for what is no table, and so for all."""
+    """The table's OID; empty, which stands for all tables, if the relation is not a table."""
     is_table = request.relation.object is not None and request.info.extra.get("kind") in ("r", "p")
     return request.info.identity.rpartition("/")[2] if is_table else ""
 

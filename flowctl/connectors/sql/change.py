@@ -1,6 +1,6 @@
-"""What one batch changes in a table, in a transaction that is open and has claimed its number.
+"""Applies one batch to a table, in an open transaction that has claimed the sequence number.
 
-The rows are in a staging table of the target's types. Readers see all of the change or nothing, at the commit.
+The rows are in a staging table of the target's types. Readers see the whole change or nothing, at the commit.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from flowctl.sql.versioning import CHANGE_COLUMN, OBSERVED_SUFFIX, Versioning
 
 #: The rows that a merge changes, as a temporary table.
 _DIFFERENCE = "_flowctl_difference"
-#: Of a history, those of them that are there already.
+#: Those of them that already exist in a history, as a temporary table.
 _STANDING = "_flowctl_standing"
 
 
 @dataclass(frozen=True)
 class StagedRows:
-    """Where the rows to commit are: name parts, their columns in order, and how many there are."""
+    """The rows to commit: the table's name parts, its columns in order, and the row count."""
 
     table: tuple[str, ...]
     columns: tuple[str, ...]
@@ -37,7 +37,7 @@ class StagedRows:
 
 
 def staged_columns(present: Collection[str], job: WriteJob) -> list[Column]:
-    """Those of a batch's columns that are staged, with the target's types."""
+    """The columns of a batch that are staged, with the target's types."""
     own = (Column(OP_COLUMN, types.STRING), Column(DETECTED_COLUMN, types.BOOL))
     return [column for column in (*job.columns, *own) if column.name in present]
 
@@ -47,7 +47,7 @@ def observed_name(object: ObjectName) -> ObjectName:
 
 
 def replace_quarantined(session: Session, stage: tuple[str, ...], job: WriteJob, since: int) -> None:
-    """Puts the rows of ``stage`` in the place of those of the job's lineage with number ``since`` or above."""
+    """Replaces the rows of the job's lineage with sequence number ``since`` or above by the rows of ``stage``."""
     dialect = session.dialect
     names = ", ".join(dialect.quoted(column.name) for column in job.columns)
     table, staged = dialect.table(job.object.parts), dialect.table(stage)
@@ -57,7 +57,7 @@ def replace_quarantined(session: Session, stage: tuple[str, ...], job: WriteJob,
 
 
 def apply_change(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
-    """Makes the target's content what ``job`` says."""
+    """Changes the target's content as ``job`` requires."""
     if job.mode == "scd2" and job.replace:
         return _begin_history(session, job, staged)
     if job.replaces_content:
@@ -79,19 +79,20 @@ def _replace(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
 
 
 def _begin_history(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
-    """A history in place of what is there, and of what was observed of it."""
+    """Replaces the existing content and its observations by a new history."""
     _delete_all(session, observed_name(job.object))
     deleted = _delete_all(session, job.object)
     return replace(_versions(session, job, staged), deleted=deleted)
 
 
 def _delete_all(session: Session, object: ObjectName) -> int:
-    """DELETE, never TRUNCATE: that is not MVCC-safe, readers would see an empty table."""
+    """Uses DELETE, never TRUNCATE, which is not MVCC-safe: readers would see an empty table."""
     return session.execute(f"DELETE FROM {session.dialect.table(object.parts)}")
 
 
 def _insert(session: Session, job: WriteJob, staged: StagedRows) -> int:
-    """All staged rows that are rows: a first load of a merge may hold ``D`` for keys that are not there yet."""
+    """Inserts all staged rows except deletions: the first load of a merge may hold ``D`` for keys that do not exist
+    yet."""
     dialect = session.dialect
     names = ", ".join(dialect.quoted(column.name) for column in job.columns if column.name in staged.columns)
     alive = f" WHERE {OP_COLUMN} = 'U'" if OP_COLUMN in staged.columns else ""
@@ -103,11 +104,11 @@ def _insert(session: Session, job: WriteJob, staged: StagedRows) -> int:
 
 
 def _all_done(job: WriteJob, rows: int, wanted: int) -> None:
-    """:class:`TableError`, before the commit, when a statement has written fewer rows than it should: a trigger, a rule
-    or a policy of the target's has left some out, and the number would say that they are there."""
+    """Raises :class:`TableError`, before the commit, if a statement wrote fewer rows than it should: a trigger, a rule
+    or a policy of the target left some out, and the commit would claim that they exist."""
     if rows < wanted:
         raise TableError(
-            f"{job.object} has taken {rows:,} of {wanted:,} rows: a trigger or rule of its own leaves some out",
+            f"{job.object} accepted {rows:,} of {wanted:,} rows: one of its triggers or rules leaves some out",
             hint="Let it keep every row that is inserted, updated or deleted, or write to another table",
         )
 
@@ -128,7 +129,7 @@ def _merge(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
     counted = dict(session.fetch(f"SELECT _action, count(*) FROM {_DIFFERENCE} GROUP BY _action"))
     if counted:
         for statement, actions in apply_statements(change, (_DIFFERENCE,), dialect).items():
-            # A key that is there more than once is written more often.
+            # A key that exists more than once is written more often.
             _all_done(job, session.execute(statement), sum(counted.get(action, 0) for action in actions))
     _drop_temporary(session, _DIFFERENCE)
     return RowCounts(
@@ -140,7 +141,7 @@ def _merge(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
 
 
 def _versions(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
-    """Observations and versions in one transaction, so the sidecar never knows more than the table."""
+    """Writes observations and versions in one transaction, so the sidecar never holds more than the table reflects."""
     dialect, observed = session.dialect.name, observed_name(job.object).parts
     sidecar, target = session.dialect.table(observed), session.dialect.table(job.object.parts)
     names = ", ".join(session.dialect.quoted(column.name) for column in sidecar_columns(job, staged.columns))
@@ -157,8 +158,8 @@ def _versions(session: Session, job: WriteJob, staged: StagedRows) -> RowCounts:
 
 
 def _apply_versions(session: Session, job: WriteJob, change: Versioning) -> RowCounts:
-    """In two statements where all columns are flowctl's own. Rows with columns of others are not deleted to be written
-    anew: their values would be lost, and a number that the database gave a row would change."""
+    """Uses two statements if all columns are flowctl's own. Rows with foreign columns are not deleted and rewritten:
+    the foreign values would be lost, and a number that the database assigned to a row would change."""
     dialect, by_change = session.dialect.name, CHANGE_COLUMN
     counted = dict(session.fetch(f"SELECT {by_change}, count(*) FROM {_DIFFERENCE} GROUP BY {by_change}"))
     deleted, put = counted.get("delete", 0), counted.get("put", 0)

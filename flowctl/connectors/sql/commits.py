@@ -1,7 +1,7 @@
 """The commits table of an SQL database: which sequence number of which table was committed last, by which intent.
 
-A commit inserts its row first: the primary key is (lineage, table, seq), so of two writers of one sequence number the
-second waits for the first and then finds it taken. That also makes a void final: nothing else can be committed under
+A commit inserts its row first. The primary key is (lineage, table, seq), so the second of two writers of one sequence
+number waits for the first and then finds it taken. This also makes a void final: nothing else can be committed under
 that sequence number.
 """
 
@@ -20,13 +20,13 @@ from flowctl.model.commit import Commit, commit_from_record
 from flowctl.model.table_info import same_identity
 
 COMMITS = "_flowctl_commits"
-#: Records kept for each table; older numbers are refused by the newest one alone.
+#: Records kept for each table; the newest one alone is enough to refuse older sequence numbers.
 KEPT_COMMITS = 100
 COMMIT_COLUMNS = ("lineage", "table", "seq", "intent_id", "target_id", "position", "void", "at")
 
 
 def create_commits(table: tuple[str, ...], dialect: SqlDialect) -> str:
-    """The DDL of the commits table; text and integers only, so that it is the same everywhere."""
+    """The DDL of the commits table; text, integers and a boolean only, so that it is the same everywhere."""
     kinds = {
         "lineage": f"{dialect.name_type} NOT NULL",
         "table": f"{dialect.name_type} NOT NULL",
@@ -42,9 +42,9 @@ def create_commits(table: tuple[str, ...], dialect: SqlDialect) -> str:
 def claim(
     session: Session, commits: tuple[str, ...], record: Commit, at: str, base: str | None = None
 ) -> Commit | None:
-    """Takes ``record``'s sequence number in this transaction and returns None; or returns the commit that has it
-    already under our intent id. :class:`StateConflict` when another intent has it, a higher one is there, or the newest
-    one is not ``base``."""
+    """Takes ``record``'s sequence number in this transaction and returns None; or returns the commit that already has
+    it under our intent id. Raises :class:`StateConflict` if another intent has it, a higher one exists, or the newest
+    commit is not ``base``."""
     newest = newest_commit(session, commits, record.lineage, record.table)
     if newest is not None and newest.seq >= record.seq:
         return already_committed(newest, record)
@@ -56,7 +56,7 @@ def claim(
     insert = dialect.insert_new.format(table=name, columns=_names(dialect), values=markers)
     taken = session.execute(insert, [*identity, _position(record), record.void, at])
     delays.pause()
-    if taken == 0:  # another writer of it has committed while we waited for it
+    if taken == 0:  # another writer of it committed while this one waited
         raced = newest_commit(session, commits, record.lineage, record.table)
         return already_committed(raced, record) if raced else None
     session.execute(
@@ -67,8 +67,8 @@ def claim(
 
 
 def already_committed(newest: Commit, record: Commit) -> Commit:
-    """``newest`` when it is ``record``'s own commit; else :class:`StateConflict`. A void carries the id of the intent
-    that it gave up, and answers only to another void."""
+    """Returns ``newest`` if it is ``record``'s own commit; else raises :class:`StateConflict`. A void carries the id of
+    the intent that it abandoned, and matches only another void."""
     ours = (newest.seq, newest.intent_id) == (record.seq, record.intent_id)
     if ours and newest.void and not record.void:
         raise StateConflict(
@@ -83,7 +83,7 @@ def already_committed(newest: Commit, record: Commit) -> Commit:
 
 
 def identified(record: Commit, target_id: str) -> Commit:
-    """``record`` with the id of the target that is there; :class:`StateConflict` when the intent was for another."""
+    """``record`` with the id of the existing target; raises :class:`StateConflict` if the intent was for another."""
     if record.target_id and not same_identity(record.target_id, target_id):
         raise StateConflict(
             f"{record.table}: the target is now {target_id}, the intent was for {record.target_id}",
@@ -93,7 +93,7 @@ def identified(record: Commit, target_id: str) -> Commit:
 
 
 def name_target(session: Session, commits: tuple[str, ...], record: Commit) -> None:
-    """Stores the target's id with the sequence number just claimed: it is only known once the table is there."""
+    """Stores the target's id with the sequence number just claimed: it is known only once the table exists."""
     dialect = session.dialect
     session.execute(
         f"UPDATE {dialect.table(commits)} SET target_id = {dialect.marker}"
@@ -114,7 +114,7 @@ def newest_commit(session: Session, commits: tuple[str, ...], lineage: str, tabl
 
 
 def commit_of(row: Sequence[Any]) -> Commit:
-    """The commit that a row of :data:`COMMIT_COLUMNS` holds."""
+    """The commit in a row of :data:`COMMIT_COLUMNS`."""
     document = dict(zip(COMMIT_COLUMNS, row, strict=True))
     position = json.loads(document["position"]) if document["position"] else None
     return commit_from_record({**document, "position": position, "void": bool(document["void"])})

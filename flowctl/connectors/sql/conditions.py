@@ -1,6 +1,6 @@
-"""Which rows an interval reads, and a plan asks about, as conditions for WHERE.
+"""WHERE conditions for the rows that an interval reads and that a plan queries.
 
-Which rows they are is the same for every database. How a value of a cursor column is compared is each one's own.
+Which rows these are is the same for every database; how a value of a cursor column is compared is not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Operator = Literal["<=", ">", ">="]
 
 @dataclass(frozen=True)
 class Condition:
-    """Of rows (empty: every row), or a value. ``parameters`` stand for the markers in ``sql``, in order."""
+    """A condition on rows (empty: every row), or a value. ``parameters`` are those of the markers in ``sql``, in
+    order."""
 
     sql: str = ""
     parameters: tuple[Any, ...] = ()
@@ -39,7 +40,8 @@ def all_of(*conditions: Condition) -> Condition:
 
 
 class Comparisons(ABC):
-    """``column`` is a cursor column as the database has it; the value's type is the one that the flow gives it."""
+    """Compares cursor values. ``column`` is the cursor column as in the database; a value has the type that the flow
+    gives it."""
 
     @abstractmethod
     def quoted(self, name: str) -> str: ...
@@ -49,18 +51,19 @@ class Comparisons(ABC):
 
     @abstractmethod
     def greatest(self, request: WatermarkRequest, column: Column) -> Condition:
-        """A value: the greatest one of the cursor that `cursor.delay` leaves, as text or as it is stored."""
+        """The greatest cursor value that `cursor.delay` admits, as text or as it is stored."""
 
     @abstractmethod
     def bound(self, column: Column, operator: Operator, value: TypedValue) -> Condition:
-        """In the order of the value's type, whatever the database's own order of the column is."""
+        """Compares in the order of the value's type, whatever the database's own order of the column is."""
 
     @abstractmethod
     def delayed(self, column: Column, kind: types.DataType, delay: float, zone: str | None) -> Condition:
-        """At most ``delay`` seconds before the source's now, in ``zone`` where ``kind`` has none (None: its own)."""
+        """Values at least ``delay`` seconds before the source's current time, in ``zone`` if ``kind`` has none (None:
+        the source's own)."""
 
     def from_clause(self, relation: Relation, *conditions: Condition) -> str:
-        """What stands after FROM: the object or the wrapped query, the spec's ``where`` and ``conditions``."""
+        """The text after FROM: the object or the wrapped query, the spec's ``where`` and ``conditions``."""
         query = f"({bare_query(relation)}\n) AS query"  # the line break ends a trailing comment
         base = self.table(relation.object.parts) if relation.object is not None else query
         tests = [f"({relation.where}\n)"] if relation.where else []
@@ -77,7 +80,7 @@ class Comparisons(ABC):
         return Condition(f"{self.quoted(column.name)} IS NOT NULL")
 
     def between(self, request: ReadRequest, column: Column | None) -> Condition:
-        """The interval's rows; all of them when it has no cursor (``column`` None)."""
+        """The interval's rows; every row if it has no cursor (``column`` None)."""
         interval = request.interval
         if interval is None or column is None:
             return EVERY_ROW
@@ -94,24 +97,24 @@ class Comparisons(ABC):
         return all_of(self.bound(column, ">=", value), self.bound(column, "<=", value))
 
     def up_to_position(self, column: Column, value: TypedValue, first: TypedValue | None) -> Condition:
-        """From ``first`` to there, both included."""
+        """Rows from ``first`` to ``value``, both included."""
         lower = self.bound(column, ">=", first) if first is not None else EVERY_ROW
         return all_of(self.bound(column, "<=", value), lower)
 
     def until(self, request: WatermarkRequest, column: Column) -> Condition:
-        """What `cursor.delay` leaves; everything without one."""
+        """The rows that `cursor.delay` admits; every row without a delay."""
         cursor = request.cursor
         if cursor is None or request.delay is None:
             return EVERY_ROW
         if cursor.type not in (types.TIMESTAMP, types.TIMESTAMP_NTZ, types.DATE):
             raise TableError(
-                f"cursor.delay needs a cursor that tells time, but {cursor.name} is {types.short(cursor.type)}",
+                f"cursor.delay needs a date or timestamp cursor, but {cursor.name} is {types.short(cursor.type)}",
                 hint="Remove `delay`, or choose a timestamp column",
             )
         return self.delayed(column, cursor.type, request.delay, request.zone)
 
     def wanted(self, request: WatermarkRequest, column: Column | None) -> Condition:
-        """What will be read, as far as it is known before the high watermark is."""
+        """The rows that will be read, as far as that is known before the high watermark."""
         if column is None:
             return EVERY_ROW
         lower = self.bound(column, ">=", request.lower) if request.lower is not None else self.not_null(column)
@@ -124,8 +127,8 @@ def bare_query(relation: Relation) -> str:
 
 
 def earliest_local(moment: dt.datetime, zone: str) -> dt.datetime:
-    """The local time in ``zone`` that no moment from ``moment`` on falls behind: its own, or an earlier one where
-    clocks are about to be set back. They are set at whole minutes."""
+    """The least local time in ``zone`` of ``moment`` and every later moment: that of ``moment`` itself, or an earlier
+    one if clocks are about to be set back, which happens at whole minutes."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -137,5 +140,5 @@ def earliest_local(moment: dt.datetime, zone: str) -> dt.datetime:
     return min(one.astimezone(known).replace(tzinfo=None) for one in ahead)
 
 
-#: No zone sets its clocks back further ahead than this matters: an hour is the most that is common.
+#: Clocks set back later than this do not matter: they are usually set back by one hour at most.
 _AHEAD_MINUTES = 180

@@ -1,7 +1,7 @@
 """DDL of every SQL database, from its dialect.
 
-Columns of new tables may all be null: delete rows have keys only, a column gone from the source is null from then on.
-What must not be null is an expectation in the spec; one that is there already is relaxed when needed.
+All columns of new tables are nullable: delete rows have keys only, and a column dropped from the source is null from
+then on. A column that must not be null is an expectation in the spec; an existing NOT NULL is relaxed when needed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def create_table(dialect: SqlDialect, object: ObjectName, columns: Sequence[Colu
 def completing_statements(
     dialect: SqlDialect, object: ObjectName, there: TableInfo | None, columns: Sequence[Column]
 ) -> list[str]:
-    """What makes a sidecar have at least ``columns``, with types that are wide enough."""
+    """The DDL that gives a sidecar at least ``columns``, with types that are wide enough."""
     if there is None:
         return [create_table(dialect, object, columns)]
     have, alter = {column.name: column.type for column in there.columns}, f"ALTER TABLE {dialect.table(object.parts)}"
@@ -31,13 +31,13 @@ def completing_statements(
 
 
 def change_statement(dialect: SqlDialect, object: ObjectName, change: SchemaChange) -> str:
-    """The DDL of one change; empty where none is needed, and for what the database cannot change."""
+    """The DDL of one change; empty if none is needed, or if the database does not support the change."""
     clause = _change_clause(dialect, change)
     return f"ALTER TABLE {dialect.table(object.parts)} {clause}" if clause else ""
 
 
 def is_made(change: SchemaChange, there: TableInfo) -> bool:
-    """Whether an earlier try has made ``change``, where that did not wait for its commit."""
+    """Whether an earlier attempt already made ``change``, for DDL that does not wait for the commit."""
     column = there.column(change.column)
     match change.action:
         case "add" | "text":

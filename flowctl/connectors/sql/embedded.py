@@ -1,4 +1,4 @@
-"""An embedded SQL database as a target: the engine writes segments into the buffer, this process streams them into a
+"""An embedded SQL database as a target: the engine writes segments to the buffer, and this process streams them into a
 temporary table."""
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class StorableRows:
 class EmbeddedTarget(SqlTarget[S]):
     @abstractmethod
     def storable(self, frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
-        """Exactly ``columns``, as parameters of an INSERT; what the database would change is refused by name."""
+        """Exactly ``columns``, as parameters of an INSERT; values that the database would change are refused with the
+        column's name."""
 
     @contextmanager
     def hand_over(
@@ -48,8 +49,8 @@ class EmbeddedTarget(SqlTarget[S]):
         yield StorableRows(rows, tuple(columns), job)
 
     def load(self, session: S, rows: StorableRows) -> StagedRows:
-        """Streamed into a temporary table of the target's types, which a killed try does not leave; memory of one
-        batch."""
+        """Streams the rows into a temporary table of the target's types, which a killed attempt does not leave behind.
+        Memory is bounded by one batch."""
         name, total = f"_flowctl_stage_{secrets.token_hex(4)}", 0
         session.execute(f"CREATE TEMPORARY TABLE {name} ({self.dialect.listed(rows.columns)})")
         insert = f"INSERT INTO {name} VALUES ({', '.join([self.dialect.marker] * len(rows.columns))})"

@@ -1,8 +1,8 @@
-"""What a target's owner has put there and hinders a write: what uses a column that is to change; unique constraints.
+"""Objects of a target's owner that hinder a write: those that use a column that is to change, and unique constraints.
 
-flowctl makes no constraints itself. Rows that exchange values meet one that compares row by row: the first of them is
-refused though the second would make room for it. Deleting and inserting the rows instead would delete what refers to
-them, so the owner of the constraint has to decide.
+flowctl creates no constraints itself. A constraint that is checked row by row refuses rows that exchange values: the
+first of them conflicts with the second, which has not changed yet. Deleting and inserting the rows instead would delete
+rows that refer to them, so the owner of the constraint has to decide.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from dataclasses import dataclass
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import TableError
 
-#: Where the database does not say what it is that uses a column.
-DROP_WHAT_USES_IT = "Drop what uses the column, run, and make it again"
+#: For a database that does not report which object uses a column.
+DROP_WHAT_USES_IT = "Drop what uses the column, run, and recreate it"
 
 
 def joined(names: Sequence[str]) -> str:
-    """None is left out: each has to go."""
+    """Lists all names: each object has to be dropped."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def drop_them(names: Sequence[str]) -> str:
-    return f"Drop {joined(names)}, run, and make {'it' if len(names) == 1 else 'them'} again"
+    return f"Drop {joined(names)}, run, and recreate {'it' if len(names) == 1 else 'them'}"
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """``name`` with what it is over, for people. ``removal`` is the statement that drops it, ``deferral`` the one by
-    which it compares rows at the end of a statement; empty where there is none."""
+    """``name`` includes the columns, for people. ``removal`` is the statement that drops the constraint, ``deferral``
+    the one that defers its check to the end of a statement; empty if there is none."""
 
     name: str
     removal: str = ""
@@ -38,7 +38,7 @@ class Constraint:
 
 
 def refused_row(job: WriteJob, constraint: Constraint) -> TableError:
-    """The error for a row that ``constraint`` has refused, with next steps that work."""
+    """The error for a row that ``constraint`` refused, with next steps that work."""
     object, table = job.object, job.record.table
     message = f"{object} has a unique constraint, {constraint.name}, which has refused a row"
     removal = f"drop it with `{constraint.removal}`" if constraint.removal else "write to a table without it"

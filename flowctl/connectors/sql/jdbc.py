@@ -1,8 +1,8 @@
 """Parts of a snapshot as a frame, through Spark's JDBC source: one task per part.
 
-JDBC's calendar shifts dates before 1582 and local times in daylight-saving gaps in silence, so dates travel as days and
-timestamps as microseconds since 1970. Arrays travel as JSON arrays of their elements' texts. What does not fit raises
-:func:`refusal`, never a changed value.
+JDBC's calendar silently shifts dates before 1582 and local times in daylight-saving gaps, so dates travel as days and
+timestamps as microseconds since 1970. Arrays travel as JSON arrays of their elements' texts. A value that does not fit
+raises :func:`refusal`; it is never changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as Expression
     from pyspark.sql import DataFrame, SparkSession
 
-#: Rows that a reading connection holds at a time: bounded by bytes where the average row is known.
+#: Bound, in bytes, on the rows that a reading connection holds at a time, if the average row size is known.
 _FETCH_BYTES = 32 << 20
 
 
@@ -35,7 +35,7 @@ def read_by_jdbc(
     arriving: Sequence[str],
     fetch_size: int,
 ) -> DataFrame:
-    """``query`` is the select of ``parts`` as the driver takes it, ``arriving`` the Spark type in which each column
+    """``query`` is the SELECT of ``parts`` in the driver's syntax, ``arriving`` the Spark type in which each column
     arrives."""
     arrived = spark.read.jdbc(
         url,
@@ -45,7 +45,7 @@ def read_by_jdbc(
             **properties,
             "fetchsize": str(fetch_size),
             "customSchema": ", ".join(f"{nth(at)} {kind}" for at, kind in enumerate(arriving)),
-            # Comparisons mean something else in a database's collations and zones than in Spark.
+            # Comparisons differ between a database's collations and zones and Spark.
             "pushDownPredicate": "false",
         },
     )
@@ -63,7 +63,7 @@ def fetch_size(hints: ReadHints, rows: RowEstimate) -> int:
 
 
 def _rebuilt(at: int, arriving: Transfer) -> Expression:
-    """The Spark expression, over the column that arrived as :func:`nth`, that gives the value back under its name."""
+    """The Spark expression that restores the value, under its name, from the column that arrived as :func:`nth`."""
     from pyspark.sql import functions as f
 
     column = arriving.column
@@ -91,13 +91,13 @@ def _rebuilt(at: int, arriving: Transfer) -> Expression:
 _FIRST_DAY, _LAST_DAY, _DAY = -719_162, 2_932_896, 86_400_000_000  # 0001-01-01, 9999-12-31; microseconds
 
 
-#: A database's own text of what Spark's casts would read too kindly: ``0044-03-15 BC`` is the year 44 to them.
+#: The database texts to accept. Spark's casts are too lenient: they read ``0044-03-15 BC`` as the year 44.
 _DATE_TEXT = r"^\d{4}-\d{2}-\d{2}$"
 _TIMESTAMP_TEXT = r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d{1,6})?(\+00)?$"
 
 
 def _elements(value: Expression, item: DataType, failed: Expression) -> Expression:
-    """One-dimensional arrays only: a nested one is told by how its JSON begins."""
+    """One-dimensional arrays only: a nested one is recognized by the beginning of its JSON."""
     from pyspark.sql import functions as f
 
     flat = f.when(value.startswith("[["), failed.cast("string")).otherwise(value)

@@ -1,4 +1,4 @@
-"""A read cut into parts that executors take side by side: conditions that together are true exactly once."""
+"""Splits a read into parts for parallel executors: of their conditions, exactly one is true for each row."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from flowctl.model import types
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import ReadHints
 
-#: Types whose values can be cut into ranges.
+#: Types whose values can be split into ranges.
 INTEGERS = (types.INT16, types.INT32, types.INT64)
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """``value`` is the database's expression that has the type of ``column``, which is as asked for; ``native`` is the
-    source's type as people know it. In which form the value travels is the reader's business."""
+    """``value`` is the database's expression for ``column``, with the requested type; ``native`` is the source's type
+    as people know it. The reader chooses the form in which the value travels."""
 
     column: Column
     native: str
@@ -28,7 +28,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Cut:
-    """``ranges`` are conditions on the extra ``selected`` columns, one part each; ``condition`` holds for all."""
+    """``ranges`` are conditions on the extra ``selected`` columns, one per part; ``condition`` applies to all parts."""
 
     ranges: Sequence[str] = ("true",)
     selected: tuple[str, ...] = ()
@@ -37,8 +37,8 @@ class Cut:
 
 @dataclass(frozen=True)
 class Parts:
-    """``rows`` stands after FROM. ``predicates`` belong after the WHERE around :meth:`select`, one for each part;
-    each makes the ``assertion`` that it sees the moment that all of them read."""
+    """``rows`` is the text after FROM. ``predicates`` belong into a WHERE around :meth:`select`, one for each part;
+    each checks the ``assertion`` that its part sees the common snapshot."""
 
     transfers: tuple[Transfer, ...]
     rows: str
@@ -46,8 +46,8 @@ class Parts:
     assertion: str
 
     def select(self, outgoing: Sequence[str]) -> str:
-        """The SELECT of all parts, as columns :func:`nth`; ``outgoing`` says for each transfer in which form its value
-        leaves the database."""
+        """The SELECT of all parts, with columns named by :func:`nth`; ``outgoing`` holds, for each transfer, the
+        expression in which its value leaves the database."""
         selected = [f"{sql} AS {nth(at)}" for at, sql in enumerate(outgoing)]
         return f"SELECT {', '.join([*selected, *self.cut.selected])} FROM {self.rows}\n"
 
@@ -57,14 +57,14 @@ class Parts:
 
 
 def nth(at: int) -> str:
-    """A column's name on its way: not every reader quotes what names may hold (Spark's JDBC source does not)."""
+    """A column's name in transit: not every reader quotes names correctly (Spark's JDBC source does not)."""
     return f"c{at}"
 
 
 @dataclass(frozen=True)
 class Splitting:
-    """Into how many ranges of what a read is cut: the pages of a table, or the values of ``column``. A table with fewer
-    pages or values than ``count`` gives fewer."""
+    """How a read is split: into ``count`` ranges of a table's pages or of the values of ``column``; fewer if the table
+    has fewer pages or values."""
 
     by: Literal["pages", "values", "nothing"]
     count: int = 1
@@ -72,7 +72,8 @@ class Splitting:
 
 
 def splitting(info: TableInfo, hints: ReadHints, size: int, *, has_pages: bool) -> Splitting:
-    """As the hints say; by itself by pages, where there are none by an integer key. ``size`` is in bytes."""
+    """Follows the hints; by default splits by pages, or by an integer key if there are no pages. ``size`` is in
+    bytes."""
     count = hints.splits or range_count(size)
     if hints.split_by != "auto":
         return Splitting("values", count, hints.split_by)
@@ -85,12 +86,12 @@ def splitting(info: TableInfo, hints: ReadHints, size: int, *, has_pages: bool) 
 
 
 def explain_splitting(info: TableInfo, hints: ReadHints, size: int, *, has_pages: bool, is_increment: bool) -> str:
-    """:func:`splitting` for people, from the size that was described: the read asks for it anew, in its snapshot."""
+    """:func:`splitting` for people, from the described size; the read queries the size again, in its snapshot."""
     chosen = splitting(info, hints, size, has_pages=has_pages)
     if chosen.by == "nothing":
-        return "read in one part (read.split_by and read.splits would cut it)"
+        return "read in one part (read.split_by and read.splits would split it)"
     if chosen.count == 1:
-        return "read in one part (read.splits would cut it)" if chosen.by == "values" and not hints.splits else ""
+        return "read in one part (read.splits would split it)" if chosen.by == "values" and not hints.splits else ""
     by = f", by {chosen.column}" if chosen.by == "values" else ""
     if hints.splits:
         return f"read in up to {chosen.count} parts of one snapshot{by} (read.splits)"
@@ -99,7 +100,7 @@ def explain_splitting(info: TableInfo, hints: ReadHints, size: int, *, has_pages
 
 
 def number_ranges(column: str, low: int, high: int, splits: int) -> list[str]:
-    """Even ranges of an integer column's values, both ends open, nulls with the first."""
+    """Even ranges of an integer column's values, open at both ends; the first includes nulls."""
     cuts = sorted({low + (high - low + 1) * at // splits for at in range(1, splits)} - {low})
     ranges = ranges_between(column, [str(cut) for cut in cuts])
     return [f"{ranges[0]} OR {column} IS NULL" if cuts else ranges[0], *ranges[1:]]

@@ -1,4 +1,4 @@
-"""One open connection to an SQL database, and what that database writes its own way."""
+"""One open connection to an SQL database, and that database's own syntax."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from flowctl.sql.dialects import Dialect
 
 @dataclass(frozen=True)
 class SqlDialect:
-    """``name`` is the dialect of :mod:`flowctl.sql`, ``marker`` stands for a parameter, ``column_type`` gives the DDL
-    of a type, ``name_type`` that of text in a primary key. ``insert_new`` inserts a row unless its key is taken, and
-    waits for a transaction that is about to take it. ``drop_temporary`` drops a temporary table inside a transaction.
-    ``widen``, ``relax`` and ``retype`` are the clauses of ALTER TABLE that make a column's type wider, let it be null,
-    and give it another type without its values; empty where there are none. ``with_creator`` is for a database whose
-    DDL ends a transaction: a CREATE with the id of its intent, which :meth:`Session.describe` then has as
-    ``created_by`` of the table."""
+    """``name`` is the dialect of :mod:`flowctl.sql`, ``marker`` the placeholder of a parameter, ``column_type`` returns
+    the DDL of a type, ``name_type`` is that of text in a primary key. ``insert_new`` inserts a row unless its key is
+    taken, and waits for a transaction that is about to take it. ``drop_temporary`` drops a temporary table inside a
+    transaction. ``widen``, ``relax`` and ``retype`` are the clauses of ALTER TABLE that widen a column's type, make it
+    nullable, and give it another type without its values; empty if there are none. ``with_creator`` is for a database
+    whose DDL ends a transaction: it adds the id of the intent to a CREATE, and :meth:`Session.describe` returns that id
+    as ``created_by`` of the table."""
 
     name: Dialect
     marker: str
@@ -37,7 +37,7 @@ class SqlDialect:
 
     @property
     def transactional_ddl(self) -> bool:
-        """Whether DDL takes part in a transaction; where it ends one, it runs before (see :mod:`.target`)."""
+        """Whether DDL is part of a transaction; if it ends one, it runs before it (see :mod:`.target`)."""
         return self.with_creator is None
 
     def quoted(self, name: str) -> str:
@@ -52,17 +52,17 @@ class SqlDialect:
 
 
 class Session(ABC):
-    """A connection that commits each statement by itself, except inside of :meth:`transaction`. Errors of the driver
-    come out as flowctl's."""
+    """A connection in autocommit mode, except inside :meth:`transaction`. Errors of the driver are raised as
+    flowctl's."""
 
     dialect: SqlDialect
 
     @abstractmethod
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> int:
-        """Returns the number of rows that it touched; parameters stand for the dialect's ``marker``."""
+        """Returns the number of affected rows; ``parameters`` replace the dialect's ``marker``."""
 
     def execute_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """``statement`` once for each row of parameters; for a driver to override that sends them together."""
+        """Runs ``statement`` once for each row of parameters; overridden where the driver can send them together."""
         for row in rows:
             self.execute(statement, row)
 
@@ -71,13 +71,13 @@ class Session(ABC):
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
-        """Commits at the end, rolls back after an error. What it reads is what others have committed by then. Waits for
-        the locks of others, but not for ever."""
+        """Commits at the end, rolls back after an error. Each statement reads what others have committed by then. Waits
+        for the locks of others, but not for ever."""
 
     @abstractmethod
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
-        """See :meth:`flowctl.connectors.target.Target.describe`; here also what this transaction has made."""
+        """See :meth:`flowctl.connectors.target.Target.describe`; includes what this transaction has created."""
 
     @abstractmethod
     def written_columns(self, table: tuple[str, ...]) -> list[str]:
-        """Columns that a statement may write: not those that the database works out itself."""
+        """Columns that a statement may write: all but those that the database computes itself."""

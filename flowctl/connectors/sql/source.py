@@ -1,5 +1,4 @@
-"""What sources of SQL databases share: how far each table goes, what is missing or altered, and how this process
-reads."""
+"""What sources of SQL databases share: high watermarks, missing or altered tables, and how this process reads."""
 
 from __future__ import annotations
 
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
 
 
 def watermark_values(comparisons: Comparisons, request: WatermarkRequest, column: Column | None) -> Condition:
-    """What one row selects, without a FROM: the greatest cursor, whether any is null, the row count, how many rows are
-    at the position, whether there are any at all, whether there are any up to the position; something else where the
-    request does not ask. ``column`` is the cursor's as the database has it. :class:`TableError` for a cursor that has
-    no order of its own."""
+    """The select list of one row, without a FROM: the greatest cursor value, whether any is null, the row count, the
+    number of rows at the position, whether any row has a cursor, whether any is at or below the position; a constant
+    for each that the request does not need. ``column`` is the cursor column as in the database. Raises
+    :class:`TableError` for a cursor that has no order of its own."""
     relation, position = request.relation, request.position
     newest, counted, there = Condition("''"), Condition("0"), Condition("0")
     has_null, any_row, older = Condition("false"), Condition("false"), Condition("true")
@@ -50,8 +49,8 @@ def watermark_values(comparisons: Comparisons, request: WatermarkRequest, column
 def read_watermark(
     request: WatermarkRequest, row: Sequence[Any], clock: dt.datetime, value_of: Callable[[Column, Any], TypedValue]
 ) -> HighWatermark:
-    """What a row of :func:`watermark_values` says. ``value_of`` gives the value that the greatest cursor stands for, or
-    raises the :class:`TableError` that stops this table."""
+    """Reads a row of :func:`watermark_values`. ``value_of`` converts the greatest cursor value, or raises the
+    :class:`TableError` that stops this table."""
     newest, has_null, counted, there, any_row, older = row
     rows = _estimated_rows(request, counted)
     if request.cursor is None:
@@ -67,7 +66,7 @@ def read_watermark(
 
 
 def _estimated_rows(request: WatermarkRequest, counted: int) -> RowEstimate:
-    """Statistics are of whole tables: of a part of one only a count tells."""
+    """Statistics cover whole tables only: a part of one has to be counted."""
     if request.estimate != "stats":
         return RowEstimate(counted if request.estimate == "count" else None, request.estimate)
     is_whole = request.lower is None and request.relation.where is None
@@ -77,8 +76,8 @@ def _estimated_rows(request: WatermarkRequest, counted: int) -> RowEstimate:
 def in_own_zone(
     requests: Mapping[str, WatermarkRequest], own_zone: Callable[[], str]
 ) -> tuple[dict[str, WatermarkRequest], dict[str, str]]:
-    """The requests, those whose `delay` needs a time zone and that name none with the source's own, which is the second
-    by their names."""
+    """The requests, with the source's own time zone where `delay` needs one and the request names none; and that zone,
+    by the names of those requests."""
     names = [name for name, request in requests.items() if request.zone is None and _counts_in_zone(request)]
     if not names:
         return dict(requests), {}
@@ -93,15 +92,15 @@ def _counts_in_zone(request: WatermarkRequest) -> bool:
 
 
 def missing_table(source: Source, relation: Relation, place: str, hint: str) -> Missing:
-    """As :meth:`Source.why_missing`; ``place`` is for people."""
+    """See :meth:`Source.why_missing`; ``place`` is for people."""
     wanted = relation.object or ObjectName(("",))
     there = source.discover(("*",) * len(wanted.parts))
     return Missing(f"{place} has no table {wanted}", nearest(str(wanted), map(str, there), hint))
 
 
 def require_unaltered(info: TableInfo, name: str, native: str | None) -> None:
-    """:class:`StoppedByPolicy` unless the column's type, which is ``native`` now (None: it is gone), is as it was
-    described: its values would be read with the type that it had. An ``info`` without the column allows any."""
+    """Raises :class:`StoppedByPolicy` unless the column's type, now ``native`` (None: the column no longer exists), is
+    as it was described: its values would be read with the old type. An ``info`` without the column allows any."""
     before = info.column(name)
     if native is None:
         raise StoppedByPolicy(f"{info.object} has no column {name} any more", hint="Plan again")
@@ -116,7 +115,7 @@ def require_unaltered(info: TableInfo, name: str, native: str | None) -> None:
 @dataclass(frozen=True)
 class SqlCapture(Capture):
     """One moment of a relation that only this process reads. ``here`` are the columns of that moment, by name; ``info``
-    has those that were described for the plan, or none."""
+    has those described for the plan, or none."""
 
     relation: Relation
     info: TableInfo
@@ -125,14 +124,14 @@ class SqlCapture(Capture):
 
     @abstractmethod
     def rows(self, query: Condition) -> Iterator[Sequence[Sequence[Any]]]:
-        """As many at a time as this process may hold."""
+        """Yields batches of rows, each as large as this process may hold."""
 
     @abstractmethod
     def to_arrow(self, values: Sequence[Any], column: Column) -> pa.Array:
-        """:class:`TableError` for a value that is not exactly one of the column's type."""
+        """Raises :class:`TableError` for a value that is not exactly of the column's type."""
 
     def prepare(self, cursor: Column) -> None:
-        """Before a query whose conditions compare ``cursor``."""
+        """Called before a query whose conditions compare ``cursor``."""
 
     def read(self, request: ReadRequest, sink: SegmentSink) -> int:
         import pyarrow as pa
@@ -153,8 +152,8 @@ class SqlCapture(Capture):
         return not exists
 
     def _condition(self, request: ReadRequest) -> Condition:
-        """The interval's rows, of a table whose columns are as they were described: those that are read, and those that
-        ``where`` may name."""
+        """The condition for the interval's rows. Requires that columns are as they were described: those that are read,
+        and those that ``where`` may name."""
         interval, where = request.interval, self.relation.where or ""
         cursor = interval.cursor_column if interval else None
         names = [*(column.name for column in request.columns), *((cursor,) if cursor else ())]

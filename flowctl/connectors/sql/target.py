@@ -1,17 +1,17 @@
-"""An SQL database as a target: one transaction commits the change of one or several tables and their numbers.
+"""An SQL database as a target: one transaction commits the changes of one or several tables and their sequence numbers.
 
-The order of :meth:`SqlTarget.commit`, of all tables together:
+The order of :meth:`SqlTarget.commit`, for all tables together:
 
-1. What is staged is loaded where this connection finds it; the commits table is made if it is not there, and so is what
-   the batch needs of its table, where DDL ends a transaction.
-2. The transaction begins. Each table claims its sequence number first, so that a second writer of it waits, then gets
-   its DDL, the check that it is the very table of the intent, and its change. Tables come in the order of their ids:
-   two groups never wait for each other.
-3. ``before_commit`` of each, the commit, and what was committed is read back.
+1. Staged rows are loaded where this connection finds them. The commits table is created if it does not exist; so is
+   what the batch needs of its table, if DDL ends a transaction.
+2. The transaction begins. Each table first claims its sequence number, so that a second writer of it waits. Then follow
+   its DDL, the check that it is exactly the table of the intent, and its change. Tables come in the order of their ids,
+   so two groups never wait for each other.
+3. ``before_commit`` of each is called, the transaction commits, and the commits are read back.
 
-**DDL outside of the transaction** may be left by a try that died. So a CREATE carries the id of its intent, by which
-the next try knows the table as its own; a change that is made already is left out; nothing is dropped but what the plan
-names. A sequence number that is committed runs none.
+**DDL outside the transaction** may be left behind by an attempt that died. So a CREATE carries the id of its intent, by
+which the next attempt recognizes the table as its own; a change already made is skipped; only what the plan names is
+dropped. For a committed sequence number no DDL runs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ S = TypeVar("S", bound=Session)
 
 
 class SqlTarget(Target, Generic[S]):
-    """What is abstract is the database's own; so are overrides of the other methods that :class:`Target` does not
+    """A database implements the abstract methods, and may override the other methods that :class:`Target` does not
     have."""
 
     dialect: SqlDialect
@@ -60,15 +60,15 @@ class SqlTarget(Target, Generic[S]):
 
     @abstractmethod
     def session(self) -> AbstractContextManager[S]:
-        """A connection to read by; a database that is not there is an empty one."""
+        """A connection for reading; a database that does not exist is an empty one."""
 
     def writing_session(self) -> AbstractContextManager[S]:
-        """A connection to write by; makes the database where a first write does."""
+        """A connection for writing; creates the database if that is left to the first write."""
         return self.session()
 
     @abstractmethod
     def commits_table(self, session: S, object: ObjectName) -> tuple[str, ...]:
-        """Where the numbers of ``object`` are or will be, as name parts: near to it, so that a dump takes both."""
+        """The table for the commits of ``object``, as name parts: next to it, so that a dump includes both."""
 
     @abstractmethod
     def newest(self, session: S, lookups: Sequence[CommitLookup]) -> dict[str, Commit | None]:
@@ -78,34 +78,34 @@ class SqlTarget(Target, Generic[S]):
     def hand_over(
         self, spark: SparkSession, batch: Batch, columns: Sequence[Column], job: WriteJob
     ) -> AbstractContextManager[Any]:
-        """The rows of ``batch``, where :meth:`load` or :meth:`accept` finds them, until the context ends: without
-        repeats by executors and leftovers of tries with a lower fence."""
+        """The rows of ``batch``, where :meth:`load` or :meth:`accept` finds them, until the context ends: without rows
+        repeated by executors and without leftovers of attempts with a lower fence."""
 
     def load(self, session: S, rows: Any) -> Any:
-        """Before the transaction: what :meth:`hand_over` gave, where this session finds it."""
+        """Before the transaction: moves the rows of :meth:`hand_over` to where this session finds them."""
         return rows
 
     @abstractmethod
     def accept(self, session: S, rows: Any) -> StagedRows:
-        """In the transaction: what :meth:`load` gave, as a table that nobody changes any more."""
+        """In the transaction: the rows of :meth:`load`, as a table that nobody changes any more."""
 
     @abstractmethod
     def violated_constraint(self, session: S, job: WriteJob, error: Exception) -> Constraint | None:
-        """The unique constraint of the job's table that has refused a row, in a statement or at the commit; None for
-        other errors of the transaction."""
+        """The unique constraint of the job's table that refused a row, in a statement or at the commit; None for other
+        errors of the transaction."""
 
     def ensure_commits(self, session: S, object: ObjectName) -> None:
         table = self.commits_table(session, object)
         session.execute(commits.create_commits(table, self.dialect))
 
     def prepare_table(self, session: S, job: WriteJob) -> None:
-        """In the transaction, before the table's change, once its DDL is done: locks and settings."""
+        """In the transaction, after the table's DDL and before its change: takes locks and applies settings."""
 
     def refuse_change(self, info: TableInfo, change: SchemaChange) -> SchemaChange | None:
-        """``change``, which has its statement, as one that stops the table; None where the database makes it. Pure."""
+        """``change``, which has its statement, as one that stops the table; None if the database can make it. Pure."""
         return None
 
-    # What a plan asks
+    # Rules for plans
 
     def create_statements(self, object: ObjectName, columns: Sequence[Column], layout: Layout) -> list[str]:
         return [ddl.create_table(self.dialect, object, columns)]
@@ -121,7 +121,7 @@ class SqlTarget(Target, Generic[S]):
         filled: Mapping[str, Fill] = there.extra.get("filled", {})
         return filled
 
-    # What looks
+    # Reading
 
     def describe(self, objects: Sequence[ObjectName]) -> Mapping[ObjectName, TableInfo | None]:
         with self.session() as session:
@@ -131,7 +131,7 @@ class SqlTarget(Target, Generic[S]):
         with self.session() as session:
             return self.newest(session, lookups)
 
-    # What writes
+    # Writing
 
     @contextmanager
     def stage(self, spark: SparkSession, batch: Batch, job: WriteJob) -> Iterator[Staged]:
@@ -139,8 +139,8 @@ class SqlTarget(Target, Generic[S]):
             yield Staged(job, rows, batch.names)
 
     def commit(self, staged: Sequence[Staged]) -> list[Commit]:
-        """After an error the commit may have happened all the same, so the target is asked before anybody retries.
-        A transaction still in flight is found by the retry: its own insert of the number waits for it."""
+        """After an error the commit may still have happened, so the target is queried before any retry. The retry also
+        finds a transaction still in flight: its own insert of the sequence number waits for that."""
         try:
             return self._commit(staged)
         except StateConflict:
@@ -152,7 +152,7 @@ class SqlTarget(Target, Generic[S]):
             return _recorded(staged, newest)
 
     def void(self, job: WriteJob) -> Commit:
-        """Waits for a transaction of the same number that is still open: what it did stands, or is undone."""
+        """Waits for an open transaction of the same sequence number, which then is committed or rolled back."""
         (done,) = self.commit([Staged(replace(job, record=replace(job.record, void=True)), None)])
         return done
 
@@ -193,7 +193,7 @@ class SqlTarget(Target, Generic[S]):
 
     @contextmanager
     def _refusals_named(self, session: S, staged: Sequence[Staged]) -> Iterator[None]:
-        """A row that a unique constraint refuses is an error with next steps."""
+        """Turns the refusal of a row by a unique constraint into an error with next steps."""
         try:
             yield
         except Exception as error:
@@ -203,7 +203,7 @@ class SqlTarget(Target, Generic[S]):
             raise
 
     def _prepare(self, session: S, one: Staged) -> Any:
-        """What :meth:`load` gives; None for a void."""
+        """The result of :meth:`load`; None for a void."""
         loaded = self.load(session, one.rows) if one.rows is not None else None
         self.ensure_commits(session, one.job.object)
         if loaded is not None and not self.dialect.transactional_ddl:
@@ -211,19 +211,19 @@ class SqlTarget(Target, Generic[S]):
         return loaded
 
     def _define_before(self, session: S, job: WriteJob, present: Sequence[str]) -> None:
-        """Only where the number can still be taken: the claim says why it cannot."""
+        """Runs the DDL only if the sequence number can still be taken; if not, the claim reports why."""
         newest = self.newest(session, [_lookup(job)])[job.record.table]
         if newest is None or newest.seq < job.record.seq:
             check_base(job.record.table, newest.name if newest else "", job.base)
             self.define(session, job, present)
 
     def _take_number(self, session: S, job: WriteJob) -> bool:
-        """False where it is committed already, by this very intent."""
+        """False if it is already committed, by this very intent."""
         table = self.commits_table(session, job.object)
         return commits.claim(session, table, job.record, job.at, job.base) is None
 
     def write_batch(self, session: S, job: WriteJob, loaded: Any) -> RowCounts:
-        """In the transaction, with the number claimed: the table's DDL and change. Nothing for a void."""
+        """In the transaction, after the claim: runs the table's DDL and change. Does nothing for a void."""
         if loaded is None:
             return RowCounts()
         staged = self.accept(session, loaded)
@@ -234,7 +234,7 @@ class SqlTarget(Target, Generic[S]):
         return apply_change(session, job, staged)
 
     def define(self, session: S, job: WriteJob, present: Sequence[str]) -> None:
-        """The DDL that a batch with the columns ``present`` needs, in a table that is the intent's own."""
+        """Runs the DDL that a batch with the columns ``present`` needs, on a table that belongs to the intent."""
         sidecar = [observed_name(job.object)] if job.mode == "scd2" else []
         found = session.describe([job.object, *sidecar])
         there = found[job.object]
@@ -249,13 +249,13 @@ class SqlTarget(Target, Generic[S]):
         for observed in sidecar:
             before = found[observed]
             if before is not None and job.replace and self.dialect.transactional_ddl:
-                session.execute(f"DROP TABLE {self.dialect.table(observed.parts)}")  # of another key, or no history
+                session.execute(f"DROP TABLE {self.dialect.table(observed.parts)}")  # another key, or no history
                 before = None
             self._complete(session, observed, before, sidecar_columns(job, present))
 
     def require_own(self, session: S, job: WriteJob, there: TableInfo | None) -> None:
-        """:class:`FlowctlError` where the table is not the one that the intent was for. Without DDL outside of it a
-        table and its first number come in one transaction, so what is there before is somebody else's."""
+        """Raises :class:`FlowctlError` if the table is not the one that the intent was for. With transactional DDL a
+        table and its first sequence number come in one transaction, so a table that exists before is foreign."""
         if there is None or there.created_by == job.record.intent_id:
             return
         if not job.record.target_id:
@@ -263,7 +263,7 @@ class SqlTarget(Target, Generic[S]):
         commits.identified(job.record, there.identity)
 
     def record_target(self, session: S, job: WriteJob) -> None:
-        """Stores the id of the table, which is there by now, with the number."""
+        """Stores the id of the table, which exists by now, with the sequence number."""
         now = session.describe([job.object])[job.object]
         if now is None:
             raise TableError(
@@ -281,7 +281,7 @@ class SqlTarget(Target, Generic[S]):
             with self.session() as session:
                 found = self.newest(session, [_lookup(job) for job in jobs])
         except TransientError:
-            return [None] * len(jobs)  # the first error says more
+            return [None] * len(jobs)  # the first error is more informative
         return [found[job.record.table] for job in jobs]
 
     @property
@@ -292,7 +292,7 @@ class SqlTarget(Target, Generic[S]):
 
 
 def verify_total(job: WriteJob, rows: int) -> None:
-    """:class:`TableError` when another number of rows was staged than the runner counted."""
+    """Raises :class:`TableError` if the number of staged rows differs from the runner's count."""
     if job.rows is not None and job.rows != rows:
         raise TableError(
             f"{rows:,} rows were staged, {job.rows:,} were expected",
@@ -310,7 +310,7 @@ def _recorded(staged: Sequence[Staged], newest: Sequence[Commit | None]) -> list
     for one, found in zip(staged, newest, strict=True):
         if found is None:
             raise StateConflict(
-                f"{one.job.object}: the commit just made is gone",
+                f"{one.job.object}: the commit just made no longer exists",
                 hint="Find out who drops or replaces tables here, and run again",
             )
         recorded.append(commits.already_committed(found, one.job.record))

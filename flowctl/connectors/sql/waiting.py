@@ -1,5 +1,5 @@
-"""Calls into a database that a signal must be able to end. A thread inside a driver's call hears of no signal, so each
-open connection registers here what ends its call, and :func:`interrupt_all` does all of it.
+"""Calls into a database that a signal must be able to end. A thread inside a driver's call does not notice a signal, so
+each open connection registers here what ends its call, and :func:`interrupt_all` runs all of these.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _interrupted = threading.Event()
 
 
 def is_interrupted() -> bool:
-    """Whether this process was asked to end what it waits for: nothing should begin to wait any more."""
+    """Whether this process was asked to stop waiting: nothing should begin to wait any more."""
     return _interrupted.is_set()
 
 
 @contextmanager
 def interruptible(end: Callable[[], None]) -> Iterator[None]:
-    """``end`` may be called by another thread while the block runs, every second from the interruption on: a call may
-    begin after it. Its errors are nobody's business."""
+    """``end`` may be called by another thread while the block runs, every second after an interruption, as a call may
+    begin later. Its errors are ignored."""
     number = next(_numbers)
     with _lock:
         _open[number] = end
@@ -37,19 +37,19 @@ def interruptible(end: Callable[[], None]) -> Iterator[None]:
 
 
 def interrupt_all() -> None:
-    """Ends every call that is under way, and those to come; returns at once."""
+    """Ends every call in progress, and those that begin later; returns immediately."""
     if not _interrupted.is_set():
         _interrupted.set()
         threading.Thread(target=_interrupt, name="flowctl-interrupt", daemon=True).start()
 
 
 def begin() -> None:
-    """A run begins uninterrupted, whatever another one in this process has met."""
+    """Clears the interruption, so that a run is not affected by an earlier one in this process."""
     _interrupted.clear()
 
 
 def _interrupt() -> None:
-    """Side by side: one may have to wait for a server that does not answer."""
+    """Ends calls in parallel: one may have to wait for a server that does not respond."""
     under_way: dict[int, threading.Thread] = {}
     while _interrupted.is_set():
         with _lock:

@@ -1,9 +1,9 @@
-"""Looks after the connections of this process: a call that does not return because the server has stopped answering
-is given up, and so is one that is interrupted.
+"""Watches the connections of this process: abandons a call that does not return because the server has stopped
+responding, and one that is interrupted.
 
-A server that was suspended (SIGSTOP, a frozen machine whose kernel still acknowledges packets) cannot be told from one
-that works on a long statement by anything that comes over that connection. So when a call has lasted for a while, the
-server is asked over another one; any answer, a refusal included, shows that it lives.
+Nothing on a connection distinguishes a suspended server (SIGSTOP, a frozen machine whose kernel still acknowledges
+packets) from one that executes a long statement. So when a call has lasted for a while, the server is probed over
+another connection; any answer, even a refusal, shows that it is alive.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from flowctl.connectors.sql.waiting import interruptible
 
 @dataclass(frozen=True)
 class Line:
-    """One open connection, as its driver knows it. ``server`` is equal for connections to the same one, ``answers``
-    asks it, over another connection, whether it lives. ``cancel`` asks for the end of the statement under way."""
+    """One open connection, as its driver knows it. ``server`` is equal for connections to the same one; ``answers``
+    probes it over another connection. ``cancel`` requests cancellation of the running statement."""
 
     server: str
     is_busy: Callable[[], bool]
@@ -35,7 +35,7 @@ class Line:
 
 @dataclass
 class Watched:
-    """``given_up`` says why the connection was closed under its owner, in the words of an error."""
+    """``given_up`` is why the connection was closed under its owner, as error text."""
 
     line: Line
     given_up: str = ""
@@ -45,24 +45,24 @@ class Watched:
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def interrupt(self) -> None:
-        """Cancels the statement under way, and cuts the connection where that does not help. One that was only seen
-        once may be a short one: what is asked after an interruption."""
+        """Cancels the running statement, and cuts the connection if that does not help. A statement seen only once may
+        be a short one, sent after the interruption."""
         self.seen_busy = self.seen_busy + 1 if self.line.is_busy() else 0
         if self.seen_busy < 2:
             return
         self.given_up = "the run was asked to stop while it waited for an answer"
-        with contextlib.suppress(Exception):  # the server may not answer this either
+        with contextlib.suppress(Exception):  # the server may not respond to this either
             self.line.cancel()
         if not self._ended.wait(timeouts.CANCEL):
             self.cut()
 
     def cut(self) -> None:
-        """Ends the call under way as a lost connection does. The descriptor is the driver's own to close."""
+        """Ends the call in progress like a lost connection. The descriptor is left for the driver to close."""
         with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(self.line.fileno())) as other:
             other.shutdown(socket.SHUT_RDWR)
 
     def look(self, now: float) -> bool:
-        """Whether the server should be asked now if it lives."""
+        """Whether the server should be probed now."""
         if not self.line.is_busy():
             self.busy_since, self.unanswered = None, 0
             return False
@@ -92,7 +92,7 @@ def watched(line: Line) -> Iterator[Watched]:
 
 
 class _Watch:
-    """One thread for all connections, there while any is open."""
+    """One thread for all connections; it runs while any is open."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

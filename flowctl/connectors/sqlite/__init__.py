@@ -24,7 +24,8 @@ CAPABILITIES = Capabilities(
 
 
 def place(options: Mapping[str, Any], object: ObjectName, base_dir: str) -> str:
-    """The very file, by whatever path, and the table's name, in which SQLite ignores the case."""
+    """Device and inode of the file, the same for every path to it, and the table's name in lower case: SQLite ignores
+    case."""
     path = Path(base_dir, str(options["path"])).resolve()
     file = f"{path.stat().st_dev}:{path.stat().st_ino}" if path.exists() else str(path)
     return f"sqlite {file}/{object.parts[-1].lower()}"
@@ -37,7 +38,7 @@ def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str)
 
 @contextmanager
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
-    """Opens nothing yet: source and target open the file when they are asked."""
+    """Opens nothing yet: source and target open the file when they need it."""
     from flowctl.connectors.sqlite.database import database_path, system_name
     from flowctl.connectors.sqlite.source import SqliteSource
     from flowctl.connectors.sqlite.target import SqliteTarget

@@ -1,4 +1,4 @@
-"""What an SQLite file says about its tables: `sqlite_master`, the table pragmas, and ANALYZE's statistics."""
+"""An SQLite file's metadata: `sqlite_master`, the table pragmas, and ANALYZE's statistics."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from flowctl.connectors.target import Fill
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
 
-#: What `hidden` says of a generated column, virtual or stored. Source: SQLite's `PRAGMA table_xinfo`.
+#: `hidden` of a generated column, virtual or stored. Source: SQLite's `PRAGMA table_xinfo`.
 _GENERATED = (2, 3)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A table or view under the name that the file gives it. Only tables with a rowid can name a row."""
+    """A table or view, named as in the file. Only in tables with a rowid can a row be named."""
 
     name: str
     is_table: bool
@@ -36,7 +36,7 @@ def table_names(connection: sqlite3.Connection) -> list[str]:
 
 
 def find(connection: sqlite3.Connection, object: ObjectName) -> Found | None:
-    """Names match without regard to case, as in SQLite."""
+    """Names are case-insensitive, as in SQLite."""
     row = connection.execute(
         "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view') AND lower(name) = lower(?)",
         [object.parts[-1]],
@@ -67,7 +67,7 @@ def describe(
 
 
 def columns(connection: sqlite3.Connection, name: str) -> tuple[Column, ...]:
-    """Generated columns included; hidden ones of virtual tables (``hidden`` is 1) are not."""
+    """Includes generated columns, but not the hidden ones of virtual tables (``hidden`` is 1)."""
     return tuple(_column(row) for row in _pragma(connection, name) if row[6] != 1)
 
 
@@ -77,7 +77,7 @@ def primary_key(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
 
 
 def filled(connection: sqlite3.Connection, object: ObjectName) -> dict[str, Fill]:
-    """Columns that SQLite fills where a row is written without them. An integer that is the rowid is numbered."""
+    """Columns that SQLite fills if a write omits them. An integer that is the rowid counts as a default."""
     found = find(connection, object)
     if found is None:
         return {}
@@ -94,7 +94,8 @@ def filled(connection: sqlite3.Connection, object: ObjectName) -> dict[str, Fill
 
 
 def query_columns(connection: sqlite3.Connection, relation: Relation) -> tuple[Column, ...]:
-    """A temporary view knows the declared types of columns that a query passes on; it lives in memory only."""
+    """Uses a temporary view, which has the declared types of columns that the query passes on; it is kept in memory
+    only."""
     view = "flowctl_described_query"
     connection.execute(f"CREATE TEMP VIEW {view} AS SELECT * FROM {SqliteComparisons().from_clause(relation)}")
     try:
@@ -104,7 +105,7 @@ def query_columns(connection: sqlite3.Connection, relation: Relation) -> tuple[C
 
 
 def relation_columns(connection: sqlite3.Connection, relation: Relation) -> tuple[Column, ...] | None:
-    """Of the object or the query; None where there is no such object."""
+    """The columns of the object or the query; None if the object does not exist."""
     if relation.object is None:
         return query_columns(connection, relation)
     found = find(connection, relation.object)
@@ -112,7 +113,7 @@ def relation_columns(connection: sqlite3.Connection, relation: Relation) -> tupl
 
 
 def statistics(connection: sqlite3.Connection, found: Found) -> RowEstimate:
-    """ANALYZE's count when there is one; else the greatest rowid, which costs nothing and is right without deletes."""
+    """ANALYZE's count if there is one; else the greatest rowid, which is cheap and exact if no row was deleted."""
     if not found.is_table:
         return RowEstimate()
     if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'sqlite_stat1'").fetchone():
@@ -131,7 +132,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> list[tuple[Any, ...]]:
 
 
 def _column(row: tuple[Any, ...]) -> Column:
-    """Only a rowid alias and NOT NULL columns hold no null: other key columns may, in SQLite."""
+    """Only a rowid alias and NOT NULL columns exclude nulls: in SQLite, other key columns may hold them."""
     _, name, declared, not_null, _, key_position, _ = row
     kind = data_type(declared)
     rowid_alias = bool(key_position) and declared.upper() == "INTEGER"

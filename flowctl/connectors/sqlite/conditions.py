@@ -1,9 +1,9 @@
 """Cursor bounds in SQLite's SQL, compared in the cursor's declared type.
 
 SQLite orders stored values: numbers before text before blobs, text by its bytes. That is the declared type's order for
-integers, floats, text (C collation) and dates. For timestamps and decimals the comparison goes through
-``flowctl_order``, a function registered on the connection; for timestamps the first ten characters narrow the rows
-down first, which an index on the column can serve.
+integers, floats, text (C collation) and dates. Timestamps and decimals are compared by ``flowctl_order``, a function
+registered on the connection; for timestamps a comparison of the first ten characters, which can use an index on the
+column, narrows the rows down first.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from flowctl.model.table_info import Column
 from flowctl.model.types import DataType, Decimal
 from flowctl.model.value import TypedValue
 
-#: What SQLite's own CURRENT_TIMESTAMP and datetime('now') give.
+#: The zone of SQLite's own CURRENT_TIMESTAMP and datetime('now').
 OWN_ZONE = "UTC"
 
 
 def prepare(connection: sqlite3.Connection, *columns: Column) -> None:
-    """Registers the order of these columns' types."""
+    """Registers the order functions of these columns' types."""
     for column in columns:
         if needs_order_key(column.type):
             key = partial(order_key, column.type)
@@ -67,8 +67,8 @@ class SqliteComparisons(Comparisons):
         return self.bound(column, "<=", TypedValue(kind, at))
 
     def greatest(self, request: WatermarkRequest, column: Column) -> Condition:
-        """As it is stored. A value of a storage class that the type does not have comes first, so that it is seen and
-        refused."""
+        """As it is stored. A value of a storage class that does not belong to the type comes first, so that it is
+        detected and refused."""
         name, relation = quoted(column.name), request.relation
         limit = self.until(request, column) if request.delay is not None else self._near_the_end(column, relation)
         candidates = all_of(self.not_null(column), limit)
@@ -78,7 +78,7 @@ class SqliteComparisons(Comparisons):
         return Condition(f"coalesce(({misfit}), ({greatest}))", candidates.parameters)
 
     def _near_the_end(self, column: Column, relation: Relation) -> Condition:
-        """For timestamps: within two days of the greatest text, so that few rows go through ``flowctl_order``."""
+        """For timestamps: rows within two days of the greatest text, so that few rows go through ``flowctl_order``."""
         if column.type not in (types.TIMESTAMP, types.TIMESTAMP_NTZ):
             return EVERY_ROW
         name = quoted(column.name)
@@ -87,7 +87,7 @@ class SqliteComparisons(Comparisons):
 
 
 def _a_day_further(at: Any, operator: str) -> str:
-    """Text below (above) every text of a moment not before (not after) ``at``, whatever its offset."""
+    """For a lower (upper) bound: a text below (above) that of every moment from (up to) ``at``, whatever its offset."""
     day: dt.date = at.date()
     if operator in (">", ">="):
         return "" if day == dt.date.min else (day - dt.timedelta(days=1)).isoformat()

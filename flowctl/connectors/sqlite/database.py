@@ -1,4 +1,4 @@
-"""Opening an SQLite file, never making one, and its errors in flowctl's words."""
+"""Opens an SQLite file, and translates its errors to flowctl's."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from flowctl.spec.secrets import Revealed
 
 
 def database_path(options: Mapping[str, Any], context: OpenContext) -> Path:
-    """The connection's ``path``, from the spec file's folder when relative."""
+    """The connection's ``path``; a relative one starts from the spec file's folder."""
     return Path(context.base_dir, str(options["path"])).resolve()
 
 
 def system_name(options: Mapping[str, Any], context: OpenContext) -> str:
-    """What state records to notice another file: its path as it is given, with links as they are, which may lead to a
-    new copy every night. A path that is a secret is not to be repeated."""
+    """What state records to detect another file: the path as given, with links unresolved, as they may point to a new
+    copy every night. A path that is a secret is hashed."""
     path = os.path.normpath(Path(context.base_dir, str(options["path"])).absolute())
     if isinstance(options["path"], Revealed):
         return f"sqlite:{hashlib.sha256(path.encode()).hexdigest()[:16]}"
@@ -35,8 +35,8 @@ def system_name(options: Mapping[str, Any], context: OpenContext) -> str:
 
 @contextmanager
 def open_database(path: Path, access: Literal["ro", "rwc", "none"]) -> Iterator[sqlite3.Connection]:
-    """A connection in autocommit mode: transactions begin where the code says BEGIN. ``rwc`` makes a missing file,
-    ``none`` is an empty database in the place of one."""
+    """A connection in autocommit mode: transactions begin with an explicit BEGIN. ``rwc`` creates a missing file,
+    ``none`` replaces it by an empty database in memory."""
     if access == "ro" and not path.is_file():
         raise TableError(f"there is no SQLite file {path}", hint="Check `path` of the connection")
     with translated(path):
@@ -101,7 +101,7 @@ def readers_of(path: Path) -> Readers:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Errors of the engine as flowctl's: locks may go away by themselves, the rest fails the table."""
+    """Raises SQLite's errors as flowctl's: locks are transient, all other errors fail the table."""
     try:
         yield
     except sqlite3.Error as error:
@@ -118,5 +118,5 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def quoted(name: str) -> str:
-    """``name`` as an identifier. Not in double quotes: for SQLite, such a name that no column has is a text."""
+    """``name`` as an identifier. Not in double quotes: SQLite reads such a name, if no column has it, as a string."""
     return "`" + name.replace("`", "``") + "`"

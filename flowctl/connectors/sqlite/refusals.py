@@ -1,5 +1,5 @@
-"""What SQLite cannot change of a table, and which unique constraint refuses a row. What keeps it from dropping a column
-is asked of a copy of the file's schema in memory: only SQLite's own parser tells which columns a view uses."""
+"""Which changes of a table SQLite does not support, and which unique constraint refuses a row. What prevents dropping a
+column is tested on a copy of the file's schema in memory: only SQLite's own parser knows which columns a view uses."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import TableInfo
 from flowctl.sql import dialects
 
-#: In the info of a target: the statements that make what is in the file.
+#: Key in ``extra`` of a target's info: the statements that create the objects of the file.
 SCHEMA = "schema"
 _USED_BY = re.compile(r"error in (index|view|trigger) (.+?)(?: after drop column)?: ")
 _ANEW = "rop the table and run it with --full-refresh"
 
 
 def schema_of(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """Tables first; without what SQLite makes itself."""
+    """The CREATE statements of the file, tables first; without objects that SQLite creates itself."""
     rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type <> 'table'")
     return tuple(sql for name, sql in rows if not name.lower().startswith("sqlite_"))
 
 
 def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
-    """``change``, which has its statement, as one that stops the table; None where SQLite makes it."""
+    """``change``, which has its statement, as one that stops the table; None if SQLite can make it."""
     match change.action:
         case "drop":
             return _refuse_drop(info, change)
@@ -43,7 +43,7 @@ def refuse_change(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
 def _refuse_drop(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
         for sql in info.extra.get(SCHEMA, ()):
-            with suppress(sqlite3.Error):  # such as a virtual table of a module that is not here
+            with suppress(sqlite3.Error):  # such as a virtual table of a missing module
                 copy.execute(sql)
         in_the_way, why = _in_the_way(copy, change.statement)
     if in_the_way:
@@ -52,14 +52,14 @@ def _refuse_drop(info: TableInfo, change: SchemaChange) -> SchemaChange | None:
         note, next_step = f"SQLite says: {why}", f"D{_ANEW}"
     elif why.startswith("error in table"):
         note = "a computed column, a check or a key of the table uses it"
-        next_step = f"Drop the computed columns that use it, run, and make them again; else d{_ANEW}"
+        next_step = f"Drop the computed columns that use it, run, and recreate them; else d{_ANEW}"
     else:
         return None
     return replace(change, action="fail", statement="", note=note, next_step=next_step)
 
 
 def _in_the_way(copy: sqlite3.Connection, statement: str) -> tuple[list[str], str]:
-    """Each index, view and trigger that has to go first, and what SQLite says when all are gone."""
+    """Each index, view and trigger that must be dropped first, and the error that remains without them."""
     names: list[str] = []
     while True:
         try:
@@ -78,7 +78,8 @@ def _in_the_way(copy: sqlite3.Connection, statement: str) -> tuple[list[str], st
 
 
 def violated_constraint(connection: sqlite3.Connection, table: str, error: Exception) -> Constraint | None:
-    """Of ``table``, none of another one, which a trigger writes. SQLite tells a constraint's columns, not its name."""
+    """A constraint of ``table``, never of another table that a trigger writes. SQLite reports a constraint's columns,
+    not its name."""
     if not isinstance(error, sqlite3.IntegrityError):
         return None
     violated = str(error).removeprefix("UNIQUE constraint failed: ")

@@ -1,4 +1,4 @@
-"""One connection to an SQLite file as :mod:`flowctl.connectors.sql` uses it, and what SQLite writes its own way."""
+"""One connection to an SQLite file, as :mod:`flowctl.connectors.sql` uses it, and SQLite's own syntax."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from flowctl.connectors.sqlite.database import Readers
 from flowctl.connectors.sqlite.types import declared
 from flowctl.model.table_info import ObjectName, TableInfo
 
-#: SQLite changes no column's type and takes no NOT NULL back.
+#: SQLite can neither change a column's type nor drop NOT NULL.
 SQLITE = SqlDialect(name="sqlite", marker="?", column_type=declared)
 _FILE_ID = "_flowctl_target"
 
 
 @dataclass(frozen=True)
 class SqliteSession(Session):
-    """``inode`` is the id that the file gets with its first write; ``readers`` are those of this process."""
+    """``inode`` is the id that the first write stores in the file; ``readers`` are those of this process."""
 
     connection: sqlite3.Connection
     inode: str
@@ -40,7 +40,8 @@ class SqliteSession(Session):
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Takes the write lock at once: a transaction that reads first and then writes can fail half-way as busy."""
+        """Takes the write lock immediately: a transaction that first reads and then writes can fail half-way as
+        busy."""
         with nullcontext() if self._has_wal() else self.readers.writing():
             self.execute("BEGIN IMMEDIATE")
             try:
@@ -71,7 +72,7 @@ class SqliteSession(Session):
         return bool(self.fetch("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", [name]))
 
     def target_id(self, object: ObjectName) -> str:
-        """The file's id and the name: SQLite has no id of a table."""
+        """The file's id and the table's name: SQLite has no table ids."""
         known = self.fetch(f"SELECT id FROM {_FILE_ID}") if self.has_table(_FILE_ID) else []
         return f"{known[0][0] if known else self.inode}/{object.parts[-1]}"
 

@@ -1,8 +1,8 @@
 """SQLite as a landed source: one read transaction, streamed as Arrow batches by the driver.
 
-Frames and high watermarks are compared in the cursor's declared type, not in SQLite's storage order. A file has no
-identity but its path: the usual way to get one is to put a new copy in its place every night, and that is the same
-source; at another path it is another one.
+Frames and high watermarks are compared in the cursor's declared type, not in SQLite's storage order. A file is
+identified by its path alone: files are commonly replaced by a new copy every night, which is the same source; a file at
+another path is another source.
 Views and queries have no rowid, so their misfits are named by column alone.
 """
 
@@ -39,23 +39,23 @@ from flowctl.model.value import TypedValue
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Rows per Arrow batch: 20 columns of Python values at a time is what bounds the memory.
+#: Rows per Arrow batch, which bounds the memory for Python values (of 20 columns, for example).
 _BATCH_ROWS = 50_000
 
-#: Of every source table: nothing but its rows tells one that was made anew.
+#: The identity of every source table: only its rows reveal that a table was recreated.
 IDENTITY = "sqlite"
 
 
 @dataclass(frozen=True)
 class SqliteSource(LandedSource):
-    """One file. ``system`` is the file, as state records it."""
+    """One file. ``system`` identifies the file in state."""
 
     path: Path
     capabilities: Capabilities
     system: str = ""
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
-        """Tables only; views are read when they are named. Names match without regard to case, as in SQLite."""
+        """Tables only; views must be named explicitly. Names are case-insensitive, as in SQLite."""
         glob = pattern[-1].lower()
         with self._reading() as connection:
             names = catalog.table_names(connection)
@@ -77,8 +77,8 @@ class SqliteSource(LandedSource):
 
     @contextmanager
     def capture(self, relation: Relation, info: TableInfo) -> Iterator[SqliteCapture]:
-        """Holds one read transaction. Outside WAL mode, commits wait for it, those of this process included: the runner
-        ends it before it writes."""
+        """Holds one read transaction. In WAL mode writers continue meanwhile; otherwise their commits wait for it
+        (flowctl's own too, so the runner ends it before it writes)."""
         with readers_of(self.path).reading(), self._reading() as connection:
             connection.execute("BEGIN")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read takes the snapshot
@@ -102,7 +102,8 @@ class SqliteSource(LandedSource):
 
 @dataclass(frozen=True)
 class SqliteCapture(SqlCapture):
-    """Of one read transaction. ``where`` may name columns in double quotes, as text where there is no such column."""
+    """One read transaction. ``where`` may name columns in double quotes; SQLite reads a name that no column has as
+    text."""
 
     connection: sqlite3.Connection
 
@@ -141,7 +142,7 @@ def _exact_value(cursor: Column, stored: Any) -> TypedValue:
 
 
 def _misfit(connection: sqlite3.Connection, relation: Relation, column: Column) -> TableError:
-    """Looks for the first row whose value is not of the column's type: only now, so that reading stays quick."""
+    """Looks for the first row whose value is not of the column's type: only after a failure, to keep reads fast."""
     return TableError(
         f"column {column.name} holds a value that is not exactly {types.short(column.type)}"
         + _first_misfit(connection, relation, column),

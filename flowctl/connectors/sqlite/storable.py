@@ -1,8 +1,8 @@
-"""Spark's values as SQLite stores them, made by executors: what the driver streams is ready to be bound.
+"""Converts Spark's values on executors to the form that SQLite stores, so that the driver can bind them as they are.
 
 The forms are those that ``values.to_arrow`` reads back exactly: decimals as text, dates ``YYYY-MM-DD``, timestamps
-ISO 8601 with six digits (``Z`` where zoned), arrays as JSON text of the same forms. What SQLite would change in
-silence is refused by name: it stores NaN as null, and has no text for years outside 1 to 9999.
+ISO 8601 with six digits (``Z`` if zoned), arrays as JSON text of the same forms. Values that SQLite would change
+silently are refused with the column's name: it stores NaN as null, and has no text for years outside 1 to 9999.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _stored(value: SparkColumn, column: Column, kind: DataType) -> SparkColumn:
 
 
 def _element(value: SparkColumn, column: Column, kind: DataType) -> SparkColumn:
-    """One element of an array: JSON knows neither bytes nor infinite numbers."""
+    """One element of an array: JSON has neither bytes nor infinite numbers."""
     from pyspark.sql import functions as f
 
     match kind:

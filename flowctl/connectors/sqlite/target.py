@@ -1,10 +1,10 @@
-"""SQLite as an embedded target, the mirror of landing: executors write segments, the driver streams them into a
-temporary table, and one ``BEGIN IMMEDIATE`` transaction commits the change together with its number.
+"""SQLite as an embedded target, the reverse of landing: executors write segments, the driver streams them into a
+temporary table, and one ``BEGIN IMMEDIATE`` transaction commits the change together with its sequence number.
 
-The temporary table is this connection's own, so a killed try leaves nothing behind, and the file is locked only for the
-final transaction. The first write stores the file's inode in it (``_flowctl_target``) as its id from then on, so it
-stays the same file when it is copied or moved. SQLite has no id of a table: one that was dropped and made again differs
-from its predecessor by its columns only.
+The temporary table belongs to this connection, so a killed attempt leaves nothing behind, and the file is locked only
+for the final transaction. The first write stores the file's inode in it (``_flowctl_target``) as its permanent id, so a
+copied or moved file keeps its identity. SQLite has no table ids: a recreated table differs from its predecessor by its
+columns only.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SqliteTarget(EmbeddedTarget[SqliteSession]):
-    """One file, which the first write makes."""
+    """One file, which the first write creates."""
 
     path: Path
     context: OpenContext
@@ -78,12 +78,12 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
     def refuse_write(self, info: TableInfo, mode: Mode, *, replaces: bool) -> StoppedByPolicy | None:
         if info.extra.get("is_table", True):
             return None
-        hint = "Name a table in `to`, one that is there or one to be made"
-        return StoppedByPolicy(f"{info.object} is a view: rows written there need not be found there again", hint=hint)
+        hint = "Name a table in `to`, an existing one or a new one"
+        return StoppedByPolicy(f"{info.object} is a view: rows written to it may not be found in it", hint=hint)
 
     def most_columns(self, mode: Mode) -> int:
-        """SQLite's 2,000 columns of a table, 1,000 levels of an expression (a merge compares each column), 2,000
-        columns of a result (a history has seven more)."""
+        """SQLite's limits: 2,000 columns of a table, 1,000 levels of an expression (a merge compares each column),
+        2,000 columns of a result (a history has seven more)."""
         return {"append": 2000, "truncate": 2000, "merge": 990, "scd2": 1990}[mode]
 
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
@@ -92,7 +92,7 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
         from flowctl.connectors.sqlite.source import SqliteSource
 
         folder = self.buffer.folder(f"scan-{object}")
-        info = TableInfo(object, (), identity="")  # values are held to ``columns``, whatever the file declares
+        info = TableInfo(object, (), identity="")  # values must fit ``columns``, whatever the file declares
         source = SqliteSource(self.path, self.capabilities)
         with source.capture(Relation(object), info) as capture, folder.sink(arrow_schema(columns)) as sink:
             capture.read(ReadRequest(tuple(columns)), sink)
@@ -115,6 +115,6 @@ class SqliteTarget(EmbeddedTarget[SqliteSession]):
             super().ensure_commits(session, object)
 
     def require_own(self, session: SqliteSession, job: WriteJob, there: TableInfo | None) -> None:
-        """Another file in the place of the first has other tables, or none."""
+        """Checks the file's id too: another file in its place has other tables, or none."""
         commits.identified(job.record, session.target_id(job.object))
         super().require_own(session, job, there)

@@ -1,6 +1,6 @@
-"""SQLite's declared types: text that the engine hardly reads, but that flowctl holds every value to.
+"""SQLite's declared types: text that SQLite largely ignores, but that flowctl enforces for every value.
 
-The engine derives only an *affinity* from a declared type. Two traps decide the names used here: ``DECIMAL(12,2)``
+SQLite derives only an *affinity* from a declared type. Two traps determine the names used here: ``DECIMAL(12,2)``
 has numeric affinity and stores '1.10' as the binary float 1.1, so flowctl's own decimals are declared
 ``DECIMAL_TEXT(12,2)`` (text affinity, exact); and there is no 32-bit float or integer, so ``FLOAT4`` and ``INT4``
 carry the width. Source: sqlite.org, "Datatypes In SQLite", section 3.1.
@@ -29,7 +29,7 @@ def declared(kind: DataType) -> str:
 
 
 def data_type(declared: str) -> DataType:
-    """The type that values of a column declared so must fit. Whatever is not known here is read as text."""
+    """The type that the values of a column with this declared type must fit. Unknown types are read as text."""
     if declared.startswith("JSON "):
         return types.parse(declared[5:])
     words = re.sub(r"\s+", " ", declared.strip().upper())
@@ -45,7 +45,7 @@ def data_type(declared: str) -> DataType:
 
 
 def _decimal(arguments: str) -> DataType:
-    """Without precision, or out of the range of decimals, only text is exact."""
+    """Only text is exact without a precision, or outside the range of decimals."""
     numbers = [int(number) for number in re.findall(r"-?\d+", arguments)]
     match numbers:
         case [precision] if 1 <= precision <= 38:
@@ -57,7 +57,7 @@ def _decimal(arguments: str) -> DataType:
 
 
 def _by_affinity(name: str) -> DataType:
-    """The engine's own rules, in its order, for names such as ``UNSIGNED BIG INT`` or ``NATIVE CHARACTER``."""
+    """SQLite's own rules, in its order, for names such as ``UNSIGNED BIG INT`` or ``NATIVE CHARACTER``."""
     for part, kind in (
         ("INT", types.INT64),
         ("CHAR", types.STRING),

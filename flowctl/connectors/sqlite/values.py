@@ -1,8 +1,9 @@
 """SQLite's values as Arrow columns: exact, or :class:`Misfit`. A column of SQLite may hold values of any type.
 
-Booleans are 0 and 1. Dates are ``YYYY-MM-DD``, timestamps ISO 8601 with at most six digits; without an offset they are
-UTC where the column has a zone (SQLite's own functions write UTC so), with one they fit no column without a zone.
-Decimals are text or integers; a float counts as the shortest decimal that reads back as it. Arrays are JSON text.
+Booleans are 0 and 1. Dates are ``YYYY-MM-DD``, timestamps ISO 8601 with at most six digits. In a column with a zone, a
+timestamp without an offset is in UTC (as SQLite's own functions write it); a column without a zone accepts no offset.
+Decimals are text or integers; a float counts as the shortest decimal that reads back as the same float. Arrays are JSON
+text.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class Misfit(ValueError):
-    """Some value of the column is not one of its type."""
+    """Some value of the column is not of its type."""
 
 
 def to_arrow(values: Sequence[Any], kind: DataType) -> pa.Array:
-    """``values`` (one column of one batch) as ``kind``; :class:`Misfit` when one of them is not exactly that."""
+    """``values`` (one column of one batch) as ``kind``; raises :class:`Misfit` if one of them is not exactly that."""
     import pyarrow as pa
 
     stored = set(map(type, values)) - {type(None)}
@@ -77,7 +78,7 @@ def _converted(values: Sequence[Any], kind: DataType, stored: set[type]) -> pa.A
 
 
 def _lists(values: Sequence[list[Any] | None], item: DataType) -> pa.Array:
-    """Elements have the forms that stored values have: decimals, dates and timestamps are text in JSON too."""
+    """Elements have the form of stored values: decimals, dates and timestamps are text in JSON too."""
     import pyarrow as pa
 
     _require(all(value is None or isinstance(value, list) for value in values))
@@ -123,8 +124,8 @@ def _timestamps(values: Sequence[str | None], arrow: pa.DataType) -> pa.Array:
 
 
 def _texts(values: Sequence[str | None]) -> pa.Array:
-    """One text, as a high watermark is, without ``pa.array``, which imports pandas: a third of the time of a run with
-    nothing to do."""
+    """Converts a single text, such as a high watermark, without ``pa.array``, which imports pandas: a third of the time
+    of a run with nothing to do."""
     import pyarrow as pa
 
     match values:
@@ -146,7 +147,7 @@ def _with_offset(text: str | None) -> str | None:
 
 
 def _in_calendar(array: pa.Array) -> pa.Array:
-    """Arrow reads a year 0, which neither Python nor Parquet's readers agree on."""
+    """Refuses the year 0: Arrow reads it, but Python and the readers of Parquet do not agree on it."""
     import pyarrow.compute as pc
 
     bounds = pc.min_max(array)
@@ -155,9 +156,9 @@ def _in_calendar(array: pa.Array) -> pa.Array:
 
 
 def order_key(kind: DataType, value: Any) -> int | str | None:
-    """A stored value as an integer or text that SQLite orders as ``kind`` does; ``ValueError`` or ``TypeError`` for
-    what is not even nearly one. Only for types in :func:`needs_order_key`; called by SQLite for each row it compares,
-    so it is quick and leaves the exact check to :func:`to_arrow`."""
+    """A stored value as an integer or text that SQLite sorts in the order of ``kind``. Raises ``ValueError`` or
+    ``TypeError`` for a value that is obviously of another type. Only for types in :func:`needs_order_key`; SQLite calls
+    it for each row it compares, so it is fast and leaves the exact check to :func:`to_arrow`."""
     if value is None:
         return None
     if isinstance(kind, Decimal):
@@ -168,7 +169,8 @@ def order_key(kind: DataType, value: Any) -> int | str | None:
 
 
 def needs_order_key(kind: DataType) -> bool:
-    """Whether stored values do not sort as ``kind``: '10.5' < '9.5', '2020-01-01 09:00' < '2020-01-01T08:00Z'."""
+    """Whether stored values do not sort in the order of ``kind``: '10.5' < '9.5', '2020-01-01 09:00' <
+    '2020-01-01T08:00Z'."""
     return isinstance(kind, Decimal) or kind in (types.TIMESTAMP, types.TIMESTAMP_NTZ)
 
 

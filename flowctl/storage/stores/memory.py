@@ -1,4 +1,4 @@
-"""This process's memory, for tests and for trying things out."""
+"""This process's memory, for tests and experiments."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""S3, and what speaks its protocol. Spark (Hadoop) is given ``s3a``, everything else ``s3``.
+"""S3 and compatible stores. Spark (Hadoop) gets ``s3a`` URLs, everything else ``s3``.
 
-Each client retries by itself, so a time-out here applies to one request: a store that accepts requests and never
-answers is abandoned after about five minutes.
+Each client retries by itself, so a timeout here applies to one request: a store that accepts requests and never
+responds is abandoned after about five minutes.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 
 from flowctl.storage.store import CloudStore, Given
 
-#: Connecting, including TLS; in seconds, as all of these.
+#: Timeout for connecting, including TLS. All timeouts are in seconds.
 CONNECT = 10
-#: Without receiving a byte.
+#: Timeout without receiving a byte.
 SILENCE = 30
-#: One request of ``deltalake`` as a whole, including its body: parts of files, a few megabytes each.
+#: Timeout for a whole request of ``deltalake``, including its body: parts of files, a few megabytes each.
 REQUEST = 60
 #: Attempts of ``deltalake`` and of Hadoop.
 TRIES = 3
-#: Attempts of botocore, for each of the five of s3fs.
+#: Attempts of botocore within each of the five attempts of s3fs.
 CLIENT_TRIES = 2
 
 
@@ -36,13 +36,13 @@ class S3(CloudStore):
             "read_timeout": SILENCE,
             "retries": {"mode": "standard", "total_max_attempts": CLIENT_TRIES},
         }
-        if "endpoint" in given:  # stores of one's own seldom have a host name per bucket
+        if "endpoint" in given:  # self-hosted stores seldom have a host name per bucket
             options["config_kwargs"] |= {"s3": {"addressing_style": "path"}}
         return options
 
     def blob_options(self, given: Given) -> dict[str, Any]:
-        """A hanging renewal of the lease must give up early enough to be sent again within the lease's TTL. Documents
-        are small: one request each, where s3fs would ask for the size first."""
+        """A hanging renewal of the lease must time out early enough to be sent again within the lease's TTL. Documents
+        are small: with ``max_concurrency`` 1, s3fs reads each in one request, without requesting its size first."""
         options = self.fsspec_options(given)
         options["config_kwargs"] |= {"connect_timeout": 5, "read_timeout": 10}
         return options | {"max_concurrency": 1}
@@ -63,7 +63,7 @@ class S3(CloudStore):
         }
 
     def hadoop_conf(self, bucket: str, given: Given) -> dict[str, str]:
-        """S3A keeps credentials per bucket, so two prefixes of one bucket cannot have different ones there; source:
+        """S3A keeps credentials per bucket, so two prefixes of one bucket cannot have different ones in Spark; source:
         Hadoop's S3A guide, *Configuring different S3 buckets*."""
         settings = _renamed(given, _S3A_NAMES) | _S3A_TIMEOUTS
         if "endpoint" in given:

@@ -67,7 +67,7 @@ def test_what_pyarrow_reads_in_another_way_is_read_by_spark(spark: SparkSession,
     if has_jvm(spark):
         assert spark_rows(spark, source, relation) == [{"a": 1, "b": 'x "y"'}]
     else:
-        with pytest.raises(TableError, match="delimiter of more than one sign"):
+        with pytest.raises(TableError, match="delimiter of more than one character"):
             spark_rows(spark, source, relation)
 
 
@@ -177,5 +177,5 @@ def test_compressed_text(spark: SparkSession, inbox: Path, source: Any) -> None:
 def test_a_compressed_file_that_is_cut_off_is_named(spark: SparkSession, inbox: Path, source: Any) -> None:
     whole = gzip.compress("".join(f"{number * 7919 % 10007}\n" for number in range(20_000)).encode())
     (inbox / "cut.csv.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(TableError, match=r"cut\.csv\.gz is not compressed as its name tells, or not whole"):
+    with pytest.raises(TableError, match=r"cut\.csv\.gz is not compressed as its name indicates, or is incomplete"):
         spark_rows(spark, source, files("*.csv.gz"))

@@ -239,7 +239,7 @@ def test_a_line_that_is_not_one_object_is_an_error_that_names_the_file(
         ("1,2\n", {"header": False}, r"set format\.schema|no header"),
         ("a\n1\n", {"schema": {"b": "int"}}, "has no column b"),
         ("a\n1\n", {"type": "jsonl"}, "do not say which columns"),
-        ("a\n1\n", {"type": "avro"}, "no format that is read"),
+        ("a\n1\n", {"type": "avro"}, "no format that this version reads"),
     ],
 )
 def test_what_a_plan_says_of_files_it_cannot_understand(

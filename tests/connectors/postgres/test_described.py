@@ -31,7 +31,7 @@ def postgres(postgres: Connector, reader: str) -> Connector:  # noqa: ARG001 - b
     [
         ("ALTER TABLE priced ALTER COLUMN amount TYPE numeric(12,4)", "column amount of public.priced was altered"),
         ("ALTER TABLE priced RENAME COLUMN amount TO total", "has no column amount any more"),
-        ("DROP TABLE priced; CREATE TABLE priced (id bigint, amount numeric(10,2))", "dropped and made anew"),
+        ("DROP TABLE priced; CREATE TABLE priced (id bigint, amount numeric(10,2))", "dropped and recreated"),
     ],
 )
 def test_a_table_altered_since_the_plan_is_not_read_with_the_types_it_had(

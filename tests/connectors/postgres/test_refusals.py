@@ -62,7 +62,7 @@ def test_a_target_that_this_user_may_not_write_says_which_right_is_missing(
     hints = {parts: error.hint if error else None for parts, error in refused.items()}
     assert hints == {
         ("closed", "t"): "GRANT USAGE, CREATE ON SCHEMA closed TO reader",
-        ("nowhere", "t"): "Make the schema nowhere, or: GRANT CREATE ON DATABASE … TO reader",
+        ("nowhere", "t"): "Create the schema nowhere, or: GRANT CREATE ON DATABASE … TO reader",
         ("open", "ours"): "GRANT SELECT, INSERT, UPDATE, DELETE ON open.ours TO reader",
         ("open", "t"): None,
     }
@@ -176,7 +176,7 @@ def test_a_table_whose_deletions_reach_another_is_not_replaced(
     parent = "above" if "above" in made else "t"
     database.execute(f"CREATE TABLE child (parent int DEFAULT 1 REFERENCES {parent} {referring})")
     for mode, replaces in (("truncate", True), ("merge", True), ("append", True), ("scd2", False)):
-        assert "that deletes or changes rows of public.child" in str(_refused(postgres, mode, replaces=replaces))
+        assert "foreign key deletes or changes rows of public.child" in str(_refused(postgres, mode, replaces=replaces))
     assert _refused(postgres, "merge") is None  # deletes what the source has deleted
     assert _refused(postgres, "append") is None
 
@@ -272,4 +272,4 @@ def test_a_column_that_came_into_use_after_the_plan_is_named_with_what_uses_it(
     for statement in ("ALTER TABLE t ALTER n TYPE bigint", "ALTER TABLE t DROP COLUMN n"):
         with pytest.raises(TableError, match="view v depends on column") as error, reached.connect() as connection:
             connection.execute(statement)
-        assert error.value.hint == "Drop what uses the column, run, and make it again"
+        assert error.value.hint == "Drop what uses the column, run, and recreate it"
