@@ -56,12 +56,15 @@ def schema_of(connection: psycopg.Connection[Any], object: ObjectName) -> str:
 
 
 def _schemas_to_make_in(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> dict[ObjectName, str]:
-    """:func:`schema_of` each object, with at most one query."""
+    """:func:`schema_of` each object, with at most one query. :class:`TableError` if the search path has no schema."""
     schemas = {object: object.parts[-2] for object in objects if len(object.parts) > 1}
     bare = [object for object in objects if object not in schemas]
     if bare:
-        row = connection.execute("SELECT current_schema()").fetchone()
-        schemas |= dict.fromkeys(bare, str(row[0]) if row else "public")
+        (schema,) = connection.execute("SELECT current_schema()").fetchone() or (None,)
+        if schema is None:
+            reason = f"{bare[0]} has no schema: the search path of {connection.info.user} leads to none"
+            raise TableError(reason, hint=f"Name the schema in `to` (such as public.{bare[0]}), or set search_path")
+        schemas |= dict.fromkeys(bare, schema)
     return schemas
 
 
@@ -97,9 +100,10 @@ def newest(connection: psycopg.Connection[Any], lookups: Sequence[CommitLookup])
 
 
 def missing_schemas(connection: psycopg.Connection[Any], objects: Sequence[ObjectName]) -> set[str]:
-    """The schemas that the objects name and that do not exist."""
-    named = [object.parts[-2] for object in objects if len(object.parts) > 1]
-    rows = connection.execute("SELECT unnest(%s::text[]) EXCEPT SELECT nspname FROM pg_namespace", [named]).fetchall()
+    """The schemas in which the objects would be created and that do not exist. :class:`TableError` if a bare name has
+    none."""
+    schemas = list(_schemas_to_make_in(connection, objects).values())
+    rows = connection.execute("SELECT unnest(%s::text[]) EXCEPT SELECT nspname FROM pg_namespace", [schemas]).fetchall()
     return {name for (name,) in rows}
 
 

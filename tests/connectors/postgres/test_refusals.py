@@ -70,6 +70,21 @@ def test_a_target_that_this_user_may_not_write_says_which_right_is_missing(
     assert postgres.target is not None and postgres.target.why_unwritable(ObjectName(("public", "t"))) is None
 
 
+@pytest.mark.parametrize("path", ["''", "nowhere"])
+def test_a_bare_name_is_refused_where_the_search_path_leads_to_no_schema(
+    database: psycopg.Connection[Any], postgres_database: str, path: str
+) -> None:
+    """When the plan describes the target: otherwise the plan would be clean, and the run would fail."""
+    database.execute(f'ALTER DATABASE "{database.info.dbname}" SET search_path = {path}')
+    bare, named = ObjectName(("orders",)), ObjectName(("public", "orders"))
+    with opened("postgres", url=postgres_database) as connector:
+        assert connector.target is not None
+        assert connector.target.describe([named]) == {named: None}
+        with pytest.raises(TableError, match="orders has no schema: the search path of etl leads to none") as refused:
+            connector.target.describe([bare, named])
+    assert "public.orders" in refused.value.hint
+
+
 def test_a_user_who_may_not_ask_for_the_systems_identifier_sees_the_same_table(
     database: psycopg.Connection[Any], postgres_database: str, postgres: Connector
 ) -> None:
