@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from typing import Literal
 
-from flowctl.model.table_info import RowEstimate
+from flowctl.model.table_info import RowEstimate, TableInfo
 
 #: ``small`` starts fast, ``large`` runs fast. ``medium`` is for about 100,000 to a few million rows, and for unknown
 #: numbers: compiled queries, with the quick compiler (C1). The demo's 370,000 rows in six tables take 76 s of CPU time
@@ -60,6 +60,12 @@ _RANGES_AT_ONCE = 8
 
 #: How Spark splits files: the largest piece in bytes, and the cost of opening a file, as bytes read.
 _MOST_FILE_BYTES, FILE_OPENING_BYTES = 128 << 20, 4 << 20
+
+
+def batch_rows(planned: RowEstimate, source: TableInfo | None) -> int | None:
+    """The plan's estimate of a batch; if it has none, the rows of the source. None if both are unknown."""
+    of_source = source.rows.value if source is not None else None
+    return of_source if planned.value is None else planned.value
 
 
 def load_of(rows: RowEstimate, columns: int) -> int | None:

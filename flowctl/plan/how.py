@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flowctl.connectors.target import WriteShape
-from flowctl.engine.cost import IN_MEMORY_BYTES
+from flowctl.engine.cost import IN_MEMORY_BYTES, batch_rows
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
 from flowctl.plan import checks
@@ -40,10 +40,12 @@ def _making(step: Load | Recover, case: Case) -> str:
 
 
 def _writing(step: Load | Recover, case: Case) -> str:
-    """How the target is written, based on the estimated number of rows; an unknown number counts as 0."""
+    """How the target is written, based on the estimated number of rows. merge and scd2 count their rows before they
+    choose: an unknown number counts as 0 here."""
     columns, rows = step.columns, step.rows
     if not isinstance(columns, Columns):
         return ""
+    counted = case.table.mode in ("merge", "scd2")
     write = WriteShape(
         case.table.mode,
         columns.target,
@@ -52,7 +54,7 @@ def _writing(step: Load | Recover, case: Case) -> str:
         creates=not step.table.seen.exists,
         alters=any(change.alters for change in columns.changes),
         replaces=step.write_full,
-        rows=rows.value or 0,
+        rows=rows.value or 0 if counted else batch_rows(rows, case.observed.source),
         in_memory=(rows.bytes or 0) <= IN_MEMORY_BYTES,
     )
     object = case.table.target.object

@@ -14,7 +14,7 @@ from flowctl.engine.cost import Size, is_interpreted, size_of_run
 from flowctl.engine.lazy import LazyEngine
 from flowctl.errors import TableError
 from flowctl.model.step import Load, Plan, RecordOnly, Recover
-from flowctl.model.table_info import RowEstimate, TableInfo
+from flowctl.model.table_info import RowEstimate
 from flowctl.observe.world import Observed, World
 from flowctl.spec.secrets import reveal
 from flowctl.spec.spec import SparkSettings, Spec, TableSpec
@@ -116,13 +116,7 @@ def load_of_run(todo: Iterable[Load | Recover], tables: Mapping[str, Observed]) 
 
 def rows_in_play(step: Load | Recover, observed: Observed) -> int | None:
     target = observed.target.rows.value if observed.target else None
-    return cost.in_play(batch_rows(step, observed.source), target, step.table.mode)
-
-
-def batch_rows(step: Load | Recover, source: TableInfo | None) -> int | None:
-    """The plan's estimate; if it has none, the source's rows."""
-    of_source = source.rows.value if source is not None else None
-    return of_source if step.rows.value is None else step.rows.value
+    return cost.in_play(cost.batch_rows(step.rows, observed.source), target, step.table.mode)
 
 
 def _load(step: Load | Recover, observed: Observed) -> int | None:

@@ -16,6 +16,7 @@ from flowctl import crashpoints
 from flowctl.connectors.buffered import batch_like, frame_of
 from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.connectors.target import CommitLookup, Target, WriteJob
+from flowctl.engine import cost
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import columns_of, require_types
 from flowctl.errors import StateConflict, TableError
@@ -29,7 +30,6 @@ from flowctl.run import batch, checks, events
 from flowctl.run.appending import read_interval
 from flowctl.run.attempt import Attempt, AttemptResult, RunContext
 from flowctl.run.checks import BatchCounts
-from flowctl.run.engine import batch_rows
 from flowctl.run.late_schema import completed
 from flowctl.run.opening import open_rows, open_target, take_table_lease
 from flowctl.run.quarantine import quarantine
@@ -284,7 +284,7 @@ def _job(
         run_id=run.run_id,
         fence=run.fence,
         at=intent.at,
-        estimated_rows=batch_rows(step, run.sources.get(step.id)),
+        estimated_rows=cost.batch_rows(step.rows, run.sources.get(step.id)),
         before_commit=before_commit,
     )
 

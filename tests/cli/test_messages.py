@@ -17,11 +17,12 @@ BY_PLACE = {"Diagnostic": 1, "Stop": 1, "Missing": 1, "error": 2}
 #: What a hint may begin with: what to do, or the name that was perhaps meant ("Did you mean").
 FIRST_WORDS = {
     "Add", "Adopt", "ALTER", "Append", "Ask", "Break", "Cast", "Change", "Check", "Choose", "Close", "Compare",
-    "Copy", "Correct", "Declare", "Delete", "Did", "Drop", "End", "Exclude", "Fill", "Find", "Finish", "Fix",
-    "Forget", "Get", "Give", "GRANT", "Grant", "Include", "Indent", "Install", "Join", "Keep", "Leave", "Let",
-    "List", "Look", "Make", "Mark", "Move", "Name", "Or", "Order", "Plan", "Put", "Raise", "Read", "Reinstall",
-    "Remove", "Rename", "Renew", "Repair", "Replace", "Report", "Restore", "Run", "See", "Select", "Send", "Set",
-    "Shorten", "Solve", "Start", "Take", "Try", "Use", "Wait", "Write",
+    "Copy", "Correct", "Create", "Declare", "Delete", "Did", "Drop", "End", "Exclude", "Fill", "Find", "Finish",
+    "Fix", "Forget", "Get", "Give", "GRANT", "Grant", "Include", "Indent", "Install", "Join", "Keep", "Leave",
+    "Let", "List", "Look", "Make", "Mark", "Move", "Name", "Or", "Order", "Plan", "Put", "Raise", "Read",
+    "Reduce", "Reinstall", "Remove", "Rename", "Renew", "Repair", "Replace", "Report", "Restore", "Rewrite",
+    "Run", "See", "Select", "Send", "Set", "Shorten", "Solve", "Split", "Start", "Take", "Try", "Use", "Wait",
+    "Write",
 }  # fmt: skip
 #: Words of style.md's first column, in what people see.
 UNWANTED = re.compile(r"(?i)\b(zombies?|mend(s|ed|ing)?|put aside|the ways? on|the way out)\b")

@@ -13,14 +13,16 @@ from flowctl.expect.rows import Rows
 from flowctl.expect.sql import Sql
 from flowctl.model.interval import Interval
 from flowctl.model.position import NoPosition
-from flowctl.model.step import RecordOnly, Step, UpToDate
-from flowctl.model.table_info import TableInfo
+from flowctl.model.step import Mode, RecordOnly, Step, UpToDate
+from flowctl.model.table_info import RowEstimate, TableInfo
 from flowctl.spec.spec import Guard, Layout
 from tests.plan.worlds import (
     MARK,
     NEW,
     OLD,
+    SOURCE,
     UPDATED_AT,
+    LakeDdl,
     committed,
     high,
     intent,
@@ -81,6 +83,20 @@ def test_what_the_target_chooses_is_said_of_new_tables() -> None:
     layout = Layout(statistics=("id",))
     assert planned(mode="append", layout=layout).how == ("direct, in one pass", "statistics for id")
     assert planned(PARTS, target(), layout=layout).how == ("staged, keys are checked first", PARTS)
+
+
+@pytest.mark.parametrize(
+    ("mode", "planned", "of_source", "rows"),
+    [("append", 7, 9, 7), ("append", None, 9, 9), ("append", None, None, None), ("merge", None, 9, 0)],
+)
+def test_the_target_chooses_by_the_rows_that_a_run_would_estimate(
+    mode: Mode, planned: int | None, of_source: int | None, rows: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LakeDdl, "explain_write", lambda *given: f"written for {given[3].rows} rows")
+    source = replace(SOURCE, rows=RowEstimate(of_source, "stats") if of_source else RowEstimate())
+    spec = table(mode=mode)
+    made = step(spec, observed(high(NEW, planned), source, target(), committed(position=OLD)), recorded(spec, OLD))
+    assert made.how[-1] == f"written for {rows} rows"
 
 
 def test_columns_of_the_target_that_may_round_are_named() -> None:
