@@ -61,8 +61,8 @@ class WatermarkRequest:
     ``lower`` is where the read starts (for the row count, if ``estimate`` is ``count``). ``delay``: only values at
     least that many seconds behind the source's clock, in ``zone`` if the cursor has no time zone (None: the source's
     own). ``appends``: the read stops at the high watermark, and some rows at the recorded ``position`` are already
-    written. ``null_rows``: rows with a null cursor are read too. ``minds_writers``: count open writers, as nothing else
-    protects from late commits. ``minds_older``: check whether any row from ``first`` to ``position`` still exists."""
+    written. ``null_rows``: rows with a null cursor are read too. ``count_writers``: count open writers, as nothing else
+    protects from late commits. ``check_older``: check whether any row from ``first`` to ``position`` still exists."""
 
     relation: Relation
     info: TableInfo
@@ -73,8 +73,8 @@ class WatermarkRequest:
     position: TypedValue | None = None
     null_rows: bool = False
     zone: str | None = None
-    minds_writers: bool = False
-    minds_older: bool = False
+    count_writers: bool = False
+    check_older: bool = False
     first: TypedValue | None = None
     estimate: Estimate = "stats"
 
@@ -86,7 +86,7 @@ class HighWatermark:
     cursor. ``failure`` is why this position could not be determined (an infinite cursor, a missing privilege); it stops
     this table only. ``rows_at_position`` counts the rows at the request's ``position``; ``has_younger``: ``position``
     is None and ``delay`` held rows back; ``zone`` is the source's own, if ``delay`` was applied in it; ``writers``
-    counts the open transactions that have written to the relation; ``has_older`` is the result of ``minds_older``."""
+    counts the open transactions that have written to the relation; ``has_older`` is the result of ``check_older``."""
 
     position: Position | None
     rows: RowEstimate

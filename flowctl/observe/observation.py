@@ -225,8 +225,8 @@ class _Look:
             position=position,
             null_rows=cursor.nulls == "always",
             zone=cursor.zone,
-            minds_writers=cursor.delay is None and not cursor.lag,
-            minds_older=table.guard.allow_purged,
+            count_writers=cursor.delay is None and not cursor.lag,
+            check_older=table.guard.allow_purged,
             first=first,
             estimate=self.estimate,
         )

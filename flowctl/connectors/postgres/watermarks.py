@@ -114,7 +114,7 @@ def _writers(connection: psycopg.Connection[Any], requests: Mapping[str, Waterma
     for views and queries, to any table of the database. Their rows are not visible yet, and may have lower cursors than
     visible rows: time and sequences are taken when a row is written, not when it is committed. Every INSERT, UPDATE,
     DELETE and COPY keeps its lock on the table until its transaction ends."""
-    asked = {name: request for name, request in requests.items() if request.minds_writers and request.cursor}
+    asked = {name: request for name, request in requests.items() if request.count_writers and request.cursor}
     if not asked:
         return {}
     found = dict(connection.execute(_WRITERS).fetchall())

@@ -36,7 +36,7 @@ def watermark_values(comparisons: Comparisons, request: WatermarkRequest, column
         has_null = comparisons.exists(relation, Condition(f"{comparisons.quoted(column.name)} IS NULL"))
         if position is not None:
             there = comparisons.count(relation, comparisons.at_position(column, position))
-        if position is not None and request.minds_older:
+        if position is not None and request.check_older:
             older = comparisons.exists(relation, comparisons.up_to_position(column, position, request.first))
         if request.delay is not None:
             any_row = comparisons.exists(relation, comparisons.not_null(column))

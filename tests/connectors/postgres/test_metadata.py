@@ -331,8 +331,8 @@ def test_a_watermark_counts_what_append_has_still_to_write(
     watermarks = postgres.source.high_watermarks(
         {
             "asked": asked,
-            "older": replace(asked, minds_older=True),
-            "none": replace(asked, minds_older=True, first=above),
+            "older": replace(asked, check_older=True),
+            "none": replace(asked, check_older=True, first=above),
             "whole": WatermarkRequest(relation, info, info.columns[0], estimate="count"),
             "nulls": WatermarkRequest(relation, info, info.columns[0], position, null_rows=True, estimate="count"),
         }

@@ -70,11 +70,11 @@ def test_open_transactions_that_have_written_are_counted(
         counted = {}
         for name in ("t", "p", "v", "other"):
             relation = table("public", name)
-            minds, does_not = watermarks(postgres, relation, request(relation, minds_writers=True), request(relation))
+            minds, does_not = watermarks(postgres, relation, request(relation, count_writers=True), request(relation))
             counted[name] = (minds.writers, does_not.writers)
         query = Relation(None, query="SELECT id FROM t")
-        (asked,) = watermarks(postgres, query, request(query, minds_writers=True))
+        (asked,) = watermarks(postgres, query, request(query, count_writers=True))
     assert counted == {"t": (1, 0), "p": (1, 0), "v": (2, 0), "other": (1, 0)} and asked.writers == 2
     relation = Relation(ObjectName(("t",)))
-    (after,) = watermarks(postgres, relation, request(relation, minds_writers=True))
+    (after,) = watermarks(postgres, relation, request(relation, count_writers=True))
     assert after.writers == 0

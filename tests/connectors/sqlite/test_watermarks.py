@@ -47,8 +47,8 @@ def test_a_watermark_counts_what_append_has_still_to_write(
     assert watermarks["nulls"].rows.value == 4
     first = from_text(info.columns[0].type, str(values[0]))
     older = {
-        "all": replace(asked, position=first, minds_older=True),
-        "from its start": replace(asked, position=first, first=position, minds_older=True),
+        "all": replace(asked, position=first, check_older=True),
+        "from its start": replace(asked, position=first, first=position, check_older=True),
     }
     found = source.high_watermarks(older)
     assert (found["all"].has_older, found["from its start"].has_older) == (True, False)
