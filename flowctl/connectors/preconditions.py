@@ -23,12 +23,15 @@ def foreign_target(record: Commit, place: object) -> StoppedByPolicy:
 def check_base(place: object, newest: str, base: str | None) -> None:
     """Raises :class:`StateConflict` if the target's newest commit (:attr:`flowctl.model.commit.Commit.name`, empty:
     none) is not ``base``; None allows any."""
-    if base is not None and newest != base:
-        raise StateConflict(
-            f"{place} was restored, or written by others, since this sequence number was begun: it has "
-            f"{_number(newest)}, but the batch continues after {_number(base)}",
-            hint="Plan again: the plan shows how to continue",
-        )
+    if base is None or newest == base:
+        return
+    found, expected = _number(newest), _number(base)
+    has = f"another commit of {found}" if found == expected else found
+    raise StateConflict(
+        f"{place} was restored, or written by others, since this sequence number was begun: it has {has}, but the batch"
+        f" continues after {expected}",
+        hint="Plan again: the plan shows how to continue",
+    )
 
 
 def _number(name: str) -> str:
