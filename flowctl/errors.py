@@ -13,6 +13,7 @@
     │   ├── AccessDenied           4   applies to every table of the connection; never retried
     │   └── StoppedByPolicy        6   a guard or a policy stopped the table; nothing was written
     └── TransientError             4   retried with backoff; after the last attempt the table fails
+        └── WriteConflict          4   another writer was faster: no connection is to blame
 
 Every error has a description (``message``), a next step (``hint``) and, if a line of the spec caused it, its place
 (``mark``). No error text contains a secret, or row values other than keys and cursor bounds.
@@ -122,6 +123,11 @@ class TransientError(FlowctlError):
     """A problem that may disappear by itself: a lost connection, throttling, a commit conflict."""
 
     exit_code = ExitCode.TABLE
+
+
+class WriteConflict(TransientError):
+    """Two writers of one table, or of one file, at the same moment. The connection works, so the circuit breaker does
+    not count it."""
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from flowctl import extras
 from flowctl.connectors import refusal, registry
 from flowctl.diagnostics import Mark
-from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError, chain
+from flowctl.errors import AccessDenied, FlowctlError, TableError, TransientError, WriteConflict, chain
 from flowctl.spec.spec import Connection
 from flowctl.storage import access
 
@@ -112,17 +112,16 @@ def whole_text(error: BaseException) -> str:
 
 
 #: Conflicts between two writers: the connection works.
-_CONFLICT = re.compile(
-    r"DELTA_CONCURRENT|Concurrent\w+Exception|another writer|another try|is locked|40001|40P01|55P03"
-)
+_CONFLICT = re.compile(r"DELTA_CONCURRENT|Concurrent\w+Exception|database is locked|40001|40P01|55P03")
 #: Shorter places could match parts of words.
 _SHORTEST = 4
 
 
-def at_fault(text: str, connections: Sequence[Connection]) -> tuple[str, ...]:
-    """Names of the ``connections`` that caused the error whose ``text`` (with all its causes) is given. Several if they
-    lead to the same place; empty if unknown."""
-    if _CONFLICT.search(text):
+def at_fault(error: BaseException, connections: Sequence[Connection]) -> tuple[str, ...]:
+    """Names of the ``connections`` that ``error`` or its causes mention. Several if they lead to the same place; none
+    for a conflict between two writers."""
+    text = whole_text(error)
+    if _CONFLICT.search(text) or any(isinstance(link, WriteConflict) for link in chain(error)):
         return ()
     named = [connection.name for connection in connections if any(place in text for place in places(connection))]
     if named:

@@ -57,7 +57,7 @@ def retry_step(once: Callable[[], Result], step: Runnable, run: RunContext, retr
         run.listener(events.TableRetried(step.id, number, seconds, translate(error, step.table.mark)))
 
     def blamed(error: TransientError) -> tuple[str, ...]:
-        return at_fault(whole_text(error), connections)
+        return at_fault(error, connections)
 
     def pause(seconds: float) -> None:
         if run.stopping.wait(seconds):

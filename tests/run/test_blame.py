@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flowctl.diagnostics import Mark
+from flowctl.errors import TransientError, WriteConflict
 from flowctl.run.failure import at_fault
 from flowctl.spec.secrets import parse_secrets
 from flowctl.spec.spec import Connection
@@ -38,10 +39,19 @@ FILE = connection("file", "sqlite", path="source.db")
         ("StatusCode.UNAVAILABLE failed to connect to all addresses 127.0.0.1:15002", (SOURCE, LAKE), ()),
         ("Spark lost executors: ExecutorLostFailure", (SOURCE, LAKE), ()),
         ("io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND]", (SOURCE, LAKE), ()),
-        ("/data/source.db is locked by another process", (FILE, LAKE), ()),
+        ("/data/source.db: database is locked", (FILE, LAKE), ()),
     ],
 )
 def test_only_the_connection_that_an_error_names(
     text: str, connections: tuple[Connection, ...], found: tuple[str, ...]
 ) -> None:
-    assert at_fault(text, connections) == found
+    assert at_fault(RuntimeError(text), connections) == found
+
+
+def test_no_connection_is_to_blame_for_another_writer() -> None:
+    """Whatever place the text names, and whatever hides it."""
+    conflict = WriteConflict("another writer committed to s3://lake/tables/orders at the same moment")
+    hidden = TransientError("the commit failed")
+    hidden.__cause__ = conflict
+    assert at_fault(conflict, (SOURCE, LAKE)) == at_fault(hidden, (SOURCE, LAKE)) == ()
+    assert at_fault(TransientError(conflict.message), (SOURCE, LAKE)) == ("lake",)

@@ -33,7 +33,7 @@ from flowctl.connectors.delta.record import Record, counts, created_for, data_co
 from flowctl.connectors.delta.table import OpenTable, find_standing, open_existing, open_table
 from flowctl.connectors.delta.types import Action
 from flowctl.connectors.target import WriteJob
-from flowctl.errors import StateConflict, TableError, TransientError
+from flowctl.errors import StateConflict, TableError, TransientError, WriteConflict
 
 HINT = "Run this flow with spark.url local[*]"
 _TRIES = 10
@@ -108,7 +108,7 @@ def commit(
             return done
         if (newest.metadata, newest.protocol) != (table.metadata, table.protocol):
             break
-    raise TransientError(f"another writer committed to {table.location.url} at the same moment")
+    raise WriteConflict(f"another writer committed to {table.location.url} at the same moment")
 
 
 def void(location: TableLocation, job: WriteJob) -> Record:

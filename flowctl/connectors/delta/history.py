@@ -31,7 +31,7 @@ from flowctl.connectors.history import Tables, check_observed, sidecar_columns, 
 from flowctl.connectors.target import OP_COLUMN, WriteJob
 from flowctl.engine.batch import Batch, InMemory
 from flowctl.engine.spark_types import frame_in_order
-from flowctl.errors import StateConflict, TransientError
+from flowctl.errors import StateConflict, WriteConflict
 from flowctl.model import types
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Layout
@@ -216,7 +216,7 @@ def _replace(
     try:
         writer.replace_where(table, Record(commit, app=app), going, coming, rows, side)
     except StateConflict as conflict:
-        raise TransientError(f"another try wrote {table.location.url} at the same moment") from conflict
+        raise WriteConflict(f"another attempt wrote to {table.location.url} at the same moment") from conflict
 
 
 def _different(rows: Batch, column: str) -> set[str | None]:

@@ -21,7 +21,7 @@ from flowctl.connectors.delta.table import OpenTable, open_existing
 from flowctl.connectors.delta.vacuum import StoredFile
 from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.engine.session import has_jvm
-from flowctl.errors import TableError, TransientError
+from flowctl.errors import TableError, WriteConflict
 from flowctl.model.table_info import ObjectName
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _optimize(location: TableLocation, spark: SparkSession) -> None:
         spark.sql(f"OPTIMIZE {location.identifier}").collect()
     except Exception as error:
         if "DELTA_CONCURRENT" in str(error):
-            raise TransientError(f"another writer committed to {location.url} at the same moment") from error
+            raise WriteConflict(f"another writer committed to {location.url} at the same moment") from error
         raise
 
 

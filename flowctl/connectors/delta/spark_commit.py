@@ -12,7 +12,7 @@ from flowctl.connectors.delta import record as records
 from flowctl.connectors.delta.location import TableLocation
 from flowctl.connectors.delta.record import Record
 from flowctl.connectors.delta.table import find_standing
-from flowctl.errors import TransientError
+from flowctl.errors import TransientError, WriteConflict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +37,7 @@ def commit_statement(
     Delta silently skips a number that it has already seen, and any lower one: only our intent id, read back from the
     log, shows that the commit is ours. The log is also read after an error, because a statement whose client lost its
     connection may have committed. :class:`StateConflict` if the number belongs to another intent,
-    :class:`TransientError` for a conflict between writers, otherwise Spark's own error.
+    :class:`WriteConflict` for a conflict between writers, otherwise Spark's own error.
     """
     failure: Exception | None = None
     with _settings(spark, record):
@@ -55,7 +55,7 @@ def commit_statement(
     if failure is None:
         raise TransientError(f"{location.url} has no commit of number {record.seq} although Spark reported no error")
     if "DELTA_CONCURRENT" in str(failure):
-        raise TransientError(f"another writer committed to {location.url} at the same moment") from failure
+        raise WriteConflict(f"another writer committed to {location.url} at the same moment") from failure
     raise failure
 
 

@@ -20,7 +20,7 @@ from flowctl.engine.batch import Batch
 from flowctl.engine.cost import SHORT_LOG_FILES
 from flowctl.engine.session import compiles, interpreted
 from flowctl.engine.spark_types import frame_in_order
-from flowctl.errors import TableError, TransientError
+from flowctl.errors import TableError, WriteConflict
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Decimal
@@ -107,7 +107,7 @@ class SparkWriter:
         def before_commit() -> None:
             # A history's rows were derived from this version, but a statement reads the newest one.
             if job.mode == "scd2" and open_existing(table.location).version != table.version:
-                raise TransientError(f"another writer committed to {table.location.url} at the same moment")
+                raise WriteConflict(f"another writer committed to {table.location.url} at the same moment")
             job.before_commit()
 
         return commit_statement(self.spark, table.location, record, statement, before_commit)

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from flowctl.connectors.base import OpenContext
 from flowctl.connectors.sql import timeouts
 from flowctl.connectors.sql.hindrances import DROP_WHAT_USES_IT
-from flowctl.errors import TableError, TransientError
+from flowctl.errors import TableError, WriteConflict
 from flowctl.spec.secrets import Revealed
 
 
@@ -107,7 +107,7 @@ def translated(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "") or ""
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            raise TransientError(
+            raise WriteConflict(
                 f"{path} is locked by another process", hint="Try again when it has finished"
             ) from error
         if name.startswith("SQLITE_NOTADB"):
