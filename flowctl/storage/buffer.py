@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,10 @@ FOLDER = "buffer"
 #: memory.
 ROW_GROUP_BYTES = 64 * 2**20
 READ_ROWS = 64 * 1024
+#: Of a folder's name, which may contain the name of a table: Hadoop takes ``a:b`` for a scheme, and a file's name is at
+#: most 255 bytes long.
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST = 100
 
 
 class SegmentSink(Protocol):
@@ -51,7 +56,9 @@ class Buffer:
         self._naming = threading.Lock()
 
     def folder(self, name: str) -> BufferFolder:
-        """A new, empty folder; a name that is already used gets a numeric suffix."""
+        """A new, empty folder, called ``name`` as far as Hadoop's paths and every store allow; a name that is already
+        used gets a numeric suffix."""
+        name = _UNSAFE.sub("_", name)[:_LONGEST]
         with self._naming:
             names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
             free = next(candidate for candidate in names if candidate not in self._taken)

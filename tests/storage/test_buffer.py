@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from pathlib import Path
 
@@ -67,6 +68,17 @@ def test_what_was_written_streams_back_exactly(buffer: Buffer) -> None:
         sink.write(batch(3, 2))
     found = pa.Table.from_batches(folder.batches(), SCHEMA)
     assert found.equals(pa.Table.from_batches([batch(0, 5)]))
+
+
+@pytest.mark.parametrize("name", ["rows-${env:HOME}", "rows-a/b\\\\..\n%2F é", "r" * 300, "rows-a:b", "rows-a.b"])
+def test_any_name_of_a_table_may_be_part_of_a_folder(buffer: Buffer, name: str) -> None:
+    folders = [buffer.folder(name), buffer.folder(name)]
+    for at, folder in enumerate(folders):
+        with folder.sink(SCHEMA) as sink:
+            sink.write(batch(at, 1))
+    ends = [folder.url.rpartition("/")[2] for folder in folders]
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,110}", end) for end in ends) and ends[0] != ends[1]
+    assert [pa.Table.from_batches(folder.batches()).column("id").to_pylist() for folder in folders] == [[0], [1]]
 
 
 def test_an_empty_segment_still_has_its_columns(buffer: Buffer) -> None:
