@@ -43,7 +43,7 @@ def test_a_table_altered_since_the_plan_is_not_read_with_the_types_it_had(
     query = Relation(None, query="SELECT * FROM priced")
     before = {one: describe(postgres.source, one) for one in (priced, query)}
     database.execute(change.encode())
-    for relation in (priced, query) if "anew" not in told else (priced,):
+    for relation in (priced, query) if "recreated" not in told else (priced,):
         expected = told.replace("public.priced", ".*")
         with (
             pytest.raises(StoppedByPolicy, match=expected) as refused,
