@@ -1,13 +1,14 @@
-"""``python -m bench setup``, ``list``, ``run``."""
+"""``python -m bench setup``, ``list``, ``run``, ``compare``."""
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import datetime as dt
 import sys
 from pathlib import Path
 
-from bench import machine, peers, report, results
+from bench import compare, machine, peers, report, results
 from bench.case import Case
 from bench.cases import CASES
 from bench.rounds import run_case
@@ -29,6 +30,13 @@ def main() -> int:
     run.add_argument("--case", action="append", default=[], choices=[case.name for case in CASES], metavar="NAME")
     run.add_argument("--only", action="append", default=[], metavar="COMPETITOR", help="runs only these competitors")
     run.add_argument("--results", type=Path, default=_RESULTS, help="JSON goes into the folder results next to it")
+    turns = commands.add_parser("compare", help="measures two checkouts of flowctl in turns, and prints the ratios")
+    turns.add_argument("old", type=Path, help="a checkout, such as a git worktree")
+    turns.add_argument("new", type=Path, help="another one")
+    turns.add_argument("--scale", type=float, default=0.1)
+    turns.add_argument("--rounds", type=int, default=3)
+    turns.add_argument("--case", action="append", default=[], choices=[case.name for case in CASES], metavar="NAME")
+    turns.add_argument("--only", action="append", default=[], metavar="COMPETITOR", help="leaves out all others")
     arguments = parser.parse_args()
     match arguments.command:
         case "setup":
@@ -37,9 +45,9 @@ def main() -> int:
             print("\n\n".join(map(_described, CASES)))
         case "report":
             _write(arguments.results)
-        case _:
+        case chosen:
             try:
-                return _run(arguments)
+                return _compare(arguments) if chosen == "compare" else _run(arguments)
             except peers.NotSetUp as error:
                 print(error, file=sys.stderr)
                 return 1
@@ -48,9 +56,8 @@ def main() -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     """Exit code 1 if one of flowctl's own runs failed or had a wrong result."""
-    chosen = [case for case in CASES if (case.name in arguments.case if arguments.case else case.by_default)]
     good = True
-    for case in chosen:
+    for case in _chosen(arguments):
         outcome = run_case(case, arguments.scale, arguments.rounds, _say, tuple(arguments.only))
         result = results.result_of(
             case.name,
@@ -66,6 +73,23 @@ def _run(arguments: argparse.Namespace) -> int:
         _write(arguments.results)
         good &= not any(each.ours and (each.failed or each.right is False) for each in result.figures)
     return 0 if good else 1
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    """Compiles both trees first: an import that has to compile takes twice as long."""
+    old, new = arguments.old.resolve(), arguments.new.resolve()
+    for tree in (old, new):
+        compileall.compile_dir(tree / "flowctl", quiet=1)
+    for case in _chosen(arguments):
+        both = compare.in_turns(case, old, new, arguments.only)
+        outcome = run_case(both, arguments.scale, arguments.rounds, _say)
+        print(f"{case.name}, scale {arguments.scale:g}, median of {arguments.rounds}")
+        print("\n".join(f"  {line}" for line in compare.lines(outcome)), flush=True)
+    return 0
+
+
+def _chosen(arguments: argparse.Namespace) -> list[Case]:
+    return [case for case in CASES if (case.name in arguments.case if arguments.case else case.by_default)]
 
 
 def _write(file: Path) -> None:

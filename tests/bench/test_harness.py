@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -31,6 +32,20 @@ def test_a_case_is_run_and_written_down(tmp_path: Path) -> None:
     assert figures["right"] is True
     assert figures["cpu_seconds"] > 0
     assert figures["main_peak_bytes"] > 1 << 20
+
+
+def test_two_checkouts_take_turns(tmp_path: Path) -> None:
+    """Each runs its own flowctl: the older one here finds no tables."""
+    (tmp_path / "flowctl").mkdir()
+    (tmp_path / "flowctl" / "__init__.py").touch()
+    (tmp_path / "flowctl" / "__main__.py").write_text("print('0 of them')")
+    options = ["--case", "validate", "--scale", "0.02", "--rounds", "1"]
+    command = [sys.executable, "-m", "bench", "compare", str(tmp_path), str(ROOT), *options]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    title, line = ran.stdout.splitlines()
+    assert title == "validate, scale 0.02, median of 1"
+    assert re.fullmatch(r"  flowctl: [\d.]+ → [\d.]+ s \([+-]\d+%\), CPU [\d.]+ → [\d.]+ s, old is WRONG", line), line
 
 
 def test_competitors_take_turns_and_one_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:

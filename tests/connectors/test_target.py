@@ -60,7 +60,7 @@ def test_a_number_is_committed_over_the_one_that_it_was_begun_on(writer: Writer,
     writer.write(rows[0], 1, mode, base=None)
     writer.write(rows[1], 2, mode, base="1/intent-1")
     for taken_back in ("3/intent-3", "2/another", ""):
-        with pytest.raises(StateConflict, match="was begun: it has (another commit of )?sequence number 2, but"):
+        with pytest.raises(StateConflict, match=r"was begun: it has (another commit of )?sequence number 2, but"):
             writer.write(rows[3], 4, mode, base=taken_back)
     assert content(writer, "id") == [(1,), (2,)]
     writer.write(rows[2], 3, mode, base="2/intent-2")
