@@ -65,7 +65,7 @@ class EndingTarget(SqliteTarget):
     @contextmanager
     def _open(self, access: Literal["ro", "rwc", "none"]) -> Iterator[SqliteSession]:
         with super()._open(access) as session:
-            yield EndingSession(session.connection, session.inode)
+            yield EndingSession(session.connection, session.inode, session.readers)
 
 
 @pytest.fixture
