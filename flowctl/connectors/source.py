@@ -17,10 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from flowctl.errors import StoppedByPolicy, TableError
-from flowctl.model.interval import Interval
-from flowctl.model.position import FileStamp, Position
 from flowctl.model.table_info import Column, Estimate, ObjectName, RowEstimate, TableInfo
-from flowctl.model.value import TypedValue
 from flowctl.spec.spec import ReadHints, TableSpec
 from flowctl.storage.buffer import SegmentSink
 
@@ -29,6 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from flowctl.connectors.base import Capabilities
+    from flowctl.model.interval import Interval
+    from flowctl.model.position import FileStamp, Position
+    from flowctl.model.value import TypedValue
 
 #: An additional column of ordered frames, greater in later rows. The source chooses its type.
 PLACE_COLUMN = "_flowctl_place"

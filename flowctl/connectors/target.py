@@ -21,9 +21,7 @@ from flowctl.connectors.gaps import Gap
 from flowctl.connectors.maintenance import Maintenance, Task
 from flowctl.engine.batch import Batch
 from flowctl.errors import StoppedByPolicy, TableError
-from flowctl.model.commit import Commit
-from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Mode
+from flowctl.model.mode import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.model.types import DataType
 from flowctl.spec.spec import Layout
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from flowctl.connectors.base import Capabilities
+    from flowctl.model.commit import Commit
+    from flowctl.model.schema_change import SchemaChange
 
 #: Added to staged batches of merge and scd2: ``U`` (the current row) or ``D`` (the key was deleted; key columns only).
 OP_COLUMN = "_flowctl_op"

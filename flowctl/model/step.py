@@ -14,12 +14,12 @@ from flowctl.diagnostics import Mark
 from flowctl.model.codec import in_json
 from flowctl.model.effects import Effects
 from flowctl.model.interval import Interval
+from flowctl.model.mode import Mode
 from flowctl.model.position import Position
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.table_info import RowEstimate
 
-Mode = Literal["append", "truncate", "merge", "scd2"]
 Via = Literal["direct", "staged"]
 CheckTime = Literal["plan", "commit"]
 CheckResult = Literal["passed", "failed", "pending"]

@@ -16,8 +16,8 @@ from typing import assert_never
 
 from flowctl.connectors.source import HighWatermark
 from flowctl.model.interval import Interval
+from flowctl.model.mode import Mode
 from flowctl.model.position import CursorPosition, Position, Ties
-from flowctl.model.step import Mode
 from flowctl.model.table_info import RowEstimate, TableInfo
 from flowctl.model.types import DATE, DataType, keeps_order, short
 from flowctl.model.value import PythonValue, TypedValue

@@ -17,8 +17,8 @@ from flowctl.engine.start import open_engine
 from flowctl.errors import FlowctlError
 from flowctl.model import types
 from flowctl.model.commit import Commit
+from flowctl.model.mode import Mode
 from flowctl.model.position import VersionPosition
-from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.spec.spec import Connection, Layout, SparkSettings
 from flowctl.storage.buffer import Buffer

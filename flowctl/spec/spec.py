@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from flowctl.diagnostics import Mark
 from flowctl.expect.expectation import Expectation
-from flowctl.model.step import Mode
+from flowctl.model.mode import Mode
 from flowctl.model.table_info import ObjectName
 
 
@@ -258,7 +259,7 @@ class Spec:
     given: Mapping[str, str] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def base_dir(self) -> str:
         """The folder that relative paths of connections and ``state`` start from: that of the spec file."""
         return str(Path(self.path).absolute().parent)

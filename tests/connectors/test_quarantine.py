@@ -11,8 +11,8 @@ from flowctl.connectors.target import WriteJob
 from flowctl.errors import AbortRun
 from flowctl.model import types
 from flowctl.model.commit import Commit
+from flowctl.model.mode import Mode
 from flowctl.model.position import VersionPosition
-from flowctl.model.step import Mode
 from flowctl.model.table_info import Column
 from flowctl.run.checks import REASON_COLUMN
 from flowctl.run.quarantine import quarantine, quarantine_object

@@ -8,9 +8,9 @@ import pytest
 
 from flowctl.errors import StateConflict
 from flowctl.model import types
+from flowctl.model.mode import Mode
 from flowctl.model.position import VersionPosition
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Mode
 from flowctl.model.table_info import Column
 from tests.connectors.reading import describe
 from tests.connectors.writing import AT, COLUMNS, SOFT, Row, Writer, gone, upserts

@@ -10,9 +10,9 @@ from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, CommitLookup, 
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.model import types
 from flowctl.model.commit import Commit
+from flowctl.model.mode import Mode
 from flowctl.model.position import VersionPosition
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import Layout
 from tests.connectors.reading import describe

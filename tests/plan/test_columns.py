@@ -8,7 +8,8 @@ import pytest
 
 from flowctl.connectors import registry
 from flowctl.model import types
-from flowctl.model.step import Mode, Step
+from flowctl.model.mode import Mode
+from flowctl.model.step import Step
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.model.types import DataType
 from flowctl.plan.document import action_of

@@ -12,8 +12,9 @@ from flowctl.expect.one_of import OneOf
 from flowctl.expect.rows import Rows
 from flowctl.expect.sql import Sql
 from flowctl.model.interval import Interval
+from flowctl.model.mode import Mode
 from flowctl.model.position import NoPosition
-from flowctl.model.step import Mode, RecordOnly, Step, UpToDate
+from flowctl.model.step import RecordOnly, Step, UpToDate
 from flowctl.model.table_info import RowEstimate, TableInfo
 from flowctl.spec.spec import Guard, Layout
 from tests.plan.worlds import (

@@ -13,8 +13,9 @@ import pytest
 from flowctl.errors import EngineFailed, FlowctlError, StalePlan, StoppedByPolicy, TableError, TransientError
 from flowctl.model.commit import Commit
 from flowctl.model.interval import Interval
+from flowctl.model.mode import Mode
 from flowctl.model.projection import Columns
-from flowctl.model.step import Load, Mode, SeenTarget
+from flowctl.model.step import Load, SeenTarget
 from flowctl.run import protocol
 from flowctl.run.attempt import Attempt, TableResult
 from flowctl.run.schedule import ASKED_TO_STOP

@@ -3,6 +3,7 @@ are written by Spark in SQL that classic and Connect sessions both support, or a
 
 from __future__ import annotations
 
+import os.path
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,7 +58,7 @@ def refuse_name(options: Mapping[str, Any], object: ObjectName, base_dir: str) -
     root = str(options["path"])
     if "://" in root:
         return refused_path("/".join(object.parts), is_local=False)
-    return refused_path("/".join([str(Path(base_dir, root).resolve()), *object.parts]), is_local=True)
+    return refused_path("/".join([os.path.realpath(Path(base_dir, root)), *object.parts]), is_local=True)
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from flowctl.connectors.sql import hindrances
 from flowctl.connectors.sql.hindrances import Constraint
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import FlowctlError, StoppedByPolicy
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Mode
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.text import some
 

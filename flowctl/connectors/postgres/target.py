@@ -42,8 +42,8 @@ from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.session import has_jvm
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.commit import Commit, RowCounts
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Layout, ReadHints
 

@@ -28,8 +28,8 @@ from flowctl.connectors.sqlite.session import SQLITE, SqliteSession
 from flowctl.connectors.target import CommitLookup, WriteJob
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model.commit import Commit
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.sql.dialects import schema_ddl
 

@@ -10,8 +10,8 @@ from deltalake.schema import ArrayType, PrimitiveType, StructType
 
 from flowctl.connectors.delta.features import NESTED_NOT_NULL, demanding_features
 from flowctl.model import types
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import Layout
 from tests.connectors.delta import delta_tables

@@ -12,7 +12,7 @@ from flowctl.connectors.delta import log
 from flowctl.connectors.delta.record import app_id
 from flowctl.connectors.delta.table import open_existing
 from flowctl.errors import StateConflict, TableError, TransientError
-from flowctl.model.step import Mode
+from flowctl.model.mode import Mode
 from flowctl.spec.spec import Layout
 from tests.connectors.delta import delta_tables
 from tests.connectors.writing import COLUMNS, LINEAGE, TABLE, Row, Writer, row, upserts

@@ -17,8 +17,8 @@ from flowctl.connectors.target import CommitLookup
 from flowctl.diagnostics import Mark
 from flowctl.errors import StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.spec.spec import Connection, Layout
 from flowctl.storage.buffer import Buffer

@@ -17,8 +17,8 @@ from flowctl.connectors.postgres.session import POSTGRES
 from flowctl.connectors.sql import ddl
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Mode
 from flowctl.model.table_info import ObjectName, same_identity
 from tests.connectors.reading import describe, opened, table
 

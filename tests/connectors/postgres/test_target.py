@@ -21,8 +21,8 @@ from flowctl.engine.batch import OnEngine
 from flowctl.errors import AccessDenied, StateConflict, StoppedByPolicy, TableError, TransientError
 from flowctl.model import types
 from flowctl.model.commit import RowCounts
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName
 from flowctl.storage.buffer import Buffer
 from tests.connectors.reading import describe

@@ -20,8 +20,8 @@ from flowctl.connectors.sqlite.target import SqliteTarget
 from flowctl.connectors.target import DETECTED_COLUMN
 from flowctl.errors import AbortRun, StoppedByPolicy
 from flowctl.model import types
+from flowctl.model.mode import Mode
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Mode
 from flowctl.model.table_info import Column, ObjectName, TableInfo
 from flowctl.storage.buffer import Buffer
 from tests.connectors.target_matrix import Place, sqlite

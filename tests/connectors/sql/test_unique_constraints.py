@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flowctl.errors import TableError
-from flowctl.model.step import Mode
+from flowctl.model.mode import Mode
 from flowctl.storage.buffer import Buffer
 from tests.connectors.target_matrix import Place, postgres, sqlite
 from tests.connectors.writing import Writer, row, upserts
