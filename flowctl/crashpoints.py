@@ -21,10 +21,25 @@ Point = Literal[
     "before_record",
     "after_record",
 ]
+#: The steps of a change stream, in addition.
+StreamPoint = Literal[
+    "moment_begun",
+    "slot_created",
+    "moment_recorded",
+    "segment_written",
+    "landed",
+    "acknowledged",
+    "round_begun",
+    "in_group_commit",
+    "some_committed",
+    "after_cut",
+    "batch_pruned",
+]
 POINTS: tuple[Point, ...] = get_args(Point)
+STREAM_POINTS: tuple[StreamPoint, ...] = get_args(StreamPoint)
 
 
-def reached(point: Point, table: str = "") -> None:
+def reached(point: Point | StreamPoint, table: str = "") -> None:
     """Sends this process SIGKILL, or the signal named by ``FLOWCTL_CRASH_WITH``, if ``FLOWCTL_CRASH_AT`` is ``point``
     or ``point:table``."""
     wanted = os.environ.get("FLOWCTL_CRASH_AT")

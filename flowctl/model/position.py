@@ -88,7 +88,44 @@ class UpstreamPosition:
     sequences: tuple[tuple[str, int], ...]
 
 
-Position = NoPosition | CursorPosition | FilesPosition | FileLogPosition | VersionPosition | UpstreamPosition
+@dataclass(frozen=True, order=True)
+class LsnPosition:
+    """A place in PostgreSQL's log: everything that committed before ``lsn``."""
+
+    lsn: int
+
+    def __str__(self) -> str:
+        """``16/B374D848``, as PostgreSQL writes it."""
+        return f"{self.lsn >> 32:X}/{self.lsn & 0xFFFFFFFF:X}"
+
+
+@dataclass(frozen=True)
+class LandedPosition:
+    """How far a table has applied a change stream: everything up to captured batch ``batch``. ``since`` is the moment
+    of the table's snapshot, which has what committed before it; ``at`` is where the batch ends. Both are positions of
+    the source, as text."""
+
+    batch: int
+    at: str = ""
+    since: str = ""
+
+
+Position = (
+    NoPosition
+    | CursorPosition
+    | FilesPosition
+    | FileLogPosition
+    | VersionPosition
+    | UpstreamPosition
+    | LsnPosition
+    | LandedPosition
+)
+
+
+def lsn_from_text(text: str) -> LsnPosition:
+    """``ValueError`` for anything but ``16/B374D848``."""
+    high, _, low = text.partition("/")
+    return LsnPosition(int(high, 16) << 32 | int(low, 16))
 
 
 def to_json(position: Position) -> dict[str, Any]:
@@ -105,6 +142,10 @@ def to_json(position: Position) -> dict[str, Any]:
             return {"kind": "version", "version": version}
         case UpstreamPosition(sequences):
             return {"kind": "upstream", "sequences": dict(sequences)}
+        case LsnPosition():
+            return {"kind": "lsn", "lsn": str(position)}
+        case LandedPosition(batch, at, since):
+            return {"kind": "landed", "batch": batch, "at": at, "since": since}
         case _:
             assert_never(position)
 
@@ -124,6 +165,10 @@ def from_json(document: Mapping[str, Any]) -> Position:
             return VersionPosition(document["version"])
         case "upstream":
             return UpstreamPosition(tuple(sorted(document["sequences"].items())))
+        case "lsn":
+            return lsn_from_text(document["lsn"])
+        case "landed":
+            return LandedPosition(document["batch"], document["at"], document["since"])
         case kind:
             raise ValueError(f"unknown position kind {kind!r}; a newer flowctl wrote it")
 
@@ -175,5 +220,9 @@ def describe(position: Position | None) -> str:
             return f"version {version}"
         case UpstreamPosition(sequences):
             return ", ".join(f"{table}#{seq}" for table, seq in sequences)
+        case LsnPosition():
+            return str(position)
+        case LandedPosition(batch, at):
+            return f"{at} (batch {batch})" if at else f"batch {batch}"
         case _:
             assert_never(position)

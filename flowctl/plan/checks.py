@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import assert_never
 
 from flowctl.connectors.source import HighWatermark
 from flowctl.expect.expectation import RowExpectation
@@ -11,7 +12,7 @@ from flowctl.model.step import Check, Via
 from flowctl.model.table_info import RowEstimate
 from flowctl.plan.case import Case
 from flowctl.plan.finding import Stop
-from flowctl.spec.spec import DetectFlag, DetectMissingKeys, TableSpec
+from flowctl.spec.spec import DetectFlag, DetectMissingKeys, ReportedDeletes, TableSpec
 
 DEFAULT_MAX_DELETED = 0.1
 #: The hint if all keys of the target are missing from the source.
@@ -26,9 +27,9 @@ def checks(case: Case, *, check_deletes: bool) -> tuple[Check, ...]:
         found.append(_decided("allow_empty", empty, "the source has no rows"))
     if case.replaces and guard.max_shrink is not None:
         found.append(Check(f"max_shrink {_percent(guard.max_shrink)}", "commit", "pending"))
-    if case.table.deletes is not None:
+    if case.table.deletes is not None and (most := max_deleted(case.table)) is not None:
         trips = check_deletes and empty and case.observed.target is not None and not guard.allows_deleting_all
-        found.append(_decided(f"max_deleted {_percent(max_deleted(case.table))}", trips, "the source has no rows"))
+        found.append(_decided(f"max_deleted {_percent(most)}", trips, "the source has no rows"))
     if guard.max_quarantined is not None:
         found.append(Check(f"max_quarantined {_percent(guard.max_quarantined)}", "commit", "pending"))
     found.extend(Check(expected.name, "commit", "pending", expected.on_fail) for expected in case.table.expect)
@@ -46,8 +47,12 @@ def failed(found: tuple[Check, ...]) -> Stop | None:
     return None
 
 
-def max_deleted(table: TableSpec) -> float:
-    return DEFAULT_MAX_DELETED if table.guard.max_deleted is None else table.guard.max_deleted
+def max_deleted(table: TableSpec) -> float | None:
+    """The share of the target's rows that one commit may delete; None: any. What is deduced from missing rows or a
+    flag is limited by default; deletions that the source reports are not."""
+    if table.guard.max_deleted is None and not isinstance(table.deletes, ReportedDeletes):
+        return DEFAULT_MAX_DELETED
+    return table.guard.max_deleted
 
 
 def is_default(check: Check) -> bool:
@@ -98,8 +103,10 @@ def deletes_due(table: TableSpec, checked_at: str | None, now: str) -> bool:
                 return True
             since = dt.datetime.fromisoformat(now) - dt.datetime.fromisoformat(checked_at)
             return since.total_seconds() >= every
-        case DetectFlag() | None:
+        case DetectFlag() | ReportedDeletes() | None:
             return False
+        case _:
+            assert_never(table.deletes)
 
 
 def _decided(name: str, fails: bool, detail: str) -> Check:

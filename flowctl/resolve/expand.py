@@ -66,7 +66,7 @@ def _is_excluded(object: ObjectName, glob: str) -> bool:
 
 def _make_concrete(pattern: TableSpec, object: ObjectName) -> TableSpec:
     assert isinstance(pattern.source, ObjectSource)
-    source = ObjectSource(pattern.source.connection, object.parts)
+    source = replace(pattern.source, parts=object.parts, is_glob=False)
     names = names_of(source)
     table_id = substitute(pattern.id, names)
     filled = substitute(replace(pattern, id=table_id), {**names, "id": table_id})

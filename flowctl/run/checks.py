@@ -122,10 +122,11 @@ def _refused(table: TableSpec, guard: str, limit: float | None, what: str, hint:
 
 def deletes_too_many(table: TableSpec, counts: BatchCounts) -> bool:
     """Whether the batch's deletes are more than ``guard.max_deleted`` allows."""
-    if table.deletes is None or not _deleted(counts) or not counts.target_rows:
+    most = max_deleted(table)
+    if table.deletes is None or most is None or not _deleted(counts) or not counts.target_rows:
         return False
     share = _deleted(counts) / counts.target_rows
-    return share > max_deleted(table) or (_is_whole(table, counts) and not table.guard.allows_deleting_all)
+    return share > most or (_is_whole(table, counts) and not table.guard.allows_deleting_all)
 
 
 def _deleted(counts: BatchCounts) -> int:

@@ -11,6 +11,7 @@ from flowctl.expect.expectation import Expectation
 from flowctl.expect.kinds import kinds
 from flowctl.model.units import fraction, seconds
 from flowctl.spec.node import Node, plain, scalar_text
+from flowctl.spec.schema import definition
 from flowctl.spec.secrets import parse_secrets
 from flowctl.spec.spec import (
     ColumnRules,
@@ -21,11 +22,14 @@ from flowctl.spec.spec import (
     DetectMissingKeys,
     Guard,
     Layout,
+    Metadata,
     ReadHints,
+    ReportedDeletes,
     SchemaPolicies,
     Source,
     SparkSettings,
     StateLocation,
+    StreamTable,
     TableSpec,
     TargetRef,
 )
@@ -43,6 +47,9 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
     }
     cursor, deletes = get("cursor", None), get("deletes", None)
     valid_from = get("scd2", {}).get("valid_from")
+    is_streamed = isinstance(source, StreamTable)
+    if is_streamed and get("mode", "") == "scd2":
+        valid_from = "commit"
     built = TableSpec(
         id=id,
         source=source,
@@ -52,7 +59,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         key=tuple(get("key", ())),
         cursor=_cursor(cursor) if isinstance(cursor, dict) else None,
         dedupe=get("dedupe", "fail" if valid_from == "now" else None),
-        deletes=_deletes(deletes) if deletes else None,
+        deletes=_reported(deletes) if is_streamed else _deletes(deletes) if deletes else None,
         compare_ignore=tuple(get("compare", {}).get("ignore", ())),
         columns=ColumnRules(**_frozen(get("columns", {}))),
         where=get("where", None),
@@ -64,11 +71,12 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         format=get("format", {}),
         exclude=tuple(get("exclude", ())),
         allow_none=get("allow_none", False),
+        metadata=_metadata(node) if is_streamed else (),
         on_schema_change=SchemaPolicies(**get("on_schema_change", {})),
         on_error=get("on_error", "continue"),
-        marks={path: child.place for path, child in _below(node, "")},
+        marks={path: child.place for path, child in below(node, "")},
     )
-    return replace(built, layout=_with_statistics(built))
+    return replace(built, layout=with_statistics(built))
 
 
 def connection(name: str, node: Node) -> Connection:
@@ -93,14 +101,15 @@ def marks(root: Node) -> Mapping[str, Mark]:
         path: node.mark
         for key in ("state", "connections", "storage")
         if (written := root.entries.get(key))
-        for path, node in [(key, written), *_below(written, f"{key}.")]
+        for path, node in [(key, written), *below(written, f"{key}.")]
     }
 
 
-def _below(node: Node, prefix: str) -> Iterator[tuple[str, Node]]:
+def below(node: Node, prefix: str) -> Iterator[tuple[str, Node]]:
+    """Every key below ``node`` with its dotted path."""
     for key, child in node.entries.items():
         yield f"{prefix}{key}", child
-        yield from _below(child, f"{prefix}{key}.")
+        yield from below(child, f"{prefix}{key}.")
 
 
 def spark(node: Node | None) -> SparkSettings:
@@ -138,7 +147,20 @@ def _expectation(entry: Node) -> Expectation:
     return check.read(given, entry.mark)
 
 
-def _with_statistics(table: TableSpec) -> Layout:
+def _reported(written: Mapping[str, Any] | None) -> ReportedDeletes:
+    return ReportedDeletes(written.get("action", "soft")) if written is not None else ReportedDeletes()
+
+
+def _metadata(node: Node) -> tuple[Metadata, ...]:
+    """Of a table that appends changes."""
+    if (mode := node.entries.get("mode")) is None or mode.text != "append":
+        return ()
+    written = node.entries.get("metadata")
+    default = definition("table")["properties"]["metadata"]["default"]
+    return tuple(plain(written) if written else default)
+
+
+def with_statistics(table: TableSpec) -> Layout:
     """The layout with statistics for the columns by which flowctl looks up rows, unless the spec names others.
     Statistics of further columns cost time for each written row and help readers only."""
     layout = table.layout

@@ -19,6 +19,13 @@ def editor_schema() -> dict[str, Any]:
     document = dict(envelope())
     definitions = dict(document["$defs"])
     modes = definitions.pop("modes")
+    for role_name in ("stream_table", "polled_table"):  # an editor does not see what a name in `from` stands for
+        definitions.pop(role_name)
+    stream = definitions.pop("stream")
+    for type in connector_types():
+        own = connector_schema(type)["$defs"].get("stream", {})
+        stream = {**stream, "properties": {**stream["properties"], **own.get("properties", {})}}
+    definitions["stream"] = stream
     definitions |= {f"connection_{type}": _fragment(type) for type in connector_types()}
     definitions |= {f"mode_{mode}": {"properties": definition["properties"]} for mode, definition in modes.items()}
     definitions["table"] = {
@@ -35,6 +42,7 @@ def editor_schema() -> dict[str, Any]:
     properties = {
         **document["properties"],
         "connections": {**connections, "additionalProperties": entry},
+        "streams": {**document["properties"]["streams"], "additionalProperties": {"$ref": "#/$defs/stream"}},
         "tables": tables,
     }
     whole = _allow_templates({**document, "properties": properties, "$defs": definitions})

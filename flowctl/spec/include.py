@@ -12,7 +12,7 @@ from flowctl.spec.document import read_document
 from flowctl.spec.findings import Findings
 from flowctl.spec.node import Node
 
-_SHARED = ("connections", "tables")
+_SHARED = ("connections", "streams", "tables")
 
 
 def gather(paths: Sequence[Path], findings: Findings) -> Node | None:

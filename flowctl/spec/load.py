@@ -18,9 +18,11 @@ from flowctl.spec.findings import Findings
 from flowctl.spec.include import gather
 from flowctl.spec.merge import effective_tables, inherited_values
 from flowctl.spec.node import Node, plain, scalar_text
+from flowctl.spec.references import Sources
 from flowctl.spec.schema import check
 from flowctl.spec.semantics import check_flow
 from flowctl.spec.spec import Spec
+from flowctl.spec.streams import check_streams, check_tables_of_streams, stream
 from flowctl.spec.tables import check_tables
 from flowctl.spec.template import render
 from flowctl.spec.variables import variables_of
@@ -83,15 +85,25 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
         what = f"the tables inherit {inherited:,} values from `defaults` and patterns, more than {limits.INHERITED:,}"
         findings.error(root.entries["tables"].place, what, "Split them into several flows", "too-large")
         return Reading(None, None, findings.sorted)
-    entries, tables = check_tables(effective_tables(root), types, findings)
+    stream_sources = check_streams(root, types, findings)
+    entries, tables = check_tables(effective_tables(root), Sources(types, stream_sources), findings)
     findings.extend(check_flow(entries, tables))
     resolved = _build_effective(root, entries)
     if findings.diagnostics:
         return Reading(None, resolved, findings.sorted)
     connections = root.entries["connections"].entries
+    state = build.state(root.entries["state"])
+    written = root.get("streams")
+    streams = {
+        name: stream(name, node, root.entries["flow"].text)
+        for name, node in (written.entries if written else {}).items()
+    }
+    findings.extend(check_tables_of_streams(streams, tables, state.unsafe))
+    if findings.diagnostics:
+        return Reading(None, resolved, findings.sorted)
     spec = Spec(
         flow=root.entries["flow"].text,
-        state=build.state(root.entries["state"]),
+        state=state,
         connections={name: build.connection(name, node) for name, node in connections.items()},
         storage=build.storage(root.entries.get("storage")),
         spark=build.spark(root.entries.get("spark")),
@@ -101,6 +113,7 @@ def _read(paths: Sequence[str | Path], variables: Mapping[str, str]) -> Reading:
         variables={name: scalar_text(value) for name, value in values.items()},
         given=dict(variables),
         marks=build.marks(root),
+        streams=streams,
     )
     return Reading(spec, resolved, ())
 

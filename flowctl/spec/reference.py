@@ -37,12 +37,15 @@ def _lines() -> Iterator[str]:
     yield from _section("The file", flow["description"], flow)
     yield from _EXPRESSIONS
     yield from _section("storage entries", "One entry per URL prefix.", definition("storage"))
+    yield from _section("Streams", flow["properties"]["streams"]["description"], definition("stream"))
     yield from _section("Tables", flow["properties"]["tables"]["description"], definition("table"), modes=True)
     yield from _section("Expectations", "One entry of `expect`: one check each.", definition("expectation"))
     for type in connector_types():
         schema = connector_schema(type)
         yield from _section(f"Connections of type `{type}`", schema["description"], schema)
         yield from _roles(type)
+        if (stream := role(type, "stream")) is not None:
+            yield from _section(f"Streams of connections of type `{type}`", "In addition to the common keys.", stream)
     yield from _later(flow)
 
 

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import cast
 
 from flowctl.spec.findings import Findings
 from flowctl.spec.names import ObjectSyntax, object_parts, split_reference
 from flowctl.spec.node import Node
 from flowctl.spec.schema import object_syntax, role
-from flowctl.spec.spec import ObjectSource, QuerySource, Source, SqlSource, TargetRef
+from flowctl.spec.spec import ObjectSource, QuerySource, Source, SqlSource, StreamTable, TargetRef
 from flowctl.spec.suggest import did_you_mean
 from flowctl.sql.refs import referenced
 
 #: Connection name to type; None: the connection exists, and its type is wrong (reported there).
 ConnectionTypes = Mapping[str, str | None]
 
+
+@dataclass(frozen=True)
+class Sources:
+    """What a table can read: ``connections`` by name, and ``streams`` by name with the connection behind each (None:
+    it has errors, which are reported there)."""
+
+    connections: ConnectionTypes
+    streams: Mapping[str, str | None]
+
+
 _ONE_OF = ("table", "path", "query", "sql")
 
 
-def source_of(node: Node, connections: ConnectionTypes, findings: Findings) -> Source | None:
+def source_of(node: Node, sources: Sources, findings: Findings) -> Source | None:
     """The source that ``from`` names, or None with an error (possibly one reported elsewhere)."""
     if isinstance(node.value, str):
         connection, name = split_reference(node.value)
@@ -27,7 +38,7 @@ def source_of(node: Node, connections: ConnectionTypes, findings: Findings) -> S
             hint = f"Write `{connection}:` and the object, as in {connection}:public.orders"
             findings.error(node, f"`{connection}` names a connection and no object", hint, "no-object")
             return None
-        return _object_source(node, connection, name, connections, findings)
+        return _object_source(node, connection, name, sources, findings)
     given = [key for key in _ONE_OF if key in node.entries]
     if len(given) != 1:
         what = f"`from` has {' and '.join(f'`{key}`' for key in given)}" if given else "`from` names nothing to read"
@@ -44,14 +55,14 @@ def source_of(node: Node, connections: ConnectionTypes, findings: Findings) -> S
         findings.error(node.place, "`from` has no `connection`", "Add `connection: …`", "missing-key")
         return None
     if given == ["query"]:
-        type = _source_type(connection_node, connection_node.text, connections, findings)
+        type = _source_type(connection_node, connection_node.text, sources, findings)
         if type and object_syntax(type) == "path":
             what = f"`{connection_node.text}` ({type}) takes no queries"
             hint = "Write `path`, or a table with `from: {sql: …}` over it"
             findings.error(text.place, what, hint, "no-queries")
             return None
         return QuerySource(connection_node.text, text.text) if type else None
-    return _object_source(text, connection_node.text, text.text, connections, findings, at=connection_node)
+    return _object_source(text, connection_node.text, text.text, sources, findings, at=connection_node)
 
 
 def target_of(node: Node, connections: ConnectionTypes, findings: Findings) -> TargetRef | None:
@@ -79,26 +90,38 @@ def target_of(node: Node, connections: ConnectionTypes, findings: Findings) -> T
 
 
 def _object_source(
-    node: Node, connection: str, name: str, connections: ConnectionTypes, findings: Findings, at: Node | None = None
+    node: Node, connection: str, name: str, sources: Sources, findings: Findings, at: Node | None = None
 ) -> ObjectSource | None:
-    type = _source_type(at or node, connection, connections, findings)
+    stream = ""
+    if connection in sources.streams:
+        captured = sources.streams[connection]
+        if captured is None:
+            return None
+        stream, connection = connection, captured
+    type = _source_type(at or node, connection, sources, findings)
     if type is None:
         return None
     parts, glob = _parts(node, name, type, findings)
-    return ObjectSource(connection, parts, glob) if parts else None
+    if not parts:
+        return None
+    return StreamTable(connection, parts, glob, stream) if stream else ObjectSource(connection, parts, glob)
 
 
-def _known_type(node: Node, connection: str, connections: ConnectionTypes, findings: Findings) -> str | None:
+def _known_type(
+    node: Node, connection: str, connections: ConnectionTypes, findings: Findings, also: Iterable[str] = ()
+) -> str | None:
+    """``also`` are other names that could have been meant."""
     if connection not in connections:
-        hint = did_you_mean(connection, connections, "There are: ")
-        findings.error(node, f"there is no connection `{connection}`", hint, "unknown-connection")
+        hint = did_you_mean(connection, [*connections, *also], "There are: ")
+        what = "connection or stream" if also else "connection"
+        findings.error(node, f"there is no {what} `{connection}`", hint, "unknown-connection")
         return None
     return connections[connection]
 
 
-def _source_type(node: Node, connection: str, connections: ConnectionTypes, findings: Findings) -> str | None:
+def _source_type(node: Node, connection: str, sources: Sources, findings: Findings) -> str | None:
     """The connection's type, if it can be read."""
-    type = _known_type(node, connection, connections, findings)
+    type = _known_type(node, connection, sources.connections, findings, also=sources.streams)
     if type is None or role(type, "source") is not None:
         return type
     what = f"reading from `{connection}` ({type}) is not in this version"

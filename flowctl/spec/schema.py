@@ -99,6 +99,18 @@ def check(node: Node, schema_name: str, label: str = "") -> list[Diagnostic]:
     return [found for error in errors for found in diagnose(error, node, label)]
 
 
+def check_stream(node: Node, type: str, label: str) -> list[Diagnostic]:
+    """The errors of an entry of ``streams`` whose connection has this type."""
+    errors = _validator(f"stream of {type}").iter_errors(plain(node))
+    return [found for error in errors for found in diagnose(error, node, label)]
+
+
+def stream_schema(type: str) -> Schema:
+    """What a stream of a connection of this type may specify: the common keys, and those of the type."""
+    common, own = definition("stream"), connector_schema(type)["$defs"]["stream"]
+    return {**common, "properties": {**common["properties"], **own["properties"]}}
+
+
 def check_table(node: Node, label: str, roles: Mapping[str, str]) -> list[Diagnostic]:
     """The errors of a merged entry against the schema of tables in these roles (``mode:merge``, ``source:postgres``,
     …), each with its wording for messages. Remove the keys that a role forbids (``false``, see :func:`forbidden`)
@@ -149,7 +161,9 @@ def _validator(name: str) -> Draft202012Validator:
             return Draft202012Validator(_require_only(["from", "to", "mode"]))
         case _ if name.endswith(" keys"):
             return Draft202012Validator(_require_only(_role_schema(name.removesuffix(" keys")).get("required", [])))
-        case "table" | "sql_source":
+        case _ if name.startswith("stream of "):
+            return Draft202012Validator(stream_schema(name.removeprefix("stream of ")))
+        case "table" | "sql_source" | "stream_table" | "polled_table":
             return Draft202012Validator(definition(name))
         case _ if ":" in name:
             properties = _role_schema(name).get("properties", {})
@@ -170,8 +184,10 @@ def _role_schema(name: str) -> Schema:
     match kind:
         case "mode":
             schema: Schema = flow_schema()["$defs"]["modes"][which]
-        case "sql_source":
-            schema = definition("sql_source")
+        case "stream_mode":  # the key is the source's own, and the times those of the commits
+            schema = {key: value for key, value in flow_schema()["$defs"]["modes"][which].items() if key != "required"}
+        case "sql_source" | "stream_table" | "polled_table":
+            schema = definition(kind)
         case _:
             schema = role(which, kind) or {}
     return schema

@@ -60,6 +60,16 @@ class ObjectSource:
 
 
 @dataclass(frozen=True)
+class StreamTable(ObjectSource):
+    """``stream:object``: an object of a connection, read through the change stream ``stream`` of that connection."""
+
+    stream: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.stream}:{'.'.join(self.parts)}"
+
+
+@dataclass(frozen=True)
 class QuerySource:
     """A query in the source's own SQL, bounded by wrapping it."""
 
@@ -82,7 +92,7 @@ class SqlSource:
         return "sql over " + ", ".join(self.refs) if self.refs else "sql"
 
 
-Source = ObjectSource | QuerySource | SqlSource
+Source = ObjectSource | StreamTable | QuerySource | SqlSource
 
 
 @dataclass(frozen=True)
@@ -124,7 +134,17 @@ class DetectFlag:
     action: Literal["soft", "hard"] = "soft"
 
 
-Deletes = DetectMissingKeys | DetectFlag
+@dataclass(frozen=True)
+class ReportedDeletes:
+    """A change stream reports deletions by itself."""
+
+    action: Literal["soft", "hard"] = "hard"
+
+
+Deletes = DetectMissingKeys | DetectFlag | ReportedDeletes
+
+#: Columns about the change that a table of a stream appends.
+Metadata = Literal["op", "commit_lsn", "seq", "committed_at", "xid", "unchanged"]
 
 
 @dataclass(frozen=True)
@@ -211,6 +231,7 @@ class TableSpec:
     format: Mapping[str, Any] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
     allow_none: bool = False
+    metadata: tuple[Metadata, ...] = ()
     on_schema_change: SchemaPolicies = SchemaPolicies()
     on_error: Literal["continue", "stop"] = "continue"
     marks: Mapping[str, Mark] = field(default_factory=dict)
@@ -226,6 +247,28 @@ class TableSpec:
         while path and path not in self.marks:
             path = path.rpartition(".")[0]
         return self.marks.get(path, self.mark)
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """One entry of ``streams``. Times in seconds, sizes in bytes. ``options`` belong to the connection's type; ``flow``
+    and ``name`` are what default names are made of. ``marks`` as in :class:`TableSpec`."""
+
+    name: str
+    flow: str
+    connection: str
+    mark: Mark
+    snapshot: Literal["initial", "never"] = "initial"
+    on_lost_position: Literal["fail", "resnapshot"] = "fail"
+    on_table_error: Literal["stop", "detach"] = "stop"
+    on_truncate: Literal["apply", "fail", "ignore"] = "apply"
+    every: float = 10.0
+    batch_rows: int = 500_000
+    batch_bytes: int = 256_000_000
+    keep: float = 86_400.0
+    max_bytes: int = 20_000_000_000
+    options: Mapping[str, Any] = field(default_factory=dict)
+    marks: Mapping[str, Mark] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -258,6 +301,7 @@ class Spec:
     variables: Mapping[str, str] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
+    streams: Mapping[str, StreamSpec] = field(default_factory=dict)
 
     @cached_property
     def base_dir(self) -> str:

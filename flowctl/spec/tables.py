@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from flowctl.spec import build
 from flowctl.spec.details import check_details
 from flowctl.spec.findings import Findings
-from flowctl.spec.names import is_pattern
+from flowctl.spec.names import is_pattern, split_reference
 from flowctl.spec.node import Node, leaves, without
-from flowctl.spec.references import ConnectionTypes, source_of, target_of
+from flowctl.spec.references import Sources, source_of, target_of
 from flowctl.spec.schema import (
     check_table,
     connector_schema,
@@ -21,14 +21,14 @@ from flowctl.spec.schema import (
     role,
     target_modes,
 )
-from flowctl.spec.spec import ObjectSource, Source, SqlSource, TableSpec, TargetRef
+from flowctl.spec.spec import ObjectSource, Source, SqlSource, StreamTable, TableSpec, TargetRef
 
 
 def check_tables(
-    entries: Mapping[str, Node], connections: ConnectionTypes, findings: Findings
+    entries: Mapping[str, Node], sources: Sources, findings: Findings
 ) -> tuple[dict[str, Node], tuple[TableSpec, ...]]:
     """The effective entries (without inherited keys that cannot be used) and the tables without errors."""
-    checking = [_Checking(id, node, connections, findings) for id, node in entries.items()]
+    checking = [_Checking(id, node, sources, findings) for id, node in entries.items()]
     tables = [check.table() for check in checking]
     return {check.id: check.node for check in checking}, tuple(table for table in tables if table)
 
@@ -36,10 +36,11 @@ def check_tables(
 class _Checking:
     """One table, from entry to value."""
 
-    def __init__(self, id: str, node: Node, connections: ConnectionTypes, findings: Findings) -> None:
+    def __init__(self, id: str, node: Node, sources: Sources, findings: Findings) -> None:
         self.id = id
         self.node = node
-        self.connections = connections
+        self.sources = sources
+        self.connections = sources.connections
         self.findings = findings
         self.label = f"tables.{id}"
 
@@ -65,7 +66,7 @@ class _Checking:
 
     def _source(self) -> Source | None:
         node = self.node.entries.get("from")
-        return source_of(node, self.connections, self.findings) if node and _well_formed(node, "from") else None
+        return source_of(node, self.sources, self.findings) if node and _well_formed(node, "from") else None
 
     def _target(self) -> TargetRef | None:
         node = self.node.entries.get("to")
@@ -75,8 +76,14 @@ class _Checking:
         """The definitions that apply to this table, each with the wording for an error about it."""
         roles: dict[str, str] = {}
         mode = self.node.entries.get("mode")
+        is_streamed = isinstance(source, StreamTable)
         if mode and mode.text in definition("modes"):
-            roles[f"mode:{mode.text}"] = f"with mode {mode.text}"
+            role_name = "stream_mode" if is_streamed or self._may_be_streamed() else "mode"
+            roles[f"{role_name}:{mode.text}"] = f"with mode {mode.text}"
+        if source is not None:
+            roles["stream_table" if is_streamed else "polled_table"] = (
+                "when reading a change stream" if is_streamed else "without a change stream"
+            )
         match source:
             case SqlSource():
                 roles["sql_source"] = "with `from: {sql: …}`"
@@ -86,9 +93,17 @@ class _Checking:
                 type = self.connections[source.connection]
                 roles[f"source:{type}"] = f"when reading from `{source.connection}` ({type})"
         type = self.connections[target.connection] if target else None
+        if is_streamed and mode and mode.text == "truncate":
+            hint = "Use append, merge or scd2; or read the connection itself to replace the whole content in each run"
+            self.findings.error(mode, "mode truncate cannot be used with a change stream", hint, "mode-of-stream")
         if target and type and self._can_write(type, target.connection, mode):
             roles[f"target:{type}"] = f"when writing to `{target.connection}` ({type})"
         return roles
+
+    def _may_be_streamed(self) -> bool:
+        """Whether `from` names neither a connection nor anything else that is known: perhaps a stream."""
+        node = self.node.entries.get("from")
+        return node is not None and bool(node.text) and split_reference(node.text)[0] not in self.connections
 
     def _can_write(self, type: str, connection: str, mode: Node | None) -> bool:
         target = connector_schema(type)["$defs"].get("target", {})
@@ -113,7 +128,7 @@ class _Checking:
             if found is None:
                 continue
             if _own(found) and found.value != NO_CURSOR:
-                modes = modes_with(path) if role_name.startswith("mode:") else []
+                modes = modes_with(path) if role_name.startswith(("mode:", "stream_mode:")) else []
                 hint = f"Remove it, or use mode {' or '.join(modes)}" if modes else "Remove it"
                 self.findings.error(found.place, f"`{path}` cannot be used {using}", hint, "unusable-key")
             self.node = without(self.node, path)
@@ -123,7 +138,7 @@ class _Checking:
         mode, cursor = self.node.entries.get("mode"), self.node.entries.get("cursor")
         if source is None or mode is None or mode.text != "append" or (cursor is not None and _says_so(cursor, source)):
             return
-        if any(name.startswith("source:") and "cursor" in forbidden(name) for name in roles):
+        if any(name.startswith(("source:", "stream_table")) and "cursor" in forbidden(name) for name in roles):
             return
         again = "its whole result" if isinstance(source, SqlSource) else "all rows"
         none = f"`cursor: none` to append {again} in every run"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
 import threading
 import uuid
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, cast
 
-from flowctl.storage.durable import make_folder, open_private
+from flowctl.storage.durable import make_folder, open_private, sync_folder
 from flowctl.storage.options import Storage, fsspec_options, spark_url
 from flowctl.storage.urls import scheme
 
@@ -104,7 +105,7 @@ class BufferFolder:
         import pyarrow.parquet as pq
 
         with (
-            _appearing(self._fs, self._path, f"{uuid.uuid4().hex}.parquet") as file,
+            appearing(self._fs, self._path, f"{uuid.uuid4().hex}.parquet") as file,
             pq.ParquetWriter(file, schema, compression="zstd", compression_level=1) as writer,
         ):
             sink = BufferSink(writer, schema)
@@ -173,15 +174,21 @@ class BufferSink:
 
 
 @contextlib.contextmanager
-def _appearing(fs: Any, folder: str, name: str) -> Iterator[BinaryIO]:
-    """A file that appears under its name when the block ends without an error; otherwise nothing is left behind."""
+def appearing(fs: Any, folder: str, name: str, *, durable: bool = False) -> Iterator[BinaryIO]:
+    """A file that appears under its name when the block ends without an error; otherwise nothing is left behind.
+    ``durable``: on a local disk, it then survives a power failure."""
     if "file" in (fs.protocol if isinstance(fs.protocol, tuple) else (fs.protocol,)):
         unfinished = Path(folder) / f".{name}"
         make_folder(unfinished.parent, private=True)
         try:
             with open_private(unfinished) as local:
                 yield local
+                if durable:
+                    local.flush()
+                    os.fsync(local.fileno())
             unfinished.rename(unfinished.with_name(name))
+            if durable:
+                sync_folder(unfinished.parent)
         finally:
             unfinished.unlink(missing_ok=True)
         return

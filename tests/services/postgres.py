@@ -22,6 +22,9 @@ _SETTINGS = {
     "full_page_writes": "off",
     "shared_buffers": "128MB",
     "max_connections": "200",
+    "wal_level": "logical",
+    "max_replication_slots": "100",
+    "max_wal_senders": "100",
     "listen_addresses": HOST,
     "timezone": "Europe/Amsterdam",  # not UTC, so that a shift by a zone shows
 }

@@ -104,8 +104,8 @@ def test_a_newer_format_is_refused_by_name() -> None:
 
 def test_a_position_kind_of_a_newer_flowctl_is_refused() -> None:
     document = whole_json()
-    document["tables"]["orders"]["position"] = {"kind": "lsn", "lsn": "0/16B3748"}
-    with pytest.raises(AbortRun, match="unknown position kind 'lsn'"):
+    document["tables"]["orders"]["position"] = {"kind": "gtid", "gtids": "0-1-8"}
+    with pytest.raises(AbortRun, match="unknown position kind 'gtid'"):
         decoded(json.dumps(document).encode())
 
 

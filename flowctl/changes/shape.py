@@ -1,0 +1,34 @@
+"""How a table's changes are described while its columns stay the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+
+from flowctl.model import codec
+from flowctl.model.table_info import Column, ObjectName
+
+
+@dataclass(frozen=True)
+class Shape:
+    """``identity`` is the table's, as in its description. ``columns`` are in the order of the captured rows.
+    ``old_columns`` are those that are known of a row before its update or deletion: its replica identity, or all
+    columns. ``private`` has one text per column for the connector that captured them."""
+
+    object: ObjectName
+    identity: str
+    columns: tuple[Column, ...]
+    old_columns: tuple[str, ...]
+    private: tuple[str, ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        """Equal shapes have equal digests."""
+        content = json.dumps(codec.to_json(self), ensure_ascii=False, sort_keys=True)
+        return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    def at(self, name: str) -> int | None:
+        """The place of a column."""
+        return next((place for place, column in enumerate(self.columns) if column.name == name), None)

@@ -1,0 +1,97 @@
+"""Reads one slot into a sink: whole transactions, in the order of their commits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from flowctl.changes.capture import CaptureSink
+from flowctl.changes.segment import Op
+from flowctl.changes.shape import Shape
+from flowctl.connectors.postgres.changes import messages
+from flowctl.connectors.postgres.changes.messages import Relation
+from flowctl.connectors.postgres.changes.replication import HEADER, ReplicationStream
+from flowctl.model.position import LsnPosition
+
+#: Seconds to wait for data before looking at anything else.
+_WAIT = 0.5
+#: Messages read before looking at anything else.
+_AT_ONCE = 10_000
+#: While a sink is full.
+_PAUSE = 0.05
+
+_ROW_OPS = {ord("I"): Op.INSERT, ord("U"): Op.UPDATE, ord("D"): Op.DELETE}
+
+
+@dataclass
+class Reader:
+    """``shape_of`` describes a table as of now; None for one that nobody reads."""
+
+    stream: ReplicationStream
+    sink: CaptureSink
+    shape_of: Callable[[Relation], Shape | None]
+    _numbers: dict[bytes, int | None] = field(default_factory=dict)
+    _is_open: bool = False
+
+    def read(self, until: int | None, stopping: threading.Event) -> None:
+        """Until everything before ``until`` has been delivered (None: for ever), or ``stopping`` is set. What the sink
+        has not landed then is dropped."""
+        asked_at = 0.0
+        while not stopping.is_set():
+            if self.stream.is_feedback_due:
+                self._feed()
+            if self.sink.is_full and not self._is_open:
+                stopping.wait(_PAUSE)
+                continue
+            count = 0
+            for data in self.stream.arrived(_AT_ONCE):
+                self._take(data)
+                count += 1
+            if count == _AT_ONCE:
+                continue
+            if not self._is_open:
+                self.sink.pass_over(LsnPosition(self.stream.seen))
+                if until is not None and self.stream.seen >= until:
+                    return
+            if count == 0:
+                if until is not None and time.monotonic() - asked_at > 1.0:
+                    self._feed(ask=True)
+                    asked_at = time.monotonic()
+                self.stream.wait(_WAIT)
+
+    def _feed(self, *, ask: bool = False) -> None:
+        durable = self.sink.durable
+        assert isinstance(durable, LsnPosition)
+        self.stream.feed(durable.lsn, ask=ask)
+
+    def _take(self, data: memoryview) -> None:
+        kind = data[HEADER]
+        if op := _ROW_OPS.get(kind):
+            number = self._numbers[bytes(data[HEADER + 1 : HEADER + 5])]
+            if number is not None:
+                self.sink.add(number, op, data[HEADER + 5 :])
+            return
+        body = bytes(data[HEADER + 1 :])
+        match chr(kind):
+            case "B":
+                begun = messages.begin(body)
+                self._is_open = True
+                self.sink.begin(begun.lsn, begun.at, begun.xid)
+            case "C":
+                end = messages.commit_end(body)
+                self._is_open = False
+                self.stream.seen = max(self.stream.seen, end)
+                self.sink.commit(LsnPosition(end))
+            case "R":
+                described = messages.relation(body)
+                shape = self.shape_of(described)
+                self._numbers[body[:4]] = None if shape is None else self.sink.shape(shape)
+            case "T":
+                for oid in messages.truncated(body):
+                    number = self._numbers[oid.to_bytes(4, "big")]
+                    if number is not None:
+                        self.sink.add(number, Op.TRUNCATE, b"")
+            case _:
+                pass  # O: origins; Y: names of types, which the catalog has; M: messages, which nobody asked for

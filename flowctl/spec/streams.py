@@ -1,0 +1,113 @@
+"""The streams of a spec: their checks, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flowctl.diagnostics import Diagnostic
+from flowctl.model.units import seconds, size
+from flowctl.spec.build import below
+from flowctl.spec.findings import Findings
+from flowctl.spec.node import Node, plain
+from flowctl.spec.references import ConnectionTypes
+from flowctl.spec.schema import check_stream, connector_types, role
+from flowctl.spec.spec import ObjectSource, StreamSpec, StreamTable, TableSpec
+from flowctl.spec.suggest import did_you_mean
+
+#: The keys that mean the same for every connector; all others belong to the connection's type.
+_COMMON = ("from", "snapshot", "on_lost_position", "on_table_error", "on_truncate", "batch", "buffer")
+
+
+def check_streams(root: Node, connections: ConnectionTypes, findings: Findings) -> Mapping[str, str | None]:
+    """Name to the connection whose changes are captured; None for a stream with errors, reported here."""
+    written = root.get("streams")
+    return {
+        name: _connection(name, node, connections, findings)
+        for name, node in (written.entries if written else {}).items()
+    }
+
+
+def _connection(name: str, node: Node, connections: ConnectionTypes, findings: Findings) -> str | None:
+    source = node.entries.get("from")
+    if name in connections:
+        what = f"`{name}` is the name of a connection and of a stream"
+        findings.error(node.place, what, "Rename one of them: `name:object` reads either", "duplicate-name")
+        return None
+    if source is None or not isinstance(source.value, str):
+        return None
+    if source.text not in connections:
+        hint = did_you_mean(source.text, connections, "There are: ")
+        findings.error(source, f"there is no connection `{source.text}`", hint, "unknown-connection")
+        return None
+    type = connections[source.text]
+    if type is None:
+        return None
+    if role(type, "stream") is None:
+        able = ", ".join(other for other in connector_types() if role(other, "stream"))
+        what = f"the changes of `{source.text}` ({type}) cannot be captured"
+        findings.error(source, what, f"Use a connection of type {able}", "no-stream")
+        return None
+    before = len(findings.diagnostics)
+    findings.extend(check_stream(node, type, f"streams.{name}"))
+    return source.text if len(findings.diagnostics) == before else None
+
+
+def stream(name: str, node: Node, flow: str) -> StreamSpec:
+    """From an entry without errors."""
+    given: dict[str, Any] = plain(node)
+    snapshot: Any = given.get("snapshot", "initial")
+    batch, buffer = given.get("batch", {}), given.get("buffer", {})
+    return StreamSpec(
+        name=name,
+        flow=flow,
+        connection=given["from"],
+        mark=node.place,
+        snapshot=snapshot.get("mode", "initial") if isinstance(snapshot, dict) else snapshot,
+        on_lost_position=given.get("on_lost_position", "fail"),
+        on_table_error=given.get("on_table_error", "stop"),
+        on_truncate=given.get("on_truncate", "apply"),
+        every=seconds(batch.get("every", "10s")),
+        batch_rows=batch.get("rows", 500_000),
+        batch_bytes=size(batch.get("bytes", "256MB")),
+        keep=seconds(buffer.get("keep", "24h")),
+        max_bytes=size(buffer.get("max_bytes", "20GB")),
+        options={key: value for key, value in given.items() if key not in _COMMON},
+        marks={path: child.place for path, child in below(node, "")},
+    )
+
+
+def check_tables_of_streams(
+    streams: Mapping[str, StreamSpec], tables: tuple[TableSpec, ...], unsafe_state: bool
+) -> Iterator[Diagnostic]:
+    """What must hold between streams and the tables that read them."""
+    readers: dict[str, list[TableSpec]] = {}
+    for table in tables:
+        if isinstance(table.source, StreamTable):
+            readers.setdefault(table.source.stream, []).append(table)
+    for name, one in streams.items():
+        if name not in readers:
+            what = f"no table reads the stream `{name}`"
+            hint = f"Write `from: {name}:schema.table` in a table, or remove the stream"
+            yield Diagnostic(what, hint, one.mark, "unread-stream")
+        elif unsafe_state:
+            what = f"the stream `{name}` needs a state whose store honours conditional writes"
+            yield Diagnostic(what, "Remove `unsafe: true` from `state`", one.mark, "unsafe-state")
+        appending = [table for table in readers.get(name, ()) if table.mode == "append"]
+        if one.on_lost_position == "resnapshot" and appending:
+            what = f"`on_lost_position: resnapshot` would append all rows of `{appending[0].id}` again"
+            hint = "Use `on_lost_position: fail`, or give tables that append a stream of their own"
+            yield Diagnostic(what, hint, one.marks.get("on_lost_position", one.mark), "resnapshot-appends")
+
+
+def reads_stream(table: TableSpec) -> bool:
+    return isinstance(table.source, StreamTable)
+
+
+def stream_of(table: TableSpec) -> str:
+    """The name of the stream that the table reads; empty if it reads none."""
+    match table.source:
+        case StreamTable(stream=name):
+            return name
+        case ObjectSource() | _:
+            return ""

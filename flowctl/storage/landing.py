@@ -1,0 +1,247 @@
+"""The landing log of a change stream: numbered, immutable batches of captured changes.
+
+``landed/<n>.json``, created if absent, is the manifest of batch ``n``; it names the files in ``segments/`` that count.
+A batch ends at a commit of the source and begins where the one before it ends. Creating ``n`` *is* the record that
+everything up to its end has landed: a process that loses the race for a number has captured nothing, and may leave
+files that no manifest names. Everything is below ``<state>/<flow>/streams/<stream>/``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import socket
+import uuid
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from flowctl.changes.shape import Shape
+from flowctl.errors import AbortRun, StateConflict
+from flowctl.model import codec
+from flowctl.model.codec import in_json
+from flowctl.model.position import Position
+from flowctl.model.table_info import ObjectName
+from flowctl.storage.blobs import BlobStore
+from flowctl.storage.buffer import appearing
+from flowctl.storage.options import Storage, fsspec_options
+from flowctl.storage.urls import scheme
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = 1
+#: Rows of a row group: enough to compress well, few enough that a table's rows are found without reading much else.
+ROW_GROUP_ROWS = 64 * 1024
+_NAME = re.compile(r"landed/(\d+)\.json")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One file. ``bytes`` is its size, ``rows`` the number of changes in it."""
+
+    name: str
+    bytes: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class LandedTable:
+    """The changes of one table in a batch. ``shapes`` maps the numbers in the segments to digests of shapes, in the
+    order of their first change; ``truncated``: a TRUNCATE is among the changes."""
+
+    object: ObjectName
+    shapes: Mapping[str, str]
+    changes: int
+    truncated: bool = field(default=False, metadata=in_json("not_default"))
+
+
+@dataclass(frozen=True)
+class LandedBatch:
+    """One manifest. ``event_at`` (RFC 3339) is the greatest event time up to here; empty if there was none yet."""
+
+    batch: int
+    lower: Position = field(metadata=in_json(name="from"))
+    upper: Position = field(metadata=in_json(name="to"))
+    event_at: str = ""
+    segments: tuple[Segment, ...] = ()
+    tables: tuple[LandedTable, ...] = ()
+    write_id: str = ""
+    format: int = FORMAT
+
+    @property
+    def changes(self) -> int:
+        return sum(table.changes for table in self.tables)
+
+    @property
+    def bytes(self) -> int:
+        return sum(segment.bytes for segment in self.segments)
+
+    def table(self, object: ObjectName) -> LandedTable | None:
+        return next((table for table in self.tables if table.object == object), None)
+
+
+class LandingLog:
+    """Reads and writes the batches of one stream. ``blobs`` is the store at ``url``, the flow's folder; ``prefix`` is
+    the stream's part of it and ends in a slash."""
+
+    def __init__(self, blobs: BlobStore, url: str, prefix: str, storage: Storage) -> None:
+        self._blobs = blobs
+        self._prefix = prefix
+        self._url = url
+        self._storage = storage
+        self._read: dict[int, LandedBatch] = {}
+        self._shapes: dict[str, Shape] = {}
+
+    def batch(self, number: int) -> LandedBatch | None:
+        if number not in self._read:
+            data = self._blobs.get(self._name(number))
+            if data is None:
+                return None
+            self._read[number] = self._decoded(data, number)
+        return self._read[number]
+
+    def newest(self, known: int = 0) -> LandedBatch | None:
+        """The newest batch; ``known`` is one that exists, or existed, if any does. None if nothing has landed."""
+        found = self.batch(known)
+        if found is None:
+            listed = self.numbers()
+            return self.newest(listed[-1]) if listed else None
+        for number in itertools.count(known + 1):
+            following = self.batch(number)
+            if following is None:
+                return found
+            found = following
+        return found
+
+    def numbers(self) -> list[int]:
+        """The numbers of all batches that are kept, ascending."""
+        matches = (
+            _NAME.fullmatch(info.name.removeprefix(self._prefix)) for info in self._blobs.list(f"{self._prefix}landed/")
+        )
+        return sorted(int(match[1]) for match in matches if match)
+
+    def between(self, lower: int, upper: int) -> list[LandedBatch]:
+        """The batches above ``lower``, up to ``upper``. Raises :class:`AbortRun` if one is missing."""
+        found = []
+        for number in range(lower + 1, upper + 1):
+            batch = self.batch(number)
+            if batch is None:
+                raise AbortRun(
+                    f"batch {number} of the stream is not there any more: {self._blobs.url}/{self._name(number)}",
+                    hint="Restore it, or take the tables' content anew with `flowctl state resnapshot`",
+                )
+            found.append(batch)
+        return found
+
+    def create(self, batch: LandedBatch) -> LandedBatch:
+        """Lands ``batch``: from now on everything up to its end counts as captured. :class:`StateConflict` if another
+        process has created the number."""
+        write_id = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex}"
+        document = {**codec.to_json(batch), "write_id": write_id}
+        data = (json.dumps({"format": FORMAT, **document}, ensure_ascii=False) + "\n").encode()
+        name = self._name(batch.batch)
+        try:
+            is_made = self._blobs.create(name, data)
+        except AbortRun:
+            if self._blobs.get(name) != data:
+                raise
+            is_made = True
+        if not is_made and self._blobs.get(name) != data:
+            raise StateConflict(
+                f"batch {batch.batch} of the stream was captured by another process meanwhile", hint="Run again"
+            )
+        landed = codec.from_json(LandedBatch, document)
+        self._read[batch.batch] = landed
+        return landed
+
+    def put_shape(self, shape: Shape) -> None:
+        """Stores a shape, before the first batch that names it."""
+        if shape.digest not in self._shapes:
+            data = (json.dumps(codec.to_json(shape), ensure_ascii=False) + "\n").encode()
+            self._blobs.create(f"{self._prefix}described/{shape.digest}.json", data)
+            self._shapes[shape.digest] = shape
+
+    def shape(self, digest: str) -> Shape:
+        if digest not in self._shapes:
+            name = f"{self._prefix}described/{digest}.json"
+            data = self._blobs.get(name)
+            if data is None:
+                raise AbortRun(f"{self._blobs.url}/{name} is not there", hint="Restore it from a copy of the store")
+            self._shapes[digest] = codec.from_json(Shape, json.loads(data))
+        return self._shapes[digest]
+
+    @contextmanager
+    def new_segment(self) -> Iterator[tuple[str, BinaryIO]]:
+        """A new file and its name; visible and durable when the block ends without an error."""
+        name = f"{uuid.uuid4().hex}.parquet"
+        fs, folder = self._segments
+        with appearing(fs, folder, name, durable=True) as file:
+            yield name, file
+
+    def rows(self, batch: LandedBatch, numbers: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """The rows of the shapes with these numbers, in the order of the source, as in
+        :func:`flowctl.changes.segment.segment_schema`."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        fs, folder = self._segments
+        wanted = pa.array(sorted(numbers), pa.int32())
+        low, high = min(numbers), max(numbers)
+        for segment in batch.segments:
+            with fs.open(f"{folder}/{segment.name}", "rb") as file, pq.ParquetFile(file) as found:
+                for group in range(found.num_row_groups):
+                    bounds = found.metadata.row_group(group).column(0).statistics
+                    if bounds is not None and (bounds.max < low or bounds.min > high):
+                        continue
+                    rows = found.read_row_group(group)
+                    rows = rows.filter(pc.is_in(rows["shape"], wanted))
+                    yield from rows.to_batches()
+
+    def sweep(self) -> list[str]:
+        """Removes files that no manifest names. Call only under the stream's lease, while nothing is captured."""
+        fs, folder = self._segments
+        try:
+            there = fs.ls(folder, detail=False)
+        except FileNotFoundError:
+            return []
+        kept = {segment.name for number in self.numbers() for segment in self._required(number).segments}
+        gone = [path for path in there if path.rstrip("/").rpartition("/")[2].lstrip(".") not in kept]
+        for path in gone:
+            fs.rm_file(path)
+        return gone
+
+    def _required(self, number: int) -> LandedBatch:
+        found = self.batch(number)
+        assert found is not None, "it was listed, and nobody else removes batches"
+        return found
+
+    @property
+    def _segments(self) -> tuple[Any, str]:
+        import fsspec
+
+        options = {} if scheme(self._url) == "file" else fsspec_options(self._url, self._storage)
+        fs, root = fsspec.core.url_to_fs(self._url, use_listings_cache=False, **options)
+        return fs, f"{root}/{self._prefix}segments"
+
+    def _name(self, number: int) -> str:
+        return f"{self._prefix}landed/{number}.json"
+
+    def _decoded(self, data: bytes, number: int) -> LandedBatch:
+        try:
+            content = json.loads(data)
+            if content["format"] > FORMAT:
+                raise AbortRun(
+                    f"batch {number} of the stream was written by a newer flowctl",
+                    hint="Use that flowctl or a newer one",
+                )
+            return codec.from_json(LandedBatch, content)
+        except (ValueError, KeyError, TypeError) as cause:
+            raise AbortRun(
+                f"{self._blobs.url}/{self._name(number)} is damaged ({type(cause).__name__}: {cause})",
+                hint="Restore it from a copy of the store",
+            ) from cause
