@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl.connectors.gaps import Gap
 from flowctl.connectors.source import DirectSource, LandedSource, SourceCapabilities
@@ -15,6 +15,9 @@ from flowctl.engine.conf import Extension
 from flowctl.model.table_info import ObjectName
 from flowctl.spec.spec import Connection, TableSpec
 from flowctl.storage.buffer import Buffer
+
+if TYPE_CHECKING:
+    from flowctl.connectors.stream import StreamSource
 
 
 @dataclass(frozen=True)
@@ -53,11 +56,12 @@ class OpenContext:
 
 @dataclass(frozen=True)
 class Connector:
-    """One open connection, as ``connect(connection, context)`` of a connector's package yields it. ``source`` or
-    ``target`` is None if the type does not support it; both work on the same system."""
+    """One open connection, as ``connect(connection, context)`` of a connector's package yields it. ``source``,
+    ``target`` or ``streams`` is None if the type does not support it; all work on the same system."""
 
     source: DirectSource | LandedSource | None = None
     target: Target | None = None
+    streams: StreamSource | None = None
 
 
 class Package(Protocol):

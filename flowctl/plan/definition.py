@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
 from flowctl.model.table_info import TableInfo, same_identity
-from flowctl.spec.spec import ColumnRules, ObjectSource, QuerySource, Source, SqlSource, TableSpec
+from flowctl.spec.spec import ColumnRules, ObjectSource, QuerySource, Source, SqlSource, StreamTable, TableSpec
 
 #: Keys that are observed, not written in the spec; differences in them are reported separately.
 _OF_SOURCE = ("source_system", "source_identity")
@@ -70,6 +70,8 @@ def _text(part: Any) -> str:
 
 def _source(source: Source) -> Any:
     match source:
+        case StreamTable(connection, parts, stream=stream):
+            return {"stream": stream, "connection": connection, "object": list(parts)}
         case ObjectSource(connection, parts):
             return {"connection": connection, "object": list(parts)}
         case QuerySource(connection, query):

@@ -77,6 +77,7 @@ def to_json(document: StateDocument) -> dict[str, Any]:
         "lineage": document.lineage,
         "serial": document.serial,
         "write_id": document.write_id,
+        **({"stream": codec.to_json(document.stream)} if document.stream is not None else {}),
         "tables": {table_id: table_to_json(document.tables[table_id]) for table_id in sorted(document.tables)},
     }
 

@@ -68,11 +68,24 @@ class TableState:
 
 
 @dataclass(frozen=True)
+class StreamState:
+    """What one change stream records besides its tables. ``source`` identifies the system whose log is read. Every
+    table has applied all batches up to ``applied``, except those in ``apart``: by table id, the batch up to which it
+    has (a table that waits for its snapshot, or catches up). ``begun`` names the reader in the source (a replication
+    slot) that is being created: one that is found under this name is flowctl's own and incomplete."""
+
+    source: str = ""
+    applied: int = 0
+    apart: Mapping[str, int] = field(default_factory=dict)
+    begun: str = ""
+
+
+@dataclass(frozen=True)
 class StateDocument:
     """One entry of the state log. ``serial`` is 0 for a flow that never ran. ``write_id`` identifies the write
     (``host/pid/random``): a writer whose create was refused can tell its own document from another writer's.
     ``shapes`` names the blob with the tables' columns and definitions (:mod:`flowctl.state.shapes`); empty if the
-    document contains them."""
+    document contains them. ``stream`` is set in the document of a change stream, which has a log of its own."""
 
     lineage: str
     serial: int = 0
@@ -80,6 +93,7 @@ class StateDocument:
     tables: Mapping[str, TableState] = field(default_factory=dict)
     format: int = FORMAT
     shapes: str = field(default="", compare=False, metadata=in_json("since"))
+    stream: StreamState | None = field(default=None, metadata=in_json("since"))
 
     @property
     def recorded_lineage(self) -> str:
@@ -116,6 +130,14 @@ def keep_recorded(before: TableState, run_id: str) -> Recorded:
     return Recorded(
         before.definition, before.schema, before.target_columns, run_id, upstream_shape=before.upstream_shape
     )
+
+
+def with_stream(document: StateDocument, stream: StreamState) -> StateDocument:
+    """Raises ``StateConflict`` if batches would be applied twice."""
+    before = document.stream
+    if before is not None and stream.applied < before.applied:
+        raise StateConflict(f"batch {before.applied} is applied already, batch {stream.applied} is not the next one")
+    return replace(document, stream=stream)
 
 
 def new_document() -> StateDocument:

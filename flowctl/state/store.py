@@ -93,7 +93,9 @@ class StateStore:
             raise self._conflict(wanted.serial)
         self._point_at(wanted.serial)
         if wanted.serial % PRUNE_EVERY == 0:
-            file_log.sweep(self.blobs, self.prune(), wanted.positions())
+            oldest = self.prune()
+            if not self._prefix:  # the file logs are the flow's own
+                file_log.sweep(self.blobs, oldest, wanted.positions())
         return wanted
 
     def prune(self) -> int:

@@ -73,6 +73,7 @@ def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str)
 @contextmanager
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
     """Opens nothing yet: source and target connect when they need to."""
+    from flowctl.connectors.postgres.changes.stream import PostgresStreams
     from flowctl.connectors.postgres.client import client
     from flowctl.connectors.postgres.source import PostgresSource
     from flowctl.connectors.postgres.target import PostgresTarget
@@ -81,4 +82,5 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
     yield Connector(
         source=PostgresSource(database, CAPABILITIES, context.buffer),
         target=PostgresTarget(database, context, CAPABILITIES),
+        streams=PostgresStreams(database, context.buffer),
     )

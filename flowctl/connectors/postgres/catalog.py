@@ -87,6 +87,29 @@ def columns_of_query(connection: psycopg.Connection[Any], query: str) -> tuple[C
     return tuple(_column(name.name, False, facts) for name, (_, *facts) in zip(names, rows, strict=True))
 
 
+def columns_of_types(
+    connection: psycopg.Connection[Any],
+    names: Sequence[str],
+    kinds: Sequence[tuple[int, int]],
+    dimensions: Sequence[int],
+) -> list[tuple[Column, str]]:
+    """Nullable columns of these types, each given by OID and modifier, with the name of the type without domains (for
+    an array, that of its elements and ``[]``). A type that does not exist any more is read as text."""
+    rows = connection.execute(
+        _TYPES_OF_COLUMNS,
+        {
+            "oids": [oid for oid, _ in kinds],
+            "typmods": [modifier for _, modifier in kinds],
+            "dimensions": list(dimensions),
+        },
+    ).fetchall()
+    found = []
+    for name, (_, written, base, modifier, depth) in zip(names, rows, strict=True):
+        facts = (written or "", base or "", -1 if modifier is None else modifier, depth or 0)
+        found.append((_column(name, False, facts), f"{base or ''}{'[]' if depth else ''}"))
+    return found
+
+
 def _foreign_in_query(connection: psycopg.Connection[Any], query: str) -> tuple[list[str], bool]:
     """As :func:`foreign_below`, for a query: the foreign tables that it reads, and whether they may be read again. Uses
     its plan, as the catalog has no dependencies for a query's text."""
@@ -272,6 +295,14 @@ _REPEATABLE = """
     JOIN pg_foreign_server s ON s.oid = f.ftserver JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw
     LEFT JOIN pg_proc p ON p.oid = w.fdwhandler
     WHERE %s OR (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
+"""
+_TYPES_OF_COLUMNS = f"""
+    WITH RECURSIVE {_DOMAINS}
+    SELECT t.at, {_FACTS}
+    FROM unnest(%(oids)s::oid[], %(typmods)s::int[], %(dimensions)s::int[])
+        WITH ORDINALITY AS t(type, typmod, dimensions, at)
+    {_FACTS_FROM}
+    ORDER BY t.at
 """
 _TYPES_OF_QUERY = f"""
     WITH RECURSIVE {_DOMAINS}

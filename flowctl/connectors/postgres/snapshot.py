@@ -115,7 +115,7 @@ def hold_snapshot(client: Client, relation: Relation, kind: str | None) -> Itera
     with client.connect() as connection:
         is_foreign = lock(connection, relation, kind)
         held = take_moment(connection, relation, kind, is_foreign=is_foreign)
-        with _kept_alive(held):
+        with kept_alive(held):
             yield held
         # Closing the connection releases both. A ROLLBACK on a lost one would fail a read that is already done.
 
@@ -210,7 +210,7 @@ _EXPORT = """
 
 
 @contextmanager
-def _kept_alive(held: HeldSnapshot) -> Iterator[None]:
+def kept_alive(held: HeldSnapshot) -> Iterator[None]:
     """Sends a statement from time to time, so that nothing in the network considers the connection dead."""
     done = threading.Event()
 

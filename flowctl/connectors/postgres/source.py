@@ -76,19 +76,36 @@ class PostgresSource(DirectSource):
     ) -> Iterator[PostgresSnapshot]:
         with (
             hold_snapshot(self.client, relation, info.extra.get("kind")) as held,
-            refusal.named(lambda text: error_of_read(text, self.client, held, relation, info)),
-            ExitStack() as stack,
+            snapshot_of(self.client, held, spark, relation, info, hints, self.buffer) as snapshot,
         ):
-            is_foreign = held.is_foreign or bool(info.extra.get("foreign"))
-            way, joined = way_of_reading(has_jvm=has_jvm(spark), is_foreign=is_foreign), None
-            if way == "here":
-                if error := foreign.refused(info, hints, reads_twice=False):
-                    raise error
-                joined = stack.enter_context(self.client.connect())
-                held.join(joined)
-            _refuse_another(held, info)
-            native = _native_types(held, relation)
-            yield PostgresSnapshot(spark, self.client, held, relation, info, hints, way, native, joined, self.buffer)
+            yield snapshot
+
+
+@contextmanager
+def snapshot_of(
+    client: Client,
+    held: HeldSnapshot,
+    spark: SparkSession,
+    relation: Relation,
+    info: TableInfo,
+    hints: ReadHints,
+    buffer: Buffer | None,
+) -> Iterator[PostgresSnapshot]:
+    """The relation at the moment of ``held``, in the way in which this engine reads it."""
+    with (
+        refusal.named(lambda text: error_of_read(text, client, held, relation, info)),
+        ExitStack() as stack,
+    ):
+        is_foreign = held.is_foreign or bool(info.extra.get("foreign"))
+        way, joined = way_of_reading(has_jvm=has_jvm(spark), is_foreign=is_foreign), None
+        if way == "here":
+            if error := foreign.refused(info, hints, reads_twice=False):
+                raise error
+            joined = stack.enter_context(client.connect())
+            held.join(joined)
+        _refuse_another(held, info)
+        native = _native_types(held, relation)
+        yield PostgresSnapshot(spark, client, held, relation, info, hints, way, native, joined, buffer)
 
 
 def _refuse_another(held: HeldSnapshot, info: TableInfo) -> None:

@@ -35,8 +35,8 @@ class Reader:
     _numbers: dict[bytes, int | None] = field(default_factory=dict)
     _is_open: bool = False
 
-    def read(self, until: int | None, stopping: threading.Event) -> None:
-        """Until everything before ``until`` has been delivered (None: for ever), or ``stopping`` is set. What the sink
+    def read(self, until: Callable[[], int | None], stopping: threading.Event) -> None:
+        """Until everything before ``until()`` has been delivered (None: goes on), or ``stopping`` is set. What the sink
         has not landed then is dropped."""
         asked_at = 0.0
         while not stopping.is_set():
@@ -53,10 +53,11 @@ class Reader:
                 continue
             if not self._is_open:
                 self.sink.pass_over(LsnPosition(self.stream.seen))
-                if until is not None and self.stream.seen >= until:
+                end = until()
+                if end is not None and self.stream.seen >= end:
                     return
             if count == 0:
-                if until is not None and time.monotonic() - asked_at > 1.0:
+                if until() is not None and time.monotonic() - asked_at > 1.0:
                     self._feed(ask=True)
                     asked_at = time.monotonic()
                 self.stream.wait(_WAIT)

@@ -13,6 +13,7 @@ from flowctl.changes.shape import Shape
 from flowctl.connectors.arrow import arrow_type
 from flowctl.connectors.postgres.changes.tuples import OLD_ROW, UNSENT, Rows, read_rows, texts
 from flowctl.connectors.postgres.changes.typed import typed
+from flowctl.connectors.stream import Decoder
 from flowctl.errors import TableError
 from flowctl.model.table_info import Column
 
@@ -23,14 +24,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class PostgresDecoder:
+class PostgresDecoder(Decoder):
     """Decodes rows of ``shape``. Columns that it does not have are null: a later shape has added them."""
 
     shape: Shape
 
     def decode(self, rows: pa.RecordBatch, columns: Sequence[Column], key: Sequence[str]) -> Changes:
-        """``columns`` have the types to deliver. ``key`` are those that identify a row: their values before an update
-        are decoded too. Raises :class:`TableError` for a value that does not fit its type."""
         import numpy as np
         import pyarrow as pa
 

@@ -45,12 +45,11 @@ def replication_connection(client: Client) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def command(connection: psycopg.Connection[Any], text: str) -> list[dict[str, str | None]]:
-    """Executes a replication command; its rows, by column."""
+def result_rows(result: Any) -> list[dict[str, str | None]]:
+    """The rows of a replication command, by column."""
     from psycopg.errors import error_from_result
     from psycopg.pq import ExecStatus
 
-    result = connection.pgconn.exec_(text.encode())
     if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
         raise error_from_result(result, "utf-8")
     names = [(result.fname(at) or b"").decode() for at in range(result.nfields)]

@@ -27,7 +27,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 
 def typed(texts: pa.Array, wanted: Column, native: str, base: str) -> pa.Array:
     """``texts`` in the type of ``wanted``. ``native`` is the column's type, ``base`` the name of its type without
-    domains, for an array that of its elements. Raises :class:`TableError` for a value that does not fit."""
+    domains, for an array that of its elements and ``[]``. Raises :class:`TableError` for a value that does not fit."""
     import pyarrow as pa
 
     try:
@@ -81,6 +81,7 @@ _TO_TEXT: Mapping[str, Callable[[str], str]] = {
 def _arrays(texts: pa.Array, kind: Array, base: str) -> pa.Array:
     import pyarrow as pa
 
+    base = base.removesuffix("[]")
     change = _TO_TEXT.get(base)
     rows: list[list[str | bytes | None] | None] = []
     for text in texts.to_pylist():

@@ -1,0 +1,274 @@
+"""One look at a server for a stream: its settings, the slot, the publication, and the tables as the stream has them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.postgres import catalog
+from flowctl.connectors.postgres.changes.names import Publication, publication_of, slot_of
+from flowctl.connectors.postgres.columns import quoted
+from flowctl.connectors.stream import StreamInfo, StreamProblem
+from flowctl.model.position import lsn_from_text
+from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.spec.spec import StreamSpec
+
+if TYPE_CHECKING:
+    import psycopg
+
+_ROW_FILTERS_SINCE = 150000
+_STANDBYS_DECODE_SINCE = 160000
+
+
+@dataclass(frozen=True)
+class _Server:
+    version: int
+    wal_level: str
+    is_standby: bool
+    user: str
+    may_replicate: bool
+    may_create: bool
+    head: str
+    clock: dt.datetime
+
+
+@dataclass(frozen=True)
+class _Slot:
+    plugin: str
+    kind: str
+    database: str
+    pid: int | None
+    confirmed: str | None
+    wal_status: str | None
+    retained: int | None
+    lag: int | None
+
+
+@dataclass(frozen=True)
+class _Published:
+    """What a publication contains: for each table its columns (None: all) and its row filter."""
+
+    operations: Mapping[str, bool]
+    via_root: bool
+    has_all: bool
+    tables: Mapping[tuple[str, str], tuple[tuple[str, ...] | None, str | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What only replication needs to know of a table. ``identity`` are the columns known of a row before its change."""
+
+    schema: str
+    name: str
+    kind: str
+    is_logged: bool
+    letter: str
+    identity: tuple[str, ...]
+    is_owned: bool
+
+
+def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: Sequence[ObjectName]) -> StreamInfo:
+    wanted, name = publication_of(stream), slot_of(stream)
+    server, slot = _server(connection), _slot(connection, name)
+    published = _published(connection, wanted.name, server.version)
+    infos = catalog.describe(connection, objects)
+    facts = _facts(connection, {object: info for object, info in infos.items() if info is not None})
+    streamed = {
+        object: _as_streamed(info, facts[object], published) if info is not None else None
+        for object, info in infos.items()
+    }
+    changes, missing = _publication_changes(wanted, published, facts, server)
+    of_tables = [found for object, one in facts.items() for found in _table_problems(object, one, published)]
+    return StreamInfo(
+        system=catalog.system_identity(connection),
+        label=f"slot {name}",
+        head=lsn_from_text(server.head),
+        oldest=lsn_from_text(slot.confirmed) if slot and slot.confirmed else None,
+        clock=server.clock,
+        lost="the server has removed its log (wal_status = lost)" if slot and slot.wal_status == "lost" else "",
+        active=f"process {slot.pid} of the server" if slot and slot.pid else "",
+        lag=slot.lag if slot else None,
+        retained=slot.retained if slot else None,
+        problems=(*_server_problems(server, slot, name, stream), *missing, *of_tables),
+        source_changes=tuple(changes),
+        tables=streamed,
+        health={"wal_status": slot.wal_status or ""} if slot else {},
+    )
+
+
+def _server(connection: psycopg.Connection[Any]) -> _Server:
+    row = connection.execute(_SERVER).fetchone()
+    assert row is not None
+    return _Server(connection.info.server_version, *row)
+
+
+_SERVER = """
+    SELECT current_setting('wal_level'), pg_is_in_recovery(), current_user,
+        (SELECT r.rolreplication OR r.rolsuper FROM pg_roles r WHERE r.rolname = current_user)
+            OR EXISTS (SELECT FROM pg_roles r WHERE r.rolname IN ('rds_replication', 'azure_pg_admin',
+                'cloudsqlsuperuser') AND pg_has_role(r.oid, 'MEMBER')),
+        has_database_privilege(current_database(), 'CREATE'),
+        CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END::text,
+        clock_timestamp()
+"""
+
+
+def _slot(connection: psycopg.Connection[Any], name: str) -> _Slot | None:
+    row = connection.execute(_SLOT, [name]).fetchone()
+    return _Slot(*row) if row else None
+
+
+_SLOT = """
+    WITH head(lsn) AS (
+        SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END
+    )
+    SELECT coalesce(plugin, ''), slot_type, coalesce(database, ''), active_pid, confirmed_flush_lsn::text, wal_status,
+        pg_wal_lsn_diff(head.lsn, restart_lsn)::bigint,
+        greatest(pg_wal_lsn_diff(head.lsn, confirmed_flush_lsn), 0)::bigint
+    FROM pg_replication_slots, head WHERE slot_name = %s
+"""
+
+
+def _published(connection: psycopg.Connection[Any], name: str, version: int) -> _Published | None:
+    row = connection.execute(
+        "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables"
+        " FROM pg_publication WHERE pubname = %s",
+        [name],
+    ).fetchone()
+    if row is None:
+        return None
+    *operations, via_root, has_all = row
+    more = "attnames, rowfilter" if version >= _ROW_FILTERS_SINCE else "NULL::name[], NULL::text"
+    listed = connection.execute(
+        f"SELECT schemaname, tablename, {more} FROM pg_publication_tables WHERE pubname = %s".encode(), [name]
+    ).fetchall()
+    return _Published(
+        dict(zip(("insert", "update", "delete", "truncate"), operations, strict=True)),
+        via_root,
+        has_all,
+        {(schema, table): (tuple(names) if names else None, where) for schema, table, names, where in listed},
+    )
+
+
+def _facts(connection: psycopg.Connection[Any], infos: Mapping[ObjectName, TableInfo]) -> dict[ObjectName, _Facts]:
+    oids = {int(info.identity.rpartition("/")[2]): object for object, info in infos.items()}
+    rows = connection.execute(_FACTS, [list(oids)]).fetchall()
+    return {
+        oids[oid]: _Facts(schema, name, kind, is_logged, letter, tuple(identity or ()), is_owned)
+        for oid, schema, name, kind, is_logged, letter, identity, is_owned in rows
+    }
+
+
+_FACTS = """
+    SELECT c.oid::bigint, s.nspname, c.relname, c.relkind::text, c.relpersistence = 'p', c.relreplident::text,
+        CASE c.relreplident
+            WHEN 'f' THEN (SELECT array_agg(a.attname ORDER BY a.attnum) FROM pg_attribute a
+                           WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+            WHEN 'n' THEN NULL
+            ELSE (SELECT array_agg(a.attname ORDER BY array_position(i.indkey::int2[], a.attnum))
+                  FROM pg_index i JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY (i.indkey::int2[])
+                  WHERE i.indrelid = c.oid
+                    AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END)
+        END,
+        pg_has_role(c.relowner, 'USAGE')
+    FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace WHERE c.oid = ANY (%s::oid[])
+"""
+
+
+def _as_streamed(info: TableInfo, facts: _Facts, published: _Published | None) -> TableInfo:
+    """Without the columns that the stream does not deliver: those left out of the publication, and generated ones."""
+    listed, where = (published.tables if published else {}).get((facts.schema, facts.name), (None, None))
+    generated = {name for name, fill in info.extra.get("filled", {}).items() if fill == "computed"}
+    columns = tuple(
+        column for column in info.columns if column.name not in generated and (not listed or column.name in listed)
+    )
+    extra = {
+        **info.extra,
+        "replica_identity": facts.letter,
+        "identity_columns": list(facts.identity),
+        "row_filter": where,
+        "is_published": published is not None and (facts.schema, facts.name) in published.tables,
+    }
+    return replace(info, columns=columns, extra=extra)
+
+
+def _publication_changes(
+    wanted: Publication, published: _Published | None, facts: Mapping[ObjectName, _Facts], server: _Server
+) -> tuple[list[str], list[StreamProblem]]:
+    """The statements that a run would execute, or, if it must not, the problems that they would repair."""
+    name = quoted(wanted.name)
+    absent = {
+        object: one
+        for object, one in facts.items()
+        if published is None or (one.schema, one.name) not in published.tables
+    }
+    listed = ", ".join(f"{quoted(one.schema)}.{quoted(one.name)}" for one in absent.values())
+    if published is None:
+        create = f"CREATE PUBLICATION {name} FOR TABLE {listed} WITH (publish_via_partition_root = true)"
+        if not wanted.is_managed:
+            return [], [StreamProblem(f"there is no publication {wanted.name}", create)]
+        if not server.may_create:
+            grant = f"GRANT CREATE ON DATABASE … TO {quoted(server.user)}, or as its owner: {create}"
+            return [], [StreamProblem(f"{server.user} may not create publications in this database", grant)]
+        return [create] if listed else [], _owned_by_others(absent, server, create)
+    problems = [
+        StreamProblem(
+            f"the publication {wanted.name} leaves out every {operation}",
+            f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate')",
+        )
+        for operation, has in published.operations.items()
+        if not has
+    ]
+    if not absent:
+        return [], problems
+    add = f"ALTER PUBLICATION {name} ADD TABLE {listed}"
+    if not wanted.is_managed:
+        return [], [*problems, *(_unpublished(object, one, wanted) for object, one in absent.items())]
+    return [add], [*problems, *_owned_by_others(absent, server, add)]
+
+
+def _unpublished(object: ObjectName, facts: _Facts, wanted: Publication) -> StreamProblem:
+    add = f"ALTER PUBLICATION {quoted(wanted.name)} ADD TABLE {quoted(facts.schema)}.{quoted(facts.name)}"
+    return StreamProblem(f"{object} is not in the publication {wanted.name}", add, object)
+
+
+def _owned_by_others(absent: Mapping[ObjectName, _Facts], server: _Server, statement: str) -> list[StreamProblem]:
+    """Only its owner may add a table to a publication."""
+    return [
+        StreamProblem(
+            f"{server.user} does not own {object}, and may not publish it", f"As its owner: {statement}", object
+        )
+        for object, one in absent.items()
+        if not one.is_owned
+    ]
+
+
+def _server_problems(server: _Server, slot: _Slot | None, name: str, stream: StreamSpec) -> Iterator[StreamProblem]:
+    if server.wal_level != "logical":
+        repair = "ALTER SYSTEM SET wal_level = logical, then restart the server"
+        yield StreamProblem(f"the server's wal_level is {server.wal_level}", repair)
+    if server.is_standby and server.version < _STANDBYS_DECODE_SINCE:
+        yield StreamProblem("the server is a standby, which decodes its log from PostgreSQL 16 on", "Name the primary")
+    if not server.may_replicate:
+        yield StreamProblem(f"{server.user} may not replicate", f"ALTER ROLE {quoted(server.user)} REPLICATION")
+    if slot is not None and (slot.kind, slot.plugin) != ("logical", "pgoutput"):
+        what = f"the slot {name} is another one ({slot.kind}, {slot.plugin or 'no plugin'})"
+        yield StreamProblem(what, f"Give the stream {stream.name} another `slot`")
+
+
+def _table_problems(object: ObjectName, facts: _Facts, published: _Published | None) -> Iterator[StreamProblem]:
+    table = f"{quoted(facts.schema)}.{quoted(facts.name)}"
+    if facts.kind not in ("r", "p"):
+        yield StreamProblem(f"{object} is no table: only tables have changes", "Exclude it, or read the tables", object)
+    elif not facts.is_logged:
+        repair = f"ALTER TABLE {table} SET LOGGED"
+        yield StreamProblem(f"{object} is unlogged: its changes are not in the log", repair, object)
+    elif not facts.identity:
+        # Publishing it would make the application's own updates and deletes fail.
+        what = f"{object} has no replica identity, so its updates and deletions name no row"
+        yield StreamProblem(what, f"Add a primary key, or: ALTER TABLE {table} REPLICA IDENTITY FULL", object)
+    if facts.kind == "p" and published is not None and not published.via_root:
+        what = f"the publication sends the partitions of {object} instead of the table"
+        yield StreamProblem(what, "ALTER PUBLICATION … SET (publish_via_partition_root = true)", object)
