@@ -70,9 +70,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, left
     return ["  ".join(line).rstrip() for line in zip(*shown, strict=True)]
 
 
-def counted(count: int, noun: str) -> str:
-    """``1 row``, ``1,200 rows``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """``1 row``, ``1,200 rows``; ``plural`` for nouns that take more than an s."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def some(names: Sequence[object]) -> str:

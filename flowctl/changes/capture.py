@@ -49,6 +49,15 @@ class CaptureSink(ABC):
     def pass_over(self, position: Position) -> None:
         """Between transactions: nothing up to ``position`` concerns this stream."""
 
+    @abstractmethod
+    def land(self) -> None:
+        """Between transactions: lands everything that has ended, if there is anything."""
+
+    @abstractmethod
+    def land_position(self) -> None:
+        """Between transactions: as :meth:`land`, but also if there is nothing, so that the source may discard what does
+        not concern this stream."""
+
 
 class RowBuilder:
     """Collects rows as they arrive. Not thread-safe."""

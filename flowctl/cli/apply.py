@@ -59,7 +59,7 @@ def command(
     def approve(planned: Planned) -> bool:
         if not as_json:
             show(planned.plan, engine=engine_line(spec.spark, planned.plan, planned.world))
-        if not confirm or not planned.plan.runnable:
+        if not confirm or not planned.plan.runs:
             return True
         return click.confirm("Apply this?", err=True)
 
@@ -84,7 +84,7 @@ def _conclude(result: RunResult, *, as_json: bool) -> None:
     elif result.record is None:
         output.write_result("Nothing was changed.")
     else:
-        stopped = [step.id for step in result.plan.steps if isinstance(step, Stopped)]
+        stopped = [step.id for step in result.plan.all_steps if isinstance(step, Stopped)]
         show_result(replace(result.record, error=None), explained=stopped)
 
 

@@ -105,10 +105,10 @@ def exit_code(plan: Plan, *, detailed: bool) -> int:
     from flowctl.model.effects import PreventedEffects
     from flowctl.model.step import Load, Recover, Stopped
 
-    stopped = [step for step in plan.steps if isinstance(step, Stopped)]
+    stopped = [step for step in plan.all_steps if isinstance(step, Stopped)]
     codes = [ExitCode.TABLE if step.by == "error" else ExitCode.STOPPED for step in stopped]
     found = (step.effects for step in plan.steps if isinstance(step, Load | Recover))
     codes += [effects.exit_code for effects in found if isinstance(effects, PreventedEffects)]
-    if detailed and plan.runnable:
+    if detailed and plan.runs:
         codes.append(ExitCode.CHANGES)
     return ExitCode.first(codes)

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, assert_never
 from flowctl.cli import output
 from flowctl.run import events
 from flowctl.run.events import (
+    BatchLanded,
     DryRunStarted,
     Event,
     Listener,
     PhaseEntered,
+    RoundCommitted,
     RowsRead,
     RunStarted,
     TableCommitted,
@@ -168,7 +170,7 @@ class _Bars:
                 case TableFailed(table=table) | TableSkipped(table=table):
                     self._end(table, done)
                     self._lines(event)
-                case TableRetried():
+                case TableRetried() | BatchLanded() | RoundCommitted():
                     self._lines(event)
                 case _:
                     assert_never(event)

@@ -45,7 +45,8 @@ class StreamProblem:
 class StreamInfo:
     """One look at the source.
 
-    ``system`` identifies it: recorded positions mean nothing in another one. ``label`` names the reader (``slot x``).
+    ``system`` identifies it: recorded positions mean nothing in another one. ``label`` names the reader (``slot x``),
+    ``removal`` is the statement that removes it.
     ``head`` is the end of the log. ``oldest`` is where the reader stands: the source no longer has what is before; None
     if there is no such reader. ``lost`` is why the reader can no longer be used, empty if it can. ``active`` names who
     reads it now. ``lag`` and ``retained`` are in bytes: from the reader to the head, and what the source keeps for it.
@@ -56,6 +57,7 @@ class StreamInfo:
 
     system: str
     label: str
+    removal: str
     head: Position
     oldest: Position | None
     clock: dt.datetime
@@ -92,6 +94,10 @@ class Decoder(ABC):
 
 
 class StreamSource(ABC):
+    @abstractmethod
+    def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
+        """As :meth:`Source.discover`, but only objects whose changes can be captured."""
+
     @abstractmethod
     def describe_stream(self, stream: StreamSpec, objects: Sequence[ObjectName]) -> StreamInfo:
         """Looks at the source once, for a plan; changes nothing."""
@@ -131,6 +137,10 @@ class StreamSource(ABC):
 
     @abstractmethod
     def decoder(self, shape: Shape) -> Decoder: ...
+
+    @abstractmethod
+    def order_of(self, position: Position) -> int:
+        """Where the position is among the ``lsn`` of captured rows: those below committed before it."""
 
     @abstractmethod
     def position_from_text(self, text: str) -> Position:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, assert_never
+from typing import Any, Literal, TypeVar, assert_never
 
 from flowctl.diagnostics import Mark
 from flowctl.model.codec import in_json
@@ -171,6 +171,17 @@ class Stopped(_TableStep):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Advance(_TableStep):
+    """Takes the changes of its stream, in as many commits as there are batches with changes of it. ``waiting`` counts
+    the changes that have landed. ``columns`` are those of the next batch; ``notes`` are warnings."""
+
+    columns: Columns | RuntimeColumns = field(metadata=in_json("inline"))
+    waiting: int = 0
+    checks: tuple[Check, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Removed(_TableStep):
     """In state but no longer in the spec: left unchanged."""
 
@@ -180,17 +191,66 @@ class Removed(_TableStep):
 #: What a run carries out.
 Runnable = Load | Recover | RecordOnly
 Step = Runnable | UpToDate | Stopped | Removed
+#: A step of a table that reads a change stream may also be an advance.
+StreamStep = Step | Advance
 
 
-def progress_after(step: Step) -> Progress | None:
+def progress_after(step: StreamStep) -> Progress | None:
     """Returns what state records for the table once ``step`` is done."""
     match step:
         case Load() | Recover() | RecordOnly():
             return Progress(step.seq, step.interval.upper)
-        case UpToDate() | Stopped() | Removed():
+        case Advance() | UpToDate() | Stopped() | Removed():
             return step.table.progress
         case _:
             assert_never(step)
+
+
+#: What a run does with a stream: make its reader in the source, take what is new, nothing, or stop.
+StreamAction = Literal["create", "advance", "none", "stop"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamPlan:
+    """One change stream, a small flow of its own with its own ``lineage`` and ``serial``.
+
+    ``mark`` is its place in the spec, ``label`` names its reader in the source. ``lower`` is the end of the newest
+    captured batch (None: nothing was captured yet), ``upper`` the end of the source's log when the plan was made: a run
+    captures up to there. ``batch`` is the number of the newest batch, ``applied`` the one up to which the tables have
+    come; ``waiting`` counts the changes in between. ``lag`` and ``retained`` are in bytes, None if unknown.
+    ``source_changes`` are statements that the run executes in the source. ``snapshots`` are the ids of tables that are
+    read in full first. ``steps`` are those of its tables. ``hint`` is the next step of a stopped stream."""
+
+    name: str
+    mark: Mark = field(metadata=in_json(name="source"))
+    connection: str
+    action: StreamAction
+    reason: str
+    hint: str = ""
+    lineage: str = ""
+    serial: int = 0
+    label: str = ""
+    lower: Position | None = field(default=None, metadata=in_json(name="from"))
+    upper: Position | None = field(default=None, metadata=in_json(name="to"))
+    batch: int = 0
+    applied: int = 0
+    waiting: int = 0
+    lag: int | None = None
+    retained: int | None = None
+    health: Mapping[str, int | str] = field(default_factory=dict)
+    source_changes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    steps: tuple[StreamStep, ...] = ()
+
+    @property
+    def snapshots(self) -> tuple[Load, ...]:
+        """The tables that are read in full, at a moment of the log from which their changes follow."""
+        return tuple(step for step in self.steps if isinstance(step, Load))
+
+    @property
+    def runs(self) -> bool:
+        """Whether a run has something to do for the stream itself."""
+        return self.action in ("create", "advance")
 
 
 @dataclass(frozen=True)
@@ -203,18 +263,34 @@ class Plan:
     flowctl: str
     select: tuple[str, ...]
     steps: tuple[Step, ...]
+    streams: tuple[StreamPlan, ...] = field(default=(), metadata=in_json("since"))
 
     @property
     def recorded(self) -> Plan:
         """The form kept in run records: without row values, and without files, which the file log lists."""
-        return replace(self, steps=tuple(map(_recorded, self.steps)))
+        streams = tuple(replace(one, steps=tuple(map(_recorded, one.steps))) for one in self.streams)
+        return replace(self, steps=tuple(map(_recorded, self.steps)), streams=streams)
+
+    @property
+    def all_steps(self) -> tuple[StreamStep, ...]:
+        """Those of the streams' tables included."""
+        return (*self.steps, *(step for stream in self.streams for step in stream.steps))
+
+    @property
+    def runs(self) -> bool:
+        """Whether a run has anything to do."""
+        return bool(self.runnable) or any(stream.runs for stream in self.streams)
 
     @property
     def runnable(self) -> tuple[Runnable, ...]:
+        """Of the flow's own tables, in order."""
         return tuple(step for step in self.steps if isinstance(step, Runnable))
 
 
-def _recorded(step: Step) -> Step:
+T = TypeVar("T", bound=StreamStep)
+
+
+def _recorded(step: T) -> T:
     if isinstance(step, Load | Recover):
         step = replace(step, effects=None)
     return replace(step, interval=step.interval.recorded) if isinstance(step, Runnable) else step

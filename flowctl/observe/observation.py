@@ -9,59 +9,38 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from flowctl.connectors.source import Relation, Source, WatermarkRequest
+from flowctl.connectors.base import Connector
+from flowctl.connectors.source import HighWatermark, Relation, Source, WatermarkRequest
+from flowctl.connectors.stream import StreamInfo
 from flowctl.connectors.target import CommitLookup, Target, TargetRules
 from flowctl.errors import FlowctlError, StoppedByPolicy
 from flowctl.model.commit import Commit
-from flowctl.model.position import CursorPosition, Position
+from flowctl.model.position import CursorPosition, NoPosition, Position
 from flowctl.model.table_info import Estimate, ObjectName, TableInfo
 from flowctl.observe.asking import Answer, Connections, Key, ask_for_each, in_parallel
+from flowctl.observe.discovery import Discovery
 from flowctl.observe.file_logs import files_read, files_written, pending_log
 from flowctl.observe.lower_bound import read_from, retyped
+from flowctl.observe.metadata import with_metadata
 from flowctl.observe.relations import relation
+from flowctl.observe.streams import recorded_streams, with_info
 from flowctl.observe.world import Observed, PositionKind, World
 from flowctl.resolve.places import owner_name, sidecars_of
 from flowctl.resolve.resolve import Resolved
-from flowctl.spec.names import is_pattern
-from flowctl.spec.spec import DetectMissingKeys, ObjectSource, ReadHints, Spec, SqlSource, TableSpec
+from flowctl.spec.spec import (
+    DetectMissingKeys,
+    ReadHints,
+    Spec,
+    SqlSource,
+    TableSpec,
+    stream_of,
+)
 from flowctl.state.document import StateDocument, TableState
 from flowctl.state.location import open_flow
 from flowctl.state.store import StateStore
 from flowctl.storage.blobs import BlobStore
-
-
-@dataclass(frozen=True)
-class Discovery:
-    """The objects that each pattern matches, by the pattern's id; ``failures`` has the patterns that could not be
-    listed."""
-
-    objects: Mapping[str, Sequence[ObjectName]]
-    failures: Mapping[str, FlowctlError]
-
-
-def discover(spec: Spec, connections: Connections) -> Discovery:
-    """Lists the sources of patterns; within one connection, sequentially."""
-    patterns: dict[str, list[TableSpec]] = {}
-    for table in spec.tables:
-        if is_pattern(table.id) and isinstance(table.source, ObjectSource):
-            patterns.setdefault(table.source.connection, []).append(table)
-
-    def discovered(name: str) -> dict[str, list[ObjectName] | FlowctlError]:
-        parts = {table.id: table.source.parts for table in patterns[name] if isinstance(table.source, ObjectSource)}
-
-        def ask(ids: Sequence[str]) -> dict[str, list[ObjectName]]:
-            source = connections.get(name).source
-            return {id: source.discover(parts[id]) if source else [] for id in ids}
-
-        return ask_for_each(ask, list(parts), connections.mark(name))
-
-    answers = {id: found for listed in in_parallel(discovered, patterns).values() for id, found in listed.items()}
-    return Discovery(
-        objects={id: found for id, found in answers.items() if not isinstance(found, FlowctlError)},
-        failures={id: found for id, found in answers.items() if isinstance(found, FlowctlError)},
-    )
 
 
 def observe(
@@ -72,11 +51,16 @@ def observe(
     blobs = open_flow(spec)
     state = StateStore(blobs).read()
     tables = [table for table in resolved.tables if table.id in resolved.selected]
+    streams = recorded_streams(spec, blobs, [name for table in tables if (name := stream_of(table))])
+    documents = {name: seen.state for name, seen in streams.items()}
     looked = in_parallel(
-        lambda name: _Look(connections, name, state, resolved.full_refresh, estimate, blobs).at(tables),
+        lambda name: _Look(connections, name, spec, state, documents, resolved.full_refresh, estimate, blobs).at(
+            tables
+        ),
         _connections(tables),
     )
     observed = {table.id: _merge(table, looked) for table in tables}
+    asked = {name: info for seen in looked.values() for name, info in seen.streams.items()}
     return World(
         at=dt.datetime.now(dt.UTC),
         state=state,
@@ -84,6 +68,7 @@ def observe(
         ddl={name: seen.ddl for name, seen in looked.items() if seen.ddl is not None},
         unexpanded=discovery.failures,
         places=_places(connections, resolved),
+        streams={name: with_info(seen, asked[name]) for name, seen in streams.items()},
     )
 
 
@@ -124,6 +109,7 @@ class _Seen:
     read: Mapping[str, Observed]
     written: Mapping[str, Observed]
     ddl: TargetRules | None = None
+    streams: Mapping[str, StreamInfo | FlowctlError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -132,7 +118,9 @@ class _Look:
 
     connections: Connections
     name: str
+    spec: Spec
     state: StateDocument
+    documents: Mapping[str, StateDocument]
     full_refresh: frozenset[str]
     estimate: Estimate
     blobs: BlobStore
@@ -144,12 +132,46 @@ class _Look:
             connector = self.connections.get(self.name)
         except FlowctlError as error:
             failed = Observed(error=error)
-            return _Seen({table.id: failed for table in read}, {table.id: failed for table in written})
+            unasked = {name: error for table in read if (name := stream_of(table))}
+            return _Seen({table.id: failed for table in read}, {table.id: failed for table in written}, None, unasked)
+        polled = [table for table in read if not stream_of(table)]
+        streams, streamed = self._streams(connector, [table for table in read if stream_of(table)])
         return _Seen(
-            self._sources(connector.source, read) if connector.source else {},
+            {**(self._sources(connector.source, polled) if connector.source else {}), **streamed},
             self._targets(connector.target, written) if connector.target else {},
             connector.target,
+            streams,
         )
+
+    def _streams(
+        self, connector: Connector, tables: Sequence[TableSpec]
+    ) -> tuple[dict[str, StreamInfo | FlowctlError], dict[str, Observed]]:
+        """What the source says of each stream, and of the tables read through it."""
+        by_stream: dict[str, list[TableSpec]] = {}
+        for table in tables:
+            by_stream.setdefault(stream_of(table), []).append(table)
+        asked = self._each(
+            lambda names: {name: self._stream(connector, name, by_stream[name]) for name in names}, list(by_stream)
+        )
+        found: dict[str, Observed] = {}
+        for name, its in by_stream.items():
+            found |= _of_each(its, lambda table, name=name: self._streamed(connector, table, asked[name]))  # type: ignore[misc]
+        return asked, found
+
+    def _stream(self, connector: Connector, name: str, tables: Sequence[TableSpec]) -> StreamInfo:
+        assert connector.streams is not None, "the spec's checks have refused other types"
+        objects = [object for table in tables if (object := relation(table).object) is not None]
+        return connector.streams.describe_stream(self.spec.streams[name], list(dict.fromkeys(objects)))
+
+    def _streamed(self, connector: Connector, table: TableSpec, asked: StreamInfo | FlowctlError) -> Observed:
+        read, stream = relation(table), _value(asked)
+        assert read.object is not None
+        info = stream.tables.get(read.object)
+        if info is None:
+            source = connector.source
+            return Observed(missing=source.why_missing(read) if source else None)
+        info = with_metadata(table, info)
+        return Observed(source=info, watermark=HighWatermark(NoPosition(), info.rows))
 
     def _sources(self, source: Source, tables: Sequence[TableSpec]) -> dict[str, Observed]:
         can = source.capabilities.source
@@ -234,11 +256,15 @@ class _Look:
     def _targets(self, target: Target, tables: Sequence[TableSpec]) -> dict[str, Observed]:
         objects = {table.id: table.target.object for table in tables}
 
+        documents = {table.id: self.documents.get(stream_of(table), self.state) for table in tables}
+
         def ask(ids: Sequence[str]) -> Mapping[str, tuple[TableInfo | None, Commit | None]]:
-            if self.state.serial:
-                return target.described_and_committed([CommitLookup(self.state.lineage, id, objects[id]) for id in ids])
-            infos = target.describe([objects[id] for id in ids])  # a new lineage: it has no commits yet
-            return {id: (infos[objects[id]], None) for id in ids}
+            known = [id for id in ids if documents[id].serial]
+            lookups = [CommitLookup(documents[id].lineage, id, objects[id]) for id in known]
+            found = dict(target.described_and_committed(lookups)) if lookups else {}
+            new = [id for id in ids if not documents[id].serial]  # a new lineage: it has no commits yet
+            infos = target.describe([objects[id] for id in new]) if new else {}
+            return {**found, **{id: (infos[objects[id]], None) for id in new}}
 
         found = self._each(ask, list(objects))
         sidecars = {table.id: self._sidecars_of(table) for table in tables}
@@ -256,7 +282,8 @@ class _Look:
         return _of_each(tables, observed)
 
     def _check_writable(self, target: Target, table: TableSpec, info: TableInfo) -> None:
-        is_refresh = table.id in self.full_refresh or _begun_refresh(self.state.table(table.id))
+        state = self.documents.get(stream_of(table), self.state).table(table.id)
+        is_refresh = table.id in self.full_refresh or _begun_refresh(state)
         error = target.refuse_write(info, table.mode, replaces=is_refresh or table.mode == "truncate")
         if error is not None:
             error.mark = table.mark_of("to")
@@ -268,7 +295,8 @@ class _Look:
         return {
             suffix: ObjectName((*table.target.parts[:-1], table.target.parts[-1] + suffix))
             for suffix in sidecars_of(table)
-            if suffix == "__observed" or self.state.table(table.id).definition.get("mode") != table.mode
+            if suffix == "__observed"
+            or self.documents.get(stream_of(table), self.state).table(table.id).definition.get("mode") != table.mode
         }
 
     def _each(

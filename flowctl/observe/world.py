@@ -7,13 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from flowctl.changes.shape import Shape
 from flowctl.connectors.source import HighWatermark, Missing
+from flowctl.connectors.stream import StreamInfo
 from flowctl.connectors.target import TargetRules
 from flowctl.errors import FlowctlError
 from flowctl.model.commit import Commit
 from flowctl.model.file_log import FileLog
 from flowctl.model.table_info import TableInfo
+from flowctl.spec.spec import TableSpec, stream_of
 from flowctl.state.document import StateDocument
+from flowctl.storage.landing import LandedBatch
 
 PositionKind = Literal["cursor", "files", "none"]
 
@@ -42,10 +46,25 @@ class Observed:
 
 
 @dataclass(frozen=True)
+class SeenStream:
+    """One stream: its own ``state``; what its source says, None if it could not be asked (``error`` is why);
+    ``newest`` is the newest landed batch (None: nothing has landed), ``waiting`` those that are not applied, and
+    ``shapes`` the shapes of their rows, by digest."""
+
+    state: StateDocument
+    info: StreamInfo | None = None
+    newest: LandedBatch | None = None
+    waiting: tuple[LandedBatch, ...] = ()
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    error: FlowctlError | None = None
+
+
+@dataclass(frozen=True)
 class World:
-    """``at`` is this machine's clock, aware UTC. ``tables`` holds the selected tables by id, ``unexpanded`` the
-    patterns whose source could not be listed. ``ddl`` is by target connection. ``places`` are the resolved places, by
-    table id, of targets whose names could refer to the same place."""
+    """``at`` is this machine's clock, aware UTC. ``state`` is that of the flow's own tables; each of the ``streams``
+    has its own. ``tables`` holds the selected tables by id, ``unexpanded`` the patterns whose source could not be
+    listed. ``ddl`` is by target connection. ``places`` are the resolved places, by table id, of targets whose names
+    could refer to the same place."""
 
     at: dt.datetime
     state: StateDocument
@@ -53,3 +72,9 @@ class World:
     ddl: Mapping[str, TargetRules]
     unexpanded: Mapping[str, FlowctlError] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
+    streams: Mapping[str, SeenStream] = field(default_factory=dict)
+
+    def document_of(self, table: TableSpec) -> StateDocument:
+        """The state in which the table is recorded."""
+        stream = stream_of(table)
+        return self.streams[stream].state if stream in self.streams else self.state

@@ -24,6 +24,8 @@ from flowctl.model.step import (
     Step,
     Stopped,
     StoppedBy,
+    StreamPlan,
+    StreamStep,
     UpToDate,
     progress_after,
 )
@@ -34,12 +36,13 @@ from flowctl.plan.case import Case
 from flowctl.plan.commands import state_command
 from flowctl.plan.how import how
 from flowctl.plan.stops import first_stop
+from flowctl.plan.streams import StreamCase, plan_stream
 from flowctl.plan.upstream import columns_found
 from flowctl.resolve.names import refused_name
 from flowctl.resolve.places import SIDECARS
 from flowctl.resolve.resolve import PlanOptions, Resolved
 from flowctl.spec.names import pattern_ids
-from flowctl.spec.spec import Spec, SqlSource, TableSpec
+from flowctl.spec.spec import Spec, SqlSource, TableSpec, stream_of
 from flowctl.state.document import TableState
 
 
@@ -47,10 +50,13 @@ def build(spec: Spec, resolved: Resolved, world: World, options: PlanOptions) ->
     """Builds the steps of each selected table in DAG order, then those of patterns that could not be listed and of
     tables no longer in the spec."""
     steps: list[Step] = []
-    last: dict[str, Step] = {}
+    last: dict[str, StreamStep] = {}
     taken = shared_places(world.places)
+    streams = tuple(_streams(spec, resolved, world, taken))
+    for stream in streams:
+        last |= {step.id: step for step in stream.steps}
     for table in resolved.tables:
-        if table.id in resolved.selected:
+        if table.id in resolved.selected and not stream_of(table):
             case = case_of(spec, table, resolved, world, last, taken)
             steps += steps_for(case, world.at, options.estimate)
             last[table.id] = steps[-1]
@@ -65,7 +71,18 @@ def build(spec: Spec, resolved: Resolved, world: World, options: PlanOptions) ->
         flowctl=flowctl.__version__,
         select=options.select,
         steps=(*steps, *others),
+        streams=streams,
     )
+
+
+def _streams(spec: Spec, resolved: Resolved, world: World, taken: Mapping[str, str]) -> Iterator[StreamPlan]:
+    for name, seen in world.streams.items():
+        cases = [
+            case_of(spec, table, resolved, world, {}, taken)
+            for table in resolved.tables
+            if table.id in resolved.selected and stream_of(table) == name
+        ]
+        yield plan_stream(StreamCase(spec.streams[name], seen, spec.argument), cases)
 
 
 def case_of(
@@ -73,7 +90,7 @@ def case_of(
     table: TableSpec,
     resolved: Resolved,
     world: World,
-    before: Mapping[str, Step],
+    before: Mapping[str, StreamStep],
     shared: Mapping[str, str],
 ) -> Case:
     """Collects everything known about ``table``. ``before`` holds the last step of each table that runs before it,
@@ -82,7 +99,7 @@ def case_of(
     return Case(
         table=table,
         observed=world.tables[table.id],
-        state=world.state.table(table.id),
+        state=world.document_of(table).table(table.id),
         ddl=world.ddl.get(table.target.connection),
         full_refresh=table.id in resolved.full_refresh,
         upstream={other: before[other] for other in needed if other in before},
@@ -153,13 +170,13 @@ def _finished(case: Case, begun: Intent, now: str, estimate: Estimate) -> Iterat
         yield since
 
 
-def _sequence(table_id: str, before: Mapping[str, Step], world: World) -> int:
-    """The table's sequence number after this plan is applied."""
+def _sequence(table_id: str, before: Mapping[str, StreamStep], world: World) -> int:
+    """The table's sequence number after this plan is applied; for a table of a stream, before."""
     planned = progress_after(before[table_id]) if table_id in before else None
     return planned.seq if planned else world.state.table(table_id).seq
 
 
-def _columns(table_id: str, before: Mapping[str, Step], world: World) -> Sequence[Column]:
+def _columns(table_id: str, before: Mapping[str, StreamStep], world: World) -> Sequence[Column]:
     """The columns that other tables find in a table after this plan is applied."""
     seen = world.tables.get(table_id)
     return columns_found(

@@ -9,7 +9,7 @@ from functools import cached_property
 from flowctl.connectors.target import TargetRules
 from flowctl.model import reserved
 from flowctl.model.commit import Intent
-from flowctl.model.step import Step
+from flowctl.model.step import StreamStep
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.observe.world import Observed
 from flowctl.plan.commands import state_command
@@ -17,7 +17,7 @@ from flowctl.plan.definition import definition
 from flowctl.plan.projection import read_columns
 from flowctl.plan.upstream import has_changed
 from flowctl.resolve.names import own_columns
-from flowctl.spec.spec import ObjectSource, SqlSource, TableSpec
+from flowctl.spec.spec import ObjectSource, ReportedDeletes, SqlSource, TableSpec
 from flowctl.state.document import TableState
 
 
@@ -28,20 +28,22 @@ class Case:
     applied (0: never loaded). ``ddl`` is None only if the target was not observed. ``shared`` describes a conflict over
     the target's place (empty: none), ``refused_name`` why the table's name is refused and what to do. ``spec_path`` is
     the spec as named in commands in hints. ``hides_order`` as in
-    :class:`flowctl.connectors.source.SourceCapabilities`."""
+    :class:`flowctl.connectors.source.SourceCapabilities`. ``resnapshots``: the table of a stream is read in full,
+    though its target exists."""
 
     table: TableSpec
     observed: Observed
     state: TableState
     ddl: TargetRules | None
     full_refresh: bool = False
-    upstream: Mapping[str, Step] = field(default_factory=dict)
+    upstream: Mapping[str, StreamStep] = field(default_factory=dict)
     upstream_columns: Mapping[str, Sequence[Column]] = field(default_factory=dict)
     sequences: Mapping[str, int] = field(default_factory=dict)
     spec_path: str = ""
     spark_url: str = "local[*]"
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     hides_order: bool = False
+    resnapshots: bool = False
     shared: str = ""
     refused_name: tuple[str, str] | None = None
 
@@ -117,6 +119,8 @@ class Case:
             return self.begun.replaces or self.table.mode == "truncate"
         if self.table.mode == "scd2":
             return self.full_refresh and self.lacks_history
+        if self.resnapshots:
+            return isinstance(self.table.deletes, ReportedDeletes) and self.table.deletes.action == "hard"
         return self.table.mode == "truncate" or self.full_refresh
 
     @property

@@ -14,6 +14,7 @@ from flowctl.model import codec, position
 from flowctl.model.interval import Interval
 from flowctl.model.projection import RuntimeColumns
 from flowctl.model.step import (
+    Advance,
     Load,
     Plan,
     RecordOnly,
@@ -22,20 +23,24 @@ from flowctl.model.step import (
     Runnable,
     Step,
     Stopped,
+    StreamPlan,
+    StreamStep,
     UpToDate,
     progress_after,
 )
 
 FORMAT = 1
 #: The name of a step's kind in the document.
-Action = Literal["create", "change", "recover", "none", "stop", "removed"]
+Action = Literal["create", "change", "advance", "recover", "none", "stop", "removed"]
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
     """JSON-safe; contains no secrets, and no row values except cursor bounds and requested samples of effects."""
-    document = {"format": FORMAT, **codec.to_json(replace(plan, steps=())), "summary": count_actions(plan)}
-    del document["steps"]  # added back last, after the summary
-    return {**document, "steps": [_step_to_json(step) for step in plan.steps]}
+    document = {"format": FORMAT, **codec.to_json(replace(plan, steps=(), streams=())), "summary": count_actions(plan)}
+    del document["steps"], document["streams"]  # added back last, after the summary
+    steps = [_step_to_json(step) for step in plan.steps]
+    streams = [_stream_to_json(one) for one in plan.streams]
+    return {**document, "steps": steps, **({"streams": streams} if streams else {})}
 
 
 def from_json(document: Mapping[str, Any]) -> Plan:
@@ -45,8 +50,10 @@ def from_json(document: Mapping[str, Any]) -> Plan:
     return codec.from_json(Plan, document)
 
 
-def action_of(step: Step) -> Action:
+def action_of(step: StreamStep) -> Action:
     match step:
+        case Advance():
+            return "advance"
         case Load():
             return "create" if step.creates else "change"
         case Recover() | RecordOnly():
@@ -61,10 +68,14 @@ def action_of(step: Step) -> Action:
             assert_never(step)
 
 
+_COUNTED: tuple[Action, ...] = ("create", "change", "none", "stop", "recover", "removed")
+
+
 def count_actions(plan: Plan) -> dict[Action, int]:
-    counts: dict[Action, int] = {"create": 0, "change": 0, "none": 0, "stop": 0, "recover": 0, "removed": 0}
-    for step in plan.steps:
-        counts[action_of(step)] += 1
+    counts: dict[Action, int] = dict.fromkeys(_COUNTED, 0)
+    for step in plan.all_steps:
+        action = action_of(step)
+        counts[action] = counts.get(action, 0) + 1
     return counts
 
 
@@ -79,7 +90,12 @@ _NOTHING: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def _step_to_json(step: Step) -> dict[str, Any]:
+def _stream_to_json(stream: StreamPlan) -> dict[str, Any]:
+    document = codec.to_json(replace(stream, steps=()))
+    return {**document, "steps": [_step_to_json(step) for step in stream.steps]}
+
+
+def _step_to_json(step: StreamStep) -> dict[str, Any]:
     after = progress_after(step)
     document = {**_NOTHING, "seq": after.seq if after else 0, **codec.to_json(step)}
     document |= {"action": action_of(step), "state_after": codec.to_json(after)}
@@ -92,7 +108,7 @@ def _step_to_json(step: Step) -> dict[str, Any]:
             document["rows"] = {"value": None, "method": "none"}
     if isinstance(step, Runnable):
         document["interval"] = _interval_to_json(step.interval)
-    if isinstance(step, Load | Recover | UpToDate) and isinstance(step.columns, RuntimeColumns):
+    if isinstance(step, Load | Recover | Advance | UpToDate) and isinstance(step.columns, RuntimeColumns):
         document["schema"] = None
     return document
 
@@ -118,7 +134,12 @@ def _step_from_json(document: Mapping[str, Any]) -> Step:
             raise ValueError(f"unknown action {unknown!r}")
 
 
+def _stream_step_from_json(document: Mapping[str, Any]) -> StreamStep:
+    return codec.from_json(Advance, document) if document["action"] == "advance" else _step_from_json(document)
+
+
 codec.has_form(Step, None, _step_from_json)
+codec.has_form(StreamStep, None, _stream_step_from_json)
 
 
 def _interval_to_json(interval: Interval) -> dict[str, Any]:

@@ -14,7 +14,18 @@ from flowctl.model.interval import Interval
 from flowctl.model.position import CursorPosition, FileLogPosition, FilesPosition, NoPosition, VersionPosition
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.schema_change import SchemaChange
-from flowctl.model.step import Load, PlannedTable, RecordOnly, Recover, Removed, Runnable, Step, Stopped, UpToDate
+from flowctl.model.step import (
+    Advance,
+    Load,
+    PlannedTable,
+    RecordOnly,
+    Recover,
+    Removed,
+    Runnable,
+    Stopped,
+    StreamStep,
+    UpToDate,
+)
 from flowctl.model.table_info import RowEstimate
 from flowctl.plan import effect_text
 from flowctl.plan.checks import is_default
@@ -55,12 +66,15 @@ class Entry:
         return self.columns or (self.tail.text if self.tail else "")
 
 
-def entry(step: Step, *, ddl: bool, verbose: bool) -> Entry:
+def entry(step: StreamStep, *, ddl: bool, verbose: bool) -> Entry:
     """``ddl`` adds the statements, ``verbose`` the details that are usually omitted."""
     match step:
         case Load():
             details = _details(step, ddl=ddl, verbose=verbose)
             return replace(_new(step, details) if step.creates else _changed(step, details), effects=_effects(step))
+        case Advance():
+            notes = (*_changes(step.columns), *map(_note, step.notes))
+            return Entry(step.id, "~", "yellow", f"{step.table.mode}, {step.reason}", notes)
         case Recover():
             details, tail = _details(step, ddl=ddl, verbose=verbose), _reads(step.interval)
             return Entry(step.id, ">", "cyan", step.reason, details, tail=tail, effects=_effects(step))
@@ -76,12 +90,12 @@ def entry(step: Step, *, ddl: bool, verbose: bool) -> Entry:
             assert_never(step)
 
 
-def is_shown(step: Step) -> bool:
-    """Whether the plan has more to show than that the table is up to date."""
-    return not isinstance(step, UpToDate) or bool(step.notes or _changes(step.columns))
+def is_shown(step: StreamStep) -> bool:
+    """Whether the plan has more to show than that the table is up to date, or advances with its stream."""
+    return not isinstance(step, UpToDate | Advance) or bool(step.notes or _changes(step.columns))
 
 
-def is_read_again(step: Step) -> bool:
+def is_read_again(step: StreamStep) -> bool:
     """Whether the table is read although its source is not known to have changed: always in full, or to compare
     keys."""
     if not isinstance(step, Load) or step.creates or step.refresh:
@@ -89,7 +103,7 @@ def is_read_again(step: Step) -> bool:
     return isinstance(step.interval.upper, NoPosition) or step.interval.lower == step.interval.upper
 
 
-def is_destructive(step: Step) -> bool:
+def is_destructive(step: StreamStep) -> bool:
     """Whether stored rows or values are lost."""
     if not isinstance(step, Load | Recover) or (isinstance(step, Load) and step.creates):
         return False

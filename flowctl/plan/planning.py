@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from flowctl.errors import UsageError
-from flowctl.model.step import Check, Load, Plan, RecordOnly, Recover, Removed, Step, Stopped, UpToDate
+from flowctl.model.step import Advance, Check, Load, Plan, RecordOnly, Recover, Removed, Stopped, StreamStep, UpToDate
 from flowctl.observe.asking import Connections
-from flowctl.observe.observation import Discovery, discover, observe
+from flowctl.observe.discovery import Discovery, discover
+from flowctl.observe.observation import observe
 from flowctl.observe.world import World
 from flowctl.plan.build import build
+from flowctl.plan.stream_keys import with_keys
 from flowctl.redaction import REDACTOR
 from flowctl.resolve.resolve import PlanOptions, Resolved, resolve
 from flowctl.spec.names import is_pattern
@@ -32,7 +34,8 @@ def make_plan(spec: Spec, options: PlanOptions) -> Planned:
     inconsistent and :class:`UsageError` if a term matches nothing; an error of a single table is in its step."""
     resolved, world = resolve_and_observe(spec, options)
     plan = build(spec, resolved, world, options)
-    plan = replace(plan, steps=tuple(map(_without_secrets, plan.steps)))
+    streams = tuple(replace(one, steps=tuple(map(_without_secrets, one.steps))) for one in plan.streams)
+    plan = replace(plan, steps=tuple(map(_without_secrets, plan.steps)), streams=streams)
     return Planned(plan, world, {table.id: table for table in resolved.tables})
 
 
@@ -40,7 +43,8 @@ def resolve_and_observe(spec: Spec, options: PlanOptions) -> tuple[Resolved, Wor
     """Returns the tables of the flow and the world that a plan is made from. Raises as :func:`make_plan`."""
     with Connections(spec) as connections:
         resolved, discovery = resolve_listed(spec, options, connections)
-        return resolved, observe(spec, resolved, discovery, connections, options.estimate)
+        world = observe(spec, resolved, discovery, connections, options.estimate)
+        return with_keys(resolved, world), world
 
 
 def resolve_listed(spec: Spec, options: PlanOptions, connections: Connections) -> tuple[Resolved, Discovery]:
@@ -55,7 +59,10 @@ def resolve_listed(spec: Spec, options: PlanOptions, connections: Connections) -
         raise next(iter(discovery.failures.values()), error) from error
 
 
-def _without_secrets(step: Step) -> Step:
+T = TypeVar("T", bound=StreamStep)
+
+
+def _without_secrets(step: T) -> T:
     """Redacts the step's display texts, which may quote a driver's message. The values that a run needs are unchanged:
     connectors put no connection options into them."""
     hide = REDACTOR.redact
@@ -64,7 +71,7 @@ def _without_secrets(step: Step) -> Step:
         case Load() | Recover():
             notes, how = tuple(map(hide, step.notes)), tuple(map(hide, step.how))
             return replace(step, notes=notes, how=how, checks=_checks_without_secrets(step.checks))
-        case UpToDate():
+        case UpToDate() | Advance():
             return replace(step, notes=tuple(map(hide, step.notes)))
         case Stopped():
             return replace(step, hint=hide(step.hint), checks=_checks_without_secrets(step.checks))

@@ -17,6 +17,7 @@ from flowctl.model.table_info import RowEstimate
 from flowctl.plan import effect_text
 from flowctl.plan.document import count_actions
 from flowctl.plan.entries import Detail, Entry, entry, is_destructive, is_read_again, is_shown
+from flowctl.plan.stream_entries import stream_entry
 from flowctl.text import Line, Piece
 
 #: Minimum number of tables with equal text that are folded into one entry; the second is for stopped tables.
@@ -46,7 +47,8 @@ class View:
 def render(plan: Plan, view: View) -> Iterator[Line]:
     """Renders the whole plan. Tables with nothing to do and nothing to report are only counted."""
     yield (Piece(plan.flow, "bold"), Piece(f"  serial {plan.serial}" if plan.serial else "  never ran"))
-    entries = [entry(step, ddl=view.ddl, verbose=view.verbose) for step in plan.steps if is_shown(step)]
+    entries = [*map(stream_entry, plan.streams)]
+    entries += [entry(step, ddl=view.ddl, verbose=view.verbose) for step in plan.all_steps if is_shown(step)]
     folds = sorted(_folds(entries), key=lambda fold: fold[0].sign in _LAST)
     layout = _layout([fold[0] for fold in folds if len(fold) == 1], view.width)
     is_apart = True
@@ -164,22 +166,26 @@ def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:
     """What changes, what is only read again, what is lost, and what requires action; each line with its style."""
     again = sum(map(is_read_again, plan.steps))
     refreshed = sum(isinstance(step, Load) and step.refresh and not step.creates for step in plan.steps)
+    advancing = sum(stream.runs for stream in plan.streams)
     actions = count_actions(plan)
     counts = (
         (actions["create"], "to create"),
         (actions["change"] - again - refreshed, "changed at the source"),
         (again, "only read again"),
         (refreshed, "to refresh in full"),
+        (actions.get("advance", 0), "with their streams"),
         (actions["recover"], "to recover"),
         (actions["none"], "up to date"),
         (actions["removed"], "no longer in the spec"),
     )
     listed = ", ".join(f"{count:,} {what}" for count, what in counts if count)
     yield f"Tables: {listed or 'none to run'}", "bold"
+    if advancing:
+        yield f"Streams: {advancing:,} to advance", "bold"
     yield from _effects(plan)
     if engine:
         yield engine, ""
-    if destructive := dict.fromkeys(step.id for step in plan.steps if is_destructive(step)):
+    if destructive := dict.fromkeys(step.id for step in plan.all_steps if is_destructive(step)):
         yield f"Destructive: {', '.join(destructive)}", "bold red"
     if stopped := actions["stop"]:
         yield f"Action required: {stopped:,} stopped", "bold red"
@@ -198,7 +204,7 @@ def _effects(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _ending(plan: Plan, view: View, command: str) -> Iterator[Line]:
-    if not plan.runnable:
+    if not plan.runs:
         but = ", except for what is stopped" if count_actions(plan)["stop"] else ""
         yield (Piece(f"Nothing was changed. There is nothing to do{but}."),)
         return

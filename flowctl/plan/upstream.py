@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from flowctl.model.projection import Columns
-from flowctl.model.step import Load, RecordOnly, Recover, Removed, Step, Stopped, UpToDate
+from flowctl.model.step import Advance, Load, RecordOnly, Recover, Removed, Stopped, StreamStep, UpToDate
 from flowctl.model.table_info import Column, TableInfo
 from flowctl.spec.spec import SqlSource
 from flowctl.sql.refs import names_all_it_reads
@@ -29,16 +29,20 @@ def has_changed(source: SqlSource, recorded: str, columns: Mapping[str, Sequence
     return not recorded or recorded != _shape(source, columns, names_all=recorded.endswith(_NAMED))
 
 
-def columns_found(step: Step | None, recorded: Sequence[Column], target: TableInfo | None) -> Sequence[Column]:
+def columns_found(step: StreamStep | None, recorded: Sequence[Column], target: TableInfo | None) -> Sequence[Column]:
     """Returns the columns that a SQL table finds in an upstream table once that table's ``step`` is done, including
     foreign ones; empty if unknown. ``target`` is the upstream table's current target. ``recorded`` are the columns that
     flowctl writes: all that is known of a table that is not in the plan."""
     match step:
         case None:
             return recorded
-        case Load(columns=Columns() as columns) | Recover(columns=Columns() as columns):
+        case (
+            Load(columns=Columns() as columns)
+            | Recover(columns=Columns() as columns)
+            | Advance(columns=Columns() as columns)
+        ):
             return (*columns.target, *_of_others(columns))
-        case Load() | Recover():
+        case Load() | Recover() | Advance():
             return ()
         case RecordOnly() | UpToDate() | Stopped() | Removed():
             return target.columns if target else ()

@@ -11,7 +11,7 @@ from pathlib import Path
 from flowctl import __version__
 from flowctl.engine import cost
 from flowctl.errors import AbortRun, ExitCode, FlowctlError
-from flowctl.model.step import Load, Plan, Removed, Runnable
+from flowctl.model.step import Advance, Load, Plan, Removed, Runnable, Stopped
 from flowctl.plan.document import to_json as plan_json
 from flowctl.plan.planfile import check_fresh, load
 from flowctl.plan.planning import Planned, make_plan
@@ -24,6 +24,7 @@ from flowctl.run.failure import translate
 from flowctl.run.retry import RetryPolicy
 from flowctl.run.schedule import ASKED_TO_STOP, execute, unmoved
 from flowctl.run.signals import Interruption, graceful
+from flowctl.run.streaming.streams import Streams, stream_leases
 from flowctl.run.tries import Retries
 from flowctl.spec.spec import Spec
 from flowctl.state.lease import Lease
@@ -77,11 +78,12 @@ def apply(spec: Spec, options: ApplyOptions, audience: Audience) -> RunResult:
     with (
         graceful(interruption, audience.say),
         Lease.acquire(blobs, run_id=options.run_id, lock_timeout=options.lock_timeout) as lease,
+        stream_leases(spec, blobs, options.run_id, options.lock_timeout) as leases,
     ):
         planned = _planned(spec, options)
         if not audience.approve(planned):
             return RunResult(options.run_id, planned.plan, ExitCode.OK)
-        return _Run(spec, options, audience, planned, blobs, lease, interruption).finish()
+        return _Run(spec, options, audience, planned, blobs, lease, interruption, leases).finish()
 
 
 def _planned(spec: Spec, options: ApplyOptions) -> Planned:
@@ -103,6 +105,7 @@ class _Run:
     blobs: BlobStore
     lease: Lease
     interruption: Interruption
+    stream_leases: Mapping[str, Lease]
 
     def finish(self) -> RunResult:
         """Executes and records; returns a result for both whatever happens."""
@@ -122,11 +125,13 @@ class _Run:
 
     def _execute(self, started: dt.datetime) -> tuple[TableResults, int]:
         plan, document = self.planned.plan, self.planned.world.state
+        streams = [stream for stream in plan.streams if stream.runs]
         todo = plan.runnable
-        if not todo:
-            there = [step for step in plan.steps if not isinstance(step, Removed | Runnable)]
+        taking_part = [step for stream in streams for step in stream.steps if not isinstance(step, Stopped)]
+        if not todo and not streams:
+            there = [step for step in plan.all_steps if not isinstance(step, Removed | Runnable | Advance)]
             return TableResults(tuple(map(unmoved, there))), document.serial
-        ids = tuple(dict.fromkeys(step.id for step in todo))
+        ids = tuple(dict.fromkeys(step.id for step in (*todo, *taking_part)))
         self.audience.listener(events.RunStarted(self.options.run_id, len(ids)))
         put_begun(self.blobs, BegunRun(self.options.run_id, plan.flow, rfc3339(started), ids))
         with ExitStack() as stack:
@@ -137,7 +142,7 @@ class _Run:
                 open_context(
                     self.spec,
                     self.planned,
-                    todo,
+                    (*todo, *taking_part),
                     self.options.run_id,
                     buffer,
                     self.interruption,
@@ -148,10 +153,13 @@ class _Run:
                     check_lease=self.lease.check,
                 )
             )
+            retries = Retries(self.options.policy)
+            streamed = Streams(self.spec, self.planned, run, self.blobs, self.stream_leases, retries).finish()
             writer = stack.enter_context(StateWriter(StateStore(self.blobs), document, self.lease.check))
             file_logs.put(self.blobs, (step for step in todo if isinstance(step, Load)), self.planned.world)
             parallel = self.options.parallel or cost.tables_at_once()
-            ended = execute(plan, run, writer, Retries(self.options.policy), parallel)
+            ended = execute(plan, run, writer, retries, parallel)
+            ended = TableResults((*streamed.outcomes, *ended.outcomes), streamed.error or ended.error)
             serial = writer.document.serial
             done = [one.step for one in ended.outcomes if one.ok and isinstance(one.step, Load)]
             if ended.error is None:

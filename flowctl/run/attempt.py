@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from flowctl.errors import EngineFailed, FlowctlError, TableError
 from flowctl.model.commit import Commit, Intent, RowCounts
-from flowctl.model.step import Runnable, Step
+from flowctl.model.step import Runnable, Step, StreamStep
 from flowctl.model.table_info import TableInfo
 from flowctl.run import events
 from flowctl.spec.spec import Spec, TableSpec
@@ -17,7 +17,11 @@ from flowctl.state.document import TableState
 from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from pyspark.sql import SparkSession
+
+    from flowctl.connectors.source import Snapshot
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class RunContext:
     """What all tables of a run share. ``fence`` is the lease's; ``check_lease(margin)`` raises unless more than
     ``margin`` seconds of it are left. ``sources`` has what was observed of each source, by table id; ``states`` returns
     the state of a table as it was planned; ``session`` returns the table's own Spark session and starts Spark at the
-    first call; ``engine_lost`` is called with the text of an error and returns whether Spark has ended."""
+    first call; ``engine_lost`` is called with the text of an error and returns whether Spark has ended. ``opener``
+    opens what the tables of a change stream read (None: their sources)."""
 
     spec: Spec
     lineage: str
@@ -33,7 +38,7 @@ class RunContext:
     fence: int
     check_lease: Callable[[float], None]
     tables: Mapping[str, TableSpec]
-    steps: Mapping[str, Step]
+    steps: Mapping[str, StreamStep]
     sources: Mapping[str, TableInfo]
     states: Callable[[str], TableState]
     session: Callable[[str], SparkSession]
@@ -41,6 +46,7 @@ class RunContext:
     listener: events.Listener
     stopping: threading.Event
     engine_lost: Callable[[str], EngineFailed | TableError | None] = lambda text: None
+    opener: Callable[[SparkSession, TableSpec, Intent], AbstractContextManager[Snapshot]] | None = None
     base_dir: str = "."
 
 

@@ -53,7 +53,7 @@ def _tables(spec: Spec) -> Iterator[Diagnostic]:
         yield Diagnostic(error.message, error.hint, error.mark, "unreachable")
         return
     reported: set[tuple[str, str]] = set()
-    for step in planned.plan.steps:
+    for step in planned.plan.all_steps:
         finding = (str(step.table.mark), step.reason)
         # A table that depends on a stopped one is not a separate finding; a connection that fails is one.
         if isinstance(step, Stopped) and step.by != "dependency" and finding not in reported:
@@ -65,7 +65,7 @@ def _tables(spec: Spec) -> Iterator[Diagnostic]:
 
 
 def _targets(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
-    written = [planned.tables[step.id] for step in planned.plan.steps if step.id in planned.tables
+    written = [planned.tables[step.id] for step in planned.plan.all_steps if step.id in planned.tables
                and not (isinstance(step, Stopped) and step.by == "error")]  # fmt: skip
     with Connections(spec) as connections:
         for table in written:
@@ -81,7 +81,7 @@ def _targets(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
 
 
 def _executors(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:
-    tables = [planned.tables[step.id] for step in planned.plan.steps if step.id in planned.tables]
+    tables = [planned.tables[step.id] for step in planned.plan.all_steps if step.id in planned.tables]
     if not (names := needed_modules(spec, tables)):
         return
     try:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from flowctl.engine import sail
 from flowctl.engine.conf import is_sail
-from flowctl.model.step import RecordOnly, Runnable
+from flowctl.model.step import Load, Recover, StreamStep
 from flowctl.plan.planning import Planned
 from flowctl.run import events
 from flowctl.run.attempt import RunContext
@@ -29,7 +29,7 @@ def require_engine(spec: Spec) -> None:
 def open_context(
     spec: Spec,
     planned: Planned,
-    todo: Sequence[Runnable],
+    todo: Sequence[StreamStep],
     run_id: str,
     buffer: Buffer,
     interruption: Interruption,
@@ -43,7 +43,7 @@ def open_context(
     """Opens the context for the steps ``todo``. The defaults are for a dry run, which takes no lease."""
     state, world = planned.world.state, planned.world.tables
     tables = [planned.tables[id] for id in dict.fromkeys(step.id for step in todo)]
-    transfers = [step for step in todo if not isinstance(step, RecordOnly)]
+    transfers = [step for step in todo if isinstance(step, Load | Recover)]
     with engine_for(spec, tables, load_of_run(transfers, world), verbose, say) as engine:
         interruption.of(engine.interrupt, engine.abandon)
         if transfers and not interruption.stopping.is_set():
@@ -55,7 +55,7 @@ def open_context(
             fence=fence,
             check_lease=check_lease,
             tables=planned.tables,
-            steps={step.id: step for step in planned.plan.steps},
+            steps={step.id: step for step in planned.plan.all_steps},
             sources={id: seen.source for id, seen in world.items() if seen.source},
             states=state.table,
             session=engine.session,

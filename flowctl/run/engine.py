@@ -13,7 +13,7 @@ from flowctl.engine.conf import is_connect, is_sail
 from flowctl.engine.cost import Size, is_interpreted, size_of_run
 from flowctl.engine.lazy import LazyEngine
 from flowctl.errors import TableError
-from flowctl.model.step import Load, Plan, RecordOnly, Recover
+from flowctl.model.step import Load, Plan, Recover
 from flowctl.model.table_info import RowEstimate
 from flowctl.observe.world import Observed, World
 from flowctl.spec.secrets import reveal
@@ -65,7 +65,7 @@ def engine_for(
 def engine_line(settings: SparkSettings, plan: Plan, world: World) -> str:
     """Describes the engine that will run; empty if none will: no table has anything to do, or only state is
     repaired."""
-    todo = [step for step in plan.runnable if not isinstance(step, RecordOnly)]
+    todo = [step for step in plan.all_steps if isinstance(step, Load | Recover)]
     if not todo:
         return ""
     rows = rows_of_run(todo, world.tables).values()

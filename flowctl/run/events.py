@@ -86,6 +86,28 @@ class TableCompared:
 
 
 @dataclass(frozen=True)
+class BatchLanded:
+    """A batch of captured changes is durable, and acknowledged to the source soon. ``upper`` is its end."""
+
+    stream: str
+    batch: int
+    changes: int
+    bytes: int
+    upper: str
+
+
+@dataclass(frozen=True)
+class RoundCommitted:
+    """All tables of a stream have the changes up to ``batch``, which ends at ``upper``."""
+
+    stream: str
+    batch: int
+    upper: str
+    tables: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class TableFailed:
     """``cause`` is the original exception, for its traceback (`--verbose`)."""
 
@@ -112,6 +134,8 @@ Event = (
     | TableRetried
     | TableCommitted
     | TableCompared
+    | BatchLanded
+    | RoundCommitted
     | TableFailed
     | TableSkipped
 )
@@ -136,6 +160,11 @@ def line(event: Event) -> str | None:
             how = "recovered" if recovered else describe_counts(counts, seconds)
             line = f"{table}: committed sequence number {seq}, {how}, {seconds:.1f} s"
             return "\n".join([line, *(f"{table}: warning: {warning}" for warning in warnings)])
+        case BatchLanded(stream, batch, changes, bytes, upper):
+            changed = f"{text.counted(changes, 'change')}, {text.size(bytes)}"
+            return f"{stream}: captured batch {batch} up to {upper}, {changed}"
+        case RoundCommitted(stream, batch, upper, tables, seconds):
+            return f"{stream}: {text.counted(tables, 'table')} at {upper} (batch {batch}), {seconds:.1f} s"
         case TableCompared(table, effects, seconds):
             return f"{table}: compared, {effect_text.describe(effects)}, {seconds:.1f} s"
         case TableFailed(table, error):
@@ -209,6 +238,24 @@ def as_json(event: Event) -> dict[str, Any] | None:
                 "seconds": round(seconds, 3),
                 "recovered": recovered,
                 "warnings": list(warnings),
+            }
+        case BatchLanded(stream, batch, changes, bytes, upper):
+            return {
+                "event": "batch_landed",
+                "stream": stream,
+                "batch": batch,
+                "changes": changes,
+                "bytes": bytes,
+                "to": upper,
+            }
+        case RoundCommitted(stream, batch, upper, tables, seconds):
+            return {
+                "event": "round_committed",
+                "stream": stream,
+                "batch": batch,
+                "to": upper,
+                "tables": tables,
+                "seconds": round(seconds, 3),
             }
         case TableCompared(table, effects, seconds):
             return {

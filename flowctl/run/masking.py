@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from flowctl.connectors.source import ReadRequest
 from flowctl.model import types
 from flowctl.model.interval import Interval
-from flowctl.model.position import CursorPosition
+from flowctl.model.position import CursorPosition, LandedPosition
 from flowctl.model.table_info import Column
 from flowctl.spec.spec import DetectFlag, TableSpec
 
@@ -28,11 +28,12 @@ _SAME_TEXT = (types.STRING, types.BOOL, types.INT8, types.INT16, types.INT32, ty
 
 
 def maskable(table: TableSpec, columns: Sequence[Column], interval: Interval) -> frozenset[str]:
-    """Those of the ``columns`` to read that are in ``columns.mask`` and needed only for their mask. None for append,
-    which identifies the rows at its position by a hash over their source values. Expressions of ``columns.add`` need
+    """Those of the ``columns`` to read that are in ``columns.mask`` and needed only for their mask. None for append
+    with a cursor, which identifies the rows at its position by a hash over their source values, and for changes, which
+    have landed as the source sent them. Expressions of ``columns.add`` need
     every column that they name."""
     hashes_rows = table.mode == "append" and isinstance(interval.upper, CursorPosition)
-    if not table.columns.mask or hashes_rows:
+    if not table.columns.mask or hashes_rows or isinstance(interval.lower, LandedPosition):
         return frozenset()
     needed = {table.cursor.column if table.cursor else None}
     if isinstance(table.deletes, DetectFlag):

@@ -12,8 +12,9 @@ from flowctl.connectors.source import Snapshot
 from flowctl.connectors.target import Target
 from flowctl.engine.spark_types import named
 from flowctl.errors import AbortRun, TableError
+from flowctl.model.commit import Intent
 from flowctl.model.projection import Columns
-from flowctl.model.step import Load, Recover, Step, UpToDate
+from flowctl.model.step import Load, Recover, StreamStep, UpToDate
 from flowctl.model.table_info import Column
 from flowctl.observe.relations import relation
 from flowctl.run import events
@@ -52,7 +53,12 @@ def take_table_lease(stack: ExitStack, spec: Spec, run_id: str, table: TableSpec
 
 
 @contextmanager
-def open_rows(run: RunContext, spark: SparkSession, table: TableSpec) -> Iterator[Snapshot]:
+def open_rows(run: RunContext, spark: SparkSession, table: TableSpec, intent: Intent) -> Iterator[Snapshot]:
+    if run.opener is not None:
+        with run.opener(spark, table, intent) as opened:
+            yield opened
+        return
+
     def on_rows(rows: int) -> None:
         run.listener(events.RowsRead(table.id, rows))
 
@@ -88,7 +94,7 @@ def _sql_snapshot(
     return SqlSnapshot(spark, source, views, read, table.where)
 
 
-def _planned_columns(step: Step | None) -> tuple[Column, ...]:
+def _planned_columns(step: StreamStep | None) -> tuple[Column, ...]:
     """All columns that the table will have after its run. Empty if its plan cannot know them: because the target has
     further columns (foreign, or dropped in the source), or an earlier sequence number must be finished first."""
     match step:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 
 from flowctl import crashpoints
@@ -20,8 +21,8 @@ from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.step import Load, Plan, RecordOnly, Recover, Runnable, Step
 from flowctl.plan.reading import rfc3339
 from flowctl.run import events
-from flowctl.run.attempt import Attempt, RunContext, TableResult, TableResults
-from flowctl.run.tries import Retries, add_repetition, commit, describe
+from flowctl.run.attempt import Attempt, AttemptResult, RunContext, TableResult, TableResults
+from flowctl.run.tries import Retries, add_repetition, commit, commit_together, describe
 from flowctl.spec.spec import SqlSource
 from flowctl.state import document as documents
 from flowctl.state.document import Recorded, StateDocument, TableState
@@ -39,14 +40,17 @@ class Protocol:
 
     def begin(self, plan: Plan) -> None:
         """Writes the intents; nothing if the run was stopped before it began. An error here ends the run."""
-        steps = [step for step in plan.runnable if not isinstance(step, Load) or step.follows is None]
+        self.begin_steps([step for step in plan.runnable if not isinstance(step, Load) or step.follows is None])
+
+    def begin_steps(self, steps: Sequence[Runnable], at: str = "") -> None:
+        """``at`` is the time of their changes; empty: now."""
         if self._run.stopping.is_set():
-            steps = []
+            steps = ()
         for step in steps:
             if isinstance(step, Load):
                 give_up(step, self._writer, self._run)
         document = self._writer.document
-        self._attempts = {step.key: new_attempt(step, document, self._run) for step in steps}
+        self._attempts = {step.key: new_attempt(step, document, self._run, at) for step in steps}
         crashpoints.reached("before_intent")
         if self._attempts:
             self._writer.begin({attempt.step.id: attempt.intent for attempt in self._attempts.values()})
@@ -73,8 +77,30 @@ class Protocol:
             else:
                 run.listener(events.TableFailed(step.id, error, seconds, cause))
             return TableResult(step, seconds, error=error)
-        done, seconds = result.commit, time.monotonic() - started
-        run.listener(events.TableCommitted(step.id, done.seq, done.counts, seconds, result.recovered, result.warnings))
+        return self._ended(result, attempt, time.monotonic() - started)
+
+    def carry_out_together(self, steps: Sequence[Runnable], parallel: int) -> list[TableResult]:
+        """As :meth:`carry_out`, for tables of one target that commits several together, or none: all of them end in the
+        same way."""
+        started, run = time.monotonic(), self._run
+        for step in steps:
+            run.listener(events.TableStarted(step.table, None if isinstance(step, RecordOnly) else step.rows.value))
+        attempts = [self._attempts[step.key] for step in steps]
+        try:
+            results = commit_together(attempts, run, self._retries, parallel)
+            for result, attempt in zip(results, attempts, strict=True):
+                self._record(result.commit, attempt)
+        except Exception as cause:  # noqa: BLE001 - whatever it was, the other tables continue
+            error, seconds = describe(cause, steps[0], run), time.monotonic() - started
+            for step in steps:
+                run.listener(events.TableFailed(step.id, error, seconds, cause))
+            return [TableResult(step, seconds, error=error) for step in steps]
+        seconds = time.monotonic() - started
+        return [self._ended(result, attempt, seconds) for result, attempt in zip(results, attempts, strict=True)]
+
+    def _ended(self, result: AttemptResult, attempt: Attempt, seconds: float) -> TableResult:
+        done, id = result.commit, attempt.step.id
+        self._run.listener(events.TableCommitted(id, done.seq, done.counts, seconds, result.recovered, result.warnings))
         return TableResult(
             attempt.step, seconds, done.counts, done.seq, recovered=result.recovered, warnings=result.warnings
         )
@@ -147,16 +173,16 @@ def _allows_for(step: Load, before: TableState, commit: Commit) -> bool:
     return before.given_up and (step.table.mode != "append" or before.append_again)
 
 
-def new_attempt(step: Runnable, document: StateDocument, run: RunContext) -> Attempt:
+def new_attempt(step: Runnable, document: StateDocument, run: RunContext, at: str = "") -> Attempt:
     """An attempt based on the recorded commit, or on any commit if everything is read again or the target does not
     exist yet."""
-    state, intent = document.table(step.id), new_intent(step, document, run)
+    state, intent = document.table(step.id), new_intent(step, document, run, at)
     if isinstance(step, RecordOnly) or step.refresh or step.write_full or not intent.target_id:
         return Attempt(step, intent)
     return Attempt(step, intent, commit_name(state.seq, state.intent_id) if state.seq else "")
 
 
-def new_intent(step: Runnable, document: StateDocument, run: RunContext) -> Intent:
+def new_intent(step: Runnable, document: StateDocument, run: RunContext, at: str = "") -> Intent:
     if not isinstance(step, Load):
         pending = document.table(step.id).intent
         assert pending is not None, "a plan recovers what the state that it was made from has begun"
@@ -169,7 +195,7 @@ def new_intent(step: Runnable, document: StateDocument, run: RunContext) -> Inte
         target_id=step.table.seen.id,
         run_id=run.run_id,
         fence=run.fence,
-        at=rfc3339(dt.datetime.now(dt.UTC)),
+        at=at or rfc3339(dt.datetime.now(dt.UTC)),
         replaces=step.write_full,
         refresh=step.refresh,
     )

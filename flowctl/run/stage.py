@@ -28,7 +28,8 @@ from flowctl.model.table_info import Column
 from flowctl.observe.lower_bound import read_from
 from flowctl.run import batch, checks, counting, deletes, masking
 from flowctl.run.checks import REASON_COLUMN, BatchCounts
-from flowctl.spec.spec import DetectFlag, DetectMissingKeys, TableSpec
+from flowctl.run.streaming.shaping import is_changes, shaped_changes
+from flowctl.spec.spec import DetectFlag, DetectMissingKeys, ReportedDeletes, TableSpec
 from flowctl.storage.buffer import Buffer, BufferFolder
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _needs_engine(work: Staging) -> bool:
 
 def _compares_keys(work: Staging) -> bool:
     """Whether to look for keys that the source no longer has."""
-    is_wanted = work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys)
+    is_wanted = work.step.check_deletes and isinstance(work.table.deletes, DetectMissingKeys | ReportedDeletes)
     return is_wanted and work.step.table.seen.exists
 
 
@@ -138,6 +139,8 @@ def _without_reason(staged: Batch) -> Batch:
 
 def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
     columns, table = work.columns, work.table
+    if is_changes(work.intent.interval) and _is_keyed(work):
+        return shaped_changes(rows, columns, table, work.target, work.intent.replaces)
     if table.mode not in ("merge", "scd2"):
         return checks.with_reason(batch.projected(rows, columns.projection, columns.source), table.expect)
     frame = checks.with_reason(batch.keyed(rows, columns, table, work.snapshot, work.intent.at), table.expect)

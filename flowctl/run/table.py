@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
@@ -47,21 +49,78 @@ COMMIT_MARGIN = 1.0
 def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
     """Commits the attempt's sequence number, or finds it committed. Raises flowctl's errors, or those of Spark and
     drivers unchanged."""
-    step, intent, table = attempt.step, attempt.intent, run.tables[attempt.step.id]
     with ExitStack() as stack:
-        target = open_target(stack, run, table)
-        newest = _newest(target, table, run)
-        if found := _of_intent(newest, table.id, intent):
-            return AttemptResult(found, recovered=True)
-        if isinstance(step, RecordOnly):
-            raise StateConflict(
-                f"{step.id}: the plan found sequence number {intent.seq} committed, but the target no longer has it"
-            )
-        take_table_lease(stack, run.spec, run.run_id, table, target)
-        work = begin_work(stack, attempt, run, step, target)
-        commit, warnings = _write(work, newest)
-    crashpoints.reached("after_commit", table.id)
-    return AttemptResult(commit, warnings=(*work.notes, *warnings, *commit.warnings))
+        ready = _get_ready(stack, attempt, run)
+        if isinstance(ready, AttemptResult):
+            return ready
+        (result,) = _committed(stack, [ready])
+    crashpoints.reached("after_commit", attempt.step.id)
+    return result
+
+
+def run_tables(attempts: Sequence[Attempt], run: RunContext, parallel: int) -> list[AttemptResult]:
+    """As :func:`run_table`, for tables of one target that commits several together, or none."""
+    with ExitStack() as stack, ThreadPoolExecutor(parallel, thread_name_prefix="staging") as pool:
+        stacks = [stack.enter_context(ExitStack()) for _ in attempts]
+        made = list(pool.map(lambda one: _get_ready(one[0], one[1], run), zip(stacks, attempts, strict=True)))
+        waiting = [(at, ready) for at, ready in enumerate(made) if isinstance(ready, _Ready)]
+        results = {at: found for at, found in enumerate(made) if isinstance(found, AttemptResult)}
+        if waiting:
+            done = _committed(stack, [ready for _, ready in waiting], pool)
+            results |= {at: result for (at, _), result in zip(waiting, done, strict=True)}
+    for attempt in attempts:
+        crashpoints.reached("after_commit", attempt.step.id)
+    return [results[at] for at in range(len(attempts))]
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A table whose batch can be committed. ``newest`` is the target's newest commit."""
+
+    work: TableWork
+    prepared: PreparedBatch
+    newest: Commit | None
+
+
+def _get_ready(stack: ExitStack, attempt: Attempt, run: RunContext) -> _Ready | AttemptResult:
+    """Reads and checks the batch, unless the target already has it."""
+    step, intent, table = attempt.step, attempt.intent, run.tables[attempt.step.id]
+    target = open_target(stack, run, table)
+    newest = _newest(target, table, run)
+    if found := _of_intent(newest, table.id, intent):
+        return AttemptResult(found, recovered=True)
+    if isinstance(step, RecordOnly):
+        raise StateConflict(
+            f"{step.id}: the plan found sequence number {intent.seq} committed, but the target no longer has it"
+        )
+    take_table_lease(stack, run.spec, run.run_id, table, target)
+    work = begin_work(stack, attempt, run, step, target)
+    return _Ready(work, prepare(work), newest)
+
+
+def _committed(
+    stack: ExitStack, ready: Sequence[_Ready], pool: ThreadPoolExecutor | None = None
+) -> list[AttemptResult]:
+    """Stages the batches, in threads of ``pool``, and commits them: together if the target can. Several tables have
+    one target."""
+    for one in ready:
+        _begin_writing(one.work, one.prepared, one.newest)
+        if one.prepared.counts is not None:
+            one.work.run.listener(events.PhaseEntered(one.work.table.id, "committing", one.prepared.counts.rows))
+    staging = [one.work.target.stage(one.work.spark, one.prepared.rows, one.prepared.job) for one in ready]
+    enter = stack.enter_context
+    staged = list(map(enter, staging) if pool is None else pool.map(enter, staging))
+    commits = ready[0].work.target.commit(staged)
+    return [_result(one, commit) for one, commit in zip(ready, commits, strict=True)]
+
+
+def _result(ready: _Ready, commit: Commit) -> AttemptResult:
+    """With the counts and the warnings of the checks."""
+    counts = ready.prepared.counts
+    if counts is not None:
+        done = replace(commit.counts, read=counts.rows + counts.quarantined, quarantined=counts.quarantined)
+        commit = replace(commit, counts=done)
+    return AttemptResult(commit, warnings=(*ready.work.notes, *ready.prepared.warnings, *commit.warnings))
 
 
 def void(run: RunContext, step: Load, pending: Intent) -> Commit:
@@ -138,7 +197,7 @@ def begin_work(stack: ExitStack, attempt: Attempt, run: RunContext, step: Load |
     run.listener(events.PhaseEntered(table.id, "waiting for the engine"))
     spark = run.session(table.id)
     _check_stop(run)
-    snapshot = batch.in_order(stack.enter_context(open_rows(run, spark, table)), table)
+    snapshot = batch.in_order(stack.enter_context(open_rows(run, spark, table, attempt.intent)), table)
     crashpoints.reached("during_stage", table.id)
     step, columns, notes = _with_columns(attempt, step, run, spark, snapshot, target)
     return TableWork(run, attempt, step, columns, notes, table, target, spark, snapshot)
@@ -176,19 +235,6 @@ def _with_columns(
     if isinstance(snapshot, SqlSnapshot):
         attempt.upstream_shape = shape_read(snapshot.source, snapshot.columns)
     return step, columns, notes
-
-
-def _write(work: TableWork, newest: Commit | None) -> tuple[Commit, tuple[str, ...]]:
-    """Writes the batch; returns the commit and the warnings of the checks. ``newest`` is the target's newest commit."""
-    prepared = prepare(work)
-    _begin_writing(work, prepared, newest)
-    counts = prepared.counts
-    if counts is None:
-        return work.target.write(work.spark, prepared.rows, prepared.job), ()
-    work.run.listener(events.PhaseEntered(work.table.id, "committing", counts.rows))
-    commit = work.target.write(work.spark, prepared.rows, prepared.job)
-    done = replace(commit.counts, read=counts.rows + counts.quarantined, quarantined=counts.quarantined)
-    return replace(commit, counts=done), prepared.warnings
 
 
 def _prepare_direct(work: TableWork, rows: Batch, job: WriteJob) -> PreparedBatch:

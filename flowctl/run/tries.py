@@ -3,7 +3,7 @@ the target already has the sequence number."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -47,6 +47,29 @@ def commit(attempt: Attempt, run: RunContext, retries: Retries) -> AttemptResult
             raise _with_outlook(describe(cause, step, run), known) from cause
 
     return retry_step(once, step, run, retries)
+
+
+def commit_together(
+    attempts: Sequence[Attempt], run: RunContext, retries: Retries, parallel: int
+) -> list[AttemptResult]:
+    """As :func:`commit`, for tables of one target that commits several together, or none."""
+    from flowctl.run.table import run_tables
+
+    first = attempts[0].step
+
+    def once() -> list[AttemptResult]:
+        run.check_lease(0.0)
+        try:
+            return run_tables(attempts, run, parallel)
+        except Exception as cause:
+            asked = [_ask_target(attempt, run) for attempt in attempts]
+            if all(result is not None for result, _ in asked):
+                return [result for result, _ in asked if result is not None]
+            if lost := run.engine_lost(whole_text(cause)):
+                raise lost from cause
+            raise _with_outlook(describe(cause, first, run), asked[0][1]) from cause
+
+    return retry_step(once, first, run, retries)
 
 
 def retry_step(once: Callable[[], Result], step: Runnable, run: RunContext, retries: Retries) -> Result:

@@ -76,7 +76,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         on_error=get("on_error", "continue"),
         marks={path: child.place for path, child in below(node, "")},
     )
-    return replace(built, layout=with_statistics(built))
+    return replace(built, layout=_with_statistics(built))
 
 
 def connection(name: str, node: Node) -> Connection:
@@ -160,7 +160,7 @@ def _metadata(node: Node) -> tuple[Metadata, ...]:
     return tuple(plain(written) if written else default)
 
 
-def with_statistics(table: TableSpec) -> Layout:
+def _with_statistics(table: TableSpec) -> Layout:
     """The layout with statistics for the columns by which flowctl looks up rows, unless the spec names others.
     Statistics of further columns cost time for each written row and help readers only."""
     layout = table.layout

@@ -249,6 +249,11 @@ class TableSpec:
         return self.marks.get(path, self.mark)
 
 
+def stream_of(table: TableSpec) -> str:
+    """The name of the stream that the table reads; empty if it reads none."""
+    return table.source.stream if isinstance(table.source, StreamTable) else ""
+
+
 @dataclass(frozen=True)
 class StreamSpec:
     """One entry of ``streams``. Times in seconds, sizes in bytes. ``options`` belong to the connection's type; ``flow``

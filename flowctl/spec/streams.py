@@ -12,7 +12,7 @@ from flowctl.spec.findings import Findings
 from flowctl.spec.node import Node, plain
 from flowctl.spec.references import ConnectionTypes
 from flowctl.spec.schema import check_stream, connector_types, role
-from flowctl.spec.spec import ObjectSource, StreamSpec, StreamTable, TableSpec
+from flowctl.spec.spec import StreamSpec, StreamTable, TableSpec
 from flowctl.spec.suggest import did_you_mean
 
 #: The keys that mean the same for every connector; all others belong to the connection's type.
@@ -98,16 +98,3 @@ def check_tables_of_streams(
             what = f"`on_lost_position: resnapshot` would append all rows of `{appending[0].id}` again"
             hint = "Use `on_lost_position: fail`, or give tables that append a stream of their own"
             yield Diagnostic(what, hint, one.marks.get("on_lost_position", one.mark), "resnapshot-appends")
-
-
-def reads_stream(table: TableSpec) -> bool:
-    return isinstance(table.source, StreamTable)
-
-
-def stream_of(table: TableSpec) -> str:
-    """The name of the stream that the table reads; empty if it reads none."""
-    match table.source:
-        case StreamTable(stream=name):
-            return name
-        case ObjectSource() | _:
-            return ""

@@ -113,13 +113,10 @@ class Lander(CaptureSink):
             self._land_committed()
 
     def land(self) -> None:
-        """Lands everything that is committed, between transactions; an empty batch only moves the position."""
-        assert not self._is_open
-        self._land()
-
-    def land_rows(self) -> None:
-        """Lands everything that is committed, if there is anything."""
         self._land_committed()
+
+    def land_position(self) -> None:
+        self._land()
 
     def _is_due(self) -> bool:
         rows = self._batch.rows + self._committed_rows

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     import psycopg
 
 #: Plain, partitioned, materialized view, foreign; views ("v") are read if named explicitly, but match no glob.
-_TABLE_KINDS = ["r", "p", "m", "f"]
+_TABLE_KINDS = ("r", "p", "m", "f")
 
 
-def discover(connection: psycopg.Connection[Any], pattern: tuple[str, ...]) -> list[ObjectName]:
+def discover(
+    connection: psycopg.Connection[Any], pattern: tuple[str, ...], kinds: Sequence[str] = _TABLE_KINDS
+) -> list[ObjectName]:
     """Tables whose ``schema.name`` (or name on the search path) matches; partitions are read through their parent."""
     schema, name = pattern if len(pattern) == 2 else (None, pattern[-1])
     rows = connection.execute(
@@ -32,7 +34,7 @@ def discover(connection: psycopg.Connection[Any], pattern: tuple[str, ...]) -> l
           AND CASE WHEN %(schema)s::text IS NULL THEN pg_table_is_visible(c.oid) ELSE s.nspname LIKE %(schema)s END
           AND s.nspname !~ '^pg_' AND s.nspname <> 'information_schema' AND c.relname !~ '^_flowctl_'
         """,
-        {"kinds": _TABLE_KINDS, "name": _like(name), "schema": None if schema is None else _like(schema)},
+        {"kinds": list(kinds), "name": _like(name), "schema": None if schema is None else _like(schema)},
     ).fetchall()
     return sorted(ObjectName((found,) if schema is None else (space, found)) for space, found in rows)
 

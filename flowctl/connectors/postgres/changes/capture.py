@@ -22,6 +22,9 @@ _AT_ONCE = 10_000
 #: While a sink is full.
 _PAUSE = 0.05
 
+#: Bytes of log without a change of this stream, after which an empty batch moves the slot.
+FOREIGN_BYTES = 16 << 20
+
 _ROW_OPS = {ord("I"): Op.INSERT, ord("U"): Op.UPDATE, ord("D"): Op.DELETE}
 
 
@@ -55,12 +58,22 @@ class Reader:
                 self.sink.pass_over(LsnPosition(self.stream.seen))
                 end = until()
                 if end is not None and self.stream.seen >= end:
+                    self.sink.land()
                     return
+                self._pass_foreign()
             if count == 0:
                 if until() is not None and time.monotonic() - asked_at > 1.0:
                     self._feed(ask=True)
                     asked_at = time.monotonic()
                 self.stream.wait(_WAIT)
+
+    def _pass_foreign(self) -> None:
+        """Lets the server discard a log in which nothing concerns this stream."""
+        durable = self.sink.durable
+        assert isinstance(durable, LsnPosition)
+        if self.stream.seen - durable.lsn >= FOREIGN_BYTES:
+            self.sink.land_position()
+            self._feed()
 
     def _feed(self, *, ask: bool = False) -> None:
         durable = self.sink.durable

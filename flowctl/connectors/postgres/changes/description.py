@@ -84,6 +84,7 @@ def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: S
     return StreamInfo(
         system=catalog.system_identity(connection),
         label=f"slot {name}",
+        removal=f"SELECT pg_drop_replication_slot('{name}')",
         head=lsn_from_text(server.head),
         oldest=lsn_from_text(slot.confirmed) if slot and slot.confirmed else None,
         clock=server.clock,

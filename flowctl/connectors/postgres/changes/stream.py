@@ -41,6 +41,11 @@ class PostgresStreams(StreamSource):
     client: Client
     buffer: Buffer | None = None
 
+    def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
+        """Tables and partitioned tables."""
+        with self.client.connect() as connection:
+            return catalog.discover(connection, pattern, kinds=("r", "p"))
+
     def describe_stream(self, stream: StreamSpec, objects: Sequence[ObjectName]) -> StreamInfo:
         with self.client.connect() as connection:
             return description.describe(connection, stream, objects)
@@ -108,6 +113,10 @@ class PostgresStreams(StreamSource):
 
     def decoder(self, shape: Shape) -> PostgresDecoder:
         return PostgresDecoder(shape)
+
+    def order_of(self, position: Position) -> int:
+        assert isinstance(position, LsnPosition)
+        return position.lsn
 
     def position_from_text(self, text: str) -> LsnPosition:
         return lsn_from_text(text)

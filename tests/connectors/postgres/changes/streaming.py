@@ -62,7 +62,6 @@ class Captured:
         lander = Lander(self.log, newest, limits)
         head = self.head()
         self.source.capture(self.stream, self.objects, newest.upper, lambda: head, lander, threading.Event())
-        lander.land_rows()
         found = self.log.newest()
         assert found is not None
         return found

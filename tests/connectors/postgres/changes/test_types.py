@@ -60,7 +60,9 @@ def test_every_type_is_the_same_in_a_change_and_in_a_snapshot(postgres_database:
         for at, row in enumerate(found):
             sent = [name for name in names if name not in changes.unsent or not changes.unsent[name][at]]
             assert len(sent) >= len(names) - 1  # the long text is not sent with an update
-            assert {name: repr(row[name]) for name in sent} == {name: repr(expected[at % height][name]) for name in sent}
+            assert {name: repr(row[name]) for name in sent} == {
+                name: repr(expected[at % height][name]) for name in sent
+            }
 
 
 def _as_text(columns: tuple[Column, ...]) -> tuple[Column, ...]:

@@ -1,0 +1,46 @@
+"""The plan's text for a change stream: one line, its position in the source's log, and what waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flowctl import text
+from flowctl.model.step import Advance, Stopped, StreamPlan
+from flowctl.plan.entries import Detail, Entry
+
+_SIGNS = {"create": ("+", "green"), "advance": ("~", "yellow"), "none": ("=", "dim"), "stop": ("!", "bold red")}
+
+
+def stream_entry(stream: StreamPlan) -> Entry:
+    sign, style = _SIGNS[stream.action]
+    if stream.action == "stop":
+        mark = stream.mark
+        next_step = (Detail("next step", stream.hint),) if stream.hint else ()
+        return Entry(stream.name, sign, style, f"stopped: {stream.reason} ({mark.file}:{mark.line})", next_step)
+    tables = text.counted(sum(not isinstance(step, Stopped) for step in stream.steps), "table")
+    what = f"stream of {stream.connection}, {stream.label}, {tables}"
+    return Entry(stream.name, sign, style, what, tuple(_details(stream)))
+
+
+def _details(stream: StreamPlan) -> Iterator[Detail]:
+    for statement in stream.source_changes:
+        yield Detail("source", statement)
+    if stream.action == "create":
+        yield Detail("begins", f"creates the {stream.label}, and reads its tables at that moment")
+    elif stream.lower is not None:
+        lag = f", {text.size(stream.lag)} of log" if stream.lag is not None else ""
+        yield Detail(
+            "reads", f"{stream.lower} (batch {stream.batch}) → {stream.upper}{lag}".replace(" ", text.NO_BREAK)
+        )
+    kept = f"the server keeps {text.size(stream.retained)} for it" if stream.retained is not None else ""
+    health = [f"{name.replace('_', ' ')} {value}" for name, value in stream.health.items() if value != ""]
+    if kept or health:
+        yield Detail("slot", ", ".join(filter(None, (kept, *health))))
+    if stream.batch > stream.applied:
+        batches = text.counted(stream.batch - stream.applied, "batch", "batches")
+        yield Detail("landed", f"{batches} with {text.counted(stream.waiting, 'change')}, applied first")
+    advancing = [step.id for step in stream.steps if isinstance(step, Advance)]
+    if advancing:
+        yield Detail("tables", text.some(advancing))
+    for note in stream.notes:
+        yield Detail("note", note, "yellow")

@@ -1,0 +1,82 @@
+"""Why a table cannot read a change stream, beside the reasons that hold for every table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flowctl.connectors.stream import StreamProblem
+from flowctl.model import types
+from flowctl.model.table_info import TableInfo
+from flowctl.model.types import Array, Decimal
+from flowctl.plan.case import Case
+from flowctl.plan.finding import Stop
+from flowctl.plan.stream_keys import source_key
+from flowctl.spec.spec import TableSpec
+
+
+def first_stream_stop(case: Case, problems: Sequence[StreamProblem]) -> Stop | None:
+    source, table = case.observed.source, case.table
+    if source is None:
+        return None
+    for problem in problems:
+        if problem.object == source.object:
+            return Stop(problem.what, problem.repair, "from")
+    return _no_key(table) or _changed_key(table) or _unknown_row(table, source) or _unsent(table, source)
+
+
+def _no_key(table: TableSpec) -> Stop | None:
+    if table.mode == "append" or table.key:
+        return None
+    what = f"{table.source} has no primary key, and the table names no `key`"
+    return Stop(what, "Add `key: […]` with columns that identify a row", "from")
+
+
+def _changed_key(table: TableSpec) -> Stop | None:
+    """A deletion has nothing but the key, and a row is found again by it."""
+    for name, column in zip(table.key, source_key(table), strict=True):
+        rule = next(
+            (
+                rule
+                for rule, names in (
+                    ("columns.mask", table.columns.mask),
+                    ("columns.types", table.columns.types),
+                    ("columns.add", table.columns.add),
+                )
+                if (name if rule == "columns.add" else column) in names
+            ),
+            None,
+        )
+        if rule:
+            what = f'{rule} changes the key column "{name}", by which the changes of a stream find their rows'
+            return Stop(what, "Copy key columns as they are", rule)
+    return None
+
+
+def _unknown_row(table: TableSpec, source: TableInfo) -> Stop | None:
+    """An update or deletion names the old row by its replica identity only."""
+    if table.mode == "append":
+        return None
+    known = set(source.extra.get("identity_columns", ()))
+    if missing := [name for name in source_key(table) if name not in known]:
+        return Stop(
+            f"{source.object} does not send {', '.join(missing)} of a row that is updated or deleted",
+            f"Use its primary key, or: ALTER TABLE {source.object} REPLICA IDENTITY FULL",
+            "key",
+        )
+    return None
+
+
+def _unsent(table: TableSpec, source: TableInfo) -> Stop | None:
+    """An expression over a value that an update does not send, because it is long and unchanged, has no result."""
+    if source.extra.get("replica_identity") == "f" or table.mode == "append":
+        return None
+    expressions = " ".join(table.columns.add.values()).lower()
+    for column in source.columns:
+        is_long = column.type in (types.STRING, types.BINARY) or isinstance(column.type, Array | Decimal)
+        if is_long and column.name.lower() in expressions:
+            return Stop(
+                f'columns.add uses "{column.name}", whose value an update does not send if it is long and unchanged',
+                f"ALTER TABLE {source.object} REPLICA IDENTITY FULL, or compute it in a table by SQL over this one",
+                "columns.add",
+            )
+    return None

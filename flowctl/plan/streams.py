@@ -1,0 +1,283 @@
+"""A change stream in the plan: whether it begins, advances or stops, and the step of each of its tables. Pure.
+
+A table is read in full at a *moment* of the source's log, and from there on takes the changes of its stream. Which
+batches those are is known only once they are captured, so an :class:`Advance` fixes where the run ends and what each
+policy does, not how many commits it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from flowctl.changes.shape import Shape
+from flowctl.model.interval import Interval
+from flowctl.model.position import LandedPosition, Position
+from flowctl.model.step import Advance, Load, Recover, Stopped, StreamAction, StreamPlan, StreamStep
+from flowctl.model.table_info import Column, TableInfo, same_identity
+from flowctl.observe.metadata import with_metadata
+from flowctl.observe.world import SeenStream
+from flowctl.plan import checks, recovery
+from flowctl.plan.case import Case
+from flowctl.plan.commands import state_command
+from flowctl.plan.finding import Stop, Work
+from flowctl.plan.how import how
+from flowctl.plan.reading import columns_of, planned_table, stopped, working
+from flowctl.plan.refusals import refuse_columns
+from flowctl.plan.stops import first_stop
+from flowctl.plan.stream_stops import first_stream_stop
+from flowctl.spec.spec import StreamSpec
+from flowctl.text import counted
+
+
+@dataclass(frozen=True)
+class StreamCase:
+    """One stream with everything known about it. ``spec_path`` names the spec in commands."""
+
+    spec: StreamSpec
+    seen: SeenStream
+    spec_path: str
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether its reader was created, and captured from a known point on."""
+        return self.seen.newest is not None
+
+    @property
+    def applied(self) -> int:
+        return self.seen.state.stream.applied if self.seen.state.stream else 0
+
+
+def plan_stream(case: StreamCase, tables: Sequence[Case]) -> StreamPlan:
+    """``tables`` are its selected tables, in the order of the plan."""
+    seen, info, spec = case.seen, case.seen.info, case.spec
+    lost = _lost(case)
+    stop = _stop(case, lost)
+    is_new = not case.is_begun or (lost != "" and spec.on_lost_position == "resnapshot")
+    steps = [step for table in tables for step in _table_steps(case, table, stop=stop, is_new=is_new)]
+    action, reason = _action(case, stop, steps, is_new=is_new)
+    return StreamPlan(
+        name=spec.name,
+        mark=(stop.mark if stop else None) or spec.mark,
+        connection=spec.connection,
+        action=action,
+        reason=f"{reason}: {lost}" if lost and not stop else reason,
+        hint=stop.hint if stop else "",
+        lineage=seen.state.recorded_lineage,
+        serial=seen.state.serial,
+        label=info.label if info else "",
+        lower=seen.newest.upper if seen.newest else None,
+        upper=info.head if info else None,
+        batch=seen.newest.batch if seen.newest else 0,
+        applied=case.applied,
+        waiting=sum(batch.changes for batch in seen.waiting),
+        lag=info.lag if info else None,
+        retained=info.retained if info else None,
+        health=info.health if info else {},
+        source_changes=() if stop or info is None else info.source_changes,
+        notes=tuple(_notes(case)) if not stop else (),
+        steps=tuple(steps),
+    )
+
+
+def _action(
+    case: StreamCase, stop: Stop | None, steps: Sequence[StreamStep], *, is_new: bool
+) -> tuple[StreamAction, str]:
+    if stop is not None:
+        return "stop", stop.reason
+    if all(isinstance(step, Stopped) for step in steps):
+        return "none", "all of its tables are stopped"
+    if is_new:
+        return "create", "begins" if not case.is_begun else "begins anew"
+    info, newest = case.seen.info, case.seen.newest
+    assert info is not None and newest is not None
+    if (
+        newest.upper == info.head
+        and not case.seen.waiting
+        and not any(isinstance(one, Load | Recover) for one in steps)
+    ):
+        return "none", "nothing has happened in the source"
+    return "advance", "continues"
+
+
+def _stop(case: StreamCase, lost: str) -> Stop | None:
+    seen, info, spec = case.seen, case.seen.info, case.spec
+    if seen.error is not None:
+        return Stop(seen.error.message, seen.error.hint, "", "error", mark=seen.error.mark)
+    assert info is not None
+    if found := next((problem for problem in info.problems if problem.object is None), None):
+        return Stop(found.what, found.repair)
+    if not case.is_begun and info.oldest is not None and not _is_own(case):
+        hint = f"Give the stream another name for it, or remove this one: {info.removal}"
+        return Stop(f"the {info.label} exists and was not made by this flow", hint)
+    if lost and spec.on_lost_position == "fail":
+        again = state_command("resnapshot", case.spec_path, spec.name)
+        hint = f"{again} reads its tables again, without emptying their targets first"
+        return Stop(f"the position is lost: {lost}", hint)
+    return None
+
+
+def _is_own(case: StreamCase) -> bool:
+    """Whether a reader that was found is one whose creation was interrupted."""
+    stream = case.seen.state.stream
+    return stream is not None and stream.begun != ""
+
+
+def _lost(case: StreamCase) -> str:
+    """Why the source no longer has what follows the captured batches; empty if it has."""
+    info, newest, recorded = case.seen.info, case.seen.newest, case.seen.state.stream
+    if info is None or newest is None or recorded is None:
+        return ""
+    if recorded.source and not same_identity(recorded.source, info.system):
+        return f"the source is another system now ({recorded.source} → {info.system})"
+    if info.oldest is None:
+        return f"the {info.label} is gone"
+    if info.lost:
+        return info.lost
+    if _is_beyond(info.oldest, newest.upper):
+        return f"the {info.label} is at {info.oldest}, and captured is only up to {newest.upper}"
+    if _is_beyond(newest.upper, info.head):
+        return f"the source is at {info.head}, before what was captured ({newest.upper}): it was restored"
+    return ""
+
+
+def _is_beyond(one: Position, other: Position) -> bool:
+    return type(one) is type(other) and one > other  # type: ignore[operator]
+
+
+def _notes(case: StreamCase) -> Iterator[str]:
+    info = case.seen.info
+    if info is not None and info.active:
+        yield f"{info.active} reads it now, and is ended"
+
+
+def _table_steps(case: StreamCase, table: Case, *, stop: Stop | None, is_new: bool) -> Iterator[StreamStep]:
+    if stop is not None:
+        reason = f"its stream {case.spec.name} is stopped"
+        yield stopped(table, replace(stop, reason=reason, hint="", by="dependency", path="from", mark=None))
+        return
+    assert case.seen.info is not None
+    problems = [one for one in case.seen.info.problems if one.object is not None]
+    found = first_stop(table) or first_stream_stop(table, problems)
+    if found is not None:
+        yield stopped(table, found)
+        return
+    if table.begun is not None:
+        yield from _finished(case, table, is_new=is_new)
+        return
+    yield _current(case, table, is_new=is_new)
+
+
+def _finished(case: StreamCase, table: Case, *, is_new: bool) -> Iterator[StreamStep]:
+    """A pending sequence number: one of landed batches is finished, a snapshot's moment is gone for ever."""
+    begun = table.begun
+    assert begun is not None
+    if not table.is_committed and begun.interval.lower is None:
+        yield _current(case, recovery.giving_up(table), is_new=is_new)
+        return
+    step = recovery.finish(_as_landed(case, table), begun, "")
+    yield replace(step, how=how(step, table)) if isinstance(step, Recover) else step
+
+
+def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
+    position = table.state.position
+    is_known = isinstance(position, LandedPosition) and not table.full_refresh
+    if is_new or not is_known:
+        return _snapshot(case, table)
+    landed = _as_landed(case, table)
+    columns = columns_of(landed)
+    if stop := refuse_columns(landed, columns):
+        return stopped(landed, stop, columns)
+    waiting = _waiting(case, table)
+    return Advance(
+        table=planned_table(table),
+        reason=f"{counted(waiting, 'change')} waiting" if waiting else "takes what is new",
+        columns=columns,
+        waiting=waiting,
+        checks=checks.checks(table, check_deletes=False),
+        notes=tuple(_announced(table, landed)),
+    )
+
+
+def _snapshot(case: StreamCase, table: Case) -> StreamStep:
+    """A table that is read at the moment from which its changes follow. A target that exists is replaced, or where rows
+    stay (soft deletes, histories) compared by key."""
+    exists = table.observed.target is not None
+    if table.state.seq and table.table.mode == "append" and exists:
+        again = "its rows would be appended again"
+        hint = f"Drop {table.table.target} and `flowctl state reset … {table.table.id}`, or append to another table"
+        return stopped(table, Stop(f"{table.table.source} has to be read in full, and {again}", hint, "mode"))
+    table = replace(table, resnapshots=exists)
+    columns = columns_of(table)
+    if stop := refuse_columns(table, columns):
+        return stopped(table, stop, columns)
+    upper = LandedPosition(case.applied)
+    step = working(
+        table,
+        planned_table(table),
+        columns,
+        Work(Interval(None, upper), "snapshot, then its changes" if not exists else "read again, then its changes"),
+        "stats",
+        check_deletes=exists and not table.replaces,
+    )
+    return replace(step, how=how(step, table)) if isinstance(step, Load) else step
+
+
+def _waiting(case: StreamCase, table: Case) -> int:
+    object = table.observed.source.object if table.observed.source else None
+    position = table.state.position
+    assert object is not None and isinstance(position, LandedPosition)
+    return sum(
+        found.changes
+        for batch in case.seen.waiting
+        if batch.batch > position.batch and (found := batch.table(object)) is not None
+    )
+
+
+def _as_landed(case: StreamCase, table: Case) -> Case:
+    """The table as the next batch has it: as its changes that wait are described, or else as before."""
+    source = table.observed.source
+    assert source is not None
+    for batch in case.seen.waiting:
+        if found := batch.table(source.object):
+            shapes = [case.seen.shapes[digest] for digest in found.shapes.values()]
+            return with_source_columns(table, columns_of_shapes(shapes, source))
+    return with_source_columns(table, table.state.schema) if table.state.schema else table
+
+
+def columns_of_shapes(shapes: Sequence[Shape], now: TableInfo) -> tuple[Column, ...]:
+    """The columns that a batch delivers: of its last shape, and what only earlier ones have. Only ``now``, the table's
+    description, tells whether one may be null."""
+    last = {column.name: column for column in shapes[-1].columns}
+    others = {column.name: column for shape in shapes[:-1] for column in shape.columns if column.name not in last}
+    known = {column.name: column for column in now.columns}
+    return tuple(
+        replace(column, nullable=known[column.name].nullable if column.name in known else True)
+        for column in (*last.values(), *others.values())
+    )
+
+
+def with_source_columns(table: Case, columns: Sequence[Column]) -> Case:
+    source = table.observed.source
+    assert source is not None
+    own = [column for column in columns if column.name not in {one.name for one in _metadata(table)}]
+    info = with_metadata(table.table, replace(source, columns=tuple(own)))
+    return replace(table, observed=replace(table.observed, source=info))
+
+
+def _metadata(table: Case) -> tuple[Column, ...]:
+    return with_metadata(table.table, TableInfo(table.table.target.object, (), "")).columns
+
+
+def _announced(now: Case, landed: Case) -> Iterator[str]:
+    """Changes of the source's columns that the stream has not reached yet."""
+    there = {column.name: column for column in landed.observed.source.columns} if landed.observed.source else {}
+    source = now.observed.source
+    for column in source.columns if source else ():
+        before = there.pop(column.name, None)
+        if before is None:
+            yield f'a new column "{column.name}" ({column.native}) comes when the stream reaches it'
+        elif before.type != column.type:
+            yield f'"{column.name}" becomes {column.native} when the stream reaches that'
+    for name in there:
+        yield f'"{name}" goes when the stream reaches that'

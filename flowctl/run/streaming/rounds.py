@@ -1,0 +1,124 @@
+"""A round: the commits that take the tables of a stream from one batch to another, with the columns of these batches.
+
+All tables share the end of the round. A table without changes in it gets no sequence number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from flowctl.connectors.source import HighWatermark
+from flowctl.connectors.target import Target
+from flowctl.errors import StoppedByPolicy
+from flowctl.model.interval import Interval
+from flowctl.model.position import LandedPosition, NoPosition
+from flowctl.model.step import Load, Stopped
+from flowctl.model.table_info import Column, RowEstimate
+from flowctl.observe.metadata import is_metadata, with_metadata
+from flowctl.observe.relations import relation
+from flowctl.observe.world import Observed
+from flowctl.plan import checks
+from flowctl.plan.case import Case
+from flowctl.plan.finding import Stop
+from flowctl.plan.reading import columns_of, planned_table, stopped
+from flowctl.plan.refusals import refuse_columns
+from flowctl.plan.streams import columns_of_shapes
+from flowctl.run.attempt import TableResult
+from flowctl.run.opening import open_target
+from flowctl.spec.spec import ReportedDeletes, TableSpec
+from flowctl.storage.landing import LandedBatch, LandedTable
+
+if TYPE_CHECKING:
+    from flowctl.run.streaming.stream_run import StreamRun
+
+
+@dataclass(frozen=True)
+class Round:
+    """``stopped`` are tables that cannot take their changes: then no table takes any."""
+
+    steps: tuple[Load, ...]
+    stopped: tuple[TableResult, ...] = ()
+
+
+def plan_round(on: StreamRun, tables: Sequence[TableSpec], batches: Sequence[LandedBatch]) -> Round:
+    """``tables`` have a position; ``batches`` follow the stream's."""
+    from contextlib import ExitStack
+
+    steps: list[Load] = []
+    stops: list[TableResult] = []
+    with ExitStack() as stack:
+        targets: dict[str, Target] = {}
+        for table in tables:
+            landed = _landed(on, table, batches)
+            if not landed:
+                continue
+            name = table.target.connection
+            if name not in targets:
+                targets[name] = open_target(stack, on.run, table)
+            made = _load(on, table, landed, batches[-1], targets[name])
+            if isinstance(made, Stopped):
+                error = StoppedByPolicy(made.reason, hint=made.hint, mark=made.table.mark)
+                stops.append(TableResult(made, error=error))
+            else:
+                steps.append(made)
+    return Round(tuple(steps), tuple(stops))
+
+
+def _landed(on: StreamRun, table: TableSpec, batches: Sequence[LandedBatch]) -> list[LandedTable]:
+    position, object = on.writer.document.table(table.id).position, relation(table).object
+    assert isinstance(position, LandedPosition) and object is not None
+    found = (batch.table(object) for batch in batches if batch.batch > position.batch)
+    return [one for one in found if one is not None]
+
+
+def _load(
+    on: StreamRun, table: TableSpec, landed: Sequence[LandedTable], last: LandedBatch, target: Target
+) -> Load | Stopped:
+    state = on.writer.document.table(table.id)
+    position = state.position
+    assert isinstance(position, LandedPosition)
+    case = case_of_round(on, table, landed, target)
+    if any(one.truncated for one in landed) and on.stream.on_truncate == "fail":
+        reason = f"{table.source} was truncated (on_truncate: fail)"
+        return stopped(case, Stop(reason, "Set on_truncate: apply to remove its rows too, or ignore", "from"))
+    columns = columns_of(case)
+    if stop := refuse_columns(case, columns):
+        return stopped(case, stop, columns)
+    is_hard = isinstance(table.deletes, ReportedDeletes) and table.deletes.action == "hard"
+    is_emptied = any(one.truncated for one in landed) and on.stream.on_truncate == "apply"
+    return Load(
+        table=planned_table(case),
+        reason=f"batches {position.batch + 1} to {last.batch}",
+        seq=state.next_seq,
+        interval=Interval(position, LandedPosition(last.batch, str(last.upper), position.since)),
+        columns=columns,
+        rows=RowEstimate(sum(one.changes for one in landed), "count"),
+        checks=checks.checks(case, check_deletes=False),
+        write_full=is_emptied and is_hard and table.mode == "merge",
+    )
+
+
+def case_of_round(on: StreamRun, table: TableSpec, landed: Sequence[LandedTable], target: Target) -> Case:
+    """The table as these batches describe it, and its target as it is now."""
+    now, object = on.run.sources[table.id], table.target.object
+    digests = dict.fromkeys(digest for one in landed for digest in one.shapes.values())
+    own = replace(now, columns=_own(now.columns))
+    source = replace(own, columns=columns_of_shapes([on.log.shape(digest) for digest in digests], own))
+    source = with_metadata(table, source)
+    there = target.describe([object])[object]
+    observed = Observed(source=source, target=there, watermark=HighWatermark(NoPosition(), now.rows))
+    return Case(
+        table=table,
+        observed=observed,
+        state=replace(on.writer.document.table(table.id), intent=None),
+        ddl=target,
+        spec_path=on.run.spec.argument,
+        spark_url=on.run.spec.spark.url,
+        spark_conf=on.run.spec.spark.conf,
+    )
+
+
+def _own(columns: Sequence[Column]) -> tuple[Column, ...]:
+    return tuple(column for column in columns if not is_metadata(column))

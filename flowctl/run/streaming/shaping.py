@@ -1,0 +1,122 @@
+"""From folded changes to the batch that a target takes: projection, and the values that only the target still has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from flowctl import text
+from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target
+from flowctl.engine.spark_types import named
+from flowctl.errors import TableError
+from flowctl.model.interval import Interval
+from flowctl.model.position import LandedPosition
+from flowctl.model.projection import Columns
+from flowctl.model.table_info import Column
+from flowctl.plan.stream_keys import source_key
+from flowctl.run import batch, checks, deletes
+from flowctl.run.streaming.snapshots import EVENT_AT, KEPT, ORIGIN
+from flowctl.spec.spec import TableSpec
+from flowctl.sql.row_hash import row_hash_sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+#: Prefix of a target's own values while they are joined.
+_THERE = "_flowctl_there_"
+
+
+def is_changes(interval: Interval) -> bool:
+    """Whether the interval is one of captured batches, and not a snapshot."""
+    return isinstance(interval.lower, LandedPosition)
+
+
+def shaped_changes(rows: DataFrame, columns: Columns, table: TableSpec, target: Target, emptied: bool) -> DataFrame:
+    """The staged batch of merge and scd2, with :data:`checks.REASON_COLUMN`. ``rows`` are folded changes; with
+    ``emptied`` the target's rows are gone before they are written, so none of their values can be kept."""
+    from pyspark.sql import functions as f
+
+    helpers = [KEPT, *(ORIGIN + name for name in source_key(table)), *([EVENT_AT] if table.mode == "scd2" else [])]
+    extra = [named(name).alias(name) for name in (OP_COLUMN, *helpers)]
+    frame = batch.projected(rows, columns.projection, columns.source, extra)
+    if not rows.where(f.col(KEPT).isNotNull()).isEmpty():
+        frame = _completed(frame, columns, table, target, emptied)
+    if table.mode == "scd2":
+        compared = [part.column for part in columns.projection if part.compared]
+        frame = (
+            frame.withColumn("valid_from", f.col(EVENT_AT))
+            .withColumn("row_hash", f.expr(row_hash_sql(compared)))
+            .withColumn(DETECTED_COLUMN, f.lit(False))
+        )
+    frame = checks.with_reason(frame.drop(*helpers), table.expect)
+    is_gone = f.col(OP_COLUMN) == "D"  # a deletion has no values that could violate a check
+    return frame.withColumn(checks.REASON_COLUMN, f.when(~is_gone, named(checks.REASON_COLUMN)))
+
+
+def _completed(frame: DataFrame, columns: Columns, table: TableSpec, target: Target, emptied: bool) -> DataFrame:
+    """With the target's value for each column that an update did not send, from the row that it was before the batch.
+    Raises :class:`TableError` if the target does not have that row: a null would replace a value."""
+    from pyspark.sql import functions as f
+
+    origins = [ORIGIN + name for name in source_key(table)]
+    is_open = f.col(KEPT).isNotNull()
+    keys = [named(one).alias(name) for one, name in zip(origins, table.key, strict=True)]
+    wanted = frame.where(is_open).select(*keys)
+    own = [part.column for part in columns.projection]
+    there = _there(frame, wanted, own, table, target, emptied)
+    condition = f.lit(True)
+    for origin, name in zip(origins, table.key, strict=True):
+        condition = condition & named(origin).eqNullSafe(named(_THERE + name))
+    joined = frame.join(there, on=condition & is_open, how="left")
+    missing = joined.where(is_open & named(_THERE + table.key[0]).isNull()).count()
+    if missing:
+        raise TableError(
+            f"{text.counted(missing, 'update')} did not send long values that are unchanged, and {table.target} does "
+            "not have the rows that had them",
+            hint=f"Read the table again: `flowctl state resnapshot … {table.id}`",
+        )
+    places = {column.name: at for at, column in enumerate(columns.source)}
+    made = []
+    for part in columns.projection:
+        name, place = part.column.name, places.get(part.source or "")
+        value = named(name)
+        if place is not None and name not in table.key:
+            is_kept = f.substring(f.col(KEPT), place + 1, 1) == "1"
+            value = f.when(is_kept, named(_THERE + name)).otherwise(value)
+        made.append(value.alias(name))
+    rest = [named(name) for name in frame.columns if name not in {column.name for column in own}]
+    return joined.select(*made, *rest)
+
+
+def _there(
+    frame: DataFrame, wanted: DataFrame, own: Sequence[Column], table: TableSpec, target: Target, emptied: bool
+) -> DataFrame:
+    """The target's live rows with these keys, their columns prefixed."""
+    spark = frame.sparkSession
+    known = target.describe([table.target.object])[table.target.object]
+    there = {column.name for column in known.columns} if known and not emptied else set()
+    listed = [column for column in own if column.name in there]
+    if not listed:
+        return spark.createDataFrame([], _prefixed_schema(own))
+    marks = [column for column in known.columns if column.name in (deletes.SOFT_DELETED, "is_current")] if known else []
+    scanned = target.scan(spark, table.target.object, [*listed, *marks])
+    found = deletes.only_keys(deletes.live(scanned, table.mode), wanted, table.key)
+    from pyspark.sql import functions as f
+
+    from flowctl.model import types
+
+    values = [
+        (named(column.name) if column.name in there else f.lit(None).cast(types.spark_ddl(column.type))).alias(
+            _THERE + column.name
+        )
+        for column in own
+    ]
+    return found.select(*values)
+
+
+def _prefixed_schema(own: Sequence[Column]) -> str:
+    from dataclasses import replace
+
+    from flowctl.sql.dialects import schema_ddl
+
+    return schema_ddl([replace(column, name=_THERE + column.name) for column in own])

@@ -1,0 +1,273 @@
+"""What a table of a stream reads, as a snapshot: its content at a moment, or the changes of some batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from flowctl.changes import decoded
+from flowctl.changes.decoded import Changes
+from flowctl.changes.fold import Folded, fold
+from flowctl.changes.segment import LETTERS, Op
+from flowctl.connectors.arrow import arrow_type
+from flowctl.connectors.buffered import put
+from flowctl.connectors.source import ReadRequest, Relation, Snapshot
+from flowctl.connectors.stream import Moment, StreamSource
+from flowctl.connectors.target import OP_COLUMN
+from flowctl.engine.cost import IN_MEMORY_BYTES
+from flowctl.engine.spark_types import named
+from flowctl.model import types
+from flowctl.model.position import LandedPosition
+from flowctl.model.table_info import Column, ObjectName, TableInfo
+from flowctl.observe.metadata import COLUMNS, is_metadata
+from flowctl.spec.spec import TableSpec
+from flowctl.storage.buffer import BufferFolder
+from flowctl.storage.landing import LandedBatch, LandingLog
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Columns of folded rows beside the table's own and :data:`OP_COLUMN`. ``KEPT`` has a 1 for each column whose value
+#: only the target has (null: none); ``ORIGIN`` is the prefix of the key under which the target has it.
+KEPT, ORIGIN, EVENT_AT = "_flowctl_kept", "_flowctl_origin_", decoded.EVENT_AT
+#: `_op` of the rows of a snapshot.
+READ = "R"
+
+
+@dataclass(frozen=True)
+class MomentSnapshot(Snapshot):
+    """The content at a moment, for a table that appends also with the columns about a change."""
+
+    inner: Snapshot
+    moment: Moment
+
+    def frame(self, request: ReadRequest) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        frame = self.inner.frame(_without_metadata(request))
+        made = [
+            f.lit(self._value(column)).cast(types.spark_ddl(column.type)).alias(column.name)
+            if is_metadata(column)
+            else named(column.name)
+            for column in request.columns
+        ]
+        return frame.select(*made)
+
+    def is_empty(self, request: ReadRequest) -> bool:
+        return self.inner.is_empty(_without_metadata(request))
+
+    def rows_in_memory(self, request: ReadRequest) -> pa.Table | None:
+        import pyarrow as pa
+
+        rows = self.inner.rows_in_memory(_without_metadata(request))
+        if rows is None:
+            return None
+        made = {
+            column.name: pa.repeat(self._scalar(column), rows.num_rows) if is_metadata(column) else rows[column.name]
+            for column in request.columns
+        }
+        return pa.table(made)
+
+    def _value(self, column: Column) -> str | None:
+        """As text: a constant of the moment, or null."""
+        at = {"_op": READ, "_commit_lsn": str(self.moment.at), "_committed_at": self.moment.event_at}
+        return at.get(column.name)
+
+    def _scalar(self, column: Column) -> pa.Scalar:
+        import pyarrow as pa
+
+        from flowctl.connectors.arrow import moment
+
+        value = self._value(column)
+        if value is None:
+            return pa.scalar(None, arrow_type(column.type))
+        return moment(value) if column.type == types.TIMESTAMP else pa.scalar(value, arrow_type(column.type))
+
+    def release(self) -> None:
+        self.inner.release()
+
+
+def _without_metadata(request: ReadRequest) -> ReadRequest:
+    return replace(request, columns=tuple(column for column in request.columns if not is_metadata(column)))
+
+
+@contextmanager
+def open_moment(
+    moment: Moment, spark: SparkSession, table: TableSpec, relation: Relation, info: TableInfo
+) -> Iterator[MomentSnapshot]:
+    """``info`` may have the columns about a change, which the source does not have."""
+    own = replace(info, columns=tuple(column for column in info.columns if not is_metadata(column)))
+    relation = replace(relation, where=own.extra.get("row_filter"))
+    with moment.snapshot(spark, relation, own, table.read) as inner:
+        yield MomentSnapshot(inner, moment)
+
+
+@dataclass(frozen=True)
+class ChangesSnapshot(Snapshot):
+    """The changes of one table in ``batches``: for a table that appends each of them, for others one row per key (in a
+    history per key and event time) with :data:`OP_COLUMN`, :data:`KEPT`, the origin's key and :data:`EVENT_AT`.
+    ``key`` are source columns. ``make_folder`` is for rows that are more than this process may hold."""
+
+    spark: SparkSession
+    source: StreamSource
+    log: LandingLog
+    batches: Sequence[LandedBatch]
+    object: ObjectName
+    table: TableSpec
+    key: tuple[str, ...]
+    since: str
+    make_folder: Callable[[], BufferFolder]
+
+    def rows_in_memory(self, request: ReadRequest) -> pa.Table | None:
+        rows = self._rows(request)
+        return rows if rows.nbytes <= IN_MEMORY_BYTES else None
+
+    def frame(self, request: ReadRequest) -> DataFrame:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        rows, folder = self._rows(request), self.make_folder()
+        schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+        if not rows.num_rows:
+            return self.spark.createDataFrame([], schema)
+        put(folder, rows)
+        return self.spark.read.schema(schema).parquet(folder.url)
+
+    def is_empty(self, request: ReadRequest) -> bool:
+        return not self._rows(request).num_rows
+
+    @cached_property
+    def _read(self) -> dict[tuple[Column, ...], pa.Table]:
+        return {}
+
+    def _rows(self, request: ReadRequest) -> pa.Table:
+        if request.columns not in self._read:
+            self._read[request.columns] = self._made(request.columns)
+        return self._read[request.columns]
+
+    def _made(self, columns: Sequence[Column]) -> pa.Table:
+        own = [column for column in columns if not is_metadata(column)]
+        changes = self.changes(own)
+        if self.table.mode == "append":
+            return appended(changes, columns, own)
+        if changes is None:
+            return _nothing(own, self.key)
+        folded = fold(changes, self.key, versions=self.table.mode == "scd2")
+        return folded_rows(folded, own, self.key)
+
+    def changes(self, columns: Sequence[Column]) -> Changes | None:
+        """All changes of the batches that committed at or after the table's snapshot; None if there are none."""
+        import pyarrow.compute as pc
+
+        first = self._first_lsn()
+        parts = []
+        for batch in self.batches:
+            landed = batch.table(self.object)
+            if landed is None:
+                continue
+            shapes = {int(number): self.log.shape(digest) for number, digest in landed.shapes.items()}
+            decoders = {number: self.source.decoder(shape) for number, shape in shapes.items()}
+            for rows in self.log.rows(batch, list(decoders)):
+                if first:
+                    rows = rows.filter(pc.greater_equal(rows["lsn"], first))
+                for start, length, number in _runs(rows):
+                    parts.append(decoders[number].decode(rows.slice(start, length), columns, self.key))
+        return decoded.concatenated(parts) if parts else None
+
+    def _first_lsn(self) -> int:
+        return self.source.order_of(self.source.position_from_text(self.since)) if self.since else 0
+
+
+def _runs(rows: pa.RecordBatch) -> Iterator[tuple[int, int, int]]:
+    """Start, length and number of consecutive rows of one shape."""
+    import numpy as np
+
+    numbers = np.asarray(rows["shape"])
+    if not len(numbers):
+        return
+    starts = np.concatenate([[0], np.flatnonzero(numbers[1:] != numbers[:-1]) + 1, [len(numbers)]])
+    for start, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+        yield start, end - start, int(numbers[start])
+
+
+def appended(changes: Changes | None, columns: Sequence[Column], own: Sequence[Column]) -> pa.Table:
+    """Every change as a row, with the columns about it."""
+    import pyarrow as pa
+
+    from flowctl.connectors.arrow import arrow_schema
+
+    if changes is None:
+        return arrow_schema(columns).empty_table()
+    rows = changes.rows
+    letters = pa.array([None, *(LETTERS[op] for op in Op)])
+    unchanged = _unchanged(changes, own) if any(column == COLUMNS["unchanged"] for column in columns) else None
+    found: dict[str, Callable[[], Any]] = {
+        "_op": lambda: letters.take(rows[decoded.OP].combine_chunks()),
+        "_commit_lsn": lambda: pa.array([_lsn(lsn) for lsn in rows[decoded.LSN].to_pylist()], pa.string()),
+        "_seq": lambda: rows[decoded.ORDINAL],
+        "_committed_at": lambda: rows[decoded.COMMITTED_AT],
+        "_xid": lambda: rows[decoded.XID],
+        "_unchanged": lambda: unchanged,
+    }
+    return pa.table({one.name: found[one.name]() if is_metadata(one) else rows[one.name] for one in columns})
+
+
+def _lsn(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def _unchanged(changes: Changes, own: Sequence[Column]) -> pa.Array:
+    import pyarrow as pa
+
+    lists: list[str | None] = [None] * changes.rows.num_rows
+    for column in own:
+        flags = changes.unsent.get(column.name)
+        for at in flags.nonzero()[0].tolist() if flags is not None else ():
+            before = lists[at]
+            lists[at] = f"{before},{column.name}" if before else column.name
+    return pa.array(lists, pa.string())
+
+
+def folded_rows(folded: Folded, own: Sequence[Column], key: Sequence[str]) -> pa.Table:
+    import pyarrow as pa
+
+    made = {column.name: folded.rows[column.name] for column in own}
+    made[OP_COLUMN] = folded.operations
+    if EVENT_AT in folded.rows.column_names:
+        made[EVENT_AT] = folded.rows[EVENT_AT]
+    made[KEPT] = _kept(folded, own)
+    for name in key:
+        made[ORIGIN + name] = folded.origins[name]
+    return pa.table(made)
+
+
+def _kept(folded: Folded, own: Sequence[Column]) -> pa.Array:
+    import numpy as np
+    import pyarrow as pa
+
+    rows = folded.rows.num_rows
+    if not folded.open:
+        return pa.nulls(rows, pa.string())
+    masks: list[str | None] = [None] * rows
+    flags = [folded.open.get(column.name) for column in own]
+    anywhere = np.logical_or.reduce([one for one in flags if one is not None])
+    for at in np.flatnonzero(anywhere).tolist():
+        masks[at] = "".join("1" if one is not None and one[at] else "0" for one in flags)
+    return pa.array(masks, pa.string())
+
+
+def _nothing(own: Sequence[Column], key: Sequence[str]) -> pa.Table:
+    """Folded rows, of which there are none: all changes came before the table's snapshot."""
+    import pyarrow as pa
+
+    kinds = {column.name: arrow_type(column.type) for column in own}
+    more = {OP_COLUMN: pa.string(), EVENT_AT: pa.timestamp("us", tz="UTC"), KEPT: pa.string()}
+    origins = {ORIGIN + name: kinds[name] for name in key}
+    return pa.schema({**kinds, **more, **origins}).empty_table()
+
+
+def position_after(batch: LandedBatch, before: LandedPosition) -> LandedPosition:
+    return LandedPosition(batch.batch, str(batch.upper), before.since)
