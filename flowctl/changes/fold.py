@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.changes.decoded import EVENT_AT, OP, OWN_COLUMNS, Changes
 from flowctl.changes.segment import Op
+from flowctl.changes.truncation import since_truncate, with_deletions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,13 +37,14 @@ class Folded:
     is gone. With versions there may be several rows per key, and ``rows`` has :data:`EVENT_AT` too.
 
     ``open`` flags, by column, values that only the target has; ``origins`` has the key under which it has them, for
-    all rows. ``truncated``: everything before was removed, so the rows are the whole content."""
+    all rows. ``truncated_at`` (microseconds since 1970, None: never) is when the first TRUNCATE removed everything that
+    was there before the batch; what came before the last one is left out, but for versions."""
 
     rows: pa.Table
     operations: pa.Array
     open: Mapping[str, Flags]
     origins: pa.Table
-    truncated: bool = False
+    truncated_at: int | None = None
 
 
 def fold(changes: Changes, key: Sequence[str], *, versions: bool = False) -> Folded:
@@ -51,7 +53,7 @@ def fold(changes: Changes, key: Sequence[str], *, versions: bool = False) -> Fol
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    changes, truncated = _since_truncate(changes)
+    changes, truncated_at = with_deletions(changes, key) if versions else since_truncate(changes)
     rows = changes.rows
     columns = [name for name in rows.column_names if name not in OWN_COLUMNS]
     count = rows.num_rows
@@ -83,7 +85,7 @@ def fold(changes: Changes, key: Sequence[str], *, versions: bool = False) -> Fol
         operations=pc.if_else(pa.array(gone), "D", "U"),
         open=is_open,
         origins=pa.table({name: all_keys[name].take(pa.array(origins)) for name in key}),
-        truncated=truncated,
+        truncated_at=truncated_at,
     )
 
 
@@ -219,17 +221,17 @@ def _key_ids(changes: Changes, key: Sequence[str]) -> tuple[Ints, Ints]:
 
     count = changes.rows.num_rows
     if changes.old is None or changes.has_old is None:
-        return _numbered([changes.rows[name].combine_chunks() for name in key], count), np.full(count, _NONE, np.int64)
+        return numbered([changes.rows[name].combine_chunks() for name in key], count), np.full(count, _NONE, np.int64)
     places = np.flatnonzero(changes.has_old)
     at = pa.array(places)
     arrays = [pa.concat_arrays([*changes.rows[name].chunks, *changes.old[name].take(at).chunks]) for name in key]
-    numbers = _numbered(arrays, count + len(places))
+    numbers = numbered(arrays, count + len(places))
     ids, old_ids = numbers[:count], np.full(count, _NONE, np.int64)
     old_ids[places] = numbers[count:]
     return ids, np.where(old_ids == ids, _NONE, old_ids)
 
 
-def _numbered(arrays: Sequence[pa.Array], count: int) -> Ints:
+def numbered(arrays: Sequence[pa.Array], count: int) -> Ints:
     import numpy as np
 
     numbers = np.zeros(count, np.int64)
@@ -283,21 +285,3 @@ def _take(values: Any, places: Ints) -> Any:
     if not is_none.any():
         return values.take(pa.array(places))
     return values.take(pa.array(places, mask=is_none))
-
-
-def _since_truncate(changes: Changes) -> tuple[Changes, bool]:
-    import numpy as np
-
-    places = np.flatnonzero(np.asarray(changes.rows[OP]) == Op.TRUNCATE)
-    if not len(places):
-        return changes, False
-    first = int(places[-1]) + 1
-    return (
-        Changes(
-            changes.rows.slice(first),
-            {name: flags[first:] for name, flags in changes.unsent.items()},
-            None if changes.old is None else changes.old.slice(first),
-            None if changes.has_old is None else changes.has_old[first:],
-        ),
-        True,
-    )

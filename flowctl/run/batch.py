@@ -126,7 +126,7 @@ def keyed(rows: DataFrame, columns: Columns, table: TableSpec, snapshot: Snapsho
     frame = frame.withColumn(_TIE, f.xxhash64(*[named(part.column.name) for part in columns.projection]))
     if table.mode != "scd2":
         return frame
-    event = f.lit(at) if table.valid_from in (None, "now", "commit") else named(str(table.valid_from))
+    event = f.lit(at) if table.valid_from in (None, "now") else named(str(table.valid_from))
     compared = [part.column for part in columns.projection if part.compared]
     return (
         frame.withColumn("valid_from", event.cast("timestamp"))

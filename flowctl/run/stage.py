@@ -140,7 +140,7 @@ def _without_reason(staged: Batch) -> Batch:
 def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
     columns, table = work.columns, work.table
     if is_changes(work.intent.interval) and _is_keyed(work):
-        return shaped_changes(rows, columns, table, work.target, work.intent.replaces)
+        return shaped_changes(rows, work)
     if table.mode not in ("merge", "scd2"):
         return checks.with_reason(batch.projected(rows, columns.projection, columns.source), table.expect)
     frame = checks.with_reason(batch.keyed(rows, columns, table, work.snapshot, work.intent.at), table.expect)

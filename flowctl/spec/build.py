@@ -48,8 +48,8 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
     cursor, deletes = get("cursor", None), get("deletes", None)
     valid_from = get("scd2", {}).get("valid_from")
     is_streamed = isinstance(source, StreamTable)
-    if is_streamed and get("mode", "") == "scd2":
-        valid_from = "commit"
+    if is_streamed:
+        valid_from = None  # the times are those of the commits, and no column
     built = TableSpec(
         id=id,
         source=source,

@@ -139,7 +139,7 @@ def _check_columns(table: Node, findings: Findings) -> None:
     key = table.get("key")
     needed = [("key column", item) for item in (key.items if key else ())]
     event = table.get("scd2.valid_from")
-    if event is not None and event.value != "now":
+    if event is not None and event.value not in ("now", "commit"):
         needed.append(("event time", event))
     for role, column in needed:
         gone = column.text in left_out or (kept is not None and column.text not in kept)

@@ -89,7 +89,7 @@ def changes_of(sent: list[dict[str, Any]]) -> Changes:
 
 
 def apply(target: dict[Key, Row], folded: Folded) -> dict[Key, Row]:
-    after = {} if folded.truncated else dict(target)
+    after = {} if folded.truncated_at is not None else dict(target)
     origins = folded.origins.to_pylist()
     for at, (row, op) in enumerate(zip(folded.rows.to_pylist(), folded.operations.to_pylist(), strict=True)):
         key = (row["k"], row["l"])
@@ -121,22 +121,31 @@ def test_any_division_into_batches_gives_the_source(seed: int, truncates: bool) 
             assert target == source.rows
 
 
-@settings(max_examples=400, deadline=None)
-@given(st.integers(0, 2**32))
-def test_versions_are_the_states_at_each_time(seed: int) -> None:
+@settings(max_examples=600, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_versions_are_the_states_at_each_time(seed: int, truncates: bool) -> None:
     chosen = random.Random(seed)
     source = Source()
     for _ in range(chosen.randint(0, 8)):
         source.change(chosen, truncates=False)
     before, done = {key: dict(row) for key, row in source.rows.items()}, len(source.sent)
     states: dict[tuple[Key, int], Row | None] = {}
+    touched: set[Key] = set()
+    first_truncate = None
     for _ in range(chosen.randint(1, 14)):
-        source.change(chosen, truncates=False)
-        if len(source.sent) > done + len(states) or source.sent[done:]:
-            last = source.sent[-1]
-            states[last["key"], last["at"]] = source.rows.get(last["key"])
-            if last["old"] is not None and last["old"] != last["key"]:
-                states[last["old"], last["at"]] = source.rows.get(last["old"])
+        count = len(source.sent)
+        source.change(chosen, truncates=truncates)
+        if len(source.sent) == count:
+            continue
+        last = source.sent[-1]
+        if last["op"] == Op.TRUNCATE:
+            first_truncate = last["at"] if first_truncate is None else first_truncate
+            states |= {(key, last["at"]): None for key in touched}
+            touched.clear()
+            continue
+        for key in {last["key"], last["old"] or last["key"]}:
+            states[key, last["at"]] = source.rows.get(key)
+            touched = touched | {key} if key in source.rows else touched - {key}
     batch = source.sent[done:]
     if not batch:
         return
@@ -153,9 +162,10 @@ def test_versions_are_the_states_at_each_time(seed: int) -> None:
             else {name: there[name] if name in folded.open and folded.open[name][at] else row[name] for name in COLUMNS}
         )
     assert found == states
+    assert folded.truncated_at == first_truncate
 
 
 def test_a_batch_of_one_truncate_removes_everything() -> None:
     sent = [{"op": Op.TRUNCATE, "key": (0, ""), "values": {}, "unsent": set(), "old": None, "at": 1}]
     folded = fold(changes_of(sent), ["k", "l"])
-    assert folded.truncated and not folded.rows.num_rows
+    assert folded.truncated_at == 1 and not folded.rows.num_rows

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flowctl import text
+from flowctl.connectors.source import ReadRequest
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target
 from flowctl.engine.spark_types import named
 from flowctl.errors import TableError
@@ -15,12 +17,14 @@ from flowctl.model.projection import Columns
 from flowctl.model.table_info import Column
 from flowctl.plan.stream_keys import source_key
 from flowctl.run import batch, checks, deletes
-from flowctl.run.streaming.snapshots import EVENT_AT, KEPT, ORIGIN
+from flowctl.run.streaming.snapshots import EVENT_AT, KEPT, ORIGIN, ChangesSnapshot
 from flowctl.spec.spec import TableSpec
 from flowctl.sql.row_hash import row_hash_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from flowctl.run.stage import Staging
 
 #: Prefix of a target's own values while they are joined.
 _THERE = "_flowctl_there_"
@@ -31,11 +35,12 @@ def is_changes(interval: Interval) -> bool:
     return isinstance(interval.lower, LandedPosition)
 
 
-def shaped_changes(rows: DataFrame, columns: Columns, table: TableSpec, target: Target, emptied: bool) -> DataFrame:
-    """The staged batch of merge and scd2, with :data:`checks.REASON_COLUMN`. ``rows`` are folded changes; with
-    ``emptied`` the target's rows are gone before they are written, so none of their values can be kept."""
+def shaped_changes(rows: DataFrame, work: Staging) -> DataFrame:
+    """The staged batch of merge and scd2, with :data:`checks.REASON_COLUMN`. ``rows`` are folded changes. If the commit
+    replaces the target's content, none of its values can be kept."""
     from pyspark.sql import functions as f
 
+    columns, table, target, emptied = work.columns, work.table, work.target, work.intent.replaces
     helpers = [KEPT, *(ORIGIN + name for name in source_key(table)), *([EVENT_AT] if table.mode == "scd2" else [])]
     extra = [named(name).alias(name) for name in (OP_COLUMN, *helpers)]
     frame = batch.projected(rows, columns.projection, columns.source, extra)
@@ -48,9 +53,35 @@ def shaped_changes(rows: DataFrame, columns: Columns, table: TableSpec, target: 
             .withColumn("row_hash", f.expr(row_hash_sql(compared)))
             .withColumn(DETECTED_COLUMN, f.lit(False))
         )
-    frame = checks.with_reason(frame.drop(*helpers), table.expect)
+    frame = _with_truncated(frame.drop(*helpers), work)
+    frame = checks.with_reason(frame, table.expect)
     is_gone = f.col(OP_COLUMN) == "D"  # a deletion has no values that could violate a check
     return frame.withColumn(checks.REASON_COLUMN, f.when(~is_gone, named(checks.REASON_COLUMN)))
+
+
+def _with_truncated(frame: DataFrame, work: Staging) -> DataFrame:
+    """Adds a deletion for every row of the target that a TRUNCATE has removed in the source: soft deletes mark it, a
+    history closes it. A key that has a row of its own in the batch (in a history: of the same time) needs none."""
+    from pyspark.sql import functions as f
+
+    assert isinstance(work.snapshot, ChangesSnapshot)
+    table, object = work.table, work.table.target.object
+    at = work.snapshot.truncated_at(ReadRequest(work.columns.source))
+    known = work.target.describe([object])[object] if at is not None and not work.intent.replaces else None
+    if at is None or known is None:
+        return frame
+    marks = (deletes.SOFT_DELETED, "is_current")
+    wanted = [column for column in known.columns if column.name in table.key or column.name in marks]
+    live = deletes.live(work.target.scan(work.spark, object, wanted), table.mode)
+    same = frame
+    moment = (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=at)).isoformat(timespec="microseconds") + "Z"
+    if table.mode == "scd2":
+        same = frame.where(f.col("valid_from") == f.to_timestamp(f.lit(moment)))
+    gone = deletes.gone(same, live, table.key)
+    removed = deletes.as_batch(gone, frame, moment if table.mode == "scd2" else None)
+    if table.mode == "scd2":  # the source reports it, with its time
+        removed = removed.withColumn(DETECTED_COLUMN, f.lit(False))
+    return frame.unionByName(removed)
 
 
 def _completed(frame: DataFrame, columns: Columns, table: TableSpec, target: Target, emptied: bool) -> DataFrame:

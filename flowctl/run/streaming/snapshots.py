@@ -110,7 +110,8 @@ def open_moment(
 class ChangesSnapshot(Snapshot):
     """The changes of one table in ``batches``: for a table that appends each of them, for others one row per key (in a
     history per key and event time) with :data:`OP_COLUMN`, :data:`KEPT`, the origin's key and :data:`EVENT_AT`.
-    ``key`` are source columns. ``make_folder`` is for rows that are more than this process may hold."""
+    ``key`` are source columns. ``make_folder`` is for rows that are more than this process may hold.
+    ``ignores_truncates``: the rows that a TRUNCATE removes in the source stay."""
 
     spark: SparkSession
     source: StreamSource
@@ -121,6 +122,12 @@ class ChangesSnapshot(Snapshot):
     key: tuple[str, ...]
     since: str
     make_folder: Callable[[], BufferFolder]
+    ignores_truncates: bool = False
+
+    def truncated_at(self, request: ReadRequest) -> int | None:
+        """When the source's rows were all removed, in microseconds since 1970; None if they were not."""
+        self._rows(request)
+        return self._truncated[request.columns]
 
     def rows_in_memory(self, request: ReadRequest) -> pa.Table | None:
         rows = self._rows(request)
@@ -140,6 +147,10 @@ class ChangesSnapshot(Snapshot):
         return not self._rows(request).num_rows
 
     @cached_property
+    def _truncated(self) -> dict[tuple[Column, ...], int | None]:
+        return {}
+
+    @cached_property
     def _read(self) -> dict[tuple[Column, ...], pa.Table]:
         return {}
 
@@ -148,7 +159,8 @@ class ChangesSnapshot(Snapshot):
             self._read[request.columns] = self._made(request.columns)
         return self._read[request.columns]
 
-    def _made(self, columns: Sequence[Column]) -> pa.Table:
+    def _made(self, columns: tuple[Column, ...]) -> pa.Table:
+        self._truncated[columns] = None
         own = [column for column in columns if not is_metadata(column)]
         changes = self.changes(own)
         if self.table.mode == "append":
@@ -156,6 +168,7 @@ class ChangesSnapshot(Snapshot):
         if changes is None:
             return _nothing(own, self.key)
         folded = fold(changes, self.key, versions=self.table.mode == "scd2")
+        self._truncated[columns] = folded.truncated_at
         return folded_rows(folded, own, self.key)
 
     def changes(self, columns: Sequence[Column]) -> Changes | None:
@@ -173,6 +186,8 @@ class ChangesSnapshot(Snapshot):
             for rows in self.log.rows(batch, list(decoders)):
                 if first:
                     rows = rows.filter(pc.greater_equal(rows["lsn"], first))
+                if self.ignores_truncates:
+                    rows = rows.filter(pc.not_equal(rows["op"], Op.TRUNCATE))
                 for start, length, number in _runs(rows):
                     parts.append(decoders[number].decode(rows.slice(start, length), columns, self.key))
         return decoded.concatenated(parts) if parts else None

@@ -243,6 +243,7 @@ class StreamRun:
                 key=source_key(table),
                 since=lower.since,
                 make_folder=lambda: self.run.buffer.folder(f"{table.id}-{intent.seq}-changes"),
+                ignores_truncates=self.stream.on_truncate == "ignore" and table.mode != "append",
             )
         )
 

@@ -79,8 +79,10 @@ def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: S
         object: _as_streamed(info, facts[object], published) if info is not None else None
         for object, info in infos.items()
     }
-    changes, missing = _publication_changes(wanted, published, facts, server)
     of_tables = [found for object, one in facts.items() for found in _table_problems(object, one, published)]
+    unusable = {found.object for found in of_tables}
+    usable = {object: one for object, one in facts.items() if object not in unusable}
+    changes, missing = _publication_changes(wanted, published, usable, server)
     return StreamInfo(
         system=catalog.system_identity(connection),
         label=f"slot {name}",
