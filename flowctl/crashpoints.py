@@ -29,9 +29,7 @@ StreamPoint = Literal[
     "segment_written",
     "landed",
     "acknowledged",
-    "round_begun",
-    "in_group_commit",
-    "some_committed",
+    "round_committed",
     "after_cut",
     "batch_pruned",
 ]

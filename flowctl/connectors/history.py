@@ -45,7 +45,7 @@ def versioning(
         arrival=arrival,
         operation=OP_COLUMN,
         detected=DETECTED_COLUMN,
-        now=dialects.translatable_moment(job.at, "postgres", dialect) if job.at else None,
+        now=dialects.translatable_moment(job.at, "postgres", dialect) if job.at and not job.is_dated else None,
         first=first,
         kept=_kept(job, present),
         compared=tuple(name for name in job.compared if name in read),

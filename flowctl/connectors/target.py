@@ -89,10 +89,11 @@ class WriteJob:
     existing one, each with its statement; both are part of the commit, or of an earlier attempt that may have died.
     ``columns`` are all columns of the target afterwards, in order; ``compared`` those that decide if a row has changed.
     ``replace`` replaces the whole content. ``soft_deletes`` sets ``_deleted_at`` to ``at``, the time fixed in the
-    intent, instead of deleting. Leftovers of leases below ``fence`` are dropped. ``rows`` is the batch's row count,
-    once counted; ``estimated_rows`` an approximate maximum; ``key_bounds`` are the least and the greatest value of key
-    columns, as Spark writes them (None: unknown). ``base`` names the commit that must be the newest (empty: none; None:
-    any). ``before_commit`` must be called right before the atomic operation; it may raise."""
+    intent, instead of deleting. ``is_dated``: in a history every row has a time of its own, and none is that of ``at``.
+    Leftovers of leases below ``fence`` are dropped. ``rows`` is the batch's row count, once counted; ``estimated_rows``
+    an approximate maximum; ``key_bounds`` are the least and the greatest value of key columns, as Spark writes them
+    (None: unknown). ``base`` names the commit that must be the newest (empty: none; None: any).
+    ``before_commit`` must be called right before the atomic operation; it may raise."""
 
     record: Commit
     object: ObjectName
@@ -110,6 +111,7 @@ class WriteJob:
     run_id: str = ""
     fence: int = 0
     at: str = ""
+    is_dated: bool = False
     rows: int | None = None
     estimated_rows: int | None = None
     key_bounds: Mapping[str, tuple[str, str]] | None = None

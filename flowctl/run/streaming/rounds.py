@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from flowctl.changes.segment import Op
 from flowctl.connectors.source import HighWatermark
 from flowctl.connectors.target import Target
 from flowctl.errors import StoppedByPolicy
@@ -57,7 +58,7 @@ def plan_round(on: StreamRun, tables: Sequence[TableSpec], batches: Sequence[Lan
             name = table.target.connection
             if name not in targets:
                 targets[name] = open_target(stack, on.run, table)
-            made = _load(on, table, landed, batches[-1], targets[name])
+            made = _load(on, table, landed, batches, targets[name])
             if isinstance(made, Stopped):
                 error = StoppedByPolicy(made.reason, hint=made.hint, mark=made.table.mark)
                 stops.append(TableResult(made, error=error))
@@ -74,20 +75,25 @@ def _landed(on: StreamRun, table: TableSpec, batches: Sequence[LandedBatch]) -> 
 
 
 def _load(
-    on: StreamRun, table: TableSpec, landed: Sequence[LandedTable], last: LandedBatch, target: Target
+    on: StreamRun,
+    table: TableSpec,
+    landed: Sequence[LandedTable],
+    batches: Sequence[LandedBatch],
+    target: Target,
 ) -> Load | Stopped:
+    last = batches[-1]
     state = on.writer.document.table(table.id)
     position = state.position
     assert isinstance(position, LandedPosition)
     case = case_of_round(on, table, landed, target)
-    if any(one.truncated for one in landed) and on.stream.on_truncate == "fail":
+    is_truncated = on.stream.on_truncate != "ignore" and _is_truncated(on, table, batches, position)
+    if is_truncated and on.stream.on_truncate == "fail":
         reason = f"{table.source} was truncated (on_truncate: fail)"
         return stopped(case, Stop(reason, "Set on_truncate: apply to remove its rows too, or ignore", "from"))
     columns = columns_of(case)
     if stop := refuse_columns(case, columns):
         return stopped(case, stop, columns)
     is_hard = isinstance(table.deletes, ReportedDeletes) and table.deletes.action == "hard"
-    is_emptied = any(one.truncated for one in landed) and on.stream.on_truncate == "apply"
     return Load(
         table=planned_table(case),
         reason=f"batches {position.batch + 1} to {last.batch}",
@@ -96,8 +102,25 @@ def _load(
         columns=columns,
         rows=RowEstimate(sum(one.changes for one in landed), "count"),
         checks=checks.checks(case, check_deletes=False),
-        write_full=is_emptied and is_hard and table.mode == "merge",
+        write_full=is_truncated and is_hard and table.mode == "merge",
     )
+
+
+def _is_truncated(on: StreamRun, table: TableSpec, batches: Sequence[LandedBatch], position: LandedPosition) -> bool:
+    """Whether a TRUNCATE is among the changes that the table takes: not one from before its snapshot."""
+    import pyarrow.compute as pc
+
+    object = relation(table).object
+    first = on.source.order_of(on.source.position_from_text(position.since)) if position.since else 0
+    for batch in batches:
+        landed = batch.table(object) if object is not None and batch.batch > position.batch else None
+        if landed is None or not landed.truncated:
+            continue
+        for rows in on.log.rows(batch, [int(number) for number in landed.shapes]):
+            is_taken = pc.and_(pc.equal(rows["op"], Op.TRUNCATE), pc.greater_equal(rows["lsn"], first))
+            if pc.any(is_taken).as_py():
+                return True
+    return False
 
 
 def case_of_round(on: StreamRun, table: TableSpec, landed: Sequence[LandedTable], target: Target) -> Case:

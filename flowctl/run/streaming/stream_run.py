@@ -143,6 +143,7 @@ class StreamRun:
         try:
             objects = self._objects(self.tables)
             self.source.capture(self.stream, objects, newest.upper, lambda: self._goal, lander, stopping)
+            crashpoints.reached("acknowledged")
         finally:
             self._is_captured.set()
 
@@ -177,6 +178,7 @@ class StreamRun:
         done = self._carry_out(made.steps, taken[-1].event_at) if made.steps else []
         if not all(result.ok for result in done):
             return False
+        crashpoints.reached("round_committed")
         self._change(replace(self._stream, applied=taken[-1].batch))
         self._report(made, taken[-1], done)
         return True

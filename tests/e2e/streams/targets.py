@@ -1,0 +1,183 @@
+"""Whether targets have what their source has, by value; readers that look at all of them while they are written."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, LiteralString, cast
+
+import psycopg
+import pyarrow as pa
+
+from tests.e2e.flows import sqlite_rows
+from tests.e2e.streams.workload import REFERENCES, TABLES
+
+Row = tuple[Any, ...]
+
+
+def source_columns(url: str, table: str) -> list[str]:
+    with psycopg.connect(url) as connection:
+        found = connection.execute(
+            "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
+            " ORDER BY attnum",
+            [table],
+        ).fetchall()
+    return [name for (name,) in found]
+
+
+def source_rows(url: str, table: str, columns: Sequence[str] | None = None) -> list[Row]:
+    """As text, which is the same for every reader."""
+    names = columns or source_columns(url, table)
+    listed = ", ".join(f'"{name}"' for name in names)
+    with psycopg.connect(url) as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        found = connection.execute(cast(LiteralString, f"SELECT {listed} FROM {table}")).fetchall()
+    return sorted((tuple(map(_text, row)) for row in found), key=repr)
+
+
+@dataclass(frozen=True)
+class PostgresPlace:
+    """A schema of the database at ``url``."""
+
+    url: str
+    schema: str = "dw"
+
+    def rows(self, table: str, columns: Sequence[str]) -> list[Row]:
+        return source_rows(self.url, f"{self.schema}.{table}", columns)
+
+
+@dataclass(frozen=True)
+class DeltaPlace:
+    root: Path
+
+    def rows(self, table: str, columns: Sequence[str], where: str = "") -> list[Row]:
+        return sorted((tuple(map(_text, row.values())) for row in self.dicts(table, columns, where)), key=repr)
+
+    def dicts(self, table: str, columns: Sequence[str], where: str = "") -> list[dict[str, Any]]:
+        from deltalake import DeltaTable, QueryBuilder
+
+        listed = ", ".join(f'"{name}"' for name in columns)
+        query = f"SELECT {listed} FROM t {where}"
+        found = QueryBuilder().register("t", DeltaTable(str(self.root / table))).execute(query)
+        rows: list[dict[str, Any]] = pa.table(found.read_all()).to_pylist()
+        return rows
+
+
+@dataclass(frozen=True)
+class SqlitePlace:
+    file: Path
+
+    def rows(self, table: str, columns: Sequence[str]) -> list[Row]:
+        listed = ", ".join(f'"{name}"' for name in columns)
+        return sorted(
+            (tuple(map(_text, row)) for row in sqlite_rows(self.file, f"SELECT {listed} FROM {table}")), key=repr
+        )
+
+
+def _text(value: Any) -> str | None:
+    """One form for what readers return in different ones."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return str(int(value))
+        case dt.datetime():
+            moment = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
+            return moment.isoformat(sep=" ")
+        case float():
+            return repr(value)
+        case str() if re.fullmatch(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?", value):
+            return dt.datetime.fromisoformat(value).replace(tzinfo=None).isoformat(sep=" ")
+        case _:
+            return str(value)
+
+
+def must_equal(url: str, place: Any, tables: Sequence[str] = TABLES, names: Mapping[str, str] | None = None) -> None:
+    for table in tables:
+        columns = source_columns(url, table)
+        found, expected = place.rows((names or {}).get(table, table), columns), source_rows(url, table, columns)
+        _compare(f"{table} in {place}", found, expected)
+
+
+def _compare(what: str, found: list[Row], expected: list[Row]) -> None:
+    if found != expected:
+        missing, extra = set(expected) - set(found), set(found) - set(expected)
+        shown = {"missing": _short(missing), "extra": _short(extra), "rows": (len(expected), len(found))}
+        raise AssertionError(f"{what}: {json.dumps(shown, default=str)}")
+
+
+def _short(rows: set[Row]) -> list[Any]:
+    return [[value[:40] if isinstance(value, str) else value for value in row] for row in sorted(rows, key=repr)[:4]]
+
+
+def orphans(url: str, schema: str) -> list[str]:
+    """References without a parent in one moment of a PostgreSQL target."""
+    found = []
+    with psycopg.connect(url) as connection:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        for child, column, parent in REFERENCES:
+            query = (
+                f"SELECT count(*) FROM {schema}.{child} c WHERE NOT EXISTS"
+                f" (SELECT FROM {schema}.{parent} p WHERE p.id = c.{column})"
+            )
+            ((count,),) = connection.execute(cast(LiteralString, query)).fetchall()
+            if count:
+                found.append(f"{count} of {child} without {parent}")
+    return found
+
+
+def must_have_every_change(url: str, slot: str, place: DeltaPlace, tables: Mapping[str, str]) -> None:
+    """``tables`` maps source tables to targets that append their changes. The server's own decoder of another slot,
+    which began at the same time, says what they are: each must be there once, and in this order."""
+    expected: dict[str, list[tuple[str, str]]] = {table: [] for table in tables}
+    with psycopg.connect(url, autocommit=True) as connection:
+        query = "SELECT data FROM pg_logical_slot_peek_changes(%s, NULL, NULL, 'skip-empty-xacts', '1')"
+        for (line,) in connection.execute(query, [slot]).fetchall():
+            for table, op, key in _decoded(line):
+                if table in expected:
+                    expected[table].append((op, key))
+    for table, target in tables.items():
+        rows = place.dicts(target, ["id", "_op", "_commit_lsn", "_seq"], "WHERE _op <> 'R'")
+        rows.sort(key=lambda row: (_lsn(row["_commit_lsn"]), row["_seq"]))
+        found = [(row["_op"], str(row["id"]) if row["id"] is not None else "") for row in rows]
+        assert found == expected[table], f"{table}: {len(found)} changes, expected {len(expected[table])}"
+
+
+def _decoded(line: str) -> list[tuple[str, str, str]]:
+    """Table, operation and the row's key `id` after the change."""
+    found = re.match(r"table public\.([\w, .]+): (INSERT|UPDATE|DELETE|TRUNCATE): (.*)", line, re.DOTALL)
+    if not found:
+        return []
+    if found[2] == "TRUNCATE":
+        return [(name.strip().removeprefix("public."), "T", "") for name in found[1].split(",")]
+    row = found[3].split("new-tuple: ")[-1]
+    key = re.search(r"\bid\[[^]]+\]:(?:'((?:[^']|'')*)'|(\S+))", row)
+    return [(found[1], found[2][0], key[1] or key[2])] if key else []
+
+
+def _lsn(text: str) -> int:
+    high, _, low = text.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+def must_be_marked(url: str, place: DeltaPlace, table: str, target: str) -> None:
+    """Live rows equal the source's; others are marked."""
+    columns = source_columns(url, table)
+    _compare(target, place.rows(target, columns, "WHERE _deleted_at IS NULL"), source_rows(url, table, columns))
+
+
+def must_be_history(url: str, place: DeltaPlace, table: str, target: str, key: Sequence[str]) -> None:
+    """Current versions equal the source's rows; versions of a key do not overlap, and at most the last is current."""
+    columns = source_columns(url, table)
+    _compare(target, place.rows(target, columns, "WHERE is_current"), source_rows(url, table, columns))
+    versions: dict[Row, list[dict[str, Any]]] = {}
+    for row in place.dicts(target, [*key, "valid_from", "valid_to", "is_current"]):
+        versions.setdefault(tuple(row[name] for name in key), []).append(row)
+    for its in versions.values():
+        its.sort(key=lambda row: row["valid_from"])
+        for one, following in zip(its, its[1:], strict=False):
+            assert one["valid_to"] is not None and one["valid_to"] <= following["valid_from"] and not one["is_current"]

@@ -1,0 +1,52 @@
+"""`kill -9` at every step of a stream's pass, then apply again: every target equals the source, which has changed since,
+and a target that commits several tables together never shows a part of a transaction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flowctl.crashpoints import Point, StreamPoint
+from tests.e2e.streams.flow import flush, place, write_flow
+from tests.e2e.streams.targets import must_equal, orphans
+from tests.e2e.streams.workload import Workload
+
+pytestmark = pytest.mark.server
+
+KILLED = -9
+#: While the stream begins.
+BEGINNING: tuple[Point | StreamPoint, ...] = (
+    "moment_begun", "slot_created", "moment_recorded", "after_intent", "during_stage", "before_commit", "in_commit",
+    "after_commit", "after_record",
+)  # fmt: skip
+#: In each pass after that.
+ADVANCING: tuple[Point | StreamPoint, ...] = (
+    "segment_written", "landed", "acknowledged", "before_intent", "after_intent", "during_stage", "after_stage",
+    "before_commit", "in_commit", "after_commit", "before_record", "after_record", "round_committed",
+)  # fmt: skip
+
+
+def walk(folder: Path, url: str, target: str, spark: str = "sail") -> None:
+    workload = Workload(url, seed=7, big=20_000, rows=300)
+    workload.create()
+    flow = write_flow(folder, url, [target], spark=spark)
+    for number, point in enumerate((*BEGINNING, *ADVANCING)):
+        flush(url)
+        killed = flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None)
+        assert killed.code == KILLED, f"{point} was not reached: {killed.code}\n{killed.out}{killed.err}"
+        if target == "dw" and number > len(BEGINNING):
+            assert not orphans(url, "dw")
+        workload.run(12)
+        flush(url)
+        if number >= len(BEGINNING) - 1:
+            flow.apply(expect=0)
+            must_equal(url, place(flow, url, target))
+            workload.run(12)
+
+
+@pytest.mark.parametrize("target", ["dw", pytest.param("lake", marks=pytest.mark.full), "lite"])
+def test_a_pass_killed_at_any_step_loses_and_doubles_nothing(
+    target: str, tmp_path: Path, postgres_database: str
+) -> None:
+    walk(tmp_path, postgres_database, target)

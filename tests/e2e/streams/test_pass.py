@@ -1,0 +1,68 @@
+"""`flowctl apply` over a change stream, pass after pass: every target equals its source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.e2e.streams.flow import flush, place, write_flow
+from tests.e2e.streams.targets import (
+    DeltaPlace,
+    must_be_history,
+    must_be_marked,
+    must_equal,
+    must_have_every_change,
+    orphans,
+)
+from tests.e2e.streams.workload import Workload
+
+
+@pytest.mark.server
+def test_targets_equal_the_source_after_each_pass(tmp_path: Path, postgres_database: str) -> None:
+    workload = Workload(postgres_database, seed=1, big=20_000, rows=700)
+    workload.create()
+    targets = ("dw", "lake", "lite")
+    flow = write_flow(tmp_path, postgres_database, targets)
+    for _ in range(4):
+        flush(postgres_database)
+        flow.apply()
+        for target in targets:
+            must_equal(postgres_database, place(flow, postgres_database, target))
+        assert not orphans(postgres_database, "dw")
+        workload.run(60)
+
+
+@pytest.mark.server
+def test_changes_histories_and_soft_deletes(tmp_path: Path, postgres_database: str) -> None:
+    workload = Workload(postgres_database, seed=3, big=20_000, rows=300)
+    workload.create()
+    flow = write_flow(
+        tmp_path,
+        postgres_database,
+        [],
+        """
+  documents_log: {from: "cdc:public.documents", to: "lake:documents_log", mode: append}
+  orders_log: {from: "cdc:public.orders", to: "lake:orders_log", mode: append}
+  customers_history: {from: "cdc:public.customers", to: "lake:customers_history", mode: scd2}
+  documents_history: {from: "cdc:public.documents", to: "lake:documents_history", mode: scd2}
+  documents_soft: {from: "cdc:public.documents", to: "lake:documents_soft", mode: merge, deletes: {action: soft}}
+  tags_soft: {from: "cdc:public.tags", to: "lake:tags_soft", mode: merge, deletes: {action: soft}}
+""",
+    )
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute("SELECT pg_create_logical_replication_slot('oracle', 'test_decoding')")
+    lake = DeltaPlace(tmp_path / "lake")
+    for _ in range(4):
+        flush(postgres_database)
+        flow.apply()
+        logs = {"documents": "documents_log", "orders": "orders_log"}
+        must_have_every_change(postgres_database, "oracle", lake, logs)
+        must_be_history(postgres_database, lake, "customers", "customers_history", ["id"])
+        must_be_history(postgres_database, lake, "documents", "documents_history", ["id"])
+        must_be_marked(postgres_database, lake, "documents", "documents_soft")
+        must_be_marked(postgres_database, lake, "tags", "tags_soft")
+        workload.run(60)
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute("SELECT pg_drop_replication_slot('oracle')")
