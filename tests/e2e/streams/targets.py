@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -179,5 +180,5 @@ def must_be_history(url: str, place: DeltaPlace, table: str, target: str, key: S
         versions.setdefault(tuple(row[name] for name in key), []).append(row)
     for its in versions.values():
         its.sort(key=lambda row: row["valid_from"])
-        for one, following in zip(its, its[1:], strict=False):
+        for one, following in itertools.pairwise(its):
             assert one["valid_to"] is not None and one["valid_to"] <= following["valid_from"] and not one["is_current"]

@@ -1,5 +1,5 @@
-"""`kill -9` at every step of a stream's pass, then apply again: every target equals the source, which has changed since,
-and a target that commits several tables together never shows a part of a transaction."""
+"""`kill -9` at every step of a stream's pass, then apply again: every target equals the source, which has changed
+since, and a target that commits several tables together never shows a part of a transaction."""
 
 from __future__ import annotations
 

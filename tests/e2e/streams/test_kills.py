@@ -1,0 +1,122 @@
+"""A stream under load whose process is killed at random, again and again, while its connections are cut and readers look
+on: at the end every target equals its source, and what is appended is there once, in order."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.e2e.flows import Flow
+from tests.e2e.streams.flow import flush, place, write_flow
+from tests.e2e.streams.targets import (
+    DeltaPlace,
+    must_be_history,
+    must_be_marked,
+    must_equal,
+    must_have_every_change,
+    orphans,
+)
+from tests.e2e.streams.workload import Workload
+
+pytestmark = pytest.mark.server
+
+#: Kills of each test; `make test-full` does three of them.
+KILLS = int(os.environ.get("FLOWCTL_TEST_KILLS", "100"))
+
+MORE = """
+  documents_log: {from: "cdc:public.documents", to: "lake:documents_log", mode: append}
+  orders_log: {from: "cdc:public.orders", to: "lake:orders_log", mode: append}
+  customers_history: {from: "cdc:public.customers", to: "lake:customers_history", mode: scd2}
+  documents_soft: {from: "cdc:public.documents", to: "lake:documents_soft", mode: merge, deletes: {action: soft}}
+"""
+
+
+class Readers:
+    """Look for children without a parent in the PostgreSQL target, all the time."""
+
+    def __init__(self, url: str) -> None:
+        self.found: list[str] = []
+        self.looks = 0
+        self._url = url
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="readers")
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._stopping.wait(0.2):
+            try:
+                self.found += orphans(self._url, "dw")
+                self.looks += 1
+            except psycopg.errors.UndefinedTable:
+                continue  # not made yet
+            except psycopg.OperationalError:
+                continue
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+
+def kill_at_random(flow: Flow, chosen: random.Random) -> int | None:
+    """The exit code if the run was faster."""
+    process = flow.start("apply", "flow.yaml")
+    try:
+        process.communicate(timeout=0.3 + chosen.random() * 3)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        return None
+    return process.returncode
+
+
+def cut_connections(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'flowctl' AND pid <> pg_backend_pid()"
+        )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_random_kills_under_load(seed: int, tmp_path: Path, postgres_database: str) -> None:
+    chosen = random.Random(seed)
+    workload = Workload(postgres_database, seed=seed, big=50_000, rows=1_000)
+    workload.create()
+    targets = ("dw", "lake", "lite")
+    flow = write_flow(tmp_path, postgres_database, targets, MORE, "batch: {rows: 1000}")
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute("SELECT pg_create_logical_replication_slot('oracle', 'test_decoding')")
+    flow.apply()
+    readers = Readers(postgres_database)
+    workload.start(pause=0.05)
+    kills = 0
+    try:
+        while kills < KILLS:
+            code = kill_at_random(flow, chosen)
+            kills += code is None
+            assert code in (None, 0), f"exit {code} after {kills} kills"
+            if chosen.random() < 0.05:
+                cut_connections(postgres_database)
+    finally:
+        workload.stop()
+        readers.stop()
+    flush(postgres_database)
+    flow.apply()
+    for target in targets:
+        must_equal(postgres_database, place(flow, postgres_database, target))
+    lake = DeltaPlace(tmp_path / "lake")
+    logs = {"documents": "documents_log", "orders": "orders_log"}
+    must_have_every_change(postgres_database, "oracle", lake, logs)
+    must_be_history(postgres_database, lake, "customers", "customers_history", ["id"])
+    must_be_marked(postgres_database, lake, "documents", "documents_soft")
+    assert readers.looks and not readers.found
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute("SELECT pg_drop_replication_slot('oracle')")
