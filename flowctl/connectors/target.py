@@ -260,6 +260,15 @@ class Target(TargetRules):
         serializes writers itself."""
         return None
 
+    def cuts_folder(self) -> str | None:
+        """URL of the folder for cuts: which versions of several tables belong together. None if readers see several
+        tables at one moment anyway, or versions cannot be opened later."""
+        return None
+
+    def version_queries(self, object: ObjectName, version: int) -> Mapping[str, str]:
+        """How readers open the table at ``version``: the statement, by the reader's name."""
+        return {}
+
     @abstractmethod
     def scan(self, spark: SparkSession, object: ObjectName, columns: Sequence[Column]) -> DataFrame:
         """The committed content, for SQL tables, key comparison, guards and dry runs."""

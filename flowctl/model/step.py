@@ -206,8 +206,8 @@ def progress_after(step: StreamStep) -> Progress | None:
             assert_never(step)
 
 
-#: What a run does with a stream: make its reader in the source, take what is new, nothing, or stop.
-StreamAction = Literal["create", "advance", "none", "stop"]
+#: What a run does with a stream: make its reader in the source, take what is new, only capture it, nothing, or stop.
+StreamAction = Literal["create", "advance", "capture", "none", "stop"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +250,7 @@ class StreamPlan:
     @property
     def runs(self) -> bool:
         """Whether a run has something to do for the stream itself."""
-        return self.action in ("create", "advance")
+        return self.action in ("create", "advance", "capture")
 
 
 @dataclass(frozen=True)

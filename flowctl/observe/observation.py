@@ -61,6 +61,11 @@ def observe(
     )
     observed = {table.id: _merge(table, looked) for table in tables}
     asked = {name: info for seen in looked.values() for name, info in seen.streams.items()}
+    unlisted = {  # which tables it captures is not known: it must not pass over any
+        name: discovery.failures[table.id]
+        for table in spec.tables
+        if table.id in discovery.failures and (name := stream_of(table))
+    }
     return World(
         at=dt.datetime.now(dt.UTC),
         state=state,
@@ -68,7 +73,7 @@ def observe(
         ddl={name: seen.ddl for name, seen in looked.items() if seen.ddl is not None},
         unexpanded=discovery.failures,
         places=_places(connections, resolved),
-        streams={name: with_info(seen, asked[name]) for name, seen in streams.items()},
+        streams={name: with_info(seen, unlisted.get(name) or asked[name]) for name, seen in streams.items()},
     )
 
 

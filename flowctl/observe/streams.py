@@ -9,7 +9,7 @@ from flowctl.connectors.stream import StreamInfo
 from flowctl.errors import FlowctlError
 from flowctl.observe.world import SeenStream
 from flowctl.spec.spec import Spec
-from flowctl.state.streams import landing_log, stream_store
+from flowctl.state.streams import landing_log, needed, stream_store
 from flowctl.storage.blobs import BlobStore
 
 
@@ -24,7 +24,7 @@ def _recorded(spec: Spec, blobs: BlobStore, name: str) -> SeenStream:
         return SeenStream(state)
     log = landing_log(spec, name)
     newest = log.newest(applied)
-    waiting = log.between(applied, newest.batch) if newest is not None else []
+    waiting = log.between(needed(state, state.tables), newest.batch) if newest is not None else []
     digests = {digest for batch in waiting for table in batch.tables for digest in table.shapes.values()}
     shapes = {digest: log.shape(digest) for digest in sorted(digests)}
     return SeenStream(state, newest=newest, waiting=tuple(waiting), shapes=shapes)

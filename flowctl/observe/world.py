@@ -48,8 +48,8 @@ class Observed:
 @dataclass(frozen=True)
 class SeenStream:
     """One stream: its own ``state``; what its source says, None if it could not be asked (``error`` is why);
-    ``newest`` is the newest landed batch (None: nothing has landed), ``waiting`` those that are not applied, and
-    ``shapes`` the shapes of their rows, by digest."""
+    ``newest`` is the newest landed batch (None: nothing has landed), ``waiting`` those that some table has not
+    applied, and ``shapes`` the shapes of their rows, by digest."""
 
     state: StateDocument
     info: StreamInfo | None = None

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from flowctl.model.position import CursorPosition, Position
-from flowctl.model.table_info import TableInfo
+from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.plan.column_names import perhaps_renamed
-from flowctl.plan.definition import differences
+from flowctl.plan.definition import differences, misses_changes, of_stream
 from flowctl.spec.spec import TableSpec
 from flowctl.state.document import TableState
 
@@ -24,6 +24,8 @@ def refusal(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Po
         return "the history has another key"
     if before == "scd2" and mode in ("append", "merge"):
         return "the target holds a history, with several rows of one key"
+    if of_stream(wanted) and (misses_changes(recorded, wanted) or _is_another(recorded, wanted)):
+        return "the stream does not have what happened in between"
     if mode == "append" and _position_is_lost(recorded, wanted, position):
         return "how far the target has come under the new definition is not known; give it with --position"
     return None
@@ -55,6 +57,12 @@ def with_columns_accepted(
         return state
     *_, names = perhaps_renamed(table, source, state) or ("", "", ())
     return replace(state, schema=(*state.schema, *(column for column in source.columns if column.name in names)))
+
+
+def _is_another(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether the changes are those of another table than before."""
+    before, now = recorded.get("source_identity", ""), wanted["source_identity"]
+    return recorded.get("from") != wanted["from"] or (before and now and not same_identity(before, now))
 
 
 def _position_is_lost(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Position | None) -> bool:

@@ -211,11 +211,13 @@ def _stopped(pattern: TableSpec, reason: str, hint: str, by: StoppedBy, mark: Ma
 
 def _removed(spec: Spec, resolved: Resolved, world: World) -> Iterator[Step]:
     """Tables in state but not in the spec, unless a pattern that could not be listed may produce them."""
-    there = {table.id for table in resolved.tables}
     maybe = [pattern_ids(pattern) for pattern in world.unexpanded]
-    for table_id, state in sorted(world.state.tables.items()):
-        if table_id not in there and not state.forgotten and not any(matches(table_id) for matches in maybe):
-            yield _removed_step(spec, table_id, state)
+    documents = {"": world.state, **{name: seen.state for name, seen in world.streams.items()}}
+    for stream, document in documents.items():
+        there = {table.id for table in resolved.tables if stream_of(table) == stream}
+        for table_id, state in sorted(document.tables.items()):
+            if table_id not in there and not state.forgotten and not any(matches(table_id) for matches in maybe):
+                yield _removed_step(spec, table_id, state)
 
 
 def _removed_step(spec: Spec, table_id: str, state: TableState) -> Step:

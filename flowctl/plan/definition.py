@@ -10,13 +10,14 @@ from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.spec.spec import ColumnRules, ObjectSource, QuerySource, Source, SqlSource, StreamTable, TableSpec
 
 #: Keys that are observed, not written in the spec; differences in them are reported separately.
-_OF_SOURCE = ("source_system", "source_identity")
+OF_SOURCE = ("source_system", "source_identity", "published", "row_filter")
 
 
 def definition(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
     """JSON-safe and canonical. The observed system and identity distinguish the source from others of the same name.
     The target's id is not included: state records it with the sequence number."""
     return {
+        **_published(table, source),
         "from": _source(table.source),
         "source_system": (source.system or source.identity) if source else "",
         "source_identity": source.identity if source else "",
@@ -33,7 +34,7 @@ def differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple
     """Describes each difference in one line: ``mode: append → merge``. Empty: equivalent for a run."""
     if recorded == wanted:
         return ()
-    before, after = ({name: one[name] for name in one if name not in _OF_SOURCE} for one in (recorded, wanted))
+    before, after = ({name: one[name] for name in one if name not in OF_SOURCE} for one in (recorded, wanted))
     return (*_differences(before, after, ""), *_of_source(recorded, wanted))
 
 
@@ -41,12 +42,29 @@ def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterat
     """Differences in the observed source. A source without a cursor may be recreated every night: it is read in full,
     so no position is invalidated. For SQLite, an older flowctl recorded the identity as the system; then equal
     identities count as the same system."""
-    before, now = ([str(one.get(name) or "") for name in _OF_SOURCE] for one in (recorded, wanted))
-    system, identity = (f"({_text(recorded.get(name))} → {_text(wanted[name])})" for name in _OF_SOURCE)
-    if not (same_identity(before[0], now[0]) or before[0] == before[1] == now[1]):
+    names = OF_SOURCE[:2]
+    before, now = ([str(one.get(name) or "") for name in names] for one in (recorded, wanted))
+    system, identity = (f"({_text(recorded.get(name))} → {_text(wanted[name])})" for name in names)
+    is_continued = wanted["cursor"] is not None or of_stream(wanted)
+    is_known = not of_stream(wanted) or "" not in (before[1], now[1])
+    if is_known and not (same_identity(before[0], now[0]) or before[0] == before[1] == now[1]):
         yield f"the source is in another system {system}"
-    elif not same_identity(before[1], now[1]) and wanted["cursor"] is not None:
+    elif is_known and not same_identity(before[1], now[1]) and is_continued:
         yield f"the source was recreated under its name {identity}"
+    elif misses_changes(recorded, wanted):
+        filters = [_text(one.get("row_filter")) for one in (recorded, wanted)]
+        is_filter = filters[0] != filters[1]
+        yield f"row filter: {filters[0]} → {filters[1]}" if is_filter else "the source was published anew"
+
+
+def of_stream(definition: Mapping[str, Any]) -> bool:
+    return "stream" in definition.get("from", {})
+
+
+def misses_changes(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a publication was made again, or the table added to it again: it has no changes from in between."""
+    before, now = recorded.get("published", ""), wanted.get("published", "")
+    return bool(before and now and before != now)
 
 
 def _differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any], prefix: str) -> Iterator[str]:
@@ -66,6 +84,13 @@ def _text(part: Any) -> str:
             return part
         case _:
             return json.dumps(part, ensure_ascii=False)
+
+
+def _published(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
+    """How the changes of a stream's table are published: empty if that is not known yet."""
+    if not isinstance(table.source, StreamTable) or source is None:
+        return {}
+    return {"published": source.extra.get("published", ""), "row_filter": source.extra.get("row_filter")}
 
 
 def _source(source: Source) -> Any:

@@ -110,7 +110,7 @@ def read_since(
 ) -> Load | Stopped | None:
     """Returns what the next run would do once ``finished`` is recorded; None if nothing. The pending sequence number
     already reads the current rows of a source without positions, unless it is committed."""
-    after = _recorded(case, begun, finished)
+    after = recorded(case, begun, finished)
     step: Load | UpToDate | Stopped | None
     match finished:
         case RecordOnly():
@@ -152,19 +152,19 @@ def _left_behind(columns: Columns | RuntimeColumns, *, is_replaced: bool) -> Col
     return Columns(columns.source, target, tuple(part for part in columns.projection if part.column.name in names))
 
 
-def _recorded(case: Case, begun: Intent, finished: Recover | RecordOnly) -> Case:
+def recorded(case: Case, begun: Intent, finished: Recover | RecordOnly) -> Case:
     """The case once ``finished`` is recorded; the target then has the columns that ``finished`` leaves there."""
     table_id, observed = case.table.id, case.observed
     landed = observed.commit if case.is_committed else None
     commit = landed or Commit("", table_id, begun.seq, begun.id, begun.target_id, begun.interval.upper)
-    recorded = Recorded(
+    record = Recorded(
         finished.table.definition,
         finished.columns.source,
         finished.columns.recorded,
         begun.run_id,
         upstream_shape=case.state.upstream_shape,
     )
-    document = documents.with_commit(StateDocument("", tables={table_id: case.state}), commit, recorded)
+    document = documents.with_commit(StateDocument("", tables={table_id: case.state}), commit, record)
     since = replace(observed, commit=commit, file_log=observed.pending_log or observed.file_log, pending_log=None)
     return replace(case, state=document.table(table_id), observed=since)
 

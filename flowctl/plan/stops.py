@@ -15,7 +15,7 @@ from flowctl.plan.acceptance import refusal
 from flowctl.plan.appending import appending_twice
 from flowctl.plan.case import Case
 from flowctl.plan.column_names import unprotected_column, unread_column
-from flowctl.plan.definition import differences
+from flowctl.plan.definition import differences, of_stream
 from flowctl.plan.finding import Stop
 from flowctl.plan.projection import is_taken, projection, taken_name
 from flowctl.plan.shape import known_columns, recorded_target
@@ -197,6 +197,9 @@ def _definition_changed(case: Case) -> Stop | None:
         return None
     accept = case.state_command("set", "--accept-definition")
     refused = refusal(recorded, case.definition, case.state.position)
+    if refused and of_stream(case.definition) and case.table.mode != "append":
+        again = case.state_command("resnapshot")
+        return Stop(f"the definition changed: {what}", f"{again} reads the table again: {refused}", "from")
     way = f"it cannot continue from here: {refused}" if refused else f"continue from here with {accept}"
     return Stop(
         f"the definition changed: {what}", f"Read all again under it with --full-refresh {case.table.id}; {way}"

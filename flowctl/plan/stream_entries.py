@@ -8,7 +8,13 @@ from flowctl import text
 from flowctl.model.step import Advance, Stopped, StreamPlan
 from flowctl.plan.entries import Detail, Entry
 
-_SIGNS = {"create": ("+", "green"), "advance": ("~", "yellow"), "none": ("=", "dim"), "stop": ("!", "bold red")}
+_SIGNS = {
+    "create": ("+", "green"),
+    "advance": ("~", "yellow"),
+    "capture": ("~", "yellow"),
+    "none": ("=", "dim"),
+    "stop": ("!", "bold red"),
+}
 
 
 def stream_entry(stream: StreamPlan) -> Entry:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from flowctl.changes.shape import Shape
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition, Position
-from flowctl.model.step import Advance, Load, Recover, Stopped, StreamAction, StreamPlan, StreamStep
+from flowctl.model.step import Advance, Load, RecordOnly, Recover, Stopped, StreamAction, StreamPlan, StreamStep
 from flowctl.model.table_info import Column, TableInfo, same_identity
 from flowctl.observe.metadata import with_metadata
 from flowctl.observe.world import SeenStream
@@ -27,7 +27,9 @@ from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.stops import first_stop
 from flowctl.plan.stream_stops import first_stream_stop
 from flowctl.spec.spec import StreamSpec
-from flowctl.text import counted
+from flowctl.state.streams import applied
+from flowctl.storage.landing import LandedTable
+from flowctl.text import counted, some
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,10 @@ def plan_stream(case: StreamCase, tables: Sequence[Case]) -> StreamPlan:
     stop = _stop(case, lost)
     is_new = not case.is_begun or (lost != "" and spec.on_lost_position == "resnapshot")
     steps = [step for table in tables for step in _table_steps(case, table, stop=stop, is_new=is_new)]
-    action, reason = _action(case, stop, steps, is_new=is_new)
+    holding = _holding(case, tables, steps)
+    if holding:
+        steps = _waiting(tables, steps, holding)
+    action, reason = _action(case, stop, steps, holding, is_new=is_new)
     return StreamPlan(
         name=spec.name,
         mark=(stop.mark if stop else None) or spec.mark,
@@ -70,7 +75,7 @@ def plan_stream(case: StreamCase, tables: Sequence[Case]) -> StreamPlan:
         upper=info.head if info else None,
         batch=seen.newest.batch if seen.newest else 0,
         applied=case.applied,
-        waiting=sum(batch.changes for batch in seen.waiting),
+        waiting=sum(batch.changes for batch in seen.waiting if batch.batch > case.applied),
         lag=info.lag if info else None,
         retained=info.retained if info else None,
         health=info.health if info else {},
@@ -81,23 +86,33 @@ def plan_stream(case: StreamCase, tables: Sequence[Case]) -> StreamPlan:
 
 
 def _action(
-    case: StreamCase, stop: Stop | None, steps: Sequence[StreamStep], *, is_new: bool
+    case: StreamCase, stop: Stop | None, steps: Sequence[StreamStep], holding: Sequence[str], *, is_new: bool
 ) -> tuple[StreamAction, str]:
     if stop is not None:
         return "stop", stop.reason
-    if all(isinstance(step, Stopped) for step in steps):
+    is_all = all(isinstance(step, Stopped) for step in steps)
+    if is_all and is_new:
         return "none", "all of its tables are stopped"
+    if is_all or holding:
+        return "capture", "captures only, while its tables are stopped"
     if is_new:
         return "create", "begins" if not case.is_begun else "begins anew"
     info, newest = case.seen.info, case.seen.newest
     assert info is not None and newest is not None
     if (
         newest.upper == info.head
-        and not case.seen.waiting
-        and not any(isinstance(one, Load | Recover) for one in steps)
+        and newest.batch == case.applied
+        and not _lagging(case, steps)
+        and not any(isinstance(one, Load | Recover | RecordOnly) for one in steps)
     ):
         return "none", "nothing has happened in the source"
     return "advance", "continues"
+
+
+def _lagging(case: StreamCase, steps: Sequence[StreamStep]) -> bool:
+    """Whether a table that takes part is behind the others."""
+    stream = case.seen.state.stream
+    return stream is not None and any(isinstance(step, Advance) and step.id in stream.apart for step in steps)
 
 
 def _stop(case: StreamCase, lost: str) -> Stop | None:
@@ -168,15 +183,38 @@ def _table_steps(case: StreamCase, table: Case, *, stop: Stop | None, is_new: bo
     yield _current(case, table, is_new=is_new)
 
 
+def _holding(case: StreamCase, tables: Sequence[Case], steps: Sequence[StreamStep]) -> list[str]:
+    """The stopped tables for which the others wait (`on_table_error: stop`): all have come equally far. One that has
+    never been read has nothing to do with the others."""
+    joined = {table.table.id for table in tables if _batch(case, table) is not None}
+    holding = [step.id for step in steps if isinstance(step, Stopped) and step.id in joined]
+    return holding if case.spec.on_table_error == "stop" else []
+
+
+def _waiting(tables: Sequence[Case], steps: Sequence[StreamStep], holding: Sequence[str]) -> list[StreamStep]:
+    found: list[StreamStep] = []
+    by_id = {table.table.id: table for table in tables}
+    for step in steps:
+        if isinstance(step, Advance | Load):
+            reason = f"waits for {some(holding)} (on_table_error: stop)"
+            hint = f"Fix {some(holding)}, or let the others go on: on_table_error: detach"
+            step = stopped(by_id[step.id], Stop(reason, hint, "from", "dependency"))
+        found.append(step)
+    return found
+
+
 def _finished(case: StreamCase, table: Case, *, is_new: bool) -> Iterator[StreamStep]:
     """A pending sequence number: one of landed batches is finished, a snapshot's moment is gone for ever."""
     begun = table.begun
     assert begun is not None
-    if not table.is_committed and begun.interval.lower is None:
+    if not table.is_committed and (begun.interval.lower is None or is_new):
         yield _current(case, recovery.giving_up(table), is_new=is_new)
         return
     step = recovery.finish(_as_landed(case, table), begun, "")
     yield replace(step, how=how(step, table)) if isinstance(step, Recover) else step
+    if is_new and isinstance(step, RecordOnly):
+        following = _current(case, recovery.recorded(table, begun, step), is_new=True)
+        yield replace(following, follows=begun.seq) if isinstance(following, Load | Stopped) else following
 
 
 def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
@@ -188,7 +226,7 @@ def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
     columns = columns_of(landed)
     if stop := refuse_columns(landed, columns):
         return stopped(landed, stop, columns)
-    waiting = _waiting(case, table)
+    waiting = _changes_waiting(case, table)
     return Advance(
         table=planned_table(table),
         reason=f"{counted(waiting, 'change')} waiting" if waiting else "takes what is new",
@@ -203,9 +241,9 @@ def _snapshot(case: StreamCase, table: Case) -> StreamStep:
     """A table that is read at the moment from which its changes follow. A target that exists is replaced, or where rows
     stay (soft deletes, histories) compared by key."""
     exists = table.observed.target is not None
-    if table.state.seq and table.table.mode == "append" and exists:
+    if table.state.seq and table.table.mode == "append" and exists and not table.full_refresh:
         again = "its rows would be appended again"
-        hint = f"Drop {table.table.target} and `flowctl state reset … {table.table.id}`, or append to another table"
+        hint = f"Replace its content with --full-refresh {table.table.id}, or append to another table"
         return stopped(table, Stop(f"{table.table.source} has to be read in full, and {again}", hint, "mode"))
     table = replace(table, resnapshots=exists)
     columns = columns_of(table)
@@ -223,25 +261,30 @@ def _snapshot(case: StreamCase, table: Case) -> StreamStep:
     return replace(step, how=how(step, table)) if isinstance(step, Load) else step
 
 
-def _waiting(case: StreamCase, table: Case) -> int:
-    object = table.observed.source.object if table.observed.source else None
-    position = table.state.position
-    assert object is not None and isinstance(position, LandedPosition)
-    return sum(
-        found.changes
-        for batch in case.seen.waiting
-        if batch.batch > position.batch and (found := batch.table(object)) is not None
-    )
+def _batch(case: StreamCase, table: Case) -> int | None:
+    """The batch up to which the table has its changes."""
+    return applied(case.seen.state, table.table.id)
+
+
+def _landed(case: StreamCase, table: Case) -> Iterator[LandedTable]:
+    """The table's changes that wait, by batch."""
+    object, number = table.observed.source.object if table.observed.source else None, _batch(case, table)
+    for batch in case.seen.waiting:
+        if number is not None and batch.batch > number and object is not None and (found := batch.table(object)):
+            yield found
+
+
+def _changes_waiting(case: StreamCase, table: Case) -> int:
+    return sum(found.changes for found in _landed(case, table))
 
 
 def _as_landed(case: StreamCase, table: Case) -> Case:
     """The table as the next batch has it: as its changes that wait are described, or else as before."""
     source = table.observed.source
     assert source is not None
-    for batch in case.seen.waiting:
-        if found := batch.table(source.object):
-            shapes = [case.seen.shapes[digest] for digest in found.shapes.values()]
-            return with_source_columns(table, columns_of_shapes(shapes, source))
+    for found in _landed(case, table):
+        shapes = [case.seen.shapes[digest] for digest in found.shapes.values()]
+        return with_source_columns(table, columns_of_shapes(shapes, source))
     return with_source_columns(table, table.state.schema) if table.state.schema else table
 
 

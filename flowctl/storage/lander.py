@@ -41,7 +41,7 @@ class BatchLimits:
 
 class Lander(CaptureSink):
     """Not thread-safe: used by the thread that captures. ``check`` raises if the stream's lease is lost; ``landed`` is
-    called with each batch."""
+    called with each batch. ``is_full``: captured batches take all the room that they may."""
 
     def __init__(
         self,
@@ -50,12 +50,14 @@ class Lander(CaptureSink):
         limits: BatchLimits,
         check: Callable[[], None] = lambda: None,
         landed: Callable[[LandedBatch], None] = lambda batch: None,
+        is_full: Callable[[], bool] = lambda: False,
     ) -> None:
         self._log = log
         self._newest = newest
         self._limits = limits
         self._check = check
         self._landed = landed
+        self._has_no_room = is_full
         self._builder = RowBuilder()
         if newest.event_at:
             self._builder.event_at = _microseconds(newest.event_at)
@@ -73,7 +75,7 @@ class Lander(CaptureSink):
 
     @property
     def is_full(self) -> bool:
-        return False
+        return self._has_no_room()
 
     def shape(self, shape: Shape) -> int:
         before = self._shapes.get(shape.object)
@@ -188,7 +190,7 @@ class Lander(CaptureSink):
         if len(counts) > 1:
             rows = rows.take(pc.sort_indices(rows["shape"]))
         with ExitStack() as stack:
-            name, file = stack.enter_context(self._log.new_segment())
+            name, file = stack.enter_context(self._log.new_segment(self._newest.batch + 1))
             with pq.ParquetWriter(file, segment_schema(), compression="zstd", compression_level=1) as writer:
                 writer.write_table(pa.Table.from_batches([rows]), row_group_size=ROW_GROUP_ROWS)
             size = file.tell()

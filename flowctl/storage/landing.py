@@ -8,6 +8,7 @@ files that no manifest names. Everything is below ``<state>/<flow>/streams/<stre
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import json
 import os
@@ -15,10 +16,11 @@ import re
 import socket
 import uuid
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from flowctl import crashpoints
 from flowctl.changes.shape import Shape
 from flowctl.errors import AbortRun, StateConflict
 from flowctl.model import codec
@@ -119,10 +121,12 @@ class LandingLog:
 
     def numbers(self) -> list[int]:
         """The numbers of all batches that are kept, ascending."""
-        matches = (
-            _NAME.fullmatch(info.name.removeprefix(self._prefix)) for info in self._blobs.list(f"{self._prefix}landed/")
-        )
-        return sorted(int(match[1]) for match in matches if match)
+        return sorted(self._manifests())
+
+    def _manifests(self) -> dict[int, dt.datetime]:
+        """When each batch was landed, by the store's clock."""
+        found = {info.name.removeprefix(self._prefix): info for info in self._blobs.list(f"{self._prefix}landed/")}
+        return {int(match[1]): info.modified for name, info in found.items() if (match := _NAME.fullmatch(name))}
 
     def between(self, lower: int, upper: int) -> list[LandedBatch]:
         """The batches above ``lower``, up to ``upper``. Raises :class:`AbortRun` if one is missing."""
@@ -175,9 +179,10 @@ class LandingLog:
         return self._shapes[digest]
 
     @contextmanager
-    def new_segment(self) -> Iterator[tuple[str, BinaryIO]]:
-        """A new file and its name; visible and durable when the block ends without an error."""
-        name = f"{uuid.uuid4().hex}.parquet"
+    def new_segment(self, number: int) -> Iterator[tuple[str, BinaryIO]]:
+        """A new file for batch ``number`` or a later one, and its name; visible and durable when the block ends without
+        an error."""
+        name = f"{number}-{uuid.uuid4().hex}.parquet"
         fs, folder = self._segments
         with appearing(fs, folder, name, durable=True) as file:
             yield name, file
@@ -202,23 +207,60 @@ class LandingLog:
                     rows = rows.filter(pc.is_in(rows["shape"], wanted))
                     yield from rows.to_batches()
 
-    def sweep(self) -> list[str]:
-        """Removes files that no manifest names. Call only under the stream's lease, while nothing is captured."""
+    def has_leftovers(self, newest: int) -> bool:
+        """Whether there are files for a batch above ``newest``."""
+        return any(_number_of(name) > newest for name in self.files())
+
+    def sweep(self, newest: int) -> list[str]:
+        """Removes files that no manifest names. Call only under the stream's lease, while nothing is captured.
+
+        A file is made for a batch, and becomes part of that or a later one: those above ``newest`` are part of none. Of
+        those below all batches, which a process that lost its lease may leave, the manifests tell."""
+        there, numbers = self.files(), self.numbers()
+        gone = [name for name in there if _number_of(name) > newest]
+        if numbers and (old := [name for name in there if _number_of(name) < numbers[0]]):
+            batches = [self.batch(number) for number in numbers]
+            named = {segment.name for batch in batches if batch is not None for segment in batch.segments}
+            gone += [name for name in old if name not in named]
         fs, folder = self._segments
-        try:
-            there = fs.ls(folder, detail=False)
-        except FileNotFoundError:
-            return []
-        kept = {segment.name for number in self.numbers() for segment in self._required(number).segments}
-        gone = [path for path in there if path.rstrip("/").rpartition("/")[2].lstrip(".") not in kept]
-        for path in gone:
-            fs.rm_file(path)
+        for name in gone:
+            fs.rm_file(f"{folder}/{name}")
         return gone
 
-    def _required(self, number: int) -> LandedBatch:
-        found = self.batch(number)
-        assert found is not None, "it was listed, and nobody else removes batches"
-        return found
+    def files(self) -> dict[str, int]:
+        """The size of each file of captured changes, by name."""
+        fs, folder = self._segments
+        try:
+            found = fs.ls(folder, detail=True)
+        except FileNotFoundError:
+            return {}
+        return {one["name"].rstrip("/").rpartition("/")[2]: one["size"] or 0 for one in found}
+
+    def prune(self, needed: int, keep: float, max_bytes: int) -> list[int]:
+        """Removes the oldest batches below ``needed``: those that landed more than ``keep`` seconds before the newest,
+        and as many others as take more than ``max_bytes``. Returns their numbers. Removes the files first, the manifest
+        last: a process that is killed in between removes them again."""
+        listed = self._manifests()
+        size = sum(self.files().values())
+        removed: list[int] = []
+        for number in sorted(listed):
+            age = (listed[max(listed)] - listed[number]).total_seconds()
+            if number >= needed or (age <= keep and size <= max_bytes):
+                break
+            if batch := self.batch(number):
+                size -= batch.bytes
+                self._remove_files(batch)
+            crashpoints.reached("batch_pruned")
+            self._blobs.delete(self._name(number))
+            self._read.pop(number, None)
+            removed.append(number)
+        return removed
+
+    def _remove_files(self, batch: LandedBatch) -> None:
+        fs, folder = self._segments
+        for segment in batch.segments:
+            with suppress(FileNotFoundError):
+                fs.rm_file(f"{folder}/{segment.name}")
 
     @property
     def _segments(self) -> tuple[Any, str]:
@@ -245,3 +287,9 @@ class LandingLog:
                 f"{self._blobs.url}/{self._name(number)} is damaged ({type(cause).__name__}: {cause})",
                 hint="Restore it from a copy of the store",
             ) from cause
+
+
+def _number_of(name: str) -> int:
+    """The batch for which the file was made; that of a file still being written (a dotfile) counts too."""
+    number = name.lstrip(".").partition("-")[0]
+    return int(number) if number.isdigit() else -1

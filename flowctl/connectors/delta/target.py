@@ -209,6 +209,18 @@ class DeltaTarget(Target):
         folder, _, name = self._location(object).url.rpartition("/")
         return f"{folder}/_flowctl/lease/{name}"
 
+    def cuts_folder(self) -> str:
+        return f"{self._root}/_flowctl/cuts"
+
+    def version_queries(self, object: ObjectName, version: int) -> Mapping[str, str]:
+        url, name = self._location(object).url, object.parts[-1]
+        quoted, literal = url.replace("`", "``"), url.replace("'", "''")
+        alias = name.replace('"', '""')
+        return {
+            "Spark": f"SELECT * FROM delta.`{quoted}` VERSION AS OF {version}",
+            "DuckDB": f"ATTACH '{literal}' AS \"{alias}\" (TYPE delta, VERSION {version})",
+        }
+
     def _commit(
         self, spark: SparkSession, location: TableLocation, table: OpenTable | None, rows: Batch, job: WriteJob
     ) -> Record:

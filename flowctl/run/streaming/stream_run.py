@@ -13,10 +13,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from flowctl import crashpoints
+from flowctl import crashpoints, text
 from flowctl.connectors.source import Snapshot
 from flowctl.connectors.stream import Moment, StreamSource
-from flowctl.errors import FlowctlError
+from flowctl.errors import StoppedByPolicy
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition, Position
@@ -24,17 +24,20 @@ from flowctl.model.step import Load, RecordOnly, Recover, Runnable, StreamPlan
 from flowctl.model.table_info import ObjectName
 from flowctl.observe.relations import relation
 from flowctl.observe.world import SeenStream
+from flowctl.plan.definition import definition
 from flowctl.plan.stream_keys import source_key
 from flowctl.run import events
 from flowctl.run.attempt import RunContext, TableResult
 from flowctl.run.protocol import Protocol
-from flowctl.run.streaming.rounds import Round, plan_round
+from flowctl.run.streaming.advance import Rounds
+from flowctl.run.streaming.retention import Kept
 from flowctl.run.streaming.shaping import is_changes
 from flowctl.run.streaming.snapshots import ChangesSnapshot, open_moment
 from flowctl.run.tries import Retries
 from flowctl.spec.spec import StreamSpec, TableSpec
 from flowctl.state import document as documents
 from flowctl.state.document import StateDocument, StreamState
+from flowctl.state.streams import applied, without_positions
 from flowctl.state.writer import StateWriter
 from flowctl.storage.lander import BatchLimits, Lander
 from flowctl.storage.landing import LandedBatch, LandingLog
@@ -45,7 +48,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class StreamRun:
-    """``run`` is the context of this stream's tables: its lineage, lease and state. ``tables`` are those in the run."""
+    """``run`` is the context of this stream's tables: its lineage, lease and state. ``tables`` are those in the run,
+    ``everyone`` all that the stream has in the spec."""
 
     plan: StreamPlan
     stream: StreamSpec
@@ -57,11 +61,12 @@ class StreamRun:
     retries: Retries
     parallel: int
     tables: Sequence[TableSpec]
+    everyone: Sequence[TableSpec]
+    kept: Kept
     results: list[TableResult] = field(default_factory=list)
     _moment: Moment | None = None
     _goal: Position | None = None
     _is_captured: threading.Event = field(default_factory=threading.Event)
-    _failure: FlowctlError | None = None
 
     def __post_init__(self) -> None:
         self.run = replace(self.run, opener=self._open)
@@ -69,32 +74,73 @@ class StreamRun:
     def finish(self) -> list[TableResult]:
         """Runs the pass; what happened to each table, in order. Errors of the stream itself are raised, after what has
         landed was applied."""
-        self.log.sweep()
-        self._recover()
-        self.source.prepare(self.stream, self.plan.source_changes)
+        self._clear()
+        self._forget_removed()
+        rounds = Rounds(self)
+        rounds.failed |= {result.step.id for result in self._recover() if not result.ok}
+        self._prepare()
         stopping = threading.Event()
         with ThreadPoolExecutor(1, thread_name_prefix=f"capture {self.stream.name}") as pool:
             try:
-                capture = self._begin(pool, stopping)
-                self._apply(capture)
+                capture = self._begin(pool, stopping, rounds)
+                self._apply(rounds)
+                if self.run.stopping.is_set():
+                    stopping.set()
+                self._require_room()
                 capture.result()
+                self._keep(rounds)
             finally:
                 stopping.set()
         return self.results
 
+    def _clear(self) -> None:
+        """Removes files of a process that was killed, or lost the stream's lease. If it lives, it must not land them
+        any more, so its batch is taken first."""
+        newest = self.log.newest(self._stream.applied)
+        number = newest.batch if newest is not None else -1
+        if newest is not None and self.log.has_leftovers(number):
+            fence = LandedBatch(number + 1, newest.upper, newest.upper, newest.event_at)
+            number = self.log.create(fence).batch
+        self.log.sweep(number)
+
+    def _forget_removed(self) -> None:
+        """Tables that the spec no longer has are not captured any more: if they return, they are read in full."""
+        there = {table.id for table in self.everyone}
+        gone = [id for id, state in self.document.tables.items() if id not in there and state.position is not None]
+        if gone:
+            self.writer.change(lambda document: without_positions(document, gone)).result()
+
+    def _prepare(self) -> None:
+        """Carries out the plan's changes in the source, and takes note of how the tables are published since."""
+        if not self.plan.source_changes:
+            return
+        self.source.prepare(self.stream, self.plan.source_changes)
+        infos = self.source.describe_stream(self.stream, self._objects(self.tables)).tables
+        sources = dict(self.run.sources)
+        for table in self.tables:
+            object = relation(table).object
+            now = infos.get(object) if object is not None else None
+            if now is not None and table.id in sources:
+                sources[table.id] = replace(sources[table.id], extra={**sources[table.id].extra, **now.extra})
+        self.run = replace(self.run, sources=sources)
+
+    def _published(self, step: Load) -> Load:
+        found = definition(self.run.tables[step.id], self.run.sources[step.id])
+        return replace(step, table=replace(step.table, definition=found))
+
     # Beginning, and reading tables in full
 
-    def _begin(self, pool: ThreadPoolExecutor, stopping: threading.Event) -> Future[None]:
+    def _begin(self, pool: ThreadPoolExecutor, stopping: threading.Event, rounds: Rounds) -> Future[None]:
         """Starts the capture, and reads the tables that need it."""
-        loads = [step for step in self.plan.steps if isinstance(step, Load)]
+        loads = [self._published(step) for step in self.plan.steps if isinstance(step, Load)]
         if self.plan.action == "create":
-            self._change(replace(self._stream, begun=self.plan.label))
+            self.change(replace(self._stream, begun=self.plan.label))
             crashpoints.reached("moment_begun")
             with self.source.moment(self.stream, self._objects(self.tables), creates_reader=True) as moment:
                 batch = self._record_moment(moment, loads)
                 self._goal = moment.at
                 capture = pool.submit(self._capture, batch, stopping)
-                self._load(moment, batch, loads)
+                self._load(moment, batch, loads, rounds)
             return capture
         newest = self.log.newest(self._stream.applied)
         assert newest is not None, "the plan has found the stream's first batch"
@@ -105,7 +151,7 @@ class StreamRun:
         with self.source.moment(self.stream, loading, creates_reader=False) as moment:
             self._goal = max(self._goal, moment.at, key=self.source.order_of) if self._goal else moment.at
             capture = pool.submit(self._capture, newest, stopping)
-            self._load(moment, newest, loads)
+            self._load(moment, newest, loads, rounds)
         return capture
 
     def _record_moment(self, moment: Moment, loads: Sequence[Load]) -> LandedBatch:
@@ -115,90 +161,92 @@ class StreamRun:
         batch = self.log.create(LandedBatch(number, moment.at, moment.at, moment.event_at))
         info = self.seen.info
         assert info is not None
-        apart = {step.id: number for step in loads}
-        self._change(StreamState(source=info.system, applied=number, apart=apart))
+        stream = StreamState(source=info.system, applied=number)
+
+        def change(document: StateDocument) -> StateDocument:  # what was captured before does not lead to here
+            return documents.with_stream(without_positions(document, list(document.tables)), stream)
+
+        self.writer.change(change).result()
         crashpoints.reached("moment_recorded")
         return batch
 
-    def _load(self, moment: Moment, batch: LandedBatch, loads: Sequence[Load]) -> None:
+    def _load(self, moment: Moment, batch: LandedBatch, loads: Sequence[Load], rounds: Rounds) -> None:
         upper = LandedPosition(batch.batch, str(batch.upper), str(moment.at))
         steps = [replace(step, interval=Interval(None, upper)) for step in loads]
         self._moment = moment
         try:
-            done = self._carry_out(steps, moment.event_at)
+            done = self.carry_out(steps, moment.event_at)
         finally:
             self._moment = None
-        apart = dict(self._stream.apart)
-        for result in done:
-            if result.ok:
-                apart.pop(result.step.id, None)
-        if apart != self._stream.apart:
-            self._change(replace(self._stream, apart=apart))
+        rounds.failed |= {result.step.id for result in done if not result.ok}
+        joined = {result.step.id for result in done if result.ok}
+        if joined & {*self._stream.apart}:
+            apart = {id: number for id, number in self._stream.apart.items() if id not in joined}
+            self.change(replace(self._stream, apart=apart))
 
     # Capture
 
     def _capture(self, newest: LandedBatch, stopping: threading.Event) -> None:
         limits = BatchLimits(self.stream.batch_rows, self.stream.batch_bytes)
-        lander = Lander(self.log, newest, limits, lambda: self.run.check_lease(0.0), self._landed)
+        lander = Lander(
+            self.log, newest, limits, lambda: self.run.check_lease(0.0), self._landed, lambda: self.kept.is_full
+        )
         try:
-            objects = self._objects(self.tables)
+            objects = self._objects(self.everyone)
             self.source.capture(self.stream, objects, newest.upper, lambda: self._goal, lander, stopping)
             crashpoints.reached("acknowledged")
         finally:
             self._is_captured.set()
 
     def _landed(self, batch: LandedBatch) -> None:
+        self.kept.landed(batch)
         self.run.listener(
             events.BatchLanded(self.stream.name, batch.batch, batch.changes, batch.bytes, str(batch.upper))
         )
 
     # Rounds
 
-    def _apply(self, capture: Future[None]) -> None:
-        """Round after round, until everything that this pass captures is applied."""
+    def _apply(self, rounds: Rounds) -> None:
+        """Round after round, until everything that this pass captures is applied, or no table can take it: then what is
+        new is only captured."""
+        goes_on = self.plan.action != "capture" and rounds.catch_up()
         while True:
             is_last = self._is_captured.wait(0.05)
             newest = self.log.newest(self._stream.applied)
-            if newest is not None and newest.batch > self._stream.applied:
-                if not self._round(newest):
-                    return
+            is_waiting = newest is not None and newest.batch > self._stream.applied
+            if goes_on and is_waiting and newest is not None:
+                goes_on = rounds.apply(newest)
             elif is_last or self.run.stopping.is_set():
                 return
+            if self.kept.is_full:
+                self._keep(rounds)
+                if self.kept.is_full and not (goes_on and is_waiting):
+                    return
 
-    def _round(self, newest: LandedBatch) -> bool:
-        """Applies what has landed, as much as one commit takes. Returns whether all of it was applied."""
-        document = self.writer.document
-        batches = self.log.between(self._stream.applied, newest.batch)
-        taken = _fitting(batches, self.stream)
-        there = [table for table in self.tables if document.table(table.id).position is not None]
-        made = plan_round(self, there, taken)
-        if made.stopped:
-            self.results += made.stopped
-            return False
-        done = self._carry_out(made.steps, taken[-1].event_at) if made.steps else []
-        if not all(result.ok for result in done):
-            return False
-        crashpoints.reached("round_committed")
-        self._change(replace(self._stream, applied=taken[-1].batch))
-        self._report(made, taken[-1], done)
-        return True
+    def _keep(self, rounds: Rounds) -> None:
+        self.kept.prune(self.document, [table.id for table in self.everyone])
+        rounds.prune()
 
-    def _report(self, made: Round, last: LandedBatch, done: Sequence[TableResult]) -> None:
-        if done:
-            seconds = max(result.seconds for result in done)
-            self.run.listener(
-                events.RoundCommitted(self.stream.name, last.batch, str(last.upper), len(made.steps), seconds)
-            )
+    def _require_room(self) -> None:
+        if not self.kept.is_full or self._is_captured.is_set() or self.run.stopping.is_set():
+            return
+        lagging = [id for id in self._stream.apart if applied(self.document, id) is not None]
+        why = f", which {text.some(lagging)} has not taken yet" if lagging else ""
+        raise StoppedByPolicy(
+            f"the stream {self.stream.name} keeps {text.size(self.kept.bytes)} of captured changes{why}: capturing "
+            "pauses, and the source keeps its log",
+            hint="Fix the tables that are stopped, remove them from the spec, or raise `buffer.max_bytes`",
+            mark=self.stream.mark,
+        )
 
-    def _recover(self) -> None:
+    def _recover(self) -> list[TableResult]:
         """Finishes the sequence numbers that an earlier run has begun, with the same batches."""
         steps = [step for step in self.plan.steps if isinstance(step, Recover | RecordOnly)]
-        if steps:
-            self._carry_out(steps, "")
+        return self.carry_out(steps, "") if steps else []
 
     # Commits
 
-    def _carry_out(self, steps: Sequence[Runnable], at: str) -> list[TableResult]:
+    def carry_out(self, steps: Sequence[Runnable], at: str) -> list[TableResult]:
         """Commits each table; those of one target together, if it can commit several at once."""
         protocol = Protocol(self.run, self.writer, self.retries)
         protocol.begin_steps(steps, at)
@@ -211,7 +259,10 @@ class StreamRun:
     def _commit(self, protocol: Protocol, group: Sequence[Runnable]) -> list[TableResult]:
         if len(group) == 1:
             return [protocol.carry_out(group[0])]
-        return protocol.carry_out_together(group, self.parallel)
+        done = protocol.carry_out_together(group, self.parallel)
+        if self.stream.on_table_error == "detach" and not all(result.ok for result in done):
+            return [protocol.carry_out(step) for step in group]  # so that only those fall behind that cannot go on
+        return done
 
     def _groups(self, steps: Sequence[Runnable]) -> list[list[Runnable]]:
         from flowctl.connectors import registry
@@ -252,10 +303,14 @@ class StreamRun:
     # State
 
     @property
-    def _stream(self) -> StreamState:
-        return self.writer.document.stream or StreamState()
+    def document(self) -> StateDocument:
+        return self.writer.document
 
-    def _change(self, stream: StreamState) -> None:
+    @property
+    def _stream(self) -> StreamState:
+        return self.document.stream or StreamState()
+
+    def change(self, stream: StreamState) -> None:
         def change(document: StateDocument) -> StateDocument:
             return documents.with_stream(document, stream)
 
@@ -274,15 +329,3 @@ class _Opened(AbstractContextManager[Snapshot]):
 
     def __exit__(self, *_: object) -> None:
         return None
-
-
-def _fitting(batches: Sequence[LandedBatch], stream: StreamSpec) -> list[LandedBatch]:
-    """As many of the first batches as one commit takes; at least one."""
-    taken: list[LandedBatch] = []
-    changes = size = 0
-    for batch in batches:
-        changes, size = changes + batch.changes, size + batch.bytes
-        if taken and (changes > stream.batch_rows or size > stream.batch_bytes):
-            break
-        taken.append(batch)
-    return taken

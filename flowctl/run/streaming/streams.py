@@ -19,9 +19,10 @@ from flowctl.run import events
 from flowctl.run.attempt import RunContext, TableResult, TableResults
 from flowctl.run.failure import translate
 from flowctl.run.schedule import unmoved
+from flowctl.run.streaming.retention import Kept
 from flowctl.run.streaming.stream_run import StreamRun
 from flowctl.run.tries import Retries
-from flowctl.spec.spec import Spec
+from flowctl.spec.spec import Spec, stream_of
 from flowctl.state.lease import Lease
 from flowctl.state.streams import landing_log, lease_prefix, stream_store
 from flowctl.state.writer import StateWriter
@@ -83,12 +84,13 @@ class Streams:
             StateWriter(stream_store(self.blobs, plan.name), seen.state, lease.check) as writer,
         ):
             assert connector.streams is not None, "the spec's checks have refused other types"
+            stream, log = self.spec.streams[plan.name], landing_log(self.spec, plan.name)
             StreamRun(
                 plan=plan,
-                stream=self.spec.streams[plan.name],
+                stream=stream,
                 seen=seen,
                 source=connector.streams,
-                log=landing_log(self.spec, plan.name),
+                log=log,
                 run=replace(
                     self.run,
                     lineage=seen.state.lineage,
@@ -100,6 +102,8 @@ class Streams:
                 retries=self.retries,
                 parallel=cost.tables_at_once(),
                 tables=[self.planned.tables[id] for id in ids],
+                everyone=[table for table in self.planned.tables.values() if stream_of(table) == plan.name],
+                kept=Kept(stream, log),
                 results=results,
             ).finish()
 

@@ -48,12 +48,17 @@ class _Slot:
 
 @dataclass(frozen=True)
 class _Published:
-    """What a publication contains: for each table its columns (None: all) and its row filter."""
+    """What a publication contains: for each table its columns (None: all) and its row filter. ``id`` changes with its
+    options, ``members`` when a table listed by name is added again: what happens in between is not published."""
 
+    id: str
     operations: Mapping[str, bool]
     via_root: bool
-    has_all: bool
     tables: Mapping[tuple[str, str], tuple[tuple[str, ...] | None, str | None]] = field(default_factory=dict)
+    members: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+    def membership(self, table: tuple[str, str]) -> str:
+        return f"{self.id}/{self.members.get(table, 0)}" if table in self.tables else ""
 
 
 @dataclass(frozen=True)
@@ -136,22 +141,29 @@ _SLOT = """
 
 def _published(connection: psycopg.Connection[Any], name: str, version: int) -> _Published | None:
     row = connection.execute(
-        "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables"
+        "SELECT oid::text || '/' || xmin::text, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot"
         " FROM pg_publication WHERE pubname = %s",
         [name],
     ).fetchone()
     if row is None:
         return None
-    *operations, via_root, has_all = row
+    id, *operations, via_root = row
     more = "attnames, rowfilter" if version >= _ROW_FILTERS_SINCE else "NULL::name[], NULL::text"
     listed = connection.execute(
         f"SELECT schemaname, tablename, {more} FROM pg_publication_tables WHERE pubname = %s".encode(), [name]
     ).fetchall()
+    members = connection.execute(
+        "SELECT s.nspname, c.relname, m.oid::bigint FROM pg_publication p"
+        " JOIN pg_publication_rel m ON m.prpubid = p.oid"
+        " JOIN pg_class c ON c.oid = m.prrelid JOIN pg_namespace s ON s.oid = c.relnamespace WHERE p.pubname = %s",
+        [name],
+    ).fetchall()
     return _Published(
+        id,
         dict(zip(("insert", "update", "delete", "truncate"), operations, strict=True)),
         via_root,
-        has_all,
         {(schema, table): (tuple(names) if names else None, where) for schema, table, names, where in listed},
+        {(schema, table): oid for schema, table, oid in members},
     )
 
 
@@ -192,7 +204,7 @@ def _as_streamed(info: TableInfo, facts: _Facts, published: _Published | None) -
         "replica_identity": facts.letter,
         "identity_columns": list(facts.identity),
         "row_filter": where,
-        "is_published": published is not None and (facts.schema, facts.name) in published.tables,
+        "published": published.membership((facts.schema, facts.name)) if published else "",
     }
     return replace(info, columns=columns, extra=extra)
 
