@@ -9,7 +9,9 @@ import click
 
 from flowctl.cli import output
 from flowctl.cli.arguments import spec_argument
-from flowctl.cli.state_views import FORMAT, history, known_table, list_tables, open_store, show, state_json
+from flowctl.cli.state_places import StatePlace, known_table, place_of_stream, place_of_table, stream_option
+from flowctl.cli.state_streams import resnapshot
+from flowctl.cli.state_views import FORMAT, history, list_tables, show, state_json
 from flowctl.errors import ExitCode, StoppedByPolicy, UsageError
 
 if TYPE_CHECKING:
@@ -27,14 +29,15 @@ def command() -> None:
     """Show and change what the state store remembers. Sequence numbers only rise; no version is ever lost."""
 
 
-for _view in (list_tables, show, history):
-    command.add_command(_view)
+for _part in (list_tables, show, history, resnapshot):
+    command.add_command(_part)
 
 
 @command.command("set")
 @spec_argument
 @click.argument("table_id", metavar="ID")
 @click.option("--position", help="A cursor's value, `beginning`, `full`, or JSON as in `state show --format json`.")
+@click.option("--batch", type=click.IntRange(min=0), help="The last batch of its stream that the table is to have.")
 @click.option("--accept-definition", is_flag=True, help="Continue with the spec's current definition.")
 @click.option(
     "--append-again", is_flag=True, help="Append all rows above the position again, even if the target has them."
@@ -44,22 +47,35 @@ def set_table(
     spec: Spec,
     table_id: str,
     position: str | None,
+    batch: int | None,
     accept_definition: bool,
     append_again: bool,
     yes: bool,
 ) -> int:
     """Change where a table continues; its sequence number stays. append treats the rows at the position itself as
-    written and reads the rows above it; merge and scd2 read those rows again."""
+    written and reads the rows above it; merge and scd2 read those rows again. ID may be a stream for --batch."""
+    from flowctl.cli import state_streams
     from flowctl.state import changes
     from flowctl.state import document as documents
 
+    if batch is not None:
+        if position is not None or accept_definition or append_again:
+            raise UsageError("--batch stands alone", hint="Give it without other options")
+        return state_streams.set_batch(spec, table_id, batch, yes=yes)
     if position is None and not accept_definition:
-        raise UsageError("nothing to set", hint="Give --position, --accept-definition or both")
+        raise UsageError("nothing to set", hint="Give --position, --accept-definition, both, or --batch")
+    place = place_of_table(spec, table_id)
+    if place.stream and position is not None:
+        again = f"`flowctl state resnapshot {spec.argument} {table_id}`"
+        raise UsageError(
+            f"{table_id} follows the stream {place.stream}: its position is a batch",
+            hint=f"Give --batch to take later changes again; {again} reads the table in full",
+        )
     if append_again and position is None:
         raise UsageError("--append-again needs a position", hint="Give --position, the last row not to append again")
 
     def change(document: StateDocument) -> StateDocument:
-        table, again = known_table(document, table_id), append_again
+        table, again = known_table(spec, document, table_id), append_again
         if position is not None:
             given = changes.position_from_text(position, table)
             _require_kind(spec, table_id, table, given)
@@ -70,7 +86,7 @@ def set_table(
             document = documents.with_position(document, table_id, given, append_again=again)
         return document
 
-    return _change(spec, "set", change, yes=yes)
+    return write_change(spec, "set", change, yes=yes, place=place)
 
 
 @command.command("reset")
@@ -80,15 +96,16 @@ def set_table(
 def reset(spec: Spec, table_ids: tuple[str, ...], yes: bool) -> int:
     """Forget tables, except for their sequence numbers: the next run reads them from the beginning. Touches no
     target."""
+    from flowctl.cli.state_streams import one_place
     from flowctl.state import document as documents
 
     def change(document: StateDocument) -> StateDocument:
         for table_id in table_ids:
-            known_table(document, table_id)
+            known_table(spec, document, table_id)
             document = documents.reset(document, table_id)
         return document
 
-    return _change(spec, "reset", change, yes=yes)
+    return write_change(spec, "reset", change, yes=yes, place=one_place(spec, table_ids))
 
 
 @command.command("adopt")
@@ -105,6 +122,14 @@ def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
     from flowctl.plan.fills import columns_to_record
     from flowctl.state import changes
     from flowctl.state import document as documents
+    from flowctl.state.streams import with_adopted
+
+    place = place_of_table(spec, table_id)
+    if place.stream and position is not None:
+        raise UsageError(
+            f"{table_id} follows the stream {place.stream}: its position is a batch",
+            hint="Leave --position out, and give `flowctl state set --batch` afterwards if need be",
+        )
 
     def change(document: StateDocument) -> StateDocument:
         table, observed, ddl = _observe(spec, table_id)
@@ -123,63 +148,72 @@ def adopt(spec: Spec, table_id: str, position: str | None, yes: bool) -> int:
                 given = changes.position_from_text(position, before, column.type if column else None)
             _require_kind(spec, table_id, before, given, table)
             return documents.with_position(adopted, table_id, given)
+        if place.stream:
+            return with_adopted(document, adopted, table_id)
         if table.mode == "append" and adopted.table(table_id).position is None:
             files = "; `now` skips the files that exist now" if observed.positions == "files" else ""
             hint = f"Give --position: what is below it is not read; `beginning` reads all{files}"
             raise UsageError(f"{table.target} has no record of its position", hint=hint)
         return adopted
 
-    return _change(spec, "adopt", change, yes=yes)
+    return write_change(spec, "adopt", change, yes=yes, place=place)
 
 
 @command.command("rollback")
 @spec_argument
 @click.option("--to", "serial", type=click.IntRange(min=1), required=True, help="A serial that `state history` lists.")
+@stream_option
 @yes_option
-def rollback(spec: Spec, serial: int, yes: bool) -> int:
+def rollback(spec: Spec, serial: int, stream: str | None, yes: bool) -> int:
     """Write a new version with an older one's positions, definitions and schemas. Sequence numbers do not fall."""
     from flowctl.state import document as documents
+    from flowctl.state.streams import with_rolled_back
+
+    place = place_of_stream(spec, stream)
 
     def change(document: StateDocument) -> StateDocument:
-        return documents.roll_back(document, open_store(spec).read_serial(serial))
+        then = place.store.read_serial(serial)
+        return with_rolled_back(document, documents.roll_back(document, then), then)
 
-    return _change(spec, "rollback", change, yes=yes)
+    return write_change(spec, "rollback", change, yes=yes, place=place)
 
 
 @command.command("unlock")
 @spec_argument
+@stream_option
 @yes_option
-def unlock(spec: Spec, yes: bool) -> int:
+def unlock(spec: Spec, stream: str | None, yes: bool) -> int:
     """Release the lease on behalf of its holder. Use it only if the holder and its Spark job are certainly dead."""
     from flowctl.state import lease
-    from flowctl.state.location import open_flow
 
-    blobs = open_flow(spec)
-    held = lease.current(blobs)
+    place = place_of_stream(spec, stream)
+    blobs = place.store.blobs
+    held = lease.current(blobs, place.lease_prefix)
     if held is None or held.released:
         _say_unlocked(spec, None)
         return ExitCode.OK
     output.write_line(f"- held by {held.describe()}")
     _ask("Release it?", yes=yes)
-    lease.break_lease(blobs)
+    lease.break_lease(blobs, place.lease_prefix)
     _say_unlocked(spec, held.describe())
     return ExitCode.OK
 
 
-def _change(
+def write_change(
     spec: Spec,
     verb: str,
     change: Callable[[StateDocument], StateDocument],
     *,
     yes: bool,
+    place: StatePlace,
 ) -> int:
     """One change under the lease: shown, confirmed, written as the next serial."""
     from flowctl.state import file_log
     from flowctl.state.changes import differences, render
     from flowctl.state.lease import Lease
 
-    store = open_store(spec)
-    with Lease.acquire(store.blobs, run_id=f"state {verb}") as lease:
+    store = place.store
+    with Lease.acquire(store.blobs, prefix=place.lease_prefix, run_id=f"state {verb}") as lease:
         before = store.read()
         after = change(before)
         found = differences(before, after)

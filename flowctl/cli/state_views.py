@@ -9,12 +9,19 @@ import click
 from flowctl import text
 from flowctl.cli import output
 from flowctl.cli.arguments import spec_argument
-from flowctl.errors import ExitCode, UsageError
+from flowctl.cli.state_places import (
+    StatePlace,
+    all_places,
+    known_table,
+    place_of_stream,
+    place_of_table,
+    stream_option,
+)
+from flowctl.errors import ExitCode
 
 if TYPE_CHECKING:
     from flowctl.spec.spec import Spec
     from flowctl.state.document import StateDocument, TableState
-    from flowctl.state.store import StateStore
 
 #: The version of the JSON that ``--format json`` prints.
 FORMAT = 1
@@ -27,14 +34,20 @@ def list_tables(spec: Spec) -> int:
     from flowctl.model.position import readable
     from flowctl.state import codec
 
-    document = open_store(spec).read()
+    own, *streams = [(place, place.store.read()) for place in all_places(spec)]
+    document = own[1]
     if output.settings().format == "json":
-        output.write_json(state_json(spec, document, tables=codec.to_json(document)["tables"]))
+        tables = codec.to_json(document)["tables"]
+        of_streams = {place.stream: _stream_json(found) for place, found in streams}
+        output.write_json(state_json(spec, document, tables=tables, **({"streams": of_streams} if streams else {})))
         return ExitCode.OK
     output.write_result(_header(spec, document))
+    for place, found in streams:
+        output.write_result(_stream_header(place, found))
     rows = [
         (id, f"{table.seq:,}", readable(table.position), _remark(table))
-        for id, table in sorted(document.tables.items())
+        for _, found in (own, *streams)
+        for id, table in sorted(found.tables.items())
     ]
     if rows:
         header = ("table", "sequence number", "position", "last run")
@@ -50,12 +63,15 @@ def show(spec: Spec, table_id: str) -> int:
     """Everything recorded about one table."""
     from flowctl.state import changes, codec
 
-    document = open_store(spec).read()
-    table = known_table(document, table_id)
+    place = place_of_table(spec, table_id)
+    document = place.store.read()
+    table = known_table(spec, document, table_id)
     if output.settings().format == "json":
-        output.write_json(state_json(spec, document, id=table_id, table=codec.table_to_json(table)))
+        more = {"stream": place.stream} if place.stream else {}
+        output.write_json(state_json(spec, document, id=table_id, **more, table=codec.table_to_json(table)))
         return ExitCode.OK
-    output.write_result(f"{_header(spec, document)}\n{table_id}")
+    header = _stream_header(place, document) if place.stream else _header(spec, document)
+    output.write_result(f"{header}\n{table_id}")
     for label, value in changes.describe(table):
         output.write_lines(text.labelled(label, value, output.width(), room=20))
     return ExitCode.OK
@@ -64,11 +80,12 @@ def show(spec: Spec, table_id: str) -> int:
 @click.command("history")
 @spec_argument
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many versions to list.")
-def history(spec: Spec, limit: int) -> int:
+@stream_option
+def history(spec: Spec, limit: int, stream: str | None) -> int:
     """The kept versions of the state, newest first, with the changes of each."""
     from flowctl.state.changes import differences
 
-    store = open_store(spec)
+    store = place_of_stream(spec, stream).store
     kept = store.history()
     versions: list[dict[str, Any]] = []
     for version, older in list(zip(kept, [*kept[1:], None], strict=True))[:limit]:
@@ -94,20 +111,6 @@ def history(spec: Spec, limit: int) -> int:
     return ExitCode.OK
 
 
-def open_store(spec: Spec) -> StateStore:
-    from flowctl.state.location import open_flow
-    from flowctl.state.store import StateStore
-
-    return StateStore(open_flow(spec))
-
-
-def known_table(document: StateDocument, table_id: str) -> TableState:
-    if table_id in document.tables:
-        return document.tables[table_id]
-    known = ", ".join(sorted(document.tables)[:10]) or "none"
-    raise UsageError(f"state has no table {table_id!r}", hint=f"Choose one of {known}")
-
-
 def state_json(spec: Spec, document: StateDocument, **more: Any) -> dict[str, Any]:
     return {
         "format": FORMAT,
@@ -122,6 +125,25 @@ def _header(spec: Spec, document: StateDocument) -> str:
     return f"{spec.flow}  " + (
         f"serial {document.serial}  lineage {document.lineage}" if document.serial else "never ran"
     )
+
+
+def _stream_header(place: StatePlace, document: StateDocument) -> str:
+    stream = document.stream
+    if stream is None:
+        return f"stream {place.stream}  never ran"
+    lagging = [f"{id} at batch {batch}" for id, batch in stream.apart.items()]
+    behind = f"  behind: {', '.join(lagging)}" if lagging else ""
+    return f"stream {place.stream}  serial {document.serial}  batch {stream.applied}{behind}"
+
+
+def _stream_json(document: StateDocument) -> dict[str, Any]:
+    from flowctl.state import codec
+
+    written = codec.to_json(document)
+    return {
+        "lineage": document.recorded_lineage,
+        **{name: written.get(name) for name in ("serial", "stream", "tables")},
+    }
 
 
 def _remark(table: TableState) -> str:

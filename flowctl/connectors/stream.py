@@ -50,6 +50,8 @@ class StreamInfo:
     ``head`` is the end of the log. ``oldest`` is where the reader stands: the source no longer has what is before; None
     if there is no such reader. ``lost`` is why the reader can no longer be used, empty if it can. ``active`` names who
     reads it now. ``lag`` and ``retained`` are in bytes: from the reader to the head, and what the source keeps for it.
+    ``published`` identifies what makes the source send the changes (a publication): one that was made again, or
+    changed, has none from in between; empty if there is none.
     ``source_changes`` are the statements that a run would execute in the source first; ``problems`` what a run cannot
     repair. ``tables`` are described as they are read through the stream, without columns that it does not deliver; None
     for one that does not exist. ``health`` has further facts by name.
@@ -65,6 +67,7 @@ class StreamInfo:
     active: str = ""
     lag: int | None = None
     retained: int | None = None
+    published: str = ""
     problems: tuple[StreamProblem, ...] = ()
     source_changes: tuple[str, ...] = ()
     tables: Mapping[ObjectName, TableInfo | None] = field(default_factory=dict)

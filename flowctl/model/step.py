@@ -286,6 +286,14 @@ class Plan:
         """Of the flow's own tables, in order."""
         return tuple(step for step in self.steps if isinstance(step, Runnable))
 
+    @property
+    def taking_part(self) -> tuple[Runnable | Advance, ...]:
+        """The steps of tables that a run works on, in its streams too."""
+        return (
+            *self.runnable,
+            *(step for one in self.streams if one.runs for step in one.steps if isinstance(step, Runnable | Advance)),
+        )
+
 
 T = TypeVar("T", bound=StreamStep)
 

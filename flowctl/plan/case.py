@@ -119,8 +119,9 @@ class Case:
             return self.begun.replaces or self.table.mode == "truncate"
         if self.table.mode == "scd2":
             return self.full_refresh and self.lacks_history
-        if self.resnapshots:
-            return isinstance(self.table.deletes, ReportedDeletes) and self.table.deletes.action == "hard"
+        if self.resnapshots and not self.full_refresh:
+            is_hard = isinstance(self.table.deletes, ReportedDeletes) and self.table.deletes.action == "hard"
+            return self.table.mode == "merge" and is_hard
         return self.table.mode == "truncate" or self.full_refresh
 
     @property

@@ -8,9 +8,7 @@ from typing import Any, assert_never
 
 from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.spec.spec import ColumnRules, ObjectSource, QuerySource, Source, SqlSource, StreamTable, TableSpec
-
-#: Keys that are observed, not written in the spec; differences in them are reported separately.
-OF_SOURCE = ("source_system", "source_identity", "published", "row_filter")
+from flowctl.state.streams import OBSERVED
 
 
 def definition(table: TableSpec, source: TableInfo | None) -> dict[str, Any]:
@@ -34,7 +32,7 @@ def differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple
     """Describes each difference in one line: ``mode: append → merge``. Empty: equivalent for a run."""
     if recorded == wanted:
         return ()
-    before, after = ({name: one[name] for name in one if name not in OF_SOURCE} for one in (recorded, wanted))
+    before, after = ({name: one[name] for name in one if name not in OBSERVED} for one in (recorded, wanted))
     return (*_differences(before, after, ""), *_of_source(recorded, wanted))
 
 
@@ -42,7 +40,7 @@ def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterat
     """Differences in the observed source. A source without a cursor may be recreated every night: it is read in full,
     so no position is invalidated. For SQLite, an older flowctl recorded the identity as the system; then equal
     identities count as the same system."""
-    names = OF_SOURCE[:2]
+    names = OBSERVED[:2]
     before, now = ([str(one.get(name) or "") for name in names] for one in (recorded, wanted))
     system, identity = (f"({_text(recorded.get(name))} → {_text(wanted[name])})" for name in names)
     is_continued = wanted["cursor"] is not None or of_stream(wanted)

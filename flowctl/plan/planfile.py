@@ -9,13 +9,13 @@ from pathlib import Path
 
 from flowctl.errors import StalePlan, UsageError
 from flowctl.model import types
-from flowctl.model.step import Load, Plan, PlannedTable, RecordOnly, Recover
+from flowctl.model.step import Load, Plan, PlannedTable, Recover, StreamPlan
 from flowctl.model.table_info import Column, same_identity
-from flowctl.observe.world import Observed, World
+from flowctl.observe.world import Observed, SeenStream, World
 from flowctl.plan.definition import definition, differences
 from flowctl.plan.document import from_json, to_json
 from flowctl.plan.projection import read_columns
-from flowctl.spec.spec import Spec, SqlSource, TableSpec
+from flowctl.spec.spec import Spec, SqlSource, StreamTable, TableSpec
 from flowctl.storage.durable import open_private
 
 
@@ -55,15 +55,34 @@ def check_fresh(plan: Plan, spec: Spec, world: World, tables: Mapping[str, Table
         raise _stale(f"state is at serial {world.state.serial}, the plan was made at {plan.serial}")
     if plan.serial and plan.lineage != world.state.lineage:
         raise _stale("the state is another one: it was lost and created again")
-    for step in plan.runnable:
+    for stream in plan.streams:
+        _check_stream(stream, world.streams.get(stream.name))
+    for step in plan.taking_part:
         seen, table = world.tables.get(step.id), tables.get(step.id)
         if seen is None or table is None:
             raise _stale(f"{step.id}: the table no longer exists")
         if seen.error is not None:
             raise seen.error
         _check_target(step.table, seen)
-        if not isinstance(step, RecordOnly) and not isinstance(table.source, SqlSource):
+        is_landed = isinstance(table.source, StreamTable) and not isinstance(step, Load)
+        if isinstance(step, Load | Recover) and not is_landed and not isinstance(table.source, SqlSource):
             _check_source(step, seen, table)
+
+
+def _check_stream(planned: StreamPlan, seen: SeenStream | None) -> None:
+    if seen is None:
+        raise _stale(f"the stream {planned.name} no longer exists")
+    if seen.error is not None:
+        raise seen.error
+    if planned.serial != seen.state.serial or (planned.serial and planned.lineage != seen.state.lineage):
+        raise _stale(
+            f"the state of the stream {planned.name} is at serial {seen.state.serial}, the plan was made at "
+            f"{planned.serial}"
+        )
+    if seen.newest is not None and seen.newest.batch != planned.batch:
+        raise _stale(f"batch {seen.newest.batch} of the stream {planned.name} was captured since the plan was made")
+    if seen.info is not None and planned.source_changes != seen.info.source_changes:
+        raise _stale(f"what the stream {planned.name} has to change in its source is no longer the same")
 
 
 def _check_source(step: Load | Recover, seen: Observed, table: TableSpec) -> None:

@@ -7,6 +7,7 @@ that lists them. No line is wider than the view, except the command at the end, 
 from __future__ import annotations
 
 import os.path
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -46,7 +47,7 @@ class View:
 
 def render(plan: Plan, view: View) -> Iterator[Line]:
     """Renders the whole plan. Tables with nothing to do and nothing to report are only counted."""
-    yield (Piece(plan.flow, "bold"), Piece(f"  serial {plan.serial}" if plan.serial else "  never ran"))
+    yield (Piece(plan.flow, "bold"), Piece(f"  {_serials(plan)}"))
     entries = [*map(stream_entry, plan.streams)]
     entries += [entry(step, ddl=view.ddl, verbose=view.verbose) for step in plan.all_steps if is_shown(step)]
     folds = sorted(_folds(entries), key=lambda fold: fold[0].sign in _LAST)
@@ -63,6 +64,12 @@ def render(plan: Plan, view: View) -> Iterator[Line]:
         yield from ((Piece(line, style),) for line in text.paragraph(paragraph, view.width))
     if view.command is not None:
         yield from _ending(plan, view, view.command)
+
+
+def _serials(plan: Plan) -> str:
+    own = [(plan.serial, "")] if plan.steps or not plan.streams else []
+    known = [*own, *((stream.serial, f"{stream.name} ") for stream in plan.streams)]
+    return ", ".join(f"{name}serial {serial}" if serial else f"{name}never ran" for serial, name in known)
 
 
 def _folds(entries: Iterable[Entry]) -> list[list[Entry]]:
@@ -166,7 +173,6 @@ def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:
     """What changes, what is only read again, what is lost, and what requires action; each line with its style."""
     again = sum(map(is_read_again, plan.steps))
     refreshed = sum(isinstance(step, Load) and step.refresh and not step.creates for step in plan.steps)
-    advancing = sum(stream.runs for stream in plan.streams)
     actions = count_actions(plan)
     counts = (
         (actions["create"], "to create"),
@@ -180,8 +186,8 @@ def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:
     )
     listed = ", ".join(f"{count:,} {what}" for count, what in counts if count)
     yield f"Tables: {listed or 'none to run'}", "bold"
-    if advancing:
-        yield f"Streams: {advancing:,} to advance", "bold"
+    if plan.streams:
+        yield f"Streams: {_count_streams(plan)}", "bold"
     yield from _effects(plan)
     if engine:
         yield engine, ""
@@ -189,6 +195,20 @@ def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:
         yield f"Destructive: {', '.join(destructive)}", "bold red"
     if stopped := actions["stop"]:
         yield f"Action required: {stopped:,} stopped", "bold red"
+
+
+_STREAMS = {
+    "create": "to begin",
+    "advance": "to advance",
+    "capture": "only captured",
+    "none": "up to date",
+    "stop": "stopped",
+}
+
+
+def _count_streams(plan: Plan) -> str:
+    counts = Counter(stream.action for stream in plan.streams)
+    return ", ".join(f"{counts[action]:,} {what}" for action, what in _STREAMS.items() if counts[action])
 
 
 def _effects(plan: Plan) -> Iterator[tuple[str, str]]:

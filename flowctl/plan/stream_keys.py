@@ -21,7 +21,7 @@ def key_of(table: TableSpec, info: TableInfo) -> tuple[str, ...]:
     """The target's key by default: the primary key, or else what identifies a row in the stream. Empty where only the
     whole row does."""
     identity = tuple(info.extra.get("identity_columns", ()))
-    is_primary = bool(info.primary_key) and {*info.primary_key} <= {*identity}
+    is_primary = bool(info.primary_key) and (not identity or {*info.primary_key} <= {*identity})
     if not is_primary and info.extra.get("replica_identity") == "f":
         return ()
     names = {column.name for column in info.columns}

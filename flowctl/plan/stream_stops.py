@@ -14,13 +14,16 @@ from flowctl.plan.stream_keys import source_key
 from flowctl.spec.spec import TableSpec
 
 
-def first_stream_stop(case: Case, problems: Sequence[StreamProblem]) -> Stop | None:
+def stop_by_problem(case: Case, problems: Sequence[StreamProblem]) -> Stop | None:
+    source = case.observed.source
+    found = next((one for one in problems if source is not None and one.object == source.object), None)
+    return Stop(found.what, found.repair, "from") if found else None
+
+
+def first_stream_stop(case: Case) -> Stop | None:
     source, table = case.observed.source, case.table
     if source is None:
         return None
-    for problem in problems:
-        if problem.object == source.object:
-            return Stop(problem.what, problem.repair, "from")
     return _no_key(table) or _changed_key(table) or _unknown_row(table, source) or _unsent(table, source)
 
 

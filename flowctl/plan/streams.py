@@ -25,7 +25,7 @@ from flowctl.plan.how import how
 from flowctl.plan.reading import columns_of, planned_table, stopped, working
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.stops import first_stop
-from flowctl.plan.stream_stops import first_stream_stop
+from flowctl.plan.stream_stops import first_stream_stop, stop_by_problem
 from flowctl.spec.spec import StreamSpec
 from flowctl.state.streams import applied
 from flowctl.storage.landing import LandedTable
@@ -46,6 +46,11 @@ class StreamCase:
         return self.seen.newest is not None
 
     @property
+    def is_anew(self) -> bool:
+        """Whether a user has asked for a new reader."""
+        return self.seen.state.stream is not None and self.seen.state.stream.anew
+
+    @property
     def applied(self) -> int:
         return self.seen.state.stream.applied if self.seen.state.stream else 0
 
@@ -55,7 +60,7 @@ def plan_stream(case: StreamCase, tables: Sequence[Case]) -> StreamPlan:
     seen, info, spec = case.seen, case.seen.info, case.spec
     lost = _lost(case)
     stop = _stop(case, lost)
-    is_new = not case.is_begun or (lost != "" and spec.on_lost_position == "resnapshot")
+    is_new = not case.is_begun or case.is_anew or (lost != "" and spec.on_lost_position == "resnapshot")
     steps = [step for table in tables for step in _table_steps(case, table, stop=stop, is_new=is_new)]
     holding = _holding(case, tables, steps)
     if holding:
@@ -141,12 +146,14 @@ def _is_own(case: StreamCase) -> bool:
 def _lost(case: StreamCase) -> str:
     """Why the source no longer has what follows the captured batches; empty if it has."""
     info, newest, recorded = case.seen.info, case.seen.newest, case.seen.state.stream
-    if info is None or newest is None or recorded is None:
+    if info is None or newest is None or recorded is None or recorded.anew:
         return ""
     if recorded.source and not same_identity(recorded.source, info.system):
         return f"the source is another system now ({recorded.source} → {info.system})"
     if info.oldest is None:
         return f"the {info.label} is gone"
+    if recorded.published and recorded.published != info.published:
+        return "the publication was changed, made again or dropped, and has no changes from in between"
     if info.lost:
         return info.lost
     if _is_beyond(info.oldest, newest.upper):
@@ -169,11 +176,11 @@ def _notes(case: StreamCase) -> Iterator[str]:
 def _table_steps(case: StreamCase, table: Case, *, stop: Stop | None, is_new: bool) -> Iterator[StreamStep]:
     if stop is not None:
         reason = f"its stream {case.spec.name} is stopped"
-        yield stopped(table, replace(stop, reason=reason, hint="", by="dependency", path="from", mark=None))
+        yield stopped(table, replace(stop, reason=reason, hint="", path="from", mark=None))
         return
     assert case.seen.info is not None
     problems = [one for one in case.seen.info.problems if one.object is not None]
-    found = first_stop(table) or first_stream_stop(table, problems)
+    found = stop_by_problem(table, problems) or first_stop(table) or first_stream_stop(table)
     if found is not None:
         yield stopped(table, found)
         return
@@ -241,9 +248,11 @@ def _snapshot(case: StreamCase, table: Case) -> StreamStep:
     """A table that is read at the moment from which its changes follow. A target that exists is replaced, or where rows
     stay (soft deletes, histories) compared by key."""
     exists = table.observed.target is not None
-    if table.state.seq and table.table.mode == "append" and exists and not table.full_refresh:
+    is_again = table.table.mode == "append" and exists and table.state.seq > 0
+    if is_again and not (table.full_refresh or table.state.append_again):
         again = "its rows would be appended again"
-        hint = f"Replace its content with --full-refresh {table.table.id}, or append to another table"
+        again_command = table.state_command("resnapshot", "--append-again")
+        hint = f"{again_command} appends them all again; --full-refresh {table.table.id} replaces the content"
         return stopped(table, Stop(f"{table.table.source} has to be read in full, and {again}", hint, "mode"))
     table = replace(table, resnapshots=exists)
     columns = columns_of(table)
@@ -256,7 +265,7 @@ def _snapshot(case: StreamCase, table: Case) -> StreamStep:
         columns,
         Work(Interval(None, upper), "snapshot, then its changes" if not exists else "read again, then its changes"),
         "stats",
-        check_deletes=exists and not table.replaces,
+        check_deletes=exists and not table.replaces and table.table.mode != "append",
     )
     return replace(step, how=how(step, table)) if isinstance(step, Load) else step
 
@@ -279,12 +288,12 @@ def _changes_waiting(case: StreamCase, table: Case) -> int:
 
 
 def _as_landed(case: StreamCase, table: Case) -> Case:
-    """The table as the next batch has it: as its changes that wait are described, or else as before."""
+    """The table as the batches that wait have it: as its changes are described, or else as before."""
     source = table.observed.source
     assert source is not None
-    for found in _landed(case, table):
-        shapes = [case.seen.shapes[digest] for digest in found.shapes.values()]
-        return with_source_columns(table, columns_of_shapes(shapes, source))
+    digests = dict.fromkeys(digest for found in _landed(case, table) for digest in found.shapes.values())
+    if digests:
+        return with_source_columns(table, columns_of_shapes([case.seen.shapes[one] for one in digests], source))
     return with_source_columns(table, table.state.schema) if table.state.schema else table
 
 

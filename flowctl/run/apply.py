@@ -11,7 +11,7 @@ from pathlib import Path
 from flowctl import __version__
 from flowctl.engine import cost
 from flowctl.errors import AbortRun, ExitCode, FlowctlError
-from flowctl.model.step import Advance, Load, Plan, Removed, Runnable, Stopped
+from flowctl.model.step import Advance, Load, Plan, Removed, Runnable
 from flowctl.plan.document import to_json as plan_json
 from flowctl.plan.planfile import check_fresh, load
 from flowctl.plan.planning import Planned, make_plan
@@ -90,7 +90,8 @@ def _planned(spec: Spec, options: ApplyOptions) -> Planned:
     if options.plan_file is None:
         return make_plan(spec, options.plan)
     saved = load(options.plan_file)
-    ids = tuple(step.id for step in saved.runnable)
+    of_streams = [step for stream in saved.streams for step in stream.steps]
+    ids = tuple(dict.fromkeys(step.id for step in (*saved.runnable, *of_streams)))
     planned = make_plan(spec, PlanOptions(select=ids, estimate="none"))
     check_fresh(saved, spec, planned.world, planned.tables)
     return replace(planned, plan=saved)
@@ -125,13 +126,11 @@ class _Run:
 
     def _execute(self, started: dt.datetime) -> tuple[TableResults, int]:
         plan, document = self.planned.plan, self.planned.world.state
-        streams = [stream for stream in plan.streams if stream.runs]
-        todo = plan.runnable
-        taking_part = [step for stream in streams for step in stream.steps if not isinstance(step, Stopped)]
-        if not todo and not streams:
+        todo, taking_part = plan.runnable, plan.taking_part
+        if not plan.runs:
             there = [step for step in plan.all_steps if not isinstance(step, Removed | Runnable | Advance)]
             return TableResults(tuple(map(unmoved, there))), document.serial
-        ids = tuple(dict.fromkeys(step.id for step in (*todo, *taking_part)))
+        ids = tuple(dict.fromkeys(step.id for step in taking_part))
         self.audience.listener(events.RunStarted(self.options.run_id, len(ids)))
         put_begun(self.blobs, BegunRun(self.options.run_id, plan.flow, rfc3339(started), ids))
         with ExitStack() as stack:
@@ -142,7 +141,7 @@ class _Run:
                 open_context(
                     self.spec,
                     self.planned,
-                    (*todo, *taking_part),
+                    taking_part,
                     self.options.run_id,
                     buffer,
                     self.interruption,

@@ -13,7 +13,7 @@ from flowctl.model import types, value
 from flowctl.model.position import CursorPosition, NoPosition, Position, VersionPosition
 from flowctl.model.types import DataType
 from flowctl.state import codec
-from flowctl.state.document import StateDocument, TableState
+from flowctl.state.document import StateDocument, StreamState, TableState
 from flowctl.text import NO_BREAK
 
 #: In display order.
@@ -22,6 +22,10 @@ FIELDS = (
     "target_version", "deletes_checked_at", "last_run", "intent", "given_up", "append_again",
     "upstream_shape",
 )  # fmt: skip
+
+
+#: In place of a table's id.
+_STREAM = "(stream)"
 
 
 @dataclass(frozen=True)
@@ -39,12 +43,31 @@ class Difference:
 
 
 def differences(before: StateDocument, after: StateDocument) -> list[Difference]:
-    """Sorted by table id, then in the order of :data:`FIELDS`."""
+    """Sorted by table id, then in the order of :data:`FIELDS`; then what concerns a whole stream."""
     return [
+        *_of_tables(before, after),
+        *_of_stream(before.stream or StreamState(), after.stream or StreamState()),
+    ]
+
+
+def _of_tables(before: StateDocument, after: StateDocument) -> Iterator[Difference]:
+    return (
         difference
         for table_id in sorted({*before.tables, *after.tables})
         for difference in _of_table(table_id, before.table(table_id), after.table(table_id))
-    ]
+    )
+
+
+def _of_stream(before: StreamState, after: StreamState) -> Iterator[Difference]:
+    if before.applied != after.applied:
+        text = f"batch {before.applied} → {after.applied}"
+        yield Difference(_STREAM, "applied", before.applied, after.applied, text)
+    if before.apart != after.apart:
+        texts = (", ".join(f"{id} at batch {batch}" for id, batch in one.apart.items()) for one in (before, after))
+        text = " → ".join(part or "none" for part in texts)
+        yield Difference(_STREAM, "apart", dict(before.apart), dict(after.apart), text)
+    if before.anew != after.anew:
+        yield Difference(_STREAM, "anew", before.anew, after.anew, "begins again, with a new reader in the source")
 
 
 def describe(table: TableState) -> Iterator[tuple[str, str]]:

@@ -69,15 +69,19 @@ class TableState:
 
 @dataclass(frozen=True)
 class StreamState:
-    """What one change stream records besides its tables. ``source`` identifies the system whose log is read. Every
+    """What one change stream records besides its tables. ``source`` identifies the system whose log is read,
+    ``published`` what makes it send the changes (:class:`flowctl.connectors.stream.StreamInfo`). Every
     table has applied all batches up to ``applied``, except those in ``apart``: by table id, the batch up to which it
-    has (a table that waits for its snapshot, or catches up). ``begun`` names the reader in the source (a replication
-    slot) that is being created: one that is found under this name is flowctl's own and incomplete."""
+    has: it lags behind. ``begun`` names the reader in the source (a replication slot) that is being created: one that
+    is found under this name is flowctl's own and incomplete. ``anew``: a user has asked for a new reader, from which
+    all tables begin again."""
 
     source: str = ""
+    published: str = field(default="", metadata=in_json("not_default"))
     applied: int = 0
     apart: Mapping[str, int] = field(default_factory=dict)
     begun: str = ""
+    anew: bool = field(default=False, metadata=in_json("not_default"))
 
 
 @dataclass(frozen=True)

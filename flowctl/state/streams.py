@@ -15,8 +15,10 @@ from flowctl.state.document import StateDocument, StreamState
 from flowctl.state.location import flow_url, open_flow
 from flowctl.state.store import Retention, StateStore
 from flowctl.storage.blobs import BlobStore
-from flowctl.storage.landing import LandingLog
+from flowctl.storage.landing import LandedBatch, LandingLog
 
+#: What a definition says of the source as it was observed.
+OBSERVED = ("source_system", "source_identity", "published", "row_filter")
 #: Kept besides the newest numbers: one an hour.
 _RETENTION = Retention(hourly=True)
 
@@ -64,6 +66,60 @@ def without_positions(document: StateDocument, table_ids: Collection[str]) -> St
         apart = {id: batch for id, batch in stream.apart.items() if id not in table_ids}
         stream = replace(stream, apart=apart)
     return replace(document, tables=tables, stream=stream)
+
+
+def resnapshot(document: StateDocument, table_ids: Collection[str], *, append_again: bool) -> StateDocument:
+    """``state resnapshot``: the tables are read in full at a new moment. How they are published since then is known
+    only then. ``append_again``: a table that appends gets all rows again."""
+    document = without_positions(document, table_ids)
+    tables = {
+        id: replace(
+            state,
+            definition={name: value for name, value in state.definition.items() if name not in OBSERVED},
+            append_again=append_again and state.definition.get("mode") == "append",
+        )
+        if id in table_ids
+        else state
+        for id, state in document.tables.items()
+    }
+    return replace(document, tables=tables)
+
+
+def anew(document: StateDocument) -> StateDocument:
+    """The whole stream begins again, with a new reader."""
+    return replace(document, stream=replace(document.stream or StreamState(), anew=True))
+
+
+def rewound(document: StateDocument, table_ids: Collection[str], batch: LandedBatch) -> StateDocument:
+    """``state set --batch``: the tables take everything after ``batch`` again."""
+    tables = dict(document.tables)
+    stream = document.stream or StreamState()
+    for id in table_ids:
+        before = tables[id]
+        if isinstance(before.position, LandedPosition):
+            position = LandedPosition(batch.batch, str(batch.upper), before.position.since)
+            tables[id] = replace(before, position=position, given_up=before.intent is not None)
+    apart = {**stream.apart, **dict.fromkeys(table_ids, batch.batch)}
+    return replace(document, tables=tables, stream=with_apart(stream, apart))
+
+
+def with_rolled_back(before: StateDocument, document: StateDocument, then: StateDocument) -> StateDocument:
+    """``document``, in which tables have gone back to what ``then`` records: they lag behind."""
+    stream = document.stream
+    if stream is None:
+        return document
+    moved = [id for id, state in document.tables.items() if state.position != before.table(id).position]
+    reached = {id: number for id in moved if (number := applied(then, id)) is not None}
+    return replace(document, stream=with_apart(stream, {**stream.apart, **reached}))
+
+
+def with_adopted(before: StateDocument, document: StateDocument, table_id: str) -> StateDocument:
+    """``document``, in which the table has the position that its target records: an earlier one if that was
+    restored."""
+    stream, position = document.stream, document.table(table_id).position
+    if stream is None or position == before.table(table_id).position or not isinstance(position, LandedPosition):
+        return document
+    return replace(document, stream=with_apart(stream, {**stream.apart, table_id: position.batch}))
 
 
 def landing_log(spec: Spec, stream: str) -> LandingLog:

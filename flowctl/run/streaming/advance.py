@@ -111,7 +111,7 @@ class Rounds:
                 folder = open_target(stack, run, its[0]).cuts_folder()
                 if folder is None:
                     continue
-                there = {one.id: (str(one.target.object), versions[one.id], document.table(one.id).seq) for one in its}
+                there = {one.id: (one.target.parts, versions[one.id], document.table(one.id).seq) for one in its}
                 found = {id: cuts.CutTable(*one) for id, one in there.items()}
                 kept = self._cuts.setdefault(name, cuts.Cuts(run.spec, folder, document.lineage, self.on.stream.name))
                 kept.write(cuts.new_cut(self.on.stream.name, document.lineage, last, found))

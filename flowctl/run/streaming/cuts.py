@@ -27,12 +27,16 @@ _NAME = re.compile(r"(\d+)\.json")
 
 @dataclass(frozen=True)
 class CutTable:
-    """``table`` is the object below the connection, ``version`` the one that belongs to the cut, ``seq`` the sequence
-    number of the last commit in it."""
+    """``parts`` name the object below the connection, ``version`` is the one that belongs to the cut, ``seq`` that of
+    the last commit in it."""
 
-    table: str
+    parts: tuple[str, ...]
     version: int
     seq: int
+
+    @property
+    def table(self) -> str:
+        return ".".join(self.parts)
 
 
 @dataclass(frozen=True)

@@ -115,11 +115,12 @@ class StreamRun:
         if not self.plan.source_changes:
             return
         self.source.prepare(self.stream, self.plan.source_changes)
-        infos = self.source.describe_stream(self.stream, self._objects(self.tables)).tables
+        info = self.source.describe_stream(self.stream, self._objects(self.tables))
+        self.seen = replace(self.seen, info=info)
         sources = dict(self.run.sources)
         for table in self.tables:
             object = relation(table).object
-            now = infos.get(object) if object is not None else None
+            now = info.tables.get(object) if object is not None else None
             if now is not None and table.id in sources:
                 sources[table.id] = replace(sources[table.id], extra={**sources[table.id].extra, **now.extra})
         self.run = replace(self.run, sources=sources)
@@ -161,7 +162,7 @@ class StreamRun:
         batch = self.log.create(LandedBatch(number, moment.at, moment.at, moment.event_at))
         info = self.seen.info
         assert info is not None
-        stream = StreamState(source=info.system, applied=number)
+        stream = StreamState(source=info.system, published=info.published, applied=number)
 
         def change(document: StateDocument) -> StateDocument:  # what was captured before does not lead to here
             return documents.with_stream(without_positions(document, list(document.tables)), stream)

@@ -1,5 +1,5 @@
-"""A stream under load whose process is killed at random, again and again, while its connections are cut and readers look
-on: at the end every target equals its source, and what is appended is there once, in order."""
+"""A stream under load, killed at random again and again, its connections cut, while readers look on: at the end every
+target equals its source, and what is appended is there once, in order."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class _Published:
     members: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     def membership(self, table: tuple[str, str]) -> str:
-        return f"{self.id}/{self.members.get(table, 0)}" if table in self.tables else ""
+        return str(self.members.get(table, 0)) if table in self.tables else ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,7 @@ def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: S
         active=f"process {slot.pid} of the server" if slot and slot.pid else "",
         lag=slot.lag if slot else None,
         retained=slot.retained if slot else None,
+        published=published.id if published else "",
         problems=(*_server_problems(server, slot, name, stream), *missing, *of_tables),
         source_changes=tuple(changes),
         tables=streamed,

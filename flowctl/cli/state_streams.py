@@ -1,0 +1,95 @@
+"""`flowctl state resnapshot`, and what else concerns tables that follow a change stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from flowctl.cli.arguments import spec_argument
+from flowctl.cli.state_places import StatePlace, known_table, place_of_stream, place_of_table
+from flowctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from flowctl.spec.spec import Spec
+    from flowctl.state.document import StateDocument
+
+
+@click.command("resnapshot")
+@spec_argument
+@click.argument("names", metavar="ID...", nargs=-1, required=True)
+@click.option("--append-again", is_flag=True, help="Tables that append get all rows of the snapshot again.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def resnapshot(spec: Spec, names: tuple[str, ...], append_again: bool, yes: bool) -> int:
+    """Read tables of a change stream, or a whole stream, in full again. The next run does it, and replaces the content
+    of each target in one commit; soft deletes and histories are compared by key."""
+    from flowctl.cli.state import write_change
+    from flowctl.state import streams
+
+    whole = [name for name in names if name in spec.streams]
+    if whole and len(names) > 1:
+        raise UsageError(f"{whole[0]} is a whole stream", hint="Name one stream, or tables of one stream")
+    place = place_of_stream(spec, whole[0]) if whole else one_place(spec, names)
+    if not place.stream:
+        again = f"`flowctl apply {spec.argument} --full-refresh {names[0]}`"
+        raise UsageError(f"{names[0]} follows no change stream", hint=f"Use {again}")
+
+    def change(document: StateDocument) -> StateDocument:
+        ids = list(document.tables) if whole else list(names)
+        for id in ids:
+            known_table(spec, document, id)
+        document = streams.resnapshot(document, ids, append_again=append_again)
+        return streams.anew(document) if whole else document
+
+    return write_change(spec, "resnapshot", change, yes=yes, place=place)
+
+
+def set_batch(spec: Spec, name: str, number: int, *, yes: bool) -> int:
+    """`state set --batch`: a table, or all tables of a stream, take what was captured after the batch again."""
+    from flowctl.cli.state import write_change
+    from flowctl.state.streams import rewound
+
+    is_stream = name in spec.streams
+    place = place_of_stream(spec, name) if is_stream else place_of_table(spec, name)
+    if not place.stream:
+        raise UsageError(f"{name} follows no change stream", hint="Give --position")
+
+    def change(document: StateDocument) -> StateDocument:
+        from flowctl.state.streams import applied, landing_log
+
+        if not is_stream:
+            known_table(spec, document, name)
+        ids = [id for id in document.tables if applied(document, id) is not None] if is_stream else [name]
+        for id in ids:
+            _require_rewindable(document, id, number)
+        log = landing_log(spec, place.stream)
+        kept = log.numbers()
+        batch = log.batch(number)
+        if batch is None:
+            known = f"Batches {kept[0]} to {kept[-1]} are kept" if kept else "No batch is kept"
+            raise UsageError(f"batch {number} of {place.stream} is not kept", hint=known)
+        return rewound(document, ids, batch)
+
+    return write_change(spec, "set", change, yes=yes, place=place)
+
+
+def one_place(spec: Spec, table_ids: Sequence[str]) -> StatePlace:
+    """Where all of these tables are. Raises :class:`UsageError` if they are in several states."""
+    places = {place.stream: place for place in (place_of_table(spec, id) for id in table_ids)}
+    if len(places) > 1:
+        names = " and ".join(f"the stream {name}" if name else "the flow" for name in sorted(places))
+        raise UsageError(f"these tables have different states: {names}", hint="Name those of one at a time")
+    return next(iter(places.values()))
+
+
+def _require_rewindable(document: StateDocument, table_id: str, number: int) -> None:
+    from flowctl.state.streams import applied
+
+    table, reached = document.table(table_id), applied(document, table_id)
+    if table.definition.get("mode") == "append":
+        raise UsageError(f"{table_id} appends: it would get these changes twice", hint="Leave it where it is")
+    if reached is None:
+        raise UsageError(f"{table_id} waits for its snapshot", hint="Run `flowctl apply`")
+    if number > reached:
+        raise UsageError(f"{table_id} has come to batch {reached}, not to {number}", hint="Choose a lower batch")

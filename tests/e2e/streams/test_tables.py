@@ -1,0 +1,235 @@
+"""Tables of a stream that do not go with the others: unselected, stopped, removed, published anew, read again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from deltalake import DeltaTable
+
+from tests.e2e.flows import Flow
+from tests.e2e.streams.flow import flush, write_flow
+from tests.e2e.streams.targets import DeltaPlace, must_equal
+
+pytestmark = pytest.mark.server
+
+TABLES = ("one", "two", "three")
+SCHEMA = """
+    CREATE TABLE one (id int PRIMARY KEY, value text);
+    CREATE TABLE two (id int PRIMARY KEY, value text);
+    CREATE TABLE three (id int PRIMARY KEY, value text);
+"""
+ONE, TWO, THREE = (f'  {name}: {{from: "cdc:public.{name}", to: "lake:{name}", mode: merge}}\n' for name in TABLES)
+
+
+def execute(url: str, *statements: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+    flush(url)
+
+
+def insert(url: str, number: int, tables: Sequence[str] = TABLES) -> None:
+    execute(url, *(f"INSERT INTO {table} VALUES ({number}, 'row {number}')" for table in tables))
+
+
+def begun(folder: Path, url: str, tables: str = ONE + TWO + THREE, stream: str = "batch: {rows: 400}") -> Flow:
+    execute(url, SCHEMA)
+    insert(url, 1)
+    flow = write_flow(folder, url, [], tables, stream)
+    flow.apply()
+    return flow
+
+
+def must_have_all(url: str, folder: Path, tables: Sequence[str] = TABLES) -> None:
+    must_equal(url, DeltaPlace(folder / "lake"), tables)
+
+
+def apart(flow: Flow) -> dict[str, int]:
+    found: dict[str, int] = flow.run("state", "list", "flow.yaml", "--format", "json").json()["streams"]["cdc"][
+        "stream"
+    ]["apart"]
+    return found
+
+
+def steps(flow: Flow) -> dict[str, Any]:
+    plan = flow.run("plan", "flow.yaml", "--format", "json").json()
+    return {step["id"]: step for stream in plan["streams"] for step in stream["steps"]}
+
+
+def test_unselected_tables_catch_up(tmp_path: Path, postgres_database: str) -> None:
+    flow = begun(tmp_path, postgres_database)
+    insert(postgres_database, 2)
+    flow.run("apply", "flow.yaml", "--select", "one", expect=0)
+    assert sorted(apart(flow)) == ["three", "two"]
+    insert(postgres_database, 3)
+    flow.run("apply", "flow.yaml", "--select", "one", "--select", "two", expect=0)
+    assert sorted(apart(flow)) == ["three"]
+    insert(postgres_database, 4)
+    flow.apply()
+    assert apart(flow) == {}
+    must_have_all(postgres_database, tmp_path)
+
+
+def test_a_stopped_table_holds_the_others(tmp_path: Path, postgres_database: str) -> None:
+    flow = begun(tmp_path, postgres_database)
+    insert(postgres_database, 2)
+    execute(postgres_database, "ALTER TABLE two REPLICA IDENTITY NOTHING")
+    done = flow.run("apply", "flow.yaml", expect=6)
+    assert "public.two has no replica identity" in done.words
+    assert "waits for two (on_table_error: stop)" in done.words
+    place = DeltaPlace(tmp_path / "lake")
+    assert [len(place.rows(table, ["id"])) for table in TABLES] == [1, 1, 1]
+    with psycopg.connect(postgres_database) as connection:  # what was captured is not kept by the server
+        (lag,) = connection.execute(
+            "SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), confirmed_flush_lsn)::bigint FROM pg_replication_slots"
+            " WHERE database = current_database()"
+        ).fetchone() or (None,)
+    assert lag is not None and lag < 100_000
+    execute(postgres_database, "ALTER TABLE two REPLICA IDENTITY DEFAULT")
+    insert(postgres_database, 3)
+    flow.apply()
+    must_have_all(postgres_database, tmp_path)
+
+
+def test_a_detached_table_catches_up(tmp_path: Path, postgres_database: str) -> None:
+    flow = begun(tmp_path, postgres_database, stream="on_table_error: detach, batch: {rows: 1}")
+    insert(postgres_database, 2)
+    execute(postgres_database, "ALTER TABLE two REPLICA IDENTITY NOTHING")
+    flow.run("apply", "flow.yaml", expect=6)
+    must_have_all(postgres_database, tmp_path, ["one", "three"])
+    insert(postgres_database, 3, ["one", "three"])
+    flow.run("apply", "flow.yaml", expect=6)
+    execute(postgres_database, "ALTER TABLE two REPLICA IDENTITY DEFAULT")
+    insert(postgres_database, 4)
+    flow.apply()
+    must_have_all(postgres_database, tmp_path)
+    assert apart(flow) == {}
+
+
+def test_a_removed_table_returns(tmp_path: Path, postgres_database: str) -> None:
+    flow = begun(tmp_path, postgres_database)
+    whole = flow.spec.read_text()
+    flow.write(whole.replace(TWO, ""))
+    insert(postgres_database, 2)
+    assert "two" in flow.apply().words  # shown as removed
+    insert(postgres_database, 3)
+    flow.apply()
+    flow.write(whole)
+    assert steps(flow)["two"]["reason"].startswith("read again")
+    flow.apply()
+    must_have_all(postgres_database, tmp_path)
+
+
+@pytest.mark.parametrize("change", ["table", "publication", "recreated"])
+def test_changes_that_were_not_published_are_not_missed(change: str, tmp_path: Path, postgres_database: str) -> None:
+    """A table that was taken out of its publication, or a publication that was made again: the stream has none of the
+    changes in between, and the table is read again."""
+    flow = begun(tmp_path, postgres_database)
+    insert(postgres_database, 2)
+    flow.apply()
+    name = "flowctl_shop_cdc"
+    match change:
+        case "table":
+            execute(postgres_database, f"ALTER PUBLICATION {name} DROP TABLE two")
+            insert(postgres_database, 3)
+            execute(postgres_database, f"ALTER PUBLICATION {name} ADD TABLE two")
+        case "publication":
+            execute(postgres_database, f"DROP PUBLICATION {name}")
+            insert(postgres_database, 3)
+            execute(
+                postgres_database,
+                f"CREATE PUBLICATION {name} FOR TABLE one, two, three WITH (publish_via_partition_root = true)",
+            )
+        case _:
+            execute(postgres_database, "DROP TABLE two", "CREATE TABLE two (id int PRIMARY KEY, value text)")
+            insert(postgres_database, 3)
+    insert(postgres_database, 4)
+    again = "cdc" if change == "publication" else "two"
+    done = flow.run("apply", "flow.yaml", expect=6)
+    assert f"flowctl state resnapshot flow.yaml {again}" in done.words
+    flow.run("state", "resnapshot", "flow.yaml", again, "--yes", expect=0)
+    flow.apply()
+    must_have_all(postgres_database, tmp_path)
+    insert(postgres_database, 5)
+    flow.apply()
+    must_have_all(postgres_database, tmp_path)
+
+
+def test_a_whole_stream_is_read_again(tmp_path: Path, postgres_database: str) -> None:
+    log = '  log: {from: "cdc:public.one", to: "lake:log", mode: append}\n'
+    flow = begun(tmp_path, postgres_database, ONE + TWO + THREE + log)
+    insert(postgres_database, 2)
+    flow.apply()
+    execute(postgres_database, "SELECT pg_drop_replication_slot('flowctl_shop_cdc')")
+    execute(postgres_database, "DELETE FROM one WHERE id = 1")
+    insert(postgres_database, 3)
+    done = flow.run("apply", "flow.yaml", expect=6)
+    assert "the position is lost: the slot flowctl_shop_cdc is gone" in done.words
+    assert "flowctl state resnapshot flow.yaml cdc" in done.words
+    flow.run("state", "resnapshot", "flow.yaml", "cdc", "--yes", expect=0)
+    done = flow.run("apply", "flow.yaml", expect=6)
+    assert "its rows would be appended again" in done.words  # the others have gone on
+    must_have_all(postgres_database, tmp_path)
+    flow.run("state", "resnapshot", "flow.yaml", "log", "--append-again", "--yes", expect=0)
+    insert(postgres_database, 4)
+    flow.apply()
+    must_have_all(postgres_database, tmp_path)
+    rows = DeltaPlace(tmp_path / "lake").rows("log", ["_op", "id"])
+    assert sorted(rows) == [("I", "2"), ("R", "1"), ("R", "2"), ("R", "3"), ("R", "4")]
+
+
+def test_a_table_takes_changes_again(tmp_path: Path, postgres_database: str) -> None:
+    log = '  log: {from: "cdc:public.one", to: "lake:log", mode: append}\n'
+    flow = begun(tmp_path, postgres_database, ONE + TWO + THREE + log)
+    for number in (2, 3, 4):
+        insert(postgres_database, number)
+        flow.apply()
+    flow.run("state", "set", "flow.yaml", "two", "--batch", "1", "--yes", expect=0)
+    assert apart(flow) == {"two": 1}
+    assert "it would get these changes twice" in flow.run("state", "set", "flow.yaml", "log", "--batch", "1").words
+    assert "its position is a batch" in flow.run("state", "set", "flow.yaml", "two", "--position", "beginning").words
+    assert "2 changes waiting" in steps(flow)["two"]["reason"]
+    flow.apply()
+    assert apart(flow) == {}
+    must_have_all(postgres_database, tmp_path)
+
+
+def test_applied_batches_are_removed_when_they_are_old_enough(tmp_path: Path, postgres_database: str) -> None:
+    flow = begun(tmp_path, postgres_database, stream="buffer: {keep: 0s}")
+    for number in (2, 3, 4):
+        insert(postgres_database, number)
+        flow.apply()
+    landed = tmp_path / "state" / "shop" / "streams" / "cdc"
+    assert [path.name for path in (landed / "landed").iterdir()] == ["3.json"]
+    assert len(list((landed / "segments").iterdir())) == 1
+    must_have_all(postgres_database, tmp_path)
+    insert(postgres_database, 5)
+    flow.run("apply", "flow.yaml", "--select", "one", "--select", "two", expect=0)  # the third needs what comes now
+    insert(postgres_database, 6)
+    flow.run("apply", "flow.yaml", "--select", "one", "--select", "two", expect=0)
+    flow.apply()
+    must_have_all(postgres_database, tmp_path)
+
+
+def test_a_cut_shows_one_moment(tmp_path: Path, postgres_database: str) -> None:
+    flow = begun(tmp_path, postgres_database)
+    insert(postgres_database, 2)
+    flow.apply()
+    insert(postgres_database, 3, ["one"])
+    flow.apply()
+    shown = flow.run("cuts", "flow.yaml", "cdc", "--limit", "2", "--format", "json", expect=0).json()
+    counts = []
+    for cut in shown["cuts"]:
+        versions = {one["id"]: one["version"] for one in cut["tables"]}
+        counts.append(
+            {id: DeltaTable(str(tmp_path / "lake" / id), version).count() for id, version in versions.items()}
+        )
+    assert counts == [{"one": 3, "two": 2, "three": 2}, {"one": 2, "two": 2, "three": 2}]
+    text = flow.run("cuts", "flow.yaml", "cdc", expect=0).out
+    assert "VERSION AS OF" in text and "ATTACH '" in text
+    assert json.loads(json.dumps(shown))["stream"] == "cdc"
