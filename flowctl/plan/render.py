@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os.path
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from flowctl import text
 from flowctl.model.effects import CountedEffects, PreventedEffects, UnknownEffects
-from flowctl.model.step import Load, Plan, Recover
+from flowctl.model.step import Load, Plan, Recover, StreamAction
 from flowctl.model.table_info import RowEstimate
 from flowctl.plan import effect_text
 from flowctl.plan.document import count_actions
@@ -197,7 +197,7 @@ def _summary(plan: Plan, engine: str) -> Iterator[tuple[str, str]]:
         yield f"Action required: {stopped:,} stopped", "bold red"
 
 
-_STREAMS = {
+_STREAMS: Mapping[StreamAction, str] = {
     "create": "to begin",
     "advance": "to advance",
     "capture": "only captured",

@@ -26,6 +26,7 @@ from flowctl.plan.reading import columns_of, planned_table, stopped, working
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.stops import first_stop
 from flowctl.plan.stream_stops import first_stream_stop, stop_by_problem
+from flowctl.plan.unsent import stop_if_unsent, unsent_columns, what
 from flowctl.spec.spec import StreamSpec
 from flowctl.state.streams import applied
 from flowctl.storage.landing import LandedTable
@@ -231,7 +232,11 @@ def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
         return _snapshot(case, table)
     landed = _as_landed(case, table)
     columns = columns_of(landed)
-    if stop := refuse_columns(landed, columns):
+    unsent = unsent_columns(table, table.observed.source.columns) if table.observed.source else []
+    if unsent and table.table.on_schema_change.unsent == "resnapshot":
+        step = _snapshot(case, table)
+        return replace(step, reason=f"read again: {what(unsent)}") if isinstance(step, Load) else step
+    if stop := stop_if_unsent(table, unsent) or refuse_columns(landed, columns):
         return stopped(landed, stop, columns)
     waiting = _changes_waiting(case, table)
     return Advance(
@@ -240,7 +245,7 @@ def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
         columns=columns,
         waiting=waiting,
         checks=checks.checks(table, check_deletes=False),
-        notes=tuple(_announced(table, landed)),
+        notes=(*_announced(table, landed), *([what(unsent)] if unsent else [])),
     )
 
 

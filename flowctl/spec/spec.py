@@ -201,6 +201,7 @@ class SchemaPolicies:
     other_type: Literal["fail", "text"] = "fail"
     dropped_column: Literal["keep", "fail", "null"] = "keep"
     nullable: Literal["relax", "fail"] = "relax"
+    unsent: Literal["note", "resnapshot", "fail"] = "note"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from flowctl.run.streaming import cuts
 from flowctl.run.streaming.rounds import plan_round
 from flowctl.spec.spec import StreamSpec, TableSpec
 from flowctl.state.document import StreamState
-from flowctl.state.streams import applied, with_apart
+from flowctl.state.streams import applied, with_apart, without_positions
 from flowctl.storage.landing import LandedBatch
 
 if TYPE_CHECKING:
@@ -75,13 +75,15 @@ class Rounds:
         self.on.results += made.stopped
         if not self.can_go_on():
             return []
+        if made.again:
+            self.on.writer.change(lambda document: without_positions(document, made.again)).result()
         done = self.on.carry_out(made.steps, taken[-1].event_at) if made.steps else []
         self._has_ended(done)
         if done:
             seconds = max(result.seconds for result in done)
             last, name = taken[-1], self.on.stream.name
             self.on.run.listener(events.RoundCommitted(name, last.batch, str(last.upper), len(done), seconds))
-        return [table.id for table in tables if table.id not in self.failed]
+        return [table.id for table in tables if table.id not in self.failed and table.id not in made.again]
 
     def _has_ended(self, results: Sequence[TableResult]) -> None:
         self.failed |= {result.step.id for result in results if not result.ok}

@@ -26,6 +26,7 @@ from flowctl.plan.finding import Stop
 from flowctl.plan.reading import columns_of, planned_table, stopped
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.streams import columns_of_shapes
+from flowctl.plan.unsent import stop_if_unsent, unsent_columns
 from flowctl.run.attempt import TableResult
 from flowctl.run.opening import open_target
 from flowctl.spec.spec import ReportedDeletes, TableSpec
@@ -37,10 +38,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Round:
-    """``stopped`` are tables that cannot take their changes: then no table takes any."""
+    """``stopped`` are tables that cannot take their changes. ``again`` are the ids of those that are read in full again
+    instead."""
 
     steps: tuple[Load, ...]
     stopped: tuple[TableResult, ...] = ()
+    again: tuple[str, ...] = ()
 
 
 def plan_round(on: StreamRun, tables: Sequence[TableSpec], batches: Sequence[LandedBatch]) -> Round:
@@ -49,6 +52,7 @@ def plan_round(on: StreamRun, tables: Sequence[TableSpec], batches: Sequence[Lan
 
     steps: list[Load] = []
     stops: list[TableResult] = []
+    again: list[str] = []
     with ExitStack() as stack:
         targets: dict[str, Target] = {}
         for table in tables:
@@ -59,12 +63,14 @@ def plan_round(on: StreamRun, tables: Sequence[TableSpec], batches: Sequence[Lan
             if name not in targets:
                 targets[name] = open_target(stack, on.run, table)
             made = _load(on, table, landed, batches, targets[name])
-            if isinstance(made, Stopped):
+            if made is None:
+                again.append(table.id)
+            elif isinstance(made, Stopped):
                 error = StoppedByPolicy(made.reason, hint=made.hint, mark=made.table.mark)
                 stops.append(TableResult(made, error=error))
             else:
                 steps.append(made)
-    return Round(tuple(steps), tuple(stops))
+    return Round(tuple(steps), tuple(stops), tuple(again))
 
 
 def _landed(on: StreamRun, table: TableSpec, batches: Sequence[LandedBatch]) -> list[LandedTable]:
@@ -80,7 +86,8 @@ def _load(
     landed: Sequence[LandedTable],
     batches: Sequence[LandedBatch],
     target: Target,
-) -> Load | Stopped:
+) -> Load | Stopped | None:
+    """None: the table is read in full again instead."""
     last = batches[-1]
     state = on.writer.document.table(table.id)
     position = state.position
@@ -91,7 +98,10 @@ def _load(
         reason = f"{table.source} was truncated (on_truncate: fail)"
         return stopped(case, Stop(reason, "Set on_truncate: apply to remove its rows too, or ignore", "from"))
     columns = columns_of(case)
-    if stop := refuse_columns(case, columns):
+    unsent = unsent_columns(case, case.observed.source.columns) if case.observed.source else []
+    if unsent and table.on_schema_change.unsent == "resnapshot":
+        return None
+    if stop := stop_if_unsent(case, unsent) or refuse_columns(case, columns):
         return stopped(case, stop, columns)
     is_hard = isinstance(table.deletes, ReportedDeletes) and table.deletes.action == "hard"
     return Load(

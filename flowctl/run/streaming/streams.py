@@ -13,8 +13,9 @@ from flowctl.connectors.base import OpenContext
 from flowctl.engine import cost
 from flowctl.errors import AbortRun, FlowctlError
 from flowctl.model.commit import RowCounts
-from flowctl.model.step import Stopped, StreamPlan, StreamStep, UpToDate
-from flowctl.plan.planning import Planned
+from flowctl.model.step import Advance, Stopped, StreamPlan, StreamStep, UpToDate
+from flowctl.plan.planning import Planned, make_plan
+from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import events
 from flowctl.run.attempt import RunContext, TableResult, TableResults
 from flowctl.run.failure import translate
@@ -67,16 +68,29 @@ class Streams:
         error: FlowctlError | None = None
         if plan.runs:
             try:
-                self._pass(plan, results)
+                self._pass(self.planned, plan, results)
+                self._read_again(plan, results)
             except Exception as cause:  # noqa: BLE001 - what the tables have committed is part of the result
                 error = translate(cause, plan.mark)
                 if error is not cause:
                     error.__cause__ = cause
         return self._summed(plan, results, error)
 
-    def _pass(self, plan: StreamPlan, results: list[TableResult]) -> None:
+    def _read_again(self, plan: StreamPlan, results: list[TableResult]) -> None:
+        """A second pass for tables whose rows got values that no change sends, which the first has come upon: they are
+        read in full (`on_schema_change.unsent: resnapshot`)."""
+        document = stream_store(self.blobs, plan.name).read()
+        took_part = {step.id for step in plan.steps if isinstance(step, Advance)}
+        waiting = [id for id in took_part if document.table(id).position is None]
+        if waiting and all(result.ok for result in results) and not self.run.stopping.is_set():
+            planned = make_plan(self.spec, PlanOptions(select=tuple(sorted(took_part))))
+            again = next(one for one in planned.plan.streams if one.name == plan.name)
+            if again.runs:
+                self._pass(planned, again, results)
+
+    def _pass(self, planned: Planned, plan: StreamPlan, results: list[TableResult]) -> None:
         """``results`` gets those of each commit."""
-        lease, seen = self.leases[plan.name], self.planned.world.streams[plan.name]
+        lease, seen = self.leases[plan.name], planned.world.streams[plan.name]
         ids = dict.fromkeys(step.id for step in plan.steps if not isinstance(step, Stopped))
         context = OpenContext(self.spec.storage, self.run.base_dir, self.run.buffer)
         with (
@@ -97,12 +111,15 @@ class Streams:
                     fence=lease.fence,
                     check_lease=lease.check,
                     states=seen.state.table,
+                    tables=planned.tables,
+                    steps={step.id: step for step in planned.plan.all_steps},
+                    sources={id: one.source for id, one in planned.world.tables.items() if one.source},
                 ),
                 writer=writer,
                 retries=self.retries,
                 parallel=cost.tables_at_once(),
-                tables=[self.planned.tables[id] for id in ids],
-                everyone=[table for table in self.planned.tables.values() if stream_of(table) == plan.name],
+                tables=[planned.tables[id] for id in ids],
+                everyone=[table for table in planned.tables.values() if stream_of(table) == plan.name],
                 kept=Kept(stream, log),
                 results=results,
             ).finish()

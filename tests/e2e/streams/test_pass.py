@@ -66,3 +66,28 @@ def test_changes_histories_and_soft_deletes(tmp_path: Path, postgres_database: s
         workload.run(60)
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute("SELECT pg_drop_replication_slot('oracle')")
+
+
+ALTERS = ("add", "add", "default", "drop", "rename")
+#: Sail widens no column of a Delta table.
+WIDENS = {"dw": (*ALTERS, "type"), "lake": ALTERS}
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("target", ["dw", "lake"])
+@pytest.mark.parametrize("seed", [5, pytest.param(6, marks=pytest.mark.full), pytest.param(7, marks=pytest.mark.full)])
+def test_columns_change_at_their_place(seed: int, target: str, tmp_path: Path, postgres_database: str) -> None:
+    """Columns come, go, and change their types and names, between transactions and within."""
+    workload = Workload(postgres_database, seed=seed, big=2_000, rows=100, alters=WIDENS[target])
+    workload.create()
+    to = {"dw": "dw:dw.${table}", "lake": "lake:${table}"}[target]
+    tables = f"""
+  "{target}_${{table}}": {{from: "cdc:public.*", to: "{to}", mode: merge,
+    on_schema_change: {{unsent: resnapshot, dropped_column: "null"}}}}
+"""
+    flow = write_flow(tmp_path, postgres_database, [], tables)
+    for _ in range(4):
+        flush(postgres_database)
+        flow.apply()
+        must_equal(postgres_database, place(flow, postgres_database, target))
+        workload.run(120)

@@ -45,13 +45,13 @@ Connection = psycopg.Connection[Any]
 @dataclass
 class Workload:
     """Changes one database. ``big`` is the size of a long text, in bytes; ``rows`` of a large transaction; ``alters``:
-    also changes the columns of `tags`."""
+    also changes the columns of `tags`, in these ways."""
 
     url: str
     seed: int
     big: int = 200_000
     rows: int = 2_000
-    alters: bool = False
+    alters: tuple[str, ...] = ()
     transactions: int = 0
     _next: int = 0
     _columns: int = 0
@@ -241,9 +241,24 @@ class Workload:
         connection.execute("UPDATE readings SET value = value + 1 WHERE id >= %s", [first])
 
     def _alter(self, connection: Connection) -> None:
-        """A new column, rows with it, and sometimes without it again."""
+        """A new column, with a default or without, and rows with it; a column of another type, under another name, or
+        gone."""
+        found = connection.execute(
+            "SELECT attname FROM pg_attribute WHERE attrelid = 'tags'::regclass AND attname LIKE 'extra%'"
+            " AND NOT attisdropped ORDER BY attnum"
+        ).fetchall()
+        way = self._random.choice(self.alters) if found else "add"
+        name = self._random.choice(found)[0] if found else ""
         self._columns += 1
-        connection.execute(cast(LiteralString, f"ALTER TABLE tags ADD COLUMN extra_{self._columns} integer"))
-        connection.execute(
-            cast(LiteralString, f"UPDATE tags SET extra_{self._columns} = length(name) WHERE kind = 'a'")
-        )
+        new = f"extra_{self._columns}"
+        statements = {
+            "add": f"ALTER TABLE tags ADD COLUMN {new} integer",
+            "default": f"ALTER TABLE tags ADD COLUMN {new} integer DEFAULT {self._columns}",
+            "drop": f"ALTER TABLE tags DROP COLUMN {name}",
+            "type": f"ALTER TABLE tags ALTER COLUMN {name} TYPE bigint",
+            "rename": f"ALTER TABLE tags RENAME COLUMN {name} TO {new}",
+        }
+        connection.execute(cast(LiteralString, statements[way]))
+        if way in ("add", "default", "rename"):
+            connection.execute(cast(LiteralString, f"UPDATE tags SET {new} = length(name) WHERE kind = 'a'"))
+        self._insert_tag(connection)
