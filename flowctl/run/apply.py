@@ -24,6 +24,7 @@ from flowctl.run.failure import translate
 from flowctl.run.retry import RetryPolicy
 from flowctl.run.schedule import ASKED_TO_STOP, execute, unmoved
 from flowctl.run.signals import Interruption, graceful
+from flowctl.run.streaming.passes import Passes
 from flowctl.run.streaming.streams import Streams, stream_leases
 from flowctl.run.tries import Retries
 from flowctl.spec.spec import Spec
@@ -153,7 +154,8 @@ class _Run:
                 )
             )
             retries = Retries(self.options.policy)
-            streamed = Streams(self.spec, self.planned, run, self.blobs, self.stream_leases, retries).finish()
+            passes = Passes(self.spec, run, self.blobs, retries)
+            streamed = Streams(self.planned, passes, self.stream_leases).finish()
             writer = stack.enter_context(StateWriter(StateStore(self.blobs), document, self.lease.check))
             file_logs.put(self.blobs, (step for step in todo if isinstance(step, Load)), self.planned.world)
             parallel = self.options.parallel or cost.tables_at_once()

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Rounds:
-    """``failed`` are the tables that take no changes in the rest of this pass."""
+    """``failed`` are the tables that take no changes in the rest of this pass. ``has_dropped``: some wait to be read in
+    full again."""
 
     on: StreamRun
     failed: set[str] = field(default_factory=set)
+    has_dropped: bool = False
     _cuts: dict[str, cuts.Cuts] = field(default_factory=dict)
 
     def can_go_on(self) -> bool:
@@ -72,10 +74,11 @@ class Rounds:
         """The tables that now have these batches."""
         made = plan_round(self.on, tables, taken)
         self._has_ended(made.stopped)
-        self.on.results += made.stopped
+        self.on.results.add(made.stopped)
         if not self.can_go_on():
             return []
         if made.again:
+            self.has_dropped = True
             self.on.writer.change(lambda document: without_positions(document, made.again)).result()
         done = self.on.carry_out(made.steps, taken[-1].event_at) if made.steps else []
         self._has_ended(done)

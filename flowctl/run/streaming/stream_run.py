@@ -1,16 +1,17 @@
 """One pass over one change stream: create its reader, read new tables at a moment, capture, and apply what has landed.
 
 Capture runs in a thread of its own, from the moment where the reader exists to the end of the source's log when the
-pass began. Snapshots and rounds run in the calling thread. Whatever has landed is applied, also if capture failed.
+plan was made, or, in a stream that is followed, until it is planned again. Snapshots and rounds run in the calling
+thread. Whatever has landed is applied, also if capture failed.
 """
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from flowctl import crashpoints, text
@@ -26,10 +27,11 @@ from flowctl.observe.relations import relation
 from flowctl.observe.world import SeenStream
 from flowctl.plan.definition import definition
 from flowctl.plan.stream_keys import source_key
-from flowctl.run import events
 from flowctl.run.attempt import RunContext, TableResult
 from flowctl.run.protocol import Protocol
 from flowctl.run.streaming.advance import Rounds
+from flowctl.run.streaming.capturing import Capturing
+from flowctl.run.streaming.results import Results
 from flowctl.run.streaming.retention import Kept
 from flowctl.run.streaming.shaping import is_changes
 from flowctl.run.streaming.snapshots import ChangesSnapshot, open_moment
@@ -39,11 +41,23 @@ from flowctl.state import document as documents
 from flowctl.state.document import StateDocument, StreamState
 from flowctl.state.streams import applied, without_positions
 from flowctl.state.writer import StateWriter
-from flowctl.storage.lander import BatchLimits, Lander
 from flowctl.storage.landing import LandedBatch, LandingLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+#: Seconds between two looks at the clock while nothing lands.
+_LOOK = 0.5
+
+
+@dataclass(frozen=True)
+class Follow:
+    """When a stream that is followed is planned again, by the monotonic clock: at ``until``, or at ``patience`` while
+    no table can take what is captured."""
+
+    until: float
+    patience: float
 
 
 @dataclass
@@ -63,35 +77,32 @@ class StreamRun:
     tables: Sequence[TableSpec]
     everyone: Sequence[TableSpec]
     kept: Kept
-    results: list[TableResult] = field(default_factory=list)
+    results: Results
+    follow: Follow | None = None
     _moment: Moment | None = None
-    _goal: Position | None = None
-    _is_captured: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
         self.run = replace(self.run, opener=self._open)
 
-    def finish(self) -> list[TableResult]:
-        """Runs the pass; what happened to each table, in order. Errors of the stream itself are raised, after what has
-        landed was applied."""
+    def finish(self) -> None:
+        """Runs the pass. Errors of the stream itself are raised, after what has landed was applied."""
         self._clear()
         self._forget_removed()
         rounds = Rounds(self)
         rounds.failed |= {result.step.id for result in self._recover() if not result.ok}
         self._prepare()
-        stopping = threading.Event()
-        with ThreadPoolExecutor(1, thread_name_prefix=f"capture {self.stream.name}") as pool:
-            try:
-                capture = self._begin(pool, stopping, rounds)
-                self._apply(rounds)
-                if self.run.stopping.is_set():
-                    stopping.set()
-                self._require_room()
-                capture.result()
-                self._keep(rounds)
-            finally:
-                stopping.set()
-        return self.results
+        with Capturing(self.stream, self.source, self.log, self.kept, self._check, self.run.listener) as capture:
+            self._begin(capture, rounds)
+            self._apply(capture, rounds)
+            if self.follow is not None or self.run.stopping.is_set():
+                capture.stop()
+            else:
+                self._require_room(capture)
+            capture.result()
+            self._keep(rounds)
+
+    def _check(self) -> None:
+        self.run.check_lease(0.0)
 
     def _clear(self) -> None:
         """Removes files of a process that was killed, or lost the stream's lease. If it lives, it must not land them
@@ -112,6 +123,9 @@ class StreamRun:
 
     def _prepare(self) -> None:
         """Carries out the plan's changes in the source, and takes note of how the tables are published since."""
+        info, stream = self.seen.info, self._stream
+        if self.plan.action != "create" and info is not None and not stream.source:  # killed before it was recorded
+            self.change(replace(stream, source=info.system, published=info.published))
         if not self.plan.source_changes:
             return
         self.source.prepare(self.stream, self.plan.source_changes)
@@ -131,31 +145,36 @@ class StreamRun:
 
     # Beginning, and reading tables in full
 
-    def _begin(self, pool: ThreadPoolExecutor, stopping: threading.Event, rounds: Rounds) -> Future[None]:
+    def _begin(self, capture: Capturing, rounds: Rounds) -> None:
         """Starts the capture, and reads the tables that need it."""
         loads = [self._published(step) for step in self.plan.steps if isinstance(step, Load)]
         if self.plan.action == "create":
             self.change(replace(self._stream, begun=self.plan.label))
             crashpoints.reached("moment_begun")
             with self.source.moment(self.stream, self._objects(self.tables), creates_reader=True) as moment:
-                batch = self._record_moment(moment, loads)
-                self._goal = moment.at
-                capture = pool.submit(self._capture, batch, stopping)
+                batch = self._record_moment(moment)
+                self._start(capture, batch, moment.at)
                 self._load(moment, batch, loads, rounds)
-            return capture
+            return
         newest = self.log.newest(self._stream.applied)
         assert newest is not None, "the plan has found the stream's first batch"
-        self._goal = self.plan.upper
+        goal = self.plan.upper
         if not loads:
-            return pool.submit(self._capture, newest, stopping)
+            self._start(capture, newest, goal)
+            return
         loading = self._objects([self.run.tables[step.id] for step in loads])
         with self.source.moment(self.stream, loading, creates_reader=False) as moment:
-            self._goal = max(self._goal, moment.at, key=self.source.order_of) if self._goal else moment.at
-            capture = pool.submit(self._capture, newest, stopping)
+            last = moment.at if goal is None else max(goal, moment.at, key=self.source.order_of)
+            self._start(capture, newest, last)
             self._load(moment, newest, loads, rounds)
-        return capture
 
-    def _record_moment(self, moment: Moment, loads: Sequence[Load]) -> LandedBatch:
+    def _start(self, capture: Capturing, newest: LandedBatch, goal: Position | None) -> None:
+        """One pass ends at ``goal``."""
+        capture.goal = goal if self.follow is None else None
+        seconds = self.stream.every if self.follow is not None else None
+        capture.start(newest, self._objects(self.everyone), seconds)
+
+    def _record_moment(self, moment: Moment) -> LandedBatch:
         """From here on the reader is the stream's own: what is before the moment is in the tables' snapshots."""
         before = self.log.newest(self._stream.applied)
         number = before.batch + 1 if before is not None else 0
@@ -185,51 +204,40 @@ class StreamRun:
             apart = {id: number for id, number in self._stream.apart.items() if id not in joined}
             self.change(replace(self._stream, apart=apart))
 
-    # Capture
-
-    def _capture(self, newest: LandedBatch, stopping: threading.Event) -> None:
-        limits = BatchLimits(self.stream.batch_rows, self.stream.batch_bytes)
-        lander = Lander(
-            self.log, newest, limits, lambda: self.run.check_lease(0.0), self._landed, lambda: self.kept.is_full
-        )
-        try:
-            objects = self._objects(self.everyone)
-            self.source.capture(self.stream, objects, newest.upper, lambda: self._goal, lander, stopping)
-            crashpoints.reached("acknowledged")
-        finally:
-            self._is_captured.set()
-
-    def _landed(self, batch: LandedBatch) -> None:
-        self.kept.landed(batch)
-        self.run.listener(
-            events.BatchLanded(self.stream.name, batch.batch, batch.changes, batch.bytes, str(batch.upper))
-        )
-
     # Rounds
 
-    def _apply(self, rounds: Rounds) -> None:
+    def _apply(self, capture: Capturing, rounds: Rounds) -> None:
         """Round after round, until everything that this pass captures is applied, or no table can take it: then what is
         new is only captured."""
         goes_on = self.plan.action != "capture" and rounds.catch_up()
         while True:
-            is_last = self._is_captured.wait(0.05)
-            newest = self.log.newest(self._stream.applied)
+            is_last, newest = capture.is_done, capture.newest
             is_waiting = newest is not None and newest.batch > self._stream.applied
-            if goes_on and is_waiting and newest is not None:
+            if goes_on and is_waiting and newest is not None and not self.run.stopping.is_set():
                 goes_on = rounds.apply(newest)
-            elif is_last or self.run.stopping.is_set():
+                self._keep(rounds)
+            elif is_last or self.run.stopping.is_set() or self._is_over(rounds, goes_on=goes_on):
                 return
+            else:
+                capture.wait(_LOOK)
             if self.kept.is_full:
                 self._keep(rounds)
                 if self.kept.is_full and not (goes_on and is_waiting):
                     return
 
+    def _is_over(self, rounds: Rounds, *, goes_on: bool) -> bool:
+        """Whether a stream that is followed is planned again first."""
+        if self.follow is None:
+            return False
+        now = time.monotonic()
+        return rounds.has_dropped or now >= self.follow.until or (not goes_on and now >= self.follow.patience)
+
     def _keep(self, rounds: Rounds) -> None:
         self.kept.prune(self.document, [table.id for table in self.everyone])
         rounds.prune()
 
-    def _require_room(self) -> None:
-        if not self.kept.is_full or self._is_captured.is_set() or self.run.stopping.is_set():
+    def _require_room(self, capture: Capturing) -> None:
+        if not self.kept.is_full or capture.is_done:
             return
         lagging = [id for id in self._stream.apart if applied(self.document, id) is not None]
         why = f", which {text.some(lagging)} has not taken yet" if lagging else ""
@@ -254,7 +262,7 @@ class StreamRun:
         groups = self._groups(steps)
         with ThreadPoolExecutor(self.parallel, thread_name_prefix=self.stream.name) as pool:
             done = [one for ended in pool.map(lambda group: self._commit(protocol, group), groups) for one in ended]
-        self.results += done
+        self.results.add(done)
         return done
 
     def _commit(self, protocol: Protocol, group: Sequence[Runnable]) -> list[TableResult]:

@@ -1,0 +1,88 @@
+"""One pass over one stream: what it opens, and what it takes from the run and the plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from flowctl.connectors import registry
+from flowctl.connectors.base import OpenContext
+from flowctl.engine import cost
+from flowctl.model.step import Advance, Stopped, StreamPlan
+from flowctl.plan.planning import Planned, make_plan
+from flowctl.resolve.resolve import PlanOptions
+from flowctl.run.attempt import RunContext
+from flowctl.run.streaming.results import Results
+from flowctl.run.streaming.retention import Kept
+from flowctl.run.streaming.stream_run import Follow, StreamRun
+from flowctl.run.tries import Retries
+from flowctl.spec.spec import Spec, stream_of
+from flowctl.state.document import StateDocument
+from flowctl.state.lease import Lease
+from flowctl.state.streams import landing_log, stream_store
+from flowctl.state.writer import StateWriter
+from flowctl.storage.blobs import BlobStore
+
+
+@dataclass(frozen=True)
+class Passes:
+    """What passes share. ``run`` is the context of the whole run."""
+
+    spec: Spec
+    run: RunContext
+    blobs: BlobStore
+    retries: Retries
+
+    def carry_out(
+        self, planned: Planned, plan: StreamPlan, lease: Lease, results: Results, follow: Follow | None = None
+    ) -> None:
+        """``results`` gets those of each commit. Errors of the stream itself are raised."""
+        seen = planned.world.streams[plan.name]
+        ids = dict.fromkeys(step.id for step in plan.steps if not isinstance(step, Stopped))
+        context = OpenContext(self.spec.storage, self.run.base_dir, self.run.buffer)
+        with (
+            registry.open(self.spec.connections[plan.connection], context) as connector,
+            StateWriter(stream_store(self.blobs, plan.name), seen.state, lease.check) as writer,
+        ):
+            assert connector.streams is not None, "the spec's checks have refused other types"
+            stream, log = self.spec.streams[plan.name], landing_log(self.spec, plan.name)
+            StreamRun(
+                plan=plan,
+                stream=stream,
+                seen=seen,
+                source=connector.streams,
+                log=log,
+                run=self._context(planned, seen.state, lease),
+                writer=writer,
+                retries=self.retries,
+                parallel=cost.tables_at_once(),
+                tables=[planned.tables[id] for id in ids],
+                everyone=[table for table in planned.tables.values() if stream_of(table) == plan.name],
+                kept=Kept(stream, log),
+                results=results,
+                follow=follow,
+            ).finish()
+
+    def _context(self, planned: Planned, state: StateDocument, lease: Lease) -> RunContext:
+        """That of the stream's tables: its lineage, lease and state."""
+        return replace(
+            self.run,
+            lineage=state.lineage,
+            fence=lease.fence,
+            check_lease=lease.check,
+            states=state.table,
+            tables=planned.tables,
+            steps={step.id: step for step in planned.plan.all_steps},
+            sources={id: one.source for id, one in planned.world.tables.items() if one.source},
+        )
+
+    def read_again(self, plan: StreamPlan, lease: Lease, results: Results) -> None:
+        """A second pass for tables whose rows got values that no change sends, which the first has come upon: they are
+        read in full (`on_schema_change.unsent: resnapshot`)."""
+        document = stream_store(self.blobs, plan.name).read()
+        took_part = {step.id for step in plan.steps if isinstance(step, Advance)}
+        waiting = [id for id in took_part if document.table(id).position is None]
+        if waiting and results.are_ok and not self.run.stopping.is_set():
+            planned = make_plan(self.spec, PlanOptions(select=tuple(sorted(took_part))))
+            again = next(one for one in planned.plan.streams if one.name == plan.name)
+            if again.runs:
+                self.carry_out(planned, again, lease, results)
