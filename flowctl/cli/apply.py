@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 @click.option(
     "--parallel", type=click.IntRange(1, 64), metavar="N", help="Tables in parallel.  [default: by the machine]"
 )
+@click.option("--follow", is_flag=True, help="Go on until SIGTERM: change streams, and tables with `every`.")
 @lock_timeout_option
 @plan_options
 def command(
     spec: Spec,
     plan_file: str | None,
+    follow: bool,
     confirm: bool,
     parallel: int | None,
     lock_timeout: float,
@@ -41,6 +43,7 @@ def command(
     """Print the plan and execute it: exactly that plan, exactly once."""
     from flowctl.cli.progress import listening, say
     from flowctl.resolve.resolve import PlanOptions
+    from flowctl.run import follow as following
     from flowctl.run.apply import ApplyOptions, Audience, apply
     from flowctl.run.engine import engine_line
 
@@ -48,6 +51,8 @@ def command(
     as_json = settings.format == "json"
     plan_options = PlanOptions(**given)
     _refuse_terms_beside_plan(plan_file, plan_options)
+    if follow and (plan_file or plan_options.full_refresh):
+        raise click.UsageError("--follow plans by itself, again and again: run --plan or --full-refresh without it")
     options = ApplyOptions(
         plan=plan_options,
         plan_file=Path(plan_file) if plan_file else None,
@@ -65,8 +70,9 @@ def command(
 
     settings.run_id = options.run_id
 
+    carry_out = following.follow if follow else apply
     with listening(settings) as listener:
-        result = apply(spec, options, Audience(approve, listener, partial(say, settings)))
+        result = carry_out(spec, options, Audience(approve, listener, partial(say, settings)))
     if result.error is not None:
         output.write_error(result.error, settings)
     _conclude(result, as_json=as_json)

@@ -15,11 +15,13 @@ from flowctl.run.events import (
     BatchLanded,
     DryRunStarted,
     Event,
+    FollowStarted,
     Listener,
     PhaseEntered,
     RoundCommitted,
     RowsRead,
     RunStarted,
+    StreamFailed,
     TableCommitted,
     TableCompared,
     TableFailed,
@@ -78,7 +80,8 @@ def plain_lines(write: Write, *, verbose: bool) -> Listener:
         text = events.line(event)
         done = count.after(event)
         if text is not None:
-            write(f"[{done}] {text}" if isinstance(event, TableCommitted | TableCompared | TableSkipped) else text)
+            is_counted = count.tables and isinstance(event, TableCommitted | TableCompared | TableSkipped)
+            write(f"[{done}] {text}" if is_counted else text)
         if verbose:
             _details(event, write)
 
@@ -115,7 +118,7 @@ def _details(event: Event, write: Write) -> None:
     match event:
         case PhaseEntered(table, phase, rows):
             write(f"{table}: {phase}" + (f" {rows:,} rows" if rows is not None else ""))
-        case TableFailed(cause=cause) if cause is not None:
+        case TableFailed(cause=cause) | StreamFailed(cause=cause) if cause is not None:
             write("".join(traceback.format_exception(cause)))
         case _:
             return
@@ -170,7 +173,7 @@ class _Bars:
                 case TableFailed(table=table) | TableSkipped(table=table):
                     self._end(table, done)
                     self._lines(event)
-                case TableRetried() | BatchLanded() | RoundCommitted():
+                case TableRetried() | BatchLanded() | RoundCommitted() | StreamFailed() | FollowStarted():
                     self._lines(event)
                 case _:
                     assert_never(event)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Protocol
 
 from flowctl.engine.base import Engine
 from flowctl.engine.cost import is_interpreted
@@ -15,6 +15,20 @@ from flowctl.errors import EngineFailed, TableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class RunEngine(Protocol):
+    """An engine as the tables of a run use it."""
+
+    def begin(self) -> None: ...
+
+    def session(self, table_id: str) -> SparkSession: ...
+
+    def lost(self, text: str) -> EngineFailed | TableError | None: ...
+
+    def interrupt(self) -> None: ...
+
+    def abandon(self) -> None: ...
 
 
 class LazyEngine:
@@ -80,3 +94,51 @@ class LazyEngine:
         if self._started is not None:
             self._started.exception()
         self._stack.close()
+
+
+class RestartedEngine:
+    """An engine for a process that runs for weeks: after it has ended, or failed to start, the next use starts another.
+    A context manager as :class:`LazyEngine`. Thread-safe."""
+
+    def __init__(self, make: Callable[[], LazyEngine]) -> None:
+        self._make = make
+        self._engine = make()
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        self._engine.begin()
+
+    def session(self, table_id: str) -> SparkSession:
+        engine = self._engine
+        try:
+            return engine.session(table_id)
+        except Exception:
+            self._replace(engine)
+            raise
+
+    def lost(self, text: str) -> EngineFailed | TableError | None:
+        engine = self._engine
+        why = engine.lost(text)
+        if isinstance(why, EngineFailed):
+            self._replace(engine)
+        return why
+
+    def interrupt(self) -> None:
+        self._engine.interrupt()
+
+    def abandon(self) -> None:
+        self._engine.abandon()
+
+    def _replace(self, ended: LazyEngine) -> None:
+        with self._lock:
+            if self._engine is not ended:
+                return  # another thread has seen it too
+            self._engine = self._make()
+        with suppress(Exception):  # what has ended may not close cleanly
+            ended.__exit__()
+
+    def __enter__(self) -> RestartedEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.__exit__()

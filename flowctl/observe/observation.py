@@ -40,6 +40,7 @@ from flowctl.spec.spec import (
 from flowctl.state.document import StateDocument, TableState
 from flowctl.state.location import open_flow
 from flowctl.state.store import StateStore
+from flowctl.state.streams import stream_store
 from flowctl.storage.blobs import BlobStore
 
 
@@ -53,6 +54,11 @@ def observe(
     tables = [table for table in resolved.tables if table.id in resolved.selected]
     streams = recorded_streams(spec, blobs, [name for table in tables if (name := stream_of(table))])
     documents = {name: seen.state for name, seen in streams.items()}
+    by_id = {table.id: table for table in resolved.tables}
+    needed = [by_id[id] for table in tables for id in resolved.needs[table.id] if id in by_id]
+    for name in dict.fromkeys(stream_of(table) for table in needed):
+        if name and name not in documents:
+            documents[name] = stream_store(blobs, name).read()
     looked = in_parallel(
         lambda name: _Look(connections, name, spec, state, documents, resolved.full_refresh, estimate, blobs).at(
             tables
@@ -73,6 +79,7 @@ def observe(
         ddl={name: seen.ddl for name, seen in looked.items() if seen.ddl is not None},
         unexpanded=discovery.failures,
         places=_places(connections, resolved),
+        documents=documents,
         streams={name: with_info(seen, unlisted.get(name) or asked[name]) for name, seen in streams.items()},
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import assert_never
 
 from flowctl.connectors.source import Relation
@@ -20,3 +21,8 @@ def relation(table: TableSpec) -> Relation:
             raise ValueError(f"{table.id} reads no connection")
         case _:
             assert_never(table.source)
+
+
+def objects_of(tables: Iterable[TableSpec]) -> list[ObjectName]:
+    """The objects that these tables read, each once."""
+    return list(dict.fromkeys(object for table in tables if (object := relation(table).object) is not None))

@@ -16,7 +16,7 @@ from flowctl.model.commit import Commit
 from flowctl.model.file_log import FileLog
 from flowctl.model.table_info import TableInfo
 from flowctl.spec.spec import TableSpec, stream_of
-from flowctl.state.document import StateDocument
+from flowctl.state.document import StateDocument, TableState
 from flowctl.storage.landing import LandedBatch
 
 PositionKind = Literal["cursor", "files", "none"]
@@ -64,7 +64,8 @@ class World:
     """``at`` is this machine's clock, aware UTC. ``state`` is that of the flow's own tables; each of the ``streams``
     has its own. ``tables`` holds the selected tables by id, ``unexpanded`` the patterns whose source could not be
     listed. ``ddl`` is by target connection. ``places`` are the resolved places, by table id, of targets whose names
-    could refer to the same place."""
+    could refer to the same place. ``documents`` are the states of the streams that the selected tables read, or whose
+    tables they read."""
 
     at: dt.datetime
     state: StateDocument
@@ -73,6 +74,14 @@ class World:
     unexpanded: Mapping[str, FlowctlError] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     streams: Mapping[str, SeenStream] = field(default_factory=dict)
+    documents: Mapping[str, StateDocument] = field(default_factory=dict)
+
+    def recorded(self, table_id: str) -> TableState:
+        """What is recorded of a table, whichever state has it."""
+        for document in (self.state, *self.documents.values()):
+            if table_id in document.tables:
+                return document.table(table_id)
+        return TableState()
 
     def document_of(self, table: TableSpec) -> StateDocument:
         """The state in which the table is recorded."""

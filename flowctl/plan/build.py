@@ -15,6 +15,7 @@ from flowctl.connectors import registry
 from flowctl.diagnostics import Mark
 from flowctl.model.commit import Intent
 from flowctl.model.step import (
+    Advance,
     Load,
     Plan,
     PlannedTable,
@@ -58,7 +59,8 @@ def build(spec: Spec, resolved: Resolved, world: World, options: PlanOptions) ->
     for table in resolved.tables:
         if table.id in resolved.selected and not stream_of(table):
             case = case_of(spec, table, resolved, world, last, taken)
-            steps += steps_for(case, world.at, options.estimate)
+            is_after = any(isinstance(step, Advance) for step in case.upstream.values())
+            steps += (_after_stream(step) if is_after else step for step in steps_for(case, world.at, options.estimate))
             last[table.id] = steps[-1]
     whole = not (options.select or options.exclude)
     others = [*_unexpanded(spec, world), *(_of_the_whole_flow(spec, resolved, world) if whole else ())]
@@ -173,15 +175,20 @@ def _finished(case: Case, begun: Intent, now: str, estimate: Estimate) -> Iterat
 def _sequence(table_id: str, before: Mapping[str, StreamStep], world: World) -> int:
     """The table's sequence number after this plan is applied; for a table of a stream, before."""
     planned = progress_after(before[table_id]) if table_id in before else None
-    return planned.seq if planned else world.state.table(table_id).seq
+    return planned.seq if planned else world.recorded(table_id).seq
 
 
 def _columns(table_id: str, before: Mapping[str, StreamStep], world: World) -> Sequence[Column]:
     """The columns that other tables find in a table after this plan is applied."""
     seen = world.tables.get(table_id)
-    return columns_found(
-        before.get(table_id), world.state.table(table_id).target_columns, seen.target if seen else None
-    )
+    return columns_found(before.get(table_id), world.recorded(table_id).target_columns, seen.target if seen else None)
+
+
+def _after_stream(step: Step) -> Step:
+    """A table over those of a stream: which changes these take is known only then."""
+    if isinstance(step, Load | UpToDate):
+        return replace(step, notes=(*step.notes, "planned again once its stream has advanced"))
+    return step
 
 
 def _unexpanded(spec: Spec, world: World) -> Iterator[Step]:

@@ -17,17 +17,19 @@ from flowctl.resolve.dag import Needs
 from flowctl.resolve.expand import expand, substitute
 from flowctl.spec.names import PLACEHOLDERS, is_pattern
 from flowctl.spec.semantics import unknown_references
-from flowctl.spec.spec import Spec, TableSpec
+from flowctl.spec.spec import Spec, TableSpec, stream_of
 
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """The terms of ``--select``, ``--exclude`` and ``--full-refresh``, and how rows are estimated."""
+    """The terms of ``--select``, ``--exclude`` and ``--full-refresh``, and how rows are estimated. ``stream``: only the
+    tables of this stream."""
 
     select: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     full_refresh: tuple[str, ...] = ()
     estimate: Estimate = "stats"
+    stream: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,11 @@ def resolve(spec: Spec, discovered: Mapping[str, Sequence[ObjectName]], options:
         raise SpecError(found)
     tables = dag.in_order(expansion.tables)
     edges = dag.needs(tables)
-    chosen = select.selected(edges, options.select, options.exclude)
-    refreshed = select.matching(edges, options.full_refresh, "--full-refresh", within=chosen)
+    groups = {name: [table.id for table in tables if stream_of(table) == name] for name in spec.streams}
+    chosen = select.selected(edges, options.select, options.exclude, groups)
+    if options.stream:
+        chosen &= frozenset(groups[options.stream])
+    refreshed = select.matching(edges, options.full_refresh, "--full-refresh", within=chosen, groups=groups)
     return Resolved(tables, edges, chosen, refreshed, expansion.unmatched)
 
 

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from flowctl import __version__
 from flowctl.engine import cost
-from flowctl.errors import AbortRun, ExitCode, FlowctlError
+from flowctl.engine.lazy import RunEngine
+from flowctl.errors import ExitCode, FlowctlError
 from flowctl.model.step import Advance, Load, Plan, Removed, Runnable
-from flowctl.plan.document import to_json as plan_json
 from flowctl.plan.planfile import check_fresh, load
 from flowctl.plan.planning import Planned, make_plan
 from flowctl.plan.reading import rfc3339
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import events, file_logs
-from flowctl.run.attempt import TableResult, TableResults
+from flowctl.run.attempt import RunContext, TableResults
 from flowctl.run.context import open_context, require_engine
 from flowctl.run.failure import translate
+from flowctl.run.recording import exit_code, keep_record, new_record
 from flowctl.run.retry import RetryPolicy
-from flowctl.run.schedule import ASKED_TO_STOP, execute, unmoved
+from flowctl.run.schedule import execute, unmoved
 from flowctl.run.signals import Interruption, graceful
 from flowctl.run.streaming.passes import Passes
 from flowctl.run.streaming.streams import Streams, stream_leases
 from flowctl.run.tries import Retries
-from flowctl.spec.spec import Spec
+from flowctl.spec.spec import Spec, SqlSource, TableSpec
 from flowctl.state.lease import Lease
 from flowctl.state.location import flow_url, open_flow
-from flowctl.state.runs import BegunRun, Outcome, RunError, RunRecord, TableRun, new_run_id, put_begun, put_run
+from flowctl.state.runs import BegunRun, RunRecord, new_run_id, put_begun
 from flowctl.state.store import StateStore
 from flowctl.state.writer import StateWriter
 from flowctl.storage.blobs import BlobStore
@@ -81,10 +81,20 @@ def apply(spec: Spec, options: ApplyOptions, audience: Audience) -> RunResult:
         Lease.acquire(blobs, run_id=options.run_id, lock_timeout=options.lock_timeout) as lease,
         stream_leases(spec, blobs, options.run_id, options.lock_timeout) as leases,
     ):
-        planned = _planned(spec, options)
+        planned = leases.leave_out(_planned(spec, options))
         if not audience.approve(planned):
             return RunResult(options.run_id, planned.plan, ExitCode.OK)
-        return _Run(spec, options, audience, planned, blobs, lease, interruption, leases).finish()
+        return _Run(spec, options, audience, planned, blobs, lease, interruption, leases.held).finish()
+
+
+def apply_beside(
+    spec: Spec, options: ApplyOptions, audience: Audience, interruption: Interruption, engine: RunEngine
+) -> RunResult:
+    """As :func:`apply`, for tables that read no stream, in a process that follows streams."""
+    blobs = open_flow(spec)
+    with Lease.acquire(blobs, run_id=options.run_id, lock_timeout=options.lock_timeout) as lease:
+        planned = _planned(spec, options)
+        return _Run(spec, options, audience, planned, blobs, lease, interruption, {}, engine).finish()
 
 
 def _planned(spec: Spec, options: ApplyOptions) -> Planned:
@@ -108,6 +118,7 @@ class _Run:
     lease: Lease
     interruption: Interruption
     stream_leases: Mapping[str, Lease]
+    engine: RunEngine | None = None
 
     def finish(self) -> RunResult:
         """Executes and records; returns a result for both whatever happens."""
@@ -122,7 +133,17 @@ class _Run:
             ended, serial = TableResults((), failure), self.planned.world.state.serial
         error = ended.error
         codes = [exit_code(ended.outcomes), *([error.exit_code] if error else [])]
-        record = self._record(started, ended.outcomes, ExitCode.first(codes), serial, error)
+        record = new_record(
+            self.options.run_id,
+            plan,
+            self.planned.world.state.lineage if serial else "",
+            serial,
+            started,
+            ended.outcomes,
+            ExitCode.first(codes),
+            error,
+        )
+        keep_record(self.blobs, record, self.audience.say)
         return RunResult(self.options.run_id, plan, record.exit_code, record, error)
 
     def _execute(self, started: dt.datetime) -> tuple[TableResults, int]:
@@ -149,6 +170,7 @@ class _Run:
                     self.audience.listener,
                     self.audience.say,
                     verbose=self.options.verbose,
+                    engine=self.engine,
                     fence=self.lease.fence,
                     check_lease=self.lease.check,
                 )
@@ -156,6 +178,9 @@ class _Run:
             retries = Retries(self.options.policy)
             passes = Passes(self.spec, run, self.blobs, retries)
             streamed = Streams(self.planned, passes, self.stream_leases).finish()
+            if self.options.plan_file is None and (again := self._dependents(streamed)):
+                plan, run = again.within(plan, run)
+                todo = plan.runnable
             writer = stack.enter_context(StateWriter(StateStore(self.blobs), document, self.lease.check))
             file_logs.put(self.blobs, (step for step in todo if isinstance(step, Load)), self.planned.world)
             parallel = self.options.parallel or cost.tables_at_once()
@@ -167,6 +192,15 @@ class _Run:
                 file_logs.retire(self.blobs, done, self.planned.world, serial)
             return ended, serial
 
+    def _dependents(self, streamed: TableResults) -> Again | None:
+        """Plans tables over those of streams once more: only now is it known what these have taken."""
+        moved = {one.step.id for one in streamed.outcomes if one.seq is not None}
+        ids = [id for id in self.planned.tables if id not in moved and _reads(id, moved, self.planned.tables)]
+        own = {step.id for step in self.planned.plan.steps}
+        if not own & {*ids}:
+            return None
+        return Again(make_plan(self.spec, PlanOptions(select=tuple(id for id in ids if id in own), estimate="none")))
+
     def _remove(self, buffer: Buffer) -> None:
         try:
             buffer.remove()
@@ -174,82 +208,23 @@ class _Run:
             why = translate(cause, None, self.spec.state.url).message
             self.audience.say(f"warning: the buffer could not be removed, the next run does it: {why}")
 
-    def _record(
-        self,
-        started: dt.datetime,
-        outcomes: tuple[TableResult, ...],
-        code: int,
-        serial: int,
-        error: FlowctlError | None,
-    ) -> RunRecord:
-        plan = self.planned.plan
-        record = RunRecord(
-            id=self.options.run_id,
-            flow=plan.flow,
-            lineage=self.planned.world.state.lineage if serial else "",
-            spec_digest=plan.spec_digest,
-            started_at=rfc3339(started),
-            finished_at=rfc3339(dt.datetime.now(dt.UTC)),
-            exit_code=code,
-            serial_before=plan.serial,
-            serial_after=serial,
-            plan=plan_json(plan.recorded),
-            tables=tuple(_table_run(outcome) for outcome in outcomes),
-            versions=_versions(outcomes),
-            error=_run_error(error) if error else None,
-        )
-        try:
-            put_run(self.blobs, record)
-        except AbortRun as failure:
-            self.audience.say(f"warning: the run's record could not be kept: {failure.message}")
-        return record
+
+def _reads(table_id: str, others: Collection[str], tables: Mapping[str, TableSpec]) -> bool:
+    """Whether the table reads one of the others, directly or through tables between them."""
+    source = tables[table_id].source
+    refs = source.refs if isinstance(source, SqlSource) else ()
+    return any(ref in others or (ref in tables and _reads(ref, others, tables)) for ref in refs)
 
 
-def exit_code(outcomes: tuple[TableResult, ...]) -> int:
-    """The run's exit code. A table skipped because of another one adds ``TABLE`` only if there is no error to explain
-    it; one that was not started because of a signal adds nothing: everything that was begun may be committed."""
-    codes = [outcome.error.exit_code for outcome in outcomes if outcome.error]
-    skipped = [ExitCode.TABLE for outcome in outcomes if outcome.skipped_for not in (None, ASKED_TO_STOP)]
-    return ExitCode.first(codes or skipped)
+@dataclass(frozen=True)
+class Again:
+    """A second plan, of some tables of the run."""
 
+    planned: Planned
 
-def _table_run(outcome: TableResult) -> TableRun:
-    step = outcome.step
-    return TableRun(
-        id=step.id,
-        outcome=_outcome(outcome),
-        mode=step.table.mode,
-        seq=outcome.seq or 0,
-        interval=step.interval.recorded if isinstance(step, Runnable) else None,
-        rows=outcome.counts,
-        seconds=round(outcome.seconds, 3),
-        error=_run_error(outcome.error) if outcome.error else None,
-        warnings=outcome.warnings,
-    )
-
-
-def _outcome(outcome: TableResult) -> Outcome:
-    if outcome.skipped_for:
-        return "skipped"
-    if outcome.error is not None:
-        return "stopped" if outcome.error.exit_code == ExitCode.STOPPED else "failed"
-    return "committed" if isinstance(outcome.step, Runnable) else "unchanged"
-
-
-def _run_error(error: FlowctlError) -> RunError:
-    return RunError(error.message, error.hint, str(error.mark) if error.mark else "")
-
-
-def _versions(outcomes: Sequence[TableResult]) -> Mapping[str, str]:
-    """Package versions, looked up only in runs that write: it takes 5 % of the time of a run with nothing to do."""
-    found = {"flowctl": __version__}
-    if not any(isinstance(outcome.step, Runnable) for outcome in outcomes):
-        return found
-    from importlib.metadata import PackageNotFoundError, version
-
-    for package in ("pyspark", "delta-spark"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    def within(self, plan: Plan, run: RunContext) -> tuple[Plan, RunContext]:
+        """The first plan with the steps of the second, after those of all other tables."""
+        steps = self.planned.plan.steps
+        ids = {step.id for step in steps}
+        merged = replace(plan, steps=(*(step for step in plan.steps if step.id not in ids), *steps))
+        return merged, replace(run, steps={**run.steps, **{step.id: step for step in steps}})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from flowctl.engine import sail
 from flowctl.engine.conf import is_sail
+from flowctl.engine.lazy import RunEngine
 from flowctl.model.step import Load, Recover, StreamStep
 from flowctl.plan.planning import Planned
 from flowctl.run import events
@@ -37,15 +38,19 @@ def open_context(
     say: Callable[[str], None],
     *,
     verbose: bool,
+    engine: RunEngine | None = None,
     fence: int = 0,
     check_lease: Callable[[float], None] = lambda margin: None,
 ) -> Iterator[RunContext]:
-    """Opens the context for the steps ``todo``. The defaults are for a dry run, which takes no lease."""
+    """Opens the context for the steps ``todo``, with an engine of its own unless one is given. The defaults are for a
+    dry run, which takes no lease."""
     state, world = planned.world.state, planned.world.tables
     tables = [planned.tables[id] for id in dict.fromkeys(step.id for step in todo)]
     transfers = [step for step in todo if isinstance(step, Load | Recover)]
-    with engine_for(spec, tables, load_of_run(transfers, world), verbose, say) as engine:
-        interruption.of(engine.interrupt, engine.abandon)
+    with ExitStack() as stack:
+        if engine is None:
+            engine = stack.enter_context(engine_for(spec, tables, load_of_run(transfers, world), verbose, say))
+            interruption.of(engine.interrupt, engine.abandon)
         if transfers and not interruption.stopping.is_set():
             engine.begin()  # it starts while intents are written and targets are queried again
         yield RunContext(

@@ -70,6 +70,15 @@ class TableCommitted:
 
 
 @dataclass(frozen=True)
+class FollowStarted:
+    """A run that goes on until it is asked to stop. ``streams`` are followed, ``tables`` run at intervals."""
+
+    run_id: str
+    streams: tuple[str, ...]
+    tables: int
+
+
+@dataclass(frozen=True)
 class DryRunStarted:
     """Nothing will be committed. ``tables`` is the number of tables to compare."""
 
@@ -108,6 +117,17 @@ class RoundCommitted:
 
 
 @dataclass(frozen=True)
+class StreamFailed:
+    """A stream that is followed has failed, and is tried again in ``wait`` seconds. ``cause`` as in
+    :class:`TableFailed`."""
+
+    stream: str
+    error: FlowctlError
+    wait: float
+    cause: BaseException | None = None
+
+
+@dataclass(frozen=True)
 class TableFailed:
     """``cause`` is the original exception, for its traceback (`--verbose`)."""
 
@@ -127,6 +147,7 @@ class TableSkipped:
 
 Event = (
     RunStarted
+    | FollowStarted
     | DryRunStarted
     | TableStarted
     | PhaseEntered
@@ -136,6 +157,7 @@ Event = (
     | TableCompared
     | BatchLanded
     | RoundCommitted
+    | StreamFailed
     | TableFailed
     | TableSkipped
 )
@@ -147,6 +169,10 @@ def line(event: Event) -> str | None:
     match event:
         case RunStarted(run_id, tables):
             return f"run {run_id}: {text.counted(tables, 'table')}"
+        case FollowStarted(run_id, streams, tables):
+            parts = [text.some(streams)] if streams else []
+            parts += [f"{text.counted(tables, 'table')} at intervals"] if tables else []
+            return f"run {run_id}: follows {' and '.join(parts)}"
         case DryRunStarted(tables):
             return f"dry run: {text.counted(tables, 'table')}"
         case TableStarted(planned, expected):
@@ -165,6 +191,9 @@ def line(event: Event) -> str | None:
             return f"{stream}: captured batch {batch} up to {upper}, {changed}"
         case RoundCommitted(stream, batch, upper, tables, seconds):
             return f"{stream}: {text.counted(tables, 'table')} at {upper} (batch {batch}), {seconds:.1f} s"
+        case StreamFailed(stream, error, wait):
+            hint = f". {error.hint}" if error.hint else ""
+            return f"error: {stream}: {error.message}{hint} (again in {wait:.0f} s)"
         case TableCompared(table, effects, seconds):
             return f"{table}: compared, {effect_text.describe(effects)}, {seconds:.1f} s"
         case TableFailed(table, error):
@@ -213,6 +242,8 @@ def as_json(event: Event) -> dict[str, Any] | None:
     match event:
         case RunStarted(_, tables):
             return {"event": "run_started", "tables": tables}
+        case FollowStarted(run_id, streams, tables):
+            return {"event": "follow_started", "run": run_id, "streams": list(streams), "tables": tables}
         case DryRunStarted(tables):
             return {"event": "dry_run_started", "tables": tables}
         case TableStarted(planned, rows):
@@ -256,6 +287,15 @@ def as_json(event: Event) -> dict[str, Any] | None:
                 "to": upper,
                 "tables": tables,
                 "seconds": round(seconds, 3),
+            }
+        case StreamFailed(stream, error, wait):
+            return {
+                "event": "stream_failed",
+                "stream": stream,
+                "error": error.message,
+                "hint": error.hint,
+                "source": str(error.mark) if error.mark else None,
+                "wait_seconds": round(wait, 3),
             }
         case TableCompared(table, effects, seconds):
             return {

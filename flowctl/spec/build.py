@@ -74,6 +74,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         metadata=_metadata(node) if is_streamed else (),
         on_schema_change=SchemaPolicies(**get("on_schema_change", {})),
         on_error=get("on_error", "continue"),
+        every=seconds(get("every", "")) if get("every", "") else None,
         marks={path: child.place for path, child in below(node, "")},
     )
     return replace(built, layout=_with_statistics(built))

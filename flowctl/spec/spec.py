@@ -209,7 +209,7 @@ class TableSpec:
     """One entry of ``tables``. With ``${…}`` in ``id`` it is a pattern: one table per match of its source.
 
     Without ``dedupe`` the latest row of a key counts, unless an engine does not preserve the row order of files.
-    ``valid_from`` None: in a history, the times of the source's commits.
+    ``valid_from`` None: in a history, the times of the source's commits. ``every`` is in seconds (None: not followed).
     ``marks`` gives the place of each written key by dotted path (``cursor.column``); ``mark`` is the entry's own.
     """
 
@@ -236,6 +236,7 @@ class TableSpec:
     metadata: tuple[Metadata, ...] = ()
     on_schema_change: SchemaPolicies = SchemaPolicies()
     on_error: Literal["continue", "stop"] = "continue"
+    every: float | None = None
     marks: Mapping[str, Mark] = field(default_factory=dict)
 
     @property

@@ -68,6 +68,12 @@ class Buffer:
                 make_folder(Path(self._runs) / self._run_id, private=True)  # before Spark creates folders in it
         return BufferFolder(self._fs, f"{self._runs}/{self._run_id}/{free}", f"{self._url}/{free}")
 
+    def clear(self) -> None:
+        """Removes this run's folders, while nothing uses them; new ones may follow."""
+        if self._taken:
+            self.remove()
+            self._taken.clear()
+
     def remove(self) -> None:
         """Removes this run's folders."""
         _remove(self._fs, f"{self._runs}/{self._run_id}")

@@ -80,7 +80,7 @@ class Rounds:
         if made.again:
             self.has_dropped = True
             self.on.writer.change(lambda document: without_positions(document, made.again)).result()
-        done = self.on.carry_out(made.steps, taken[-1].event_at) if made.steps else []
+        done = self.on.carry_out(made.steps, taken[-1].event_at, is_round=True) if made.steps else []
         self._has_ended(done)
         if done:
             seconds = max(result.seconds for result in done)

@@ -18,9 +18,11 @@ from flowctl.run.tries import Retries
 from flowctl.spec.spec import Spec, stream_of
 from flowctl.state.document import StateDocument
 from flowctl.state.lease import Lease
-from flowctl.state.streams import landing_log, stream_store
+from flowctl.state.location import flow_url
+from flowctl.state.streams import landing_log, prefix, stream_store
 from flowctl.state.writer import StateWriter
 from flowctl.storage.blobs import BlobStore
+from flowctl.storage.buffer import Buffer
 
 
 @dataclass(frozen=True)
@@ -35,15 +37,20 @@ class Passes:
     def carry_out(
         self, planned: Planned, plan: StreamPlan, lease: Lease, results: Results, follow: Follow | None = None
     ) -> None:
-        """``results`` gets those of each commit. Errors of the stream itself are raised."""
+        """``results`` gets those of each commit. Errors of the stream itself are raised. Of a stream that is followed,
+        rounds are told, not each of their tables."""
         seen = planned.world.streams[plan.name]
         ids = dict.fromkeys(step.id for step in plan.steps if not isinstance(step, Stopped))
-        context = OpenContext(self.spec.storage, self.run.base_dir, self.run.buffer)
+        folder = f"{flow_url(self.spec)}/{prefix(plan.name)}".rstrip("/")
         with (
-            registry.open(self.spec.connections[plan.connection], context) as connector,
+            Buffer(folder, self.run.run_id, self.spec.storage) as buffer,
+            registry.open(
+                self.spec.connections[plan.connection], OpenContext(self.spec.storage, self.run.base_dir, buffer)
+            ) as connector,
             StateWriter(stream_store(self.blobs, plan.name), seen.state, lease.check) as writer,
         ):
             assert connector.streams is not None, "the spec's checks have refused other types"
+            buffer.sweep()
             stream, log = self.spec.streams[plan.name], landing_log(self.spec, plan.name)
             StreamRun(
                 plan=plan,
@@ -51,7 +58,7 @@ class Passes:
                 seen=seen,
                 source=connector.streams,
                 log=log,
-                run=self._context(planned, seen.state, lease),
+                run=self._context(planned, seen.state, lease, buffer),
                 writer=writer,
                 retries=self.retries,
                 parallel=cost.tables_at_once(),
@@ -62,13 +69,14 @@ class Passes:
                 follow=follow,
             ).finish()
 
-    def _context(self, planned: Planned, state: StateDocument, lease: Lease) -> RunContext:
-        """That of the stream's tables: its lineage, lease and state."""
+    def _context(self, planned: Planned, state: StateDocument, lease: Lease, buffer: Buffer) -> RunContext:
+        """That of the stream's tables: its lineage, lease, state and buffer."""
         return replace(
             self.run,
             lineage=state.lineage,
             fence=lease.fence,
             check_lease=lease.check,
+            buffer=buffer,
             states=state.table,
             tables=planned.tables,
             steps={step.id: step for step in planned.plan.all_steps},

@@ -14,23 +14,24 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from flowctl import crashpoints, text
+from flowctl import text
 from flowctl.connectors.source import Snapshot
-from flowctl.connectors.stream import Moment, StreamSource
+from flowctl.connectors.stream import StreamSource
 from flowctl.errors import StoppedByPolicy
 from flowctl.model.commit import Intent
-from flowctl.model.interval import Interval
-from flowctl.model.position import LandedPosition, Position
+from flowctl.model.position import LandedPosition
 from flowctl.model.step import Load, RecordOnly, Recover, Runnable, StreamPlan
-from flowctl.model.table_info import ObjectName
-from flowctl.observe.relations import relation
+from flowctl.observe.relations import objects_of, relation
 from flowctl.observe.world import SeenStream
 from flowctl.plan.definition import definition
 from flowctl.plan.stream_keys import source_key
-from flowctl.run.attempt import RunContext, TableResult
+from flowctl.run import events
+from flowctl.run.attempt import RunContext, TableResult, TableResults
 from flowctl.run.protocol import Protocol
+from flowctl.run.retry import RetryPolicy
 from flowctl.run.streaming.advance import Rounds
 from flowctl.run.streaming.capturing import Capturing
+from flowctl.run.streaming.loading import Loading, Reading
 from flowctl.run.streaming.results import Results
 from flowctl.run.streaming.retention import Kept
 from flowctl.run.streaming.shaping import is_changes
@@ -79,7 +80,7 @@ class StreamRun:
     kept: Kept
     results: Results
     follow: Follow | None = None
-    _moment: Moment | None = None
+    reading: Reading | None = None
 
     def __post_init__(self) -> None:
         self.run = replace(self.run, opener=self._open)
@@ -92,7 +93,8 @@ class StreamRun:
         rounds.failed |= {result.step.id for result in self._recover() if not result.ok}
         self._prepare()
         with Capturing(self.stream, self.source, self.log, self.kept, self._check, self.run.listener) as capture:
-            self._begin(capture, rounds)
+            loads = [self._published(step) for step in self.plan.steps if isinstance(step, Load)]
+            Loading(self, capture, rounds).begin(loads)
             self._apply(capture, rounds)
             if self.follow is not None or self.run.stopping.is_set():
                 capture.stop()
@@ -107,7 +109,7 @@ class StreamRun:
     def _clear(self) -> None:
         """Removes files of a process that was killed, or lost the stream's lease. If it lives, it must not land them
         any more, so its batch is taken first."""
-        newest = self.log.newest(self._stream.applied)
+        newest = self.log.newest(self.stream_state.applied)
         number = newest.batch if newest is not None else -1
         if newest is not None and self.log.has_leftovers(number):
             fence = LandedBatch(number + 1, newest.upper, newest.upper, newest.event_at)
@@ -123,13 +125,13 @@ class StreamRun:
 
     def _prepare(self) -> None:
         """Carries out the plan's changes in the source, and takes note of how the tables are published since."""
-        info, stream = self.seen.info, self._stream
+        info, stream = self.seen.info, self.stream_state
         if self.plan.action != "create" and info is not None and not stream.source:  # killed before it was recorded
             self.change(replace(stream, source=info.system, published=info.published))
         if not self.plan.source_changes:
             return
         self.source.prepare(self.stream, self.plan.source_changes)
-        info = self.source.describe_stream(self.stream, self._objects(self.tables))
+        info = self.source.describe_stream(self.stream, objects_of(self.tables))
         self.seen = replace(self.seen, info=info)
         sources = dict(self.run.sources)
         for table in self.tables:
@@ -143,67 +145,6 @@ class StreamRun:
         found = definition(self.run.tables[step.id], self.run.sources[step.id])
         return replace(step, table=replace(step.table, definition=found))
 
-    # Beginning, and reading tables in full
-
-    def _begin(self, capture: Capturing, rounds: Rounds) -> None:
-        """Starts the capture, and reads the tables that need it."""
-        loads = [self._published(step) for step in self.plan.steps if isinstance(step, Load)]
-        if self.plan.action == "create":
-            self.change(replace(self._stream, begun=self.plan.label))
-            crashpoints.reached("moment_begun")
-            with self.source.moment(self.stream, self._objects(self.tables), creates_reader=True) as moment:
-                batch = self._record_moment(moment)
-                self._start(capture, batch, moment.at)
-                self._load(moment, batch, loads, rounds)
-            return
-        newest = self.log.newest(self._stream.applied)
-        assert newest is not None, "the plan has found the stream's first batch"
-        goal = self.plan.upper
-        if not loads:
-            self._start(capture, newest, goal)
-            return
-        loading = self._objects([self.run.tables[step.id] for step in loads])
-        with self.source.moment(self.stream, loading, creates_reader=False) as moment:
-            last = moment.at if goal is None else max(goal, moment.at, key=self.source.order_of)
-            self._start(capture, newest, last)
-            self._load(moment, newest, loads, rounds)
-
-    def _start(self, capture: Capturing, newest: LandedBatch, goal: Position | None) -> None:
-        """One pass ends at ``goal``."""
-        capture.goal = goal if self.follow is None else None
-        seconds = self.stream.every if self.follow is not None else None
-        capture.start(newest, self._objects(self.everyone), seconds)
-
-    def _record_moment(self, moment: Moment) -> LandedBatch:
-        """From here on the reader is the stream's own: what is before the moment is in the tables' snapshots."""
-        before = self.log.newest(self._stream.applied)
-        number = before.batch + 1 if before is not None else 0
-        batch = self.log.create(LandedBatch(number, moment.at, moment.at, moment.event_at))
-        info = self.seen.info
-        assert info is not None
-        stream = StreamState(source=info.system, published=info.published, applied=number)
-
-        def change(document: StateDocument) -> StateDocument:  # what was captured before does not lead to here
-            return documents.with_stream(without_positions(document, list(document.tables)), stream)
-
-        self.writer.change(change).result()
-        crashpoints.reached("moment_recorded")
-        return batch
-
-    def _load(self, moment: Moment, batch: LandedBatch, loads: Sequence[Load], rounds: Rounds) -> None:
-        upper = LandedPosition(batch.batch, str(batch.upper), str(moment.at))
-        steps = [replace(step, interval=Interval(None, upper)) for step in loads]
-        self._moment = moment
-        try:
-            done = self.carry_out(steps, moment.event_at)
-        finally:
-            self._moment = None
-        rounds.failed |= {result.step.id for result in done if not result.ok}
-        joined = {result.step.id for result in done if result.ok}
-        if joined & {*self._stream.apart}:
-            apart = {id: number for id, number in self._stream.apart.items() if id not in joined}
-            self.change(replace(self._stream, apart=apart))
-
     # Rounds
 
     def _apply(self, capture: Capturing, rounds: Rounds) -> None:
@@ -212,7 +153,7 @@ class StreamRun:
         goes_on = self.plan.action != "capture" and rounds.catch_up()
         while True:
             is_last, newest = capture.is_done, capture.newest
-            is_waiting = newest is not None and newest.batch > self._stream.applied
+            is_waiting = newest is not None and newest.batch > self.stream_state.applied
             if goes_on and is_waiting and newest is not None and not self.run.stopping.is_set():
                 goes_on = rounds.apply(newest)
                 self._keep(rounds)
@@ -239,7 +180,7 @@ class StreamRun:
     def _require_room(self, capture: Capturing) -> None:
         if not self.kept.is_full or capture.is_done:
             return
-        lagging = [id for id in self._stream.apart if applied(self.document, id) is not None]
+        lagging = [id for id in self.stream_state.apart if applied(self.document, id) is not None]
         why = f", which {text.some(lagging)} has not taken yet" if lagging else ""
         raise StoppedByPolicy(
             f"the stream {self.stream.name} keeps {text.size(self.kept.bytes)} of captured changes{why}: capturing "
@@ -255,15 +196,32 @@ class StreamRun:
 
     # Commits
 
-    def carry_out(self, steps: Sequence[Runnable], at: str) -> list[TableResult]:
-        """Commits each table; those of one target together, if it can commit several at once."""
-        protocol = Protocol(self.run, self.writer, self.retries)
+    def carry_out(
+        self, steps: Sequence[Runnable], at: str, reading: Reading | None = None, *, is_round: bool = False
+    ) -> list[TableResult]:
+        """Commits each table; those of one target together, if it can commit several at once. Of the rounds of a stream
+        that is followed, only what goes wrong is told of each table. Within a moment nothing is repeated."""
+        run, retries = self.run, self.retries
+        if reading is not None:
+            run, retries = replace(run, listener=reading.tell), Retries(RetryPolicy(tries=1))
+        elif is_round and self.follow is not None:
+            run = replace(run, listener=self._tell_failures)
+        protocol = Protocol(run, self.writer, retries)
         protocol.begin_steps(steps, at)
         groups = self._groups(steps)
         with ThreadPoolExecutor(self.parallel, thread_name_prefix=self.stream.name) as pool:
             done = [one for ended in pool.map(lambda group: self._commit(protocol, group), groups) for one in ended]
-        self.results.add(done)
+        if reading is not None:
+            protocol.withdraw(TableResults(tuple(done)))
+            self.results.add(result for result in done if not reading.may_be_repeated(result.error))
+        else:
+            self.results.add(done)
+        self.run.buffer.clear()
         return done
+
+    def _tell_failures(self, event: events.Event) -> None:
+        if isinstance(event, events.TableFailed | events.TableRetried | events.TableSkipped):
+            self.run.listener(event)
 
     def _commit(self, protocol: Protocol, group: Sequence[Runnable]) -> list[TableResult]:
         if len(group) == 1:
@@ -292,8 +250,8 @@ class StreamRun:
         lower, upper = intent.interval.lower, intent.interval.upper
         assert isinstance(upper, LandedPosition)
         if not isinstance(lower, LandedPosition):
-            assert self._moment is not None, "tables are read in full within their moment"
-            return open_moment(self._moment, spark, table, wanted, info)
+            assert self.reading is not None, "tables are read in full within their moment"
+            return open_moment(self.reading.moment, spark, table, wanted, info)
         return _Opened(
             ChangesSnapshot(
                 spark=spark,
@@ -316,7 +274,7 @@ class StreamRun:
         return self.writer.document
 
     @property
-    def _stream(self) -> StreamState:
+    def stream_state(self) -> StreamState:
         return self.document.stream or StreamState()
 
     def change(self, stream: StreamState) -> None:
@@ -324,9 +282,6 @@ class StreamRun:
             return documents.with_stream(document, stream)
 
         self.writer.change(change).result()
-
-    def _objects(self, tables: Sequence[TableSpec]) -> list[ObjectName]:
-        return list(dict.fromkeys(object for table in tables if (object := relation(table).object) is not None))
 
 
 class _Opened(AbstractContextManager[Snapshot]):

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
-from flowctl.errors import AbortRun, FlowctlError
+from flowctl.errors import AbortRun, FlowctlError, LockedError
 from flowctl.model.step import Stopped, StreamPlan, StreamStep, UpToDate
 from flowctl.plan.planning import Planned
 from flowctl.run import events
@@ -22,15 +22,46 @@ from flowctl.state.streams import lease_prefix
 from flowctl.storage.blobs import BlobStore
 
 
+@dataclass(frozen=True)
+class StreamLeases:
+    """The leases of a flow's streams, by name; ``busy`` are those of streams that another process works on."""
+
+    held: Mapping[str, Lease]
+    busy: Mapping[str, LockedError]
+
+    def leave_out(self, planned: Planned) -> Planned:
+        """The plan without what another process does. Raises its :class:`LockedError` if nothing else is left."""
+        streams = tuple(self._left_out(stream) for stream in planned.plan.streams)
+        busy = [self.busy[stream.name] for stream in planned.plan.streams if stream.name in self.busy]
+        plan = replace(planned.plan, streams=streams)
+        if busy and len(busy) == len(streams) and not plan.steps:
+            raise busy[0]
+        return replace(planned, plan=plan)
+
+    def _left_out(self, stream: StreamPlan) -> StreamPlan:
+        error = self.busy.get(stream.name)
+        if error is None:
+            return stream
+        reason = f"left to the run that works on the stream {stream.name}"
+        steps = tuple(UpToDate(table=step.table, reason=reason) for step in stream.steps)
+        note = f"{reason}: {error.message}"
+        return replace(stream, action="none", reason=reason, notes=(note,), steps=steps)
+
+
 @contextmanager
-def stream_leases(spec: Spec, blobs: BlobStore, run_id: str, lock_timeout: float) -> Iterator[Mapping[str, Lease]]:
-    """The leases of all streams, by name. :class:`LockedError` names who holds one."""
+def stream_leases(spec: Spec, blobs: BlobStore, run_id: str, lock_timeout: float) -> Iterator[StreamLeases]:
+    """Takes the leases of all streams that are free within ``lock_timeout`` seconds."""
     with ExitStack() as stack:
-        leases: dict[str, Lease] = {}
+        held: dict[str, Lease] = {}
+        busy: dict[str, LockedError] = {}
         for name in sorted(spec.streams):
-            lease = Lease.acquire(blobs, prefix=lease_prefix(name), run_id=run_id, lock_timeout=lock_timeout)
-            leases[name] = stack.enter_context(lease)
-        yield leases
+            try:
+                lease = Lease.acquire(blobs, prefix=lease_prefix(name), run_id=run_id, lock_timeout=lock_timeout)
+            except LockedError as error:
+                busy[name] = error
+            else:
+                held[name] = stack.enter_context(lease)
+        yield StreamLeases(held, busy)
 
 
 @dataclass(frozen=True)
