@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -48,9 +48,26 @@ def open_database(path: Path, access: Literal["ro", "rwc", "none"]) -> Iterator[
             check_same_thread=False,
         )
     try:
+        if access == "ro":
+            _finish_rollback(connection, path)
         yield connection
     finally:
         connection.close()
+
+
+def _finish_rollback(connection: sqlite3.Connection, path: Path) -> None:
+    """Lets SQLite undo the transaction of a process that was killed in the middle of its commit. Until then the file
+    cannot be read, and a connection that only reads must not do it."""
+    if not path.with_name(f"{path.name}-journal").exists():
+        return
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorname", "") != "SQLITE_READONLY_ROLLBACK":
+            return  # the caller's own query reports it
+        uri = f"file:{quote(str(path))}?mode=rw"
+        with translated(path), closing(sqlite3.connect(uri, uri=True, timeout=timeouts.SQLITE_LOCK)) as writer:
+            writer.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
 
 
 class Readers:
