@@ -27,6 +27,11 @@ class CaptureSink(ABC):
     def is_full(self) -> bool:
         """Whether to stop reading for now; the connection to the source must be kept alive."""
 
+    @property
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether everything that was delivered has landed."""
+
     @abstractmethod
     def shape(self, shape: Shape) -> int:
         """The number for rows of this shape. A table whose shape differs from its last one begins a new batch: before

@@ -77,6 +77,10 @@ class Lander(CaptureSink):
     def is_full(self) -> bool:
         return self._has_no_room()
 
+    @property
+    def is_empty(self) -> bool:
+        return not (self._batch.rows or self._builder.rows)
+
     def shape(self, shape: Shape) -> int:
         before = self._shapes.get(shape.object)
         if before is not None and self._by_number[before] == shape:

@@ -22,8 +22,9 @@ _AT_ONCE = 10_000
 #: While a sink is full.
 _PAUSE = 0.05
 
-#: Bytes of log without a change of this stream, after which an empty batch moves the slot.
-FOREIGN_BYTES = 16 << 20
+#: Bytes of log after which a batch moves the slot, however little it has: one without a change of this stream, or with
+#: some that have not landed.
+FOREIGN_BYTES, OWN_BYTES = 16 << 20, 512 << 20
 
 _ROW_OPS = {ord("I"): Op.INSERT, ord("U"): Op.UPDATE, ord("D"): Op.DELETE}
 
@@ -71,7 +72,7 @@ class Reader:
         """Lets the server discard a log in which nothing concerns this stream."""
         durable = self.sink.durable
         assert isinstance(durable, LsnPosition)
-        if self.stream.seen - durable.lsn >= FOREIGN_BYTES:
+        if self.stream.seen - durable.lsn >= (FOREIGN_BYTES if self.sink.is_empty else OWN_BYTES):
             self.sink.land_position()
             self._feed()
 
