@@ -11,6 +11,7 @@ from pathlib import Path
 from bench import compare, machine, peers, report, results
 from bench.case import Case
 from bench.cases import CASES
+from bench.programs import debezium
 from bench.rounds import run_case
 
 _RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -41,6 +42,7 @@ def main() -> int:
     match arguments.command:
         case "setup":
             peers.set_up()
+            debezium.set_up()
         case "list":
             print("\n\n".join(map(_described, CASES)))
         case "report":

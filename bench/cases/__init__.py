@@ -1,7 +1,7 @@
 """All cases, in the order of the results."""
 
 from bench.case import Case
-from bench.cases import changes, from_files, many_tables, memory, postgres_to_delta, postgres_to_postgres, wide
+from bench.cases import changes, from_files, many_tables, memory, postgres_to_delta, postgres_to_postgres, streams, wide
 
 CASES: tuple[Case, ...] = (
     postgres_to_delta.CASE,
@@ -13,6 +13,9 @@ CASES: tuple[Case, ...] = (
     changes.MERGE,
     changes.SCD2,
     changes.DELETES,
+    streams.INSERTS,
+    streams.UPDATES,
+    streams.MIXED,
     many_tables.NOTHING_TO_DO,
     many_tables.SMALL_TABLES,
     many_tables.VALIDATE,
