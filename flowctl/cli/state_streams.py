@@ -35,6 +35,12 @@ def resnapshot(spec: Spec, names: tuple[str, ...], append_again: bool, yes: bool
         again = f"`flowctl apply {spec.argument} --full-refresh {names[0]}`"
         raise UsageError(f"{names[0]} follows no change stream", hint=f"Use {again}")
 
+    if spec.streams[place.stream].snapshot == "never":
+        raise UsageError(
+            f"the stream {place.stream} reads no table in full (snapshot: never)",
+            hint=f"Use `flowctl apply {spec.argument} --full-refresh {names[0]}`, or set `snapshot: initial`",
+        )
+
     def change(document: StateDocument) -> StateDocument:
         ids = list(document.tables) if whole else list(names)
         for id in ids:

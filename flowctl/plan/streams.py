@@ -108,6 +108,7 @@ def _action(
     if (
         newest.upper == info.head
         and newest.batch == case.applied
+        and not info.source_changes
         and not _lagging(case, steps)
         and not any(isinstance(one, Load | Recover | RecordOnly) for one in steps)
     ):
@@ -116,9 +117,9 @@ def _action(
 
 
 def _lagging(case: StreamCase, steps: Sequence[StreamStep]) -> bool:
-    """Whether a table that takes part is behind the others."""
-    stream = case.seen.state.stream
-    return stream is not None and any(isinstance(step, Advance) and step.id in stream.apart for step in steps)
+    """Whether a table that takes part is behind the others, or has yet to join them."""
+    numbers = [applied(case.seen.state, step.id) for step in steps if isinstance(step, Advance)]
+    return any(number is None or number < case.applied for number in numbers)
 
 
 def _stop(case: StreamCase, lost: str) -> Stop | None:
@@ -229,7 +230,8 @@ def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
     position = table.state.position
     is_known = isinstance(position, LandedPosition) and not table.full_refresh
     if is_new or not is_known:
-        return _snapshot(case, table)
+        takes_none = case.spec.snapshot == "never" and not table.full_refresh
+        return _joining(table) if takes_none else _snapshot(case, table)
     landed = _as_landed(case, table)
     columns = columns_of(landed)
     unsent = unsent_columns(table, table.observed.source.columns) if table.observed.source else []
@@ -273,6 +275,19 @@ def _snapshot(case: StreamCase, table: Case) -> StreamStep:
         check_deletes=exists and not table.replaces and table.table.mode != "append",
     )
     return replace(step, how=how(step, table)) if isinstance(step, Load) else step
+
+
+def _joining(table: Case) -> Advance | Stopped:
+    """A table that gets nothing but changes from now on (`snapshot: never`)."""
+    columns = columns_of(table)
+    if stop := refuse_columns(table, columns):
+        return stopped(table, stop, columns)
+    return Advance(
+        table=planned_table(table),
+        reason="takes changes from now on (snapshot: never)",
+        columns=columns,
+        checks=checks.checks(table, check_deletes=False),
+    )
 
 
 def _batch(case: StreamCase, table: Case) -> int | None:

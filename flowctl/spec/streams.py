@@ -93,6 +93,10 @@ def check_tables_of_streams(
         elif unsafe_state:
             what = f"the stream `{name}` needs a state whose store honours conditional writes"
             yield Diagnostic(what, "Remove `unsafe: true` from `state`", one.mark, "unsafe-state")
+        if one.on_lost_position == "resnapshot" and one.snapshot == "never":
+            what = "`on_lost_position: resnapshot` and `snapshot: never` contradict each other"
+            hint = "Use `on_lost_position: fail`, or `snapshot: initial`"
+            yield Diagnostic(what, hint, one.marks.get("on_lost_position", one.mark), "resnapshot-never")
         appending = [table for table in readers.get(name, ()) if table.mode == "append"]
         if one.on_lost_position == "resnapshot" and appending:
             what = f"`on_lost_position: resnapshot` would append all rows of `{appending[0].id}` again"

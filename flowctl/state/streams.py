@@ -68,6 +68,12 @@ def without_positions(document: StateDocument, table_ids: Collection[str]) -> St
     return replace(document, tables=tables, stream=stream)
 
 
+def joined(document: StateDocument, table_ids: Collection[str], position: LandedPosition) -> StateDocument:
+    """These tables take all changes after ``position``, and have no snapshot (`snapshot: never`)."""
+    tables = {id: replace(document.table(id), position=position) for id in table_ids}
+    return replace(document, tables={**document.tables, **tables})
+
+
 def resnapshot(document: StateDocument, table_ids: Collection[str], *, append_again: bool) -> StateDocument:
     """``state resnapshot``: the tables are read in full at a new moment. How they are published since then is known
     only then. ``append_again``: a table that appends gets all rows again."""

@@ -23,7 +23,7 @@ from flowctl.run.streaming.advance import Rounds
 from flowctl.run.streaming.capturing import Capturing
 from flowctl.state import document as documents
 from flowctl.state.document import StateDocument, StreamState
-from flowctl.state.streams import without_positions
+from flowctl.state.streams import applied, joined, without_positions
 from flowctl.storage.landing import LandedBatch
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class Loading:
         else:
             newest = self.on.log.newest(self.on.stream_state.applied)
             assert newest is not None, "the plan has found the stream's first batch"
+            self._join(newest)
             self._start(newest)
         for number in range(1, MOMENTS + 1):
             if not left:
@@ -68,6 +69,7 @@ class Loading:
         crashpoints.reached("moment_begun")
         with on.source.moment(on.stream, objects_of(on.tables), creates_reader=True) as moment:
             batch = self._record(moment)
+            self._join(batch)
             self._start(batch)
             return self._load(moment, batch, loads, is_last=False)
 
@@ -87,6 +89,15 @@ class Loading:
         on.writer.change(change).result()
         crashpoints.reached("moment_recorded")
         return batch
+
+    def _join(self, newest: LandedBatch) -> None:
+        """Tables without a snapshot take what is captured from now on."""
+        on = self.on
+        read = {step.id for step in on.plan.steps if isinstance(step, Load)}
+        ids = [one.id for one in on.tables if one.id not in read and applied(on.document, one.id) is None]
+        if ids and on.stream.snapshot == "never":
+            position = LandedPosition(newest.batch, str(newest.upper), str(newest.upper))
+            on.writer.change(lambda document: joined(document, ids, position)).result()
 
     def _start(self, newest: LandedBatch) -> None:
         seconds = self.on.stream.every if self.on.follow is not None else None

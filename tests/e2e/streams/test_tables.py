@@ -233,3 +233,21 @@ def test_a_cut_shows_one_moment(tmp_path: Path, postgres_database: str) -> None:
     text = flow.run("cuts", "flow.yaml", "cdc", expect=0).out
     assert "VERSION AS OF" in text and "ATTACH '" in text
     assert json.loads(json.dumps(shown))["stream"] == "cdc"
+
+
+def test_a_stream_without_snapshots(tmp_path: Path, postgres_database: str) -> None:
+    execute(postgres_database, SCHEMA)
+    insert(postgres_database, 1)
+    flow = write_flow(tmp_path, postgres_database, [], ONE + TWO, "snapshot: never")
+    flow.apply()
+    insert(postgres_database, 2)
+    flow.apply()
+    flow.write(flow.spec.read_text() + THREE)
+    flow.apply()
+    insert(postgres_database, 3)
+    flow.apply()
+    place = DeltaPlace(tmp_path / "lake")
+    found = {table: [id for (id,) in place.rows(table, ["id"])] for table in TABLES}
+    assert found == {"one": ["2", "3"], "two": ["2", "3"], "three": ["3"]}
+    flow.run("apply", "flow.yaml", "--full-refresh", "one", expect=0)
+    must_have_all(postgres_database, tmp_path, ["one"])
