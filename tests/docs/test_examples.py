@@ -69,7 +69,10 @@ def options_of(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
             yield path, parameter.opts[0]
 
 
-@pytest.mark.parametrize("name", ["validate", "plan", "apply", "state", "cuts", "runs", "setup", "spark-server", "schema"])
+COMMANDS = ("validate", "plan", "apply", "state", "cuts", "runs", "setup", "spark-server", "schema")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_documented(name: str) -> None:
     page = (ROOT / "docs" / "commands.md").read_text()
     missing = [f"{path} {option}" for path, option in options_of(command_of(name), name) if f"`{option}" not in page]
