@@ -8,11 +8,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.services.processes import HOST, free_port, listens, running
+from tests.services.processes import HOST, free_port, running
 
 USER, PASSWORD = "etl", "etl-secret"
 
@@ -32,28 +33,83 @@ _SETTINGS = {
 _INITDB = ("--auth", "scram-sha-256", "--no-sync", "--encoding", "UTF8", "--locale", "C.UTF-8")
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """A data folder, and the programs and port with which it is served; it may be started again and again."""
+
+    folder: Path
+    port: int
+    programs: Path
+
+    @property
+    def url(self) -> str:
+        """A libpq URL of a superuser on the database ``postgres``."""
+        return f"postgresql://{USER}:{PASSWORD}@{HOST}:{self.port}/postgres"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @contextmanager
+    def started(self, settings: Mapping[str, str] | None = None, stop_seconds: float = 3) -> Iterator[str]:
+        """Its :attr:`url`, while it runs."""
+        chosen = [f"-c{name}={value}" for name, value in {**_SETTINGS, **(settings or {})}.items()]
+        folder = str(self.folder)
+        command = [str(self.programs / "postgres"), "-D", str(self.data), "-p", str(self.port), "-k", folder, *chosen]
+        log = self.folder / "postgres.log"
+        # SIGTERM waits for clients to leave.
+        with running(command, log=log, answers=self._answers, user=_user(), stop_seconds=stop_seconds):
+            yield self.url
+
+    def _answers(self) -> bool:
+        """A socket that accepts is not yet a server that answers."""
+        import psycopg
+
+        try:
+            psycopg.connect(self.url, connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
 @contextmanager
 def server() -> Iterator[str]:
-    """A libpq URL of a superuser on the database ``postgres``."""
-    # The server refuses to run as root, and its user must be able to reach the folder: not below pytest's own.
-    user = "postgres" if os.geteuid() == 0 else None
-    with tempfile.TemporaryDirectory(prefix="flowctl-pg-", ignore_cleanup_errors=True) as folder:
-        if user:
-            shutil.chown(folder, user, user)
-        data = _init(Path(folder), user)
-        port = free_port()
-        settings = [f"-c{name}={value}" for name, value in _SETTINGS.items()]
-        command = [_binary("postgres"), "-D", str(data), "-p", str(port), "-k", folder, *settings]
-        # SIGTERM waits for clients to leave; pg_isready and a socket that accepts are not the same thing.
-        ready = [_binary("pg_isready"), "-q", "-h", HOST, "-p", str(port)]
-        with running(
-            command,
-            log=Path(folder, "postgres.log"),
-            answers=lambda: listens(port) and subprocess.run(ready).returncode == 0,
-            user=user,
-            stop_seconds=3,
-        ):
-            yield f"postgresql://{USER}:{PASSWORD}@{HOST}:{port}/postgres"
+    """The installed PostgreSQL: a libpq URL of a superuser on the database ``postgres``."""
+    with cluster() as made, made.started() as url:
+        yield url
+
+
+@contextmanager
+def cluster(programs: Path | None = None) -> Iterator[Cluster]:
+    """A new one, not started. ``programs`` is a folder with `postgres` and `initdb`; those installed here without."""
+    with _folder() as folder:
+        made = Cluster(folder, free_port(), programs or _installed())
+        _init(made)
+        yield made
+
+
+@contextmanager
+def standby_of(primary: Cluster) -> Iterator[Cluster]:
+    """A copy of a running cluster (PostgreSQL 15 or newer) that follows it once it is started."""
+    import psycopg
+
+    with _folder() as folder:
+        made = Cluster(folder, free_port(), primary.programs)
+        with psycopg.connect(primary.url, autocommit=True) as connection:
+            connection.execute("SELECT pg_backup_start('standby', true)")
+            left_out = shutil.ignore_patterns("postmaster.pid", "postmaster.opts", "pg_replslot")
+            shutil.copytree(primary.data, made.data, ignore=left_out)
+            ((label,),) = connection.execute("SELECT labelfile FROM pg_backup_stop(false)").fetchall()
+        (made.data / "pg_replslot").mkdir()
+        (made.data / "backup_label").write_text(label)
+        (made.data / "standby.signal").touch()
+        with (made.data / "postgresql.auto.conf").open("a") as settings:
+            settings.write(f"primary_conninfo = '{primary.url}'\nhot_standby_feedback = on\n")
+        if user := _user():
+            for path in [made.data, *made.data.rglob("*")]:
+                shutil.chown(path, user, user)
+        made.data.chmod(0o700)
+        yield made
 
 
 @contextmanager
@@ -70,30 +126,42 @@ def database(url: str, name: str) -> Iterator[str]:
             admin.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
-def _init(folder: Path, user: str | None) -> Path:
-    data, password = folder / "data", folder / "password"
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """The server refuses to run as root, and its user must be able to reach the folder: not below pytest's own."""
+    with tempfile.TemporaryDirectory(prefix="flowctl-pg-", ignore_cleanup_errors=True) as folder:
+        if user := _user():
+            shutil.chown(folder, user, user)
+        yield Path(folder)
+
+
+def _user() -> str | None:
+    return "postgres" if os.geteuid() == 0 else None
+
+
+def _init(made: Cluster) -> None:
+    user, password = _user(), made.folder / "password"
     password.write_text(PASSWORD)
     if user:
         shutil.chown(password, user)
     subprocess.run(
-        [_binary("initdb"), "-D", data, "-U", USER, "--pwfile", password, *_INITDB],
+        [made.programs / "initdb", "-D", made.data, "-U", USER, "--pwfile", password, *_INITDB],
         check=True,
         capture_output=True,
         user=user,
         group=user,
         extra_groups=[] if user else None,
-        cwd=folder,
+        cwd=made.folder,
     )
-    return data
 
 
-def _binary(name: str) -> str:
+def _installed() -> Path:
     """Debian keeps the server's programs off the path."""
-    installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda file: int(file.parts[-3]))
-    found = str(installed[-1]) if installed else shutil.which(name)
+    installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda file: int(file.parts[-3]))
+    found = str(installed[-1]) if installed else shutil.which("postgres")
     if found is None:
-        raise FileNotFoundError(f"{name}: PostgreSQL is not installed here; run scripts/install-system.sh")
-    return found
+        raise FileNotFoundError("PostgreSQL is not installed here; run scripts/install-system.sh")
+    return Path(found).parent
 
 
 @contextmanager

@@ -45,7 +45,9 @@ def walk(folder: Path, url: str, target: str, spark: str = "sail") -> None:
             workload.run(12)
 
 
-@pytest.mark.parametrize("target", ["dw", pytest.param("lake", marks=pytest.mark.full), "lite"])
+@pytest.mark.parametrize(
+    "target", [pytest.param("dw", marks=pytest.mark.full), pytest.param("lake", marks=pytest.mark.full), "lite"]
+)
 def test_a_pass_killed_at_any_step_loses_and_doubles_nothing(
     target: str, tmp_path: Path, postgres_database: str
 ) -> None:

@@ -74,7 +74,7 @@ WIDENS = {"dw": (*ALTERS, "type"), "lake": ALTERS}
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("target", ["dw", "lake"])
+@pytest.mark.parametrize("target", [pytest.param("dw", marks=pytest.mark.full), "lake"])
 @pytest.mark.parametrize("seed", [5, pytest.param(6, marks=pytest.mark.full), pytest.param(7, marks=pytest.mark.full)])
 def test_columns_change_at_their_place(seed: int, target: str, tmp_path: Path, postgres_database: str) -> None:
     """Columns come, go, and change their types and names, between transactions and within."""
