@@ -24,6 +24,7 @@ _COMMANDS = {
     "state": "Show and change what the state store remembers.",
     "maintain": "Compact Delta tables and remove old files, where due.",
     "runs": "Show the run history.",
+    "doctor": "Ask every connection and stream what is wrong.",
     "cuts": "Show which table versions of a lake belong together.",
     "setup": "Fetch the jars, check their sums, build the JVM archive.",
     "spark-server": "Run a Spark Connect server for many short runs.",

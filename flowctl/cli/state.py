@@ -10,7 +10,7 @@ import click
 from flowctl.cli import output
 from flowctl.cli.arguments import spec_argument
 from flowctl.cli.state_places import StatePlace, known_table, place_of_stream, place_of_table, stream_option
-from flowctl.cli.state_streams import resnapshot
+from flowctl.cli.state_streams import end_stream, resnapshot
 from flowctl.cli.state_views import FORMAT, history, list_tables, show, state_json
 from flowctl.errors import ExitCode, StoppedByPolicy, UsageError
 
@@ -29,7 +29,7 @@ def command() -> None:
     """Show and change what the state store remembers. Sequence numbers only rise; no version is ever lost."""
 
 
-for _part in (list_tables, show, history, resnapshot):
+for _part in (list_tables, show, history, resnapshot, end_stream):
     command.add_command(_part)
 
 
@@ -206,8 +206,10 @@ def write_change(
     *,
     yes: bool,
     place: StatePlace,
+    first: Callable[[StateDocument], None] | None = None,
 ) -> int:
-    """One change under the lease: shown, confirmed, written as the next serial."""
+    """One change under the lease: shown, confirmed, written as the next serial. ``first`` is done once it is
+    confirmed, with what state has so far."""
     from flowctl.state import file_log
     from flowctl.state.changes import differences, render
     from flowctl.state.lease import Lease
@@ -222,6 +224,8 @@ def write_change(
         if found:
             _ask("Write this?", yes=yes)
             lease.check()
+            if first is not None:
+                first(before)
             file_log.revive_positions(store.blobs, after.positions())
             after = store.write(after)
     if output.settings().format == "json":

@@ -45,6 +45,19 @@ def place_of_stream(spec: Spec, stream: str | None) -> StatePlace:
     return StatePlace(stream_store(blobs, stream), lease_prefix(stream), stream)
 
 
+def place_of_former(spec: Spec, name: str) -> StatePlace:
+    """That of a stream which the spec need not have any more. Raises :class:`UsageError` if it has no state."""
+    from flowctl.state.location import open_flow
+    from flowctl.state.streams import lease_prefix, stream_store
+
+    blobs = open_flow(spec)
+    known = blobs.folders("streams/")
+    if name not in known:
+        hint = did_you_mean(name, known, "There are: ") if known else "The flow has never run a stream"
+        raise UsageError(f"the state has no stream {name!r}", hint=hint)
+    return StatePlace(stream_store(blobs, name), lease_prefix(name), name)
+
+
 def all_places(spec: Spec) -> Iterator[StatePlace]:
     """The flow's own first."""
     yield place_of_stream(spec, None)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from flowctl.cli.arguments import spec_argument
-from flowctl.cli.state_places import StatePlace, known_table, place_of_stream, place_of_table
+from flowctl.cli.state_places import StatePlace, known_table, place_of_former, place_of_stream, place_of_table
 from flowctl.errors import UsageError
+from flowctl.text import some
 
 if TYPE_CHECKING:
     from flowctl.spec.spec import Spec
@@ -49,6 +50,48 @@ def resnapshot(spec: Spec, names: tuple[str, ...], append_again: bool, yes: bool
         return streams.anew(document) if whole else document
 
     return write_change(spec, "resnapshot", change, yes=yes, place=place)
+
+
+@click.command("end-stream")
+@spec_argument
+@click.argument("name", metavar="STREAM")
+@click.option("--reader-is-gone", is_flag=True, help="Do not ask the source: the stream's reader was removed there.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+def end_stream(spec: Spec, name: str, reader_is_gone: bool, yes: bool) -> int:
+    """End a change stream that no table of the spec reads any more: remove its reader from the source, and what it has
+    captured. Touches no target."""
+    from flowctl.cli.state import write_change
+    from flowctl.connectors import registry
+    from flowctl.connectors.base import OpenContext
+    from flowctl.spec.spec import stream_of
+    from flowctl.state.streams import ended, former_stream, landing_log
+
+    place = place_of_former(spec, name)
+    readers = [table.id for table in spec.tables if stream_of(table) == name]
+    if readers:
+        raise UsageError(f"{some(readers)} read the stream {name}", hint="Take them out of the spec first")
+
+    def change(document: StateDocument) -> StateDocument:
+        if document.stream is None:
+            raise UsageError(f"the stream {name} has ended", hint="There is nothing to do")
+        return ended(document)
+
+    def finish(document: StateDocument) -> None:
+        stream = document.stream
+        assert stream is not None
+        if not reader_is_gone:
+            connection = spec.connections.get(stream.connection)
+            if connection is None:
+                raise UsageError(
+                    f"the spec has no connection {stream.connection}, whose log the stream reads",
+                    hint="Put it back for this, or remove the reader in the source and give --reader-is-gone",
+                )
+            with registry.open(connection, OpenContext(spec.storage, spec.base_dir, None)) as connector:
+                if connector.streams is not None:
+                    connector.streams.end(former_stream(spec, name, stream))
+        landing_log(spec, name).remove_all()
+
+    return write_change(spec, "end-stream", change, yes=yes, place=place, first=finish)
 
 
 def set_batch(spec: Spec, name: str, number: int, *, yes: bool) -> int:

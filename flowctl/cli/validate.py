@@ -72,7 +72,7 @@ def _resolve(reading: Reading, *, connect: bool) -> Reading:
         return reading
     from flowctl.run.connect import check
 
-    return replace(reading, diagnostics=tuple(check(reading.spec)))
+    return replace(reading, diagnostics=check(reading.spec).diagnostics)
 
 
 def _print_text(readings: Mapping[str, Reading], diagnostics: Sequence[Diagnostic], *, resolved: bool) -> None:

@@ -57,11 +57,13 @@ class OpenContext:
 @dataclass(frozen=True)
 class Connector:
     """One open connection, as ``connect(connection, context)`` of a connector's package yields it. ``source``,
-    ``target`` or ``streams`` is None if the type does not support it; all work on the same system."""
+    ``target`` or ``streams`` is None if the type does not support it; all work on the same system. ``greet`` asks the
+    system for one answer and says in a few words what answers; raises :class:`FlowctlError` if nothing does."""
 
     source: DirectSource | LandedSource | None = None
     target: Target | None = None
     streams: StreamSource | None = None
+    greet: Callable[[], str] = lambda: ""
 
 
 class Package(Protocol):

@@ -53,8 +53,9 @@ class StreamInfo:
     ``published`` identifies what makes the source send the changes (a publication): one that was made again, or
     changed, has none from in between; empty if there is none.
     ``source_changes`` are the statements that a run would execute in the source first; ``problems`` what a run cannot
-    repair. ``tables`` are described as they are read through the stream, without columns that it does not deliver; None
-    for one that does not exist. ``health`` has further facts by name.
+    repair, ``advice`` what works today and may hurt later. ``tables`` are described as they are read through the
+    stream, without columns that it does not deliver; None for one that does not exist. ``health`` has further facts by
+    name.
     """
 
     system: str
@@ -69,6 +70,7 @@ class StreamInfo:
     retained: int | None = None
     published: str = ""
     problems: tuple[StreamProblem, ...] = ()
+    advice: tuple[StreamProblem, ...] = ()
     source_changes: tuple[str, ...] = ()
     tables: Mapping[ObjectName, TableInfo | None] = field(default_factory=dict)
     health: Mapping[str, int | str] = field(default_factory=dict)
@@ -137,6 +139,10 @@ class StreamSource(ABC):
     @abstractmethod
     def drop_reader(self, stream: StreamSpec) -> None:
         """Removes the stream's reader from the source, if there is one."""
+
+    @abstractmethod
+    def end(self, stream: StreamSpec) -> None:
+        """Removes the stream's reader, and whatever else runs have made for the stream alone in the source."""
 
     @abstractmethod
     def decoder(self, shape: Shape) -> Decoder: ...

@@ -206,8 +206,9 @@ def progress_after(step: StreamStep) -> Progress | None:
             assert_never(step)
 
 
-#: What a run does with a stream: make its reader in the source, take what is new, only capture it, nothing, or stop.
-StreamAction = Literal["create", "advance", "capture", "none", "stop"]
+#: What a run does with a stream: make its reader in the source, take what is new, only capture it, nothing, or stop;
+#: ``removed``: no table of the spec reads it any more, but its reader may still be there.
+StreamAction = Literal["create", "advance", "capture", "none", "stop", "removed"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from flowctl.observe.file_logs import files_read, files_written, pending_log
 from flowctl.observe.lower_bound import read_from, retyped
 from flowctl.observe.metadata import with_metadata
 from flowctl.observe.relations import relation
-from flowctl.observe.streams import recorded_streams, with_info
+from flowctl.observe.streams import former_streams, recorded_streams, with_info
 from flowctl.observe.world import Observed, PositionKind, World
 from flowctl.resolve.places import owner_name, sidecars_of
 from flowctl.resolve.resolve import Resolved
@@ -72,6 +72,7 @@ def observe(
         for table in spec.tables
         if table.id in discovery.failures and (name := stream_of(table))
     }
+    of_streams = {name for table in (*spec.tables, *resolved.tables) if (name := stream_of(table))}
     return World(
         at=dt.datetime.now(dt.UTC),
         state=state,
@@ -80,6 +81,7 @@ def observe(
         unexpanded=discovery.failures,
         places=_places(connections, resolved),
         documents=documents,
+        former=former_streams(spec, blobs, of_streams, connections),
         streams={name: with_info(seen, unlisted.get(name) or asked[name]) for name, seen in streams.items()},
     )
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from flowctl.connectors.stream import StreamInfo
 from flowctl.errors import FlowctlError
+from flowctl.observe.asking import Connections
 from flowctl.observe.world import SeenStream
 from flowctl.spec.spec import Spec
-from flowctl.state.streams import landing_log, needed, stream_store
+from flowctl.state.document import StateDocument, StreamState
+from flowctl.state.streams import former_stream, landing_log, needed, stream_store
 from flowctl.storage.blobs import BlobStore
 
 
@@ -28,6 +30,30 @@ def _recorded(spec: Spec, blobs: BlobStore, name: str) -> SeenStream:
     digests = {digest for batch in waiting for table in batch.tables for digest in table.shapes.values()}
     shapes = {digest: log.shape(digest) for digest in sorted(digests)}
     return SeenStream(state, newest=newest, waiting=tuple(waiting), shapes=shapes)
+
+
+def former_streams(
+    spec: Spec, blobs: BlobStore, read: Collection[str], connections: Connections
+) -> dict[str, SeenStream]:
+    """Streams with a state that none of the tables ``read`` from, with what their source says of them."""
+    found = {}
+    for name in blobs.folders("streams/"):
+        state = stream_store(blobs, name).read() if name not in read else None
+        if state is not None and state.stream is not None and state.stream.connection:
+            found[name] = _asked(spec, name, state, state.stream, connections)
+    return found
+
+
+def _asked(spec: Spec, name: str, state: StateDocument, stream: StreamState, connections: Connections) -> SeenStream:
+    if stream.connection not in spec.connections:
+        return SeenStream(state)
+    try:
+        connector = connections.get(stream.connection)
+        if connector.streams is None:
+            return SeenStream(state)
+        return SeenStream(state, connector.streams.describe_stream(former_stream(spec, name, stream), []))
+    except FlowctlError as error:
+        return SeenStream(state, error=error)
 
 
 def with_info(seen: SeenStream, info: StreamInfo | FlowctlError) -> SeenStream:

@@ -65,7 +65,8 @@ class World:
     has its own. ``tables`` holds the selected tables by id, ``unexpanded`` the patterns whose source could not be
     listed. ``ddl`` is by target connection. ``places`` are the resolved places, by table id, of targets whose names
     could refer to the same place. ``documents`` are the states of the streams that the selected tables read, or whose
-    tables they read."""
+    tables they read. ``former`` are streams that no table of the spec reads any more, though their readers may still
+    be in the source."""
 
     at: dt.datetime
     state: StateDocument
@@ -75,6 +76,7 @@ class World:
     places: Mapping[str, str] = field(default_factory=dict)
     streams: Mapping[str, SeenStream] = field(default_factory=dict)
     documents: Mapping[str, StateDocument] = field(default_factory=dict)
+    former: Mapping[str, SeenStream] = field(default_factory=dict)
 
     def recorded(self, table_id: str) -> TableState:
         """What is recorded of a table, whichever state has it."""

@@ -37,7 +37,7 @@ from flowctl.plan.case import Case
 from flowctl.plan.commands import state_command
 from flowctl.plan.how import how
 from flowctl.plan.stops import first_stop
-from flowctl.plan.streams import StreamCase, plan_stream
+from flowctl.plan.streams import StreamCase, former_stream, plan_stream
 from flowctl.plan.upstream import columns_found
 from flowctl.resolve.names import refused_name
 from flowctl.resolve.places import SIDECARS
@@ -63,6 +63,7 @@ def build(spec: Spec, resolved: Resolved, world: World, options: PlanOptions) ->
             steps += (_after_stream(step) if is_after else step for step in steps_for(case, world.at, options.estimate))
             last[table.id] = steps[-1]
     whole = not (options.select or options.exclude)
+    former = [former_stream(name, seen, spec) for name, seen in world.former.items()] if whole else []
     others = [*_unexpanded(spec, world), *(_of_the_whole_flow(spec, resolved, world) if whole else ())]
     return Plan(
         flow=spec.flow,
@@ -73,7 +74,7 @@ def build(spec: Spec, resolved: Resolved, world: World, options: PlanOptions) ->
         flowctl=flowctl.__version__,
         select=options.select,
         steps=(*steps, *others),
-        streams=streams,
+        streams=(*streams, *former),
     )
 
 

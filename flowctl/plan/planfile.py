@@ -56,7 +56,8 @@ def check_fresh(plan: Plan, spec: Spec, world: World, tables: Mapping[str, Table
     if plan.serial and plan.lineage != world.state.lineage:
         raise _stale("the state is another one: it was lost and created again")
     for stream in plan.streams:
-        _check_stream(stream, world.streams.get(stream.name))
+        if stream.action != "removed":
+            _check_stream(stream, world.streams.get(stream.name))
     for step in plan.taking_part:
         seen, table = world.tables.get(step.id), tables.get(step.id)
         if seen is None or table is None:

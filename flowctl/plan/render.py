@@ -203,6 +203,7 @@ _STREAMS: Mapping[StreamAction, str] = {
     "capture": "only captured",
     "none": "up to date",
     "stop": "stopped",
+    "removed": "no longer in the spec",
 }
 
 

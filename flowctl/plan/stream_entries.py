@@ -14,6 +14,7 @@ _SIGNS = {
     "capture": ("~", "yellow"),
     "none": ("=", "dim"),
     "stop": ("!", "bold red"),
+    "removed": ("-", "yellow"),
 }
 
 
@@ -23,6 +24,8 @@ def stream_entry(stream: StreamPlan) -> Entry:
         mark = stream.mark
         next_step = (Detail("next step", stream.hint),) if stream.hint else ()
         return Entry(stream.name, sign, style, f"stopped: {stream.reason} ({mark.file}:{mark.line})", next_step)
+    if stream.action == "removed":
+        return Entry(stream.name, sign, style, stream.reason, (*_kept(stream), Detail("next step", stream.hint)))
     tables = text.counted(sum(not isinstance(step, Stopped) for step in stream.steps), "table")
     what = f"stream of {stream.connection}, {stream.label}, {tables}"
     return Entry(stream.name, sign, style, what, tuple(_details(stream)))
@@ -38,10 +41,7 @@ def _details(stream: StreamPlan) -> Iterator[Detail]:
         yield Detail(
             "reads", f"{stream.lower} (batch {stream.batch}) → {stream.upper}{lag}".replace(" ", text.NO_BREAK)
         )
-    kept = f"the server keeps {text.size(stream.retained)} for it" if stream.retained is not None else ""
-    health = [f"{name.replace('_', ' ')} {value}" for name, value in stream.health.items() if value != ""]
-    if kept or health:
-        yield Detail("slot", ", ".join(filter(None, (kept, *health))))
+    yield from _kept(stream)
     if stream.batch > stream.applied:
         batches = text.counted(stream.batch - stream.applied, "batch", "batches")
         yield Detail("landed", f"{batches} with {text.counted(stream.waiting, 'change')}, applied first")
@@ -50,3 +50,11 @@ def _details(stream: StreamPlan) -> Iterator[Detail]:
         yield Detail("tables", text.some(advancing))
     for note in stream.notes:
         yield Detail("note", note, "yellow")
+
+
+def _kept(stream: StreamPlan) -> Iterator[Detail]:
+    """What the source keeps for the stream's reader."""
+    kept = f"the server keeps {text.size(stream.retained)} for it" if stream.retained is not None else ""
+    health = [f"{name.replace('_', ' ')} {value}" for name, value in stream.health.items() if value != ""]
+    if kept or health:
+        yield Detail("slot", ", ".join(filter(None, (kept, *health))))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from flowctl.changes.shape import Shape
+from flowctl.diagnostics import Mark
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition, Position
 from flowctl.model.step import Advance, Load, RecordOnly, Recover, Stopped, StreamAction, StreamPlan, StreamStep
@@ -27,7 +28,7 @@ from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.stops import first_stop
 from flowctl.plan.stream_stops import first_stream_stop, stop_by_problem
 from flowctl.plan.unsent import stop_if_unsent, unsent_columns, what
-from flowctl.spec.spec import StreamSpec
+from flowctl.spec.spec import Spec, StreamSpec
 from flowctl.state.streams import applied
 from flowctl.storage.landing import LandedTable
 from flowctl.text import counted, some
@@ -88,6 +89,34 @@ def plan_stream(case: StreamCase, tables: Sequence[Case]) -> StreamPlan:
         source_changes=() if stop or info is None else info.source_changes,
         notes=tuple(_notes(case)) if not stop else (),
         steps=tuple(steps),
+    )
+
+
+def former_stream(name: str, seen: SeenStream, spec: Spec) -> StreamPlan:
+    """The item of a stream that no table reads any more: nothing is done with it."""
+    stream, info = seen.state.stream, seen.info
+    assert stream is not None
+    what = info.label if info is not None and info.oldest is not None else ""
+    if what:
+        reason = f"no table reads it any more, but its {what} goes on keeping the log of {stream.connection}"
+    elif info is not None:
+        reason = "no table reads it any more; its reader in the source is gone"
+    else:
+        why = seen.error.message if seen.error else f"the spec has no connection {stream.connection}"
+        reason = f"no table reads it any more; whether its reader keeps the source's log is not known: {why}"
+    return StreamPlan(
+        name=name,
+        mark=Mark(spec.path, 1),
+        connection=stream.connection,
+        action="removed",
+        reason=reason,
+        hint=f"End it with {state_command('end-stream', spec.argument, name)}",
+        lineage=seen.state.recorded_lineage,
+        serial=seen.state.serial,
+        label=info.label if info else "",
+        applied=stream.applied,
+        retained=info.retained if info else None,
+        health=info.health if info else {},
     )
 
 

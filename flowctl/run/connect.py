@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors import registry
@@ -38,30 +39,51 @@ EXIT_CODES: Mapping[str, int] = {
 }
 
 
-def check(spec: Spec) -> list[Diagnostic]:
-    """All findings, sorted by location in the spec."""
-    return list(in_order((*_engine(spec), *_state(spec), *_tables(spec))))
+@dataclass(frozen=True)
+class Checked:
+    """``diagnostics`` are all findings, sorted by location in the spec. ``planned`` is None if nothing could be
+    planned."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    planned: Planned | None = None
 
 
-def _tables(spec: Spec) -> Iterator[Diagnostic]:
+def check(spec: Spec) -> Checked:
+    alone = (*_engine(spec), *_state(spec))
     try:
         planned = make_plan(spec, PlanOptions(estimate="none"))
     except SpecError as error:
-        yield from error.diagnostics
-        return
+        return Checked(in_order((*alone, *error.diagnostics)))
     except FlowctlError as error:
-        yield Diagnostic(error.message, error.hint, error.mark, "unreachable")
-        return
+        return Checked(in_order((*alone, Diagnostic(error.message, error.hint, error.mark, "unreachable"))))
+    found = (*_streams(planned), *_tables(planned), *_targets(spec, planned), *_executors(spec, planned))
+    return Checked(in_order((*alone, *found)), planned)
+
+
+def _streams(planned: Planned) -> Iterator[Diagnostic]:
+    """Why a stream is stopped, and all that its source would have to change."""
+    for stream in planned.plan.streams:
+        if stream.action != "stop":
+            continue
+        seen = planned.world.streams[stream.name]
+        code = "unreachable" if seen.error is not None else "stopped"
+        yield Diagnostic(f"{stream.name}: {stream.reason}", stream.hint, stream.mark, code)
+        for problem in seen.info.problems if seen.info is not None else ():
+            if problem.what != stream.reason:
+                yield Diagnostic(f"{stream.name}: {problem.what}", problem.repair, stream.mark, code)
+
+
+def _tables(planned: Planned) -> Iterator[Diagnostic]:
+    stopped = {step.id for stream in planned.plan.streams if stream.action == "stop" for step in stream.steps}
     reported: set[tuple[str, str]] = set()
     for step in planned.plan.all_steps:
         finding = (str(step.table.mark), step.reason)
-        # A table that depends on a stopped one is not a separate finding; a connection that fails is one.
-        if isinstance(step, Stopped) and step.by != "dependency" and finding not in reported:
+        # A table that depends on a stopped one, or whose stream is, is no finding; a connection that fails is one.
+        is_own = isinstance(step, Stopped) and step.by != "dependency" and step.id not in stopped
+        if isinstance(step, Stopped) and is_own and finding not in reported:
             reported.add(finding)
             code = "unreachable" if step.by == "error" else "stopped"
             yield Diagnostic(f"{step.id}: {step.reason}", step.hint, step.table.mark, code)
-    yield from _targets(spec, planned)
-    yield from _executors(spec, planned)
 
 
 def _targets(spec: Spec, planned: Planned) -> Iterator[Diagnostic]:

@@ -46,7 +46,7 @@ def differences(before: StateDocument, after: StateDocument) -> list[Difference]
     """Sorted by table id, then in the order of :data:`FIELDS`; then what concerns a whole stream."""
     return [
         *_of_tables(before, after),
-        *_of_stream(before.stream or StreamState(), after.stream or StreamState()),
+        *_of_stream(before.stream, after.stream),
     ]
 
 
@@ -58,7 +58,12 @@ def _of_tables(before: StateDocument, after: StateDocument) -> Iterator[Differen
     )
 
 
-def _of_stream(before: StreamState, after: StreamState) -> Iterator[Difference]:
+def _of_stream(stream: StreamState | None, changed: StreamState | None) -> Iterator[Difference]:
+    if stream is not None and changed is None:
+        text = "ends: its reader is removed from the source, and what it has captured from the state"
+        yield Difference(_STREAM, "ended", False, True, text)
+        return
+    before, after = stream or StreamState(), changed or StreamState()
     if before.applied != after.applied:
         text = f"batch {before.applied} → {after.applied}"
         yield Difference(_STREAM, "applied", before.applied, after.applied, text)

@@ -74,7 +74,8 @@ class StreamState:
     table has applied all batches up to ``applied``, except those in ``apart``: by table id, the batch up to which it
     has: it lags behind. ``begun`` names the reader in the source (a replication slot) that is being created: one that
     is found under this name is flowctl's own and incomplete. ``anew``: a user has asked for a new reader, from which
-    all tables begin again."""
+    all tables begin again. ``connection`` and ``options`` are those of the spec with which the reader was made: they
+    name it when the spec no longer has the stream."""
 
     source: str = ""
     published: str = field(default="", metadata=in_json("not_default"))
@@ -82,6 +83,8 @@ class StreamState:
     apart: Mapping[str, int] = field(default_factory=dict)
     begun: str = ""
     anew: bool = field(default=False, metadata=in_json("not_default"))
+    connection: str = field(default="", metadata=in_json("not_default"))
+    options: Mapping[str, Any] = field(default_factory=dict, metadata=in_json("since"))
 
 
 @dataclass(frozen=True)

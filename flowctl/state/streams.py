@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
+from flowctl.diagnostics import Mark
 from flowctl.model.position import LandedPosition
-from flowctl.spec.spec import Spec
+from flowctl.spec.spec import Spec, StreamSpec
 from flowctl.state.document import StateDocument, StreamState
 from flowctl.state.location import flow_url, open_flow
 from flowctl.state.store import Retention, StateStore
@@ -126,6 +127,16 @@ def with_adopted(before: StateDocument, document: StateDocument, table_id: str) 
     if stream is None or position == before.table(table_id).position or not isinstance(position, LandedPosition):
         return document
     return replace(document, stream=with_apart(stream, {**stream.apart, table_id: position.batch}))
+
+
+def former_stream(spec: Spec, name: str, state: StreamState) -> StreamSpec:
+    """A stream that the spec no longer has, as far as its state tells."""
+    return StreamSpec(name, spec.flow, state.connection, Mark(spec.path, 1), options=state.options)
+
+
+def ended(document: StateDocument) -> StateDocument:
+    """The stream has no reader any more: if the spec has it again, it begins anew."""
+    return replace(without_positions(document, list(document.tables)), stream=None)
 
 
 def landing_log(spec: Spec, stream: str) -> LandingLog:

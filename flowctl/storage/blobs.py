@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -34,6 +35,9 @@ class BlobStore(Protocol):
     def get(self, name: str) -> bytes | None: ...
 
     def list(self, prefix: str) -> list[BlobInfo]: ...
+
+    def folders(self, prefix: str) -> Sequence[str]:
+        """The names of the folders directly below ``prefix``, without a slash."""
 
     def create(self, name: str, data: bytes) -> bool:
         """Returns False if a blob of that name already exists; it is left unchanged."""
@@ -64,6 +68,11 @@ class MemoryStore:
                 for name, (data, modified) in self._blobs.items()
                 if name.startswith(prefix) and "/" not in name[len(prefix) :]
             )
+
+    def folders(self, prefix: str) -> Sequence[str]:
+        with self._lock:
+            below = (name[len(prefix) :].split("/") for name in self._blobs if name.startswith(prefix))
+            return sorted({parts[0] for parts in below if len(parts) > 1})
 
     def create(self, name: str, data: bytes) -> bool:
         with self._lock:

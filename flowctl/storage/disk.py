@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from flowctl.errors import AbortRun
@@ -50,6 +51,15 @@ class DiskStore:
         except OSError as cause:
             raise self._broken("list", prefix, cause) from cause
         return sorted(found)
+
+    def folders(self, prefix: str) -> Sequence[str]:
+        try:
+            with os.scandir(self._root / prefix) as entries:
+                return sorted(entry.name for entry in entries if entry.is_dir())
+        except FileNotFoundError:
+            return []
+        except OSError as cause:
+            raise self._broken("list", prefix, cause) from cause
 
     def create(self, name: str, data: bytes) -> bool:
         path = self._root / name

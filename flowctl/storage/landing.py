@@ -227,6 +227,15 @@ class LandingLog:
             fs.rm_file(f"{folder}/{name}")
         return gone
 
+    def remove_all(self) -> None:
+        """Removes every batch, of a stream that has ended."""
+        fs, folder = self._segments
+        for name in self.files():
+            fs.rm_file(f"{folder}/{name}")
+        for number in self.numbers():
+            self._blobs.delete(self._name(number))
+        self._read.clear()
+
     def files(self) -> dict[str, int]:
         """The size of each file of captured changes, by name."""
         fs, folder = self._segments

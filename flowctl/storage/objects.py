@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flowctl import extras
@@ -61,6 +61,16 @@ class ObjectStore:
             for name, entry in below.items()
             if name and "/" not in name
         )
+
+    def folders(self, prefix: str) -> Sequence[str]:
+        try:
+            found = self._fs.ls(self._path(prefix).rstrip("/"), detail=True)
+        except FileNotFoundError:
+            return []
+        except Exception as cause:
+            raise self._broken("list", prefix, cause) from cause
+        names = (entry["name"].rstrip("/").rpartition("/")[2] for entry in found if entry["type"] == "directory")
+        return sorted(names)
 
     def create(self, name: str, data: bytes) -> bool:
         if self._unsafe:

@@ -69,7 +69,7 @@ def options_of(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
             yield path, parameter.opts[0]
 
 
-COMMANDS = ("validate", "plan", "apply", "state", "cuts", "runs", "setup", "spark-server", "schema")
+COMMANDS = ("validate", "plan", "apply", "state", "doctor", "cuts", "runs", "setup", "spark-server", "schema")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

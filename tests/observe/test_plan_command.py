@@ -137,7 +137,7 @@ def test_a_pattern_whose_source_is_gone_stops_itself_and_what_reads_its_tables(f
 
 def test_validate_connect_names_what_is_not_there(folder):
     (folder / "flow.yaml").write_text(SPEC + UNREACHABLE, encoding="utf-8")
-    found = check(load_spec([folder / "flow.yaml"], {}))
+    found = check(load_spec([folder / "flow.yaml"], {})).diagnostics
     assert [(one.code, one.mark.line) for one in found if one.mark] == [("unreachable", 17), ("unreachable", 18)]
 
 

@@ -124,3 +124,10 @@ def test_a_store_that_is_not_there_says_where_to_look() -> None:
     with pytest.raises(AbortRun, match=r"cannot read s3://nowhere/x/latest.json") as failure:
         address.client().get("latest.json")
     assert "storage" in failure.value.hint
+
+
+def test_folders_are_those_directly_below(blobs: BlobStore) -> None:
+    assert blobs.folders("streams/") == []
+    for name in ("streams/one/state/1.json", "streams/two/lease/1.json", "streams/note"):
+        blobs.create(name, b"")
+    assert blobs.folders("streams/") == ["one", "two"]

@@ -66,8 +66,12 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
     """``path`` is the root; a relative local path starts from the spec's folder."""
     from flowctl.connectors.delta.target import DeltaTarget
     from flowctl.spec.secrets import reveal
+    from flowctl.storage.folders import look_at
 
     root = str(reveal(connection.options["path"]))
     if "://" not in root:
         root = str((Path(context.base_dir) / root).resolve())
-    yield Connector(target=DeltaTarget(root, context.storage, context.buffer, CAPABILITIES))
+    yield Connector(
+        target=DeltaTarget(root, context.storage, context.buffer, CAPABILITIES),
+        greet=lambda: f"Delta tables below {look_at(root, context.storage)}",
+    )

@@ -33,5 +33,10 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
     """Opens nothing yet: the store is accessed only when the source is."""
     from flowctl.connectors.files.listing import file_root
     from flowctl.connectors.files.source import FilesSource
+    from flowctl.storage.folders import look_at
 
-    yield Connector(source=FilesSource(file_root(connection.options["path"], context), CAPABILITIES))
+    root = file_root(connection.options["path"], context)
+    yield Connector(
+        source=FilesSource(root, CAPABILITIES),
+        greet=lambda: f"files below {look_at(root.url, context.storage)}",
+    )

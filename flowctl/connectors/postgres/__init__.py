@@ -83,4 +83,5 @@ def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]
         source=PostgresSource(database, CAPABILITIES, context.buffer),
         target=PostgresTarget(database, context, CAPABILITIES),
         streams=PostgresStreams(database, context.buffer),
+        greet=database.greet,
     )

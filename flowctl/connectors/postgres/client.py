@@ -77,6 +77,13 @@ class Client:
                     raise
                 raise self._given_up(watch.given_up) from error
 
+    def greet(self) -> str:
+        """As :attr:`flowctl.connectors.base.Connector.greet`."""
+        with self.connect() as connection:
+            row = connection.execute("SELECT current_setting('server_version'), current_user").fetchone()
+            assert row is not None
+            return f"PostgreSQL {row[0]}, database {self.database}, as {row[1]}"
+
     def _given_up(self, why: str) -> FlowctlError:
         place = f"PostgreSQL {self.host}:{self.port}/{self.database}"
         if waiting.is_interrupted():

@@ -39,9 +39,13 @@ def refuse_name(_options: Mapping[str, Any], object: ObjectName, _base_dir: str)
 @contextmanager
 def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
     """Opens nothing yet: source and target open the file when they need it."""
-    from flowctl.connectors.sqlite.database import database_path, system_name
+    from flowctl.connectors.sqlite.database import database_path, greeting, system_name
     from flowctl.connectors.sqlite.source import SqliteSource
     from flowctl.connectors.sqlite.target import SqliteTarget
 
     path, system = database_path(connection.options, context), system_name(connection.options, context)
-    yield Connector(source=SqliteSource(path, CAPABILITIES, system), target=SqliteTarget(path, context, CAPABILITIES))
+    yield Connector(
+        source=SqliteSource(path, CAPABILITIES, system),
+        target=SqliteTarget(path, context, CAPABILITIES),
+        greet=lambda: greeting(path),
+    )

@@ -33,6 +33,16 @@ def system_name(options: Mapping[str, Any], context: OpenContext) -> str:
     return f"sqlite:{path}"
 
 
+def greeting(path: Path) -> str:
+    """As :attr:`flowctl.connectors.base.Connector.greet`."""
+    version = f"SQLite {sqlite3.sqlite_version}, file {path}"
+    if not path.exists():
+        return f"{version}, which is not there yet"
+    with translated(path), open_database(path, "ro") as connection:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    return version
+
+
 @contextmanager
 def open_database(path: Path, access: Literal["ro", "rwc", "none"]) -> Iterator[sqlite3.Connection]:
     """A connection in autocommit mode: transactions begin with an explicit BEGIN. ``rwc`` creates a missing file,

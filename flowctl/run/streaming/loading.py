@@ -65,7 +65,8 @@ class Loading:
     def _create(self, loads: Sequence[Load]) -> list[Load]:
         """Makes the stream's reader, and reads the tables at its moment."""
         on = self.on
-        on.change(replace(on.stream_state, begun=on.plan.label))
+        stream = on.stream
+        on.change(replace(on.stream_state, begun=on.plan.label, connection=stream.connection, options=stream.options))
         crashpoints.reached("moment_begun")
         with on.source.moment(on.stream, objects_of(on.tables), creates_reader=True) as moment:
             batch = self._record(moment)
@@ -81,7 +82,13 @@ class Loading:
         batch = on.log.create(LandedBatch(number, moment.at, moment.at, moment.event_at))
         info = on.seen.info
         assert info is not None
-        stream = StreamState(source=info.system, published=info.published, applied=number)
+        stream = StreamState(
+            source=info.system,
+            published=info.published,
+            applied=number,
+            connection=on.stream.connection,
+            options=on.stream.options,
+        )
 
         def change(document: StateDocument) -> StateDocument:  # what was captured before does not lead to here
             return documents.with_stream(without_positions(document, list(document.tables)), stream)

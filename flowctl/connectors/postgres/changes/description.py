@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.postgres import catalog
+from flowctl.connectors.postgres.changes.advice import advice, exhausted, limits
 from flowctl.connectors.postgres.changes.names import Publication, publication_of, slot_of
 from flowctl.connectors.postgres.columns import quoted
 from flowctl.connectors.stream import StreamInfo, StreamProblem
@@ -76,7 +77,7 @@ class _Facts:
 
 def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: Sequence[ObjectName]) -> StreamInfo:
     wanted, name = publication_of(stream), slot_of(stream)
-    server, slot = _server(connection), _slot(connection, name)
+    server, slot, found = _server(connection), _slot(connection, name), limits(connection)
     published = _published(connection, wanted.name, server.version)
     infos = catalog.describe(connection, objects)
     facts = _facts(connection, {object: info for object, info in infos.items() if info is not None})
@@ -100,7 +101,13 @@ def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: S
         lag=slot.lag if slot else None,
         retained=slot.retained if slot else None,
         published=published.id if published else "",
-        problems=(*_server_problems(server, slot, name, stream), *missing, *of_tables),
+        problems=(
+            *_server_problems(server, slot, name, stream),
+            *exhausted(found, has_slot=slot is not None),
+            *missing,
+            *of_tables,
+        ),
+        advice=tuple(advice(found, (slot.wal_status if slot else None) or "", name)),
         source_changes=tuple(changes),
         tables=streamed,
         health={"wal_status": slot.wal_status or ""} if slot else {},

@@ -20,6 +20,7 @@ from flowctl.connectors.postgres.changes.moment import PostgresMoment
 from flowctl.connectors.postgres.changes.names import publication_of, slot_of
 from flowctl.connectors.postgres.changes.shapes import shape_of
 from flowctl.connectors.postgres.client import Client
+from flowctl.connectors.postgres.columns import quoted
 from flowctl.connectors.stream import StreamInfo, StreamSource
 from flowctl.errors import StoppedByPolicy, TransientError
 from flowctl.model.position import LsnPosition, Position, lsn_from_text
@@ -110,6 +111,13 @@ class PostgresStreams(StreamSource):
                 "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
                 [slot_of(stream)],
             )
+
+    def end(self, stream: StreamSpec) -> None:
+        """A publication that the spec names may serve others: only one of the default name is dropped."""
+        self.drop_reader(stream)
+        if stream.options.get("publication") is None:
+            with self.client.connect() as connection:
+                connection.execute(f"DROP PUBLICATION IF EXISTS {quoted(publication_of(stream).name)}".encode())
 
     def decoder(self, shape: Shape) -> PostgresDecoder:
         return PostgresDecoder(shape)

@@ -1,0 +1,114 @@
+"""`flowctl doctor`: what each connection and stream answers, what is wrong with it, and what repairs it.
+
+Errors are those of `validate --connect`: what would prevent a run from succeeding. Advice is what works today and may
+hurt later. Nothing is written, and no rows are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from flowctl import text
+from flowctl.diagnostics import Diagnostic
+from flowctl.errors import ExitCode, FlowctlError
+from flowctl.model.step import StreamPlan
+from flowctl.observe.asking import Connections, in_parallel
+from flowctl.plan.planning import Planned
+from flowctl.run.connect import EXIT_CODES, check
+from flowctl.run.failure import translate
+from flowctl.spec.spec import Spec, SqlSource, StreamTable
+
+Kind = Literal["connection", "stream"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One connection or stream. ``what`` is what answers, empty if nothing does."""
+
+    kind: Kind
+    name: str
+    what: str
+    advice: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """``errors`` concern the whole flow, its connections, streams and tables."""
+
+    subjects: tuple[Subject, ...]
+    errors: tuple[Diagnostic, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """That of the errors; advice has none."""
+        return ExitCode.first([EXIT_CODES.get(one.code, ExitCode.SPEC) for one in self.errors])
+
+
+def examine(spec: Spec) -> Report:
+    checked = check(spec)
+    errors = {(one.message, one.mark): one for one in checked.diagnostics}
+    connections, silent = _connections(spec)
+    for one in silent:  # also connections that no table uses
+        errors.setdefault((one.message, one.mark), one)
+    streams = tuple(_streams(checked.planned)) if checked.planned is not None else ()
+    return Report((*connections, *streams), tuple(errors.values()))
+
+
+def _connections(spec: Spec) -> tuple[list[Subject], list[Diagnostic]]:
+    with Connections(spec) as opened:
+
+        def greeted(name: str) -> str | FlowctlError:
+            try:
+                return opened.get(name).greet()
+            except Exception as cause:  # noqa: BLE001 - whatever it is, it is the finding
+                return translate(cause, opened.mark(name))
+
+        found = in_parallel(greeted, spec.connections)
+        subjects = [
+            Subject("connection", name, "" if isinstance(what, FlowctlError) else f"{what}{_use(spec, name)}")
+            for name, what in found.items()
+        ]
+        silent = [
+            Diagnostic(what.message, what.hint, what.mark or opened.mark(name), "unreachable")
+            for name, what in found.items()
+            if isinstance(what, FlowctlError)
+        ]
+    return subjects, silent
+
+
+def _use(spec: Spec, name: str) -> str:
+    read = sum(
+        not isinstance(table.source, SqlSource | StreamTable) and table.source.connection == name
+        for table in spec.tables
+    )
+    counts = {
+        "read by": read,
+        "written by": sum(table.target.connection == name for table in spec.tables),
+    }
+    told = [f"{what} {text.counted(count, 'entry', 'entries')}" for what, count in counts.items() if count]
+    told += [f"read by the stream {one.name}" for one in spec.streams.values() if one.connection == name]
+    return f"; {', '.join(told)}" if told else "; no table uses it"
+
+
+def _streams(planned: Planned) -> Iterator[Subject]:
+    for plan in planned.plan.streams:
+        seen = planned.world.streams.get(plan.name) or planned.world.former.get(plan.name)
+        info = seen.info if seen is not None else None
+        told = [Diagnostic(one.what, one.repair, plan.mark, "advice") for one in info.advice] if info else []
+        if plan.action == "removed":
+            told.append(Diagnostic(plan.reason, plan.hint, plan.mark, "advice"))
+        yield Subject("stream", plan.name, _described(plan) if info is not None else "", tuple(told))
+
+
+def _described(plan: StreamPlan) -> str:
+    facts = [f"{plan.label} of {plan.connection}"]
+    if plan.lower is None:
+        facts.append("not begun")
+    if plan.lag is not None and plan.lower is not None:
+        facts.append(f"{text.size(plan.lag)} behind")
+    if plan.retained is not None:
+        facts.append(f"the server keeps {text.size(plan.retained)} for it")
+    facts += [f"{name.replace('_', ' ')} {value}" for name, value in plan.health.items() if value != ""]
+    return ", ".join(facts)

@@ -1,0 +1,27 @@
+"""One look at a folder of any store: whether it answers, and whether anything is there."""
+
+from __future__ import annotations
+
+from flowctl.errors import TableError
+from flowctl.storage import access
+from flowctl.storage.options import Storage, fsspec_options
+from flowctl.storage.urls import scheme
+
+
+def look_at(url: str, storage: Storage) -> str:
+    """The folder's name, with a word if nothing is in it yet. Raises :class:`TableError` if the store does not
+    answer."""
+    import fsspec
+
+    try:
+        fs, path = fsspec.core.url_to_fs(url, **({} if scheme(url) == "file" else fsspec_options(url, storage)))
+        is_there = bool(fs.ls(path, detail=False))
+    except FileNotFoundError:
+        is_there = False
+    except Exception as cause:
+        why = access.refused_access(cause)
+        if why is not None:
+            raise TableError(f"{url} refuses access: {why}", hint=access.HINT) from cause
+        hint = "Check the path and `storage` in the spec, and that the store is up"
+        raise TableError(f"{url} does not answer: {access.in_one_line(cause)}", hint=hint) from cause
+    return url if is_there else f"{url}, where nothing is yet"
