@@ -53,7 +53,7 @@ def place_of_former(spec: Spec, name: str) -> StatePlace:
     blobs = open_flow(spec)
     known = blobs.folders("streams/")
     if name not in known:
-        hint = did_you_mean(name, known, "There are: ") if known else "The flow has never run a stream"
+        hint = did_you_mean(name, known, "There are: ") if known else "Run `flowctl plan`: it lists the streams"
         raise UsageError(f"the state has no stream {name!r}", hint=hint)
     return StatePlace(stream_store(blobs, name), lease_prefix(name), name)
 

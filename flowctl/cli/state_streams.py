@@ -73,7 +73,7 @@ def end_stream(spec: Spec, name: str, reader_is_gone: bool, yes: bool) -> int:
 
     def change(document: StateDocument) -> StateDocument:
         if document.stream is None:
-            raise UsageError(f"the stream {name} has ended", hint="There is nothing to do")
+            raise UsageError(f"the stream {name} has ended", hint="Run `flowctl plan`: it lists the streams")
         return ended(document)
 
     def finish(document: StateDocument) -> None:
