@@ -113,10 +113,24 @@ class StreamSource(ABC):
 
     @abstractmethod
     def moment(
-        self, stream: StreamSpec, objects: Sequence[ObjectName], *, creates_reader: bool
+        self,
+        stream: StreamSpec,
+        objects: Sequence[ObjectName],
+        *,
+        creates_reader: bool,
+        reach: Callable[[], None] | None = None,
     ) -> AbstractContextManager[Moment]:
         """``creates_reader``: the stream's own reader begins at this moment; a reader that exists under its name is
-        replaced. Otherwise the moment belongs to nothing that outlives the context."""
+        replaced. Otherwise the moment belongs to nothing that outlives the context. On a standby, ``reach`` is the
+        primary's :meth:`reach_standbys`, called while the moment is awaited."""
+
+    @abstractmethod
+    def reach_standbys(self) -> None:
+        """Writes into the log what a standby needs to find a consistent point."""
+
+    @abstractmethod
+    def why_no_snapshots(self, system: str) -> StreamProblem | None:
+        """Why this is no standby of ``system`` (as in :class:`StreamInfo`) at which tables can be read at a moment."""
 
     @abstractmethod
     def capture(

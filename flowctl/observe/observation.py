@@ -82,7 +82,10 @@ def observe(
         places=_places(connections, resolved),
         documents=documents,
         former=former_streams(spec, blobs, of_streams, connections),
-        streams={name: with_info(seen, unlisted.get(name) or asked[name]) for name, seen in streams.items()},
+        streams={
+            name: with_info(seen, unlisted.get(name) or asked[name], spec.streams[name], connections)
+            for name, seen in streams.items()
+        },
     )
 
 

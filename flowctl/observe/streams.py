@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from flowctl.connectors.stream import StreamInfo
+from flowctl.connectors.stream import StreamInfo, StreamProblem
 from flowctl.errors import FlowctlError
 from flowctl.observe.asking import Connections
 from flowctl.observe.world import SeenStream
-from flowctl.spec.spec import Spec
+from flowctl.spec.spec import Spec, StreamSpec
 from flowctl.state.document import StateDocument, StreamState
 from flowctl.state.streams import former_stream, landing_log, needed, stream_store
 from flowctl.storage.blobs import BlobStore
@@ -56,5 +56,20 @@ def _asked(spec: Spec, name: str, state: StateDocument, stream: StreamState, con
         return SeenStream(state, error=error)
 
 
-def with_info(seen: SeenStream, info: StreamInfo | FlowctlError) -> SeenStream:
-    return replace(seen, error=info) if isinstance(info, FlowctlError) else replace(seen, info=info)
+def with_info(
+    seen: SeenStream, info: StreamInfo | FlowctlError, stream: StreamSpec, connections: Connections
+) -> SeenStream:
+    if isinstance(info, FlowctlError):
+        return replace(seen, error=info)
+    return replace(seen, info=info, no_snapshots=_why_no_snapshots(info, stream, connections))
+
+
+def _why_no_snapshots(info: StreamInfo, stream: StreamSpec, connections: Connections) -> StreamProblem | None:
+    if not stream.snapshot_from:
+        return None
+    try:
+        source = connections.get(stream.snapshot_from).streams
+        assert source is not None, "the spec's checks have refused other types"
+        return source.why_no_snapshots(info.system)
+    except FlowctlError as error:
+        return StreamProblem(error.message, error.hint)

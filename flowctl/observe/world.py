@@ -9,7 +9,7 @@ from typing import Literal
 
 from flowctl.changes.shape import Shape
 from flowctl.connectors.source import HighWatermark, Missing
-from flowctl.connectors.stream import StreamInfo
+from flowctl.connectors.stream import StreamInfo, StreamProblem
 from flowctl.connectors.target import TargetRules
 from flowctl.errors import FlowctlError
 from flowctl.model.commit import Commit
@@ -49,7 +49,8 @@ class Observed:
 class SeenStream:
     """One stream: its own ``state``; what its source says, None if it could not be asked (``error`` is why);
     ``newest`` is the newest landed batch (None: nothing has landed), ``waiting`` those that some table has not
-    applied, and ``shapes`` the shapes of their rows, by digest."""
+    applied, and ``shapes`` the shapes of their rows, by digest. ``no_snapshots`` is why no table can be read in full
+    where the spec says (`snapshot.from`)."""
 
     state: StateDocument
     info: StreamInfo | None = None
@@ -57,6 +58,7 @@ class SeenStream:
     waiting: tuple[LandedBatch, ...] = ()
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     error: FlowctlError | None = None
+    no_snapshots: StreamProblem | None = None
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def plan_stream(case: StreamCase, tables: Sequence[Case]) -> StreamPlan:
         retained=info.retained if info else None,
         health=info.health if info else {},
         source_changes=() if stop or info is None else info.source_changes,
-        notes=tuple(_notes(case)) if not stop else (),
+        notes=tuple(_notes(case, steps)) if not stop else (),
         steps=tuple(steps),
     )
 
@@ -198,8 +198,10 @@ def _is_beyond(one: Position, other: Position) -> bool:
     return type(one) is type(other) and one > other  # type: ignore[operator]
 
 
-def _notes(case: StreamCase) -> Iterator[str]:
-    info = case.seen.info
+def _notes(case: StreamCase, steps: Sequence[StreamStep]) -> Iterator[str]:
+    info, standby = case.seen.info, case.spec.snapshot_from
+    if standby and any(isinstance(step, Load) for step in steps):
+        yield f"tables are read in full from {standby}"
     if info is not None and info.active:
         yield f"{info.active} reads it now, and is ended"
 
@@ -283,6 +285,8 @@ def _current(case: StreamCase, table: Case, *, is_new: bool) -> StreamStep:
 def _snapshot(case: StreamCase, table: Case) -> StreamStep:
     """A table that is read at the moment from which its changes follow. A target that exists is replaced, or where rows
     stay (soft deletes, histories) compared by key."""
+    if (problem := case.seen.no_snapshots) is not None:
+        return stopped(table, Stop(f"it has to be read in full, and {problem.what}", problem.repair, "from"))
     exists = table.observed.target is not None
     is_again = table.table.mode == "append" and exists and table.state.seq > 0
     if is_again and not (table.full_refresh or table.state.append_again):

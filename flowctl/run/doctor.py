@@ -97,6 +97,10 @@ def _streams(planned: Planned) -> Iterator[Subject]:
         seen = planned.world.streams.get(plan.name) or planned.world.former.get(plan.name)
         info = seen.info if seen is not None else None
         told = [Diagnostic(one.what, one.repair, plan.mark, "advice") for one in info.advice] if info else []
+        if seen is not None and (problem := seen.no_snapshots):
+            told.append(
+                Diagnostic(f"no table can be read in full: {problem.what}", problem.repair, plan.mark, "advice")
+            )
         if plan.action == "removed":
             told.append(Diagnostic(plan.reason, plan.hint, plan.mark, "advice"))
         yield Subject("stream", plan.name, _described(plan) if info is not None else "", tuple(told))

@@ -260,13 +260,15 @@ def stream_of(table: TableSpec) -> str:
 @dataclass(frozen=True)
 class StreamSpec:
     """One entry of ``streams``. Times in seconds, sizes in bytes. ``options`` belong to the connection's type; ``flow``
-    and ``name`` are what default names are made of. ``marks`` as in :class:`TableSpec`."""
+    and ``name`` are what default names are made of. ``snapshot_from`` names the connection of a standby from which
+    tables are read in full; empty: ``connection``. ``marks`` as in :class:`TableSpec`."""
 
     name: str
     flow: str
     connection: str
     mark: Mark
     snapshot: Literal["initial", "never"] = "initial"
+    snapshot_from: str = ""
     on_lost_position: Literal["fail", "resnapshot"] = "fail"
     on_table_error: Literal["stop", "detach"] = "stop"
     on_truncate: Literal["apply", "fail", "ignore"] = "apply"

@@ -50,7 +50,24 @@ def _connection(name: str, node: Node, connections: ConnectionTypes, findings: F
         return None
     before = len(findings.diagnostics)
     findings.extend(check_stream(node, type, f"streams.{name}"))
+    _check_standby(node, type, connections, findings)
     return source.text if len(findings.diagnostics) == before else None
+
+
+def _check_standby(node: Node, type: str, connections: ConnectionTypes, findings: Findings) -> None:
+    """``snapshot.from``."""
+    snapshot = node.entries.get("snapshot")
+    named = snapshot.entries.get("from") if snapshot is not None else None
+    if snapshot is None or named is None or not isinstance(named.value, str):
+        return
+    if named.text not in connections:
+        hint = did_you_mean(named.text, connections, "There are: ")
+        findings.error(named, f"there is no connection `{named.text}`", hint, "unknown-connection")
+    elif connections[named.text] not in (type, None):
+        what = f"`{named.text}` ({connections[named.text]}) is no standby of a connection of type {type}"
+        findings.error(named, what, f"Name a connection of type {type}", "no-standby")
+    elif (mode := snapshot.entries.get("mode")) is not None and mode.value == "never":
+        findings.error(named, "`snapshot.mode: never` reads no table in full", "Remove `from`", "no-standby")
 
 
 def stream(name: str, node: Node, flow: str) -> StreamSpec:
@@ -64,6 +81,7 @@ def stream(name: str, node: Node, flow: str) -> StreamSpec:
         connection=given["from"],
         mark=node.place,
         snapshot=snapshot.get("mode", "initial") if isinstance(snapshot, dict) else snapshot,
+        snapshot_from=snapshot.get("from", "") if isinstance(snapshot, dict) else "",
         on_lost_position=given.get("on_lost_position", "fail"),
         on_table_error=given.get("on_table_error", "stop"),
         on_truncate=given.get("on_truncate", "apply"),

@@ -6,6 +6,7 @@ Credentials are passed to JDBC as options, never in its URL: URLs are logged. Ev
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ from flowctl.spec import urls
 
 if TYPE_CHECKING:
     import psycopg
+
+# What it warns of (a rollback on a lost connection) is part of an error that is raised, or of none.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 #: Both for psycopg and, as `sessionInitStatement`, for every connection of Spark's executors.
 SESSION_SETTINGS: Mapping[str, str] = {

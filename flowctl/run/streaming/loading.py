@@ -7,7 +7,8 @@ left are read at another moment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from flowctl.errors import FlowctlError, TransientError
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition, Position
 from flowctl.model.step import Load
+from flowctl.model.table_info import ObjectName
 from flowctl.observe.relations import objects_of
 from flowctl.run import events
 from flowctl.run.streaming.advance import Rounds
@@ -68,11 +70,14 @@ class Loading:
         stream = on.stream
         on.change(replace(on.stream_state, begun=on.plan.label, connection=stream.connection, options=stream.options))
         crashpoints.reached("moment_begun")
-        with on.source.moment(on.stream, objects_of(on.tables), creates_reader=True) as moment:
+        objects, left = objects_of(on.tables) if on.standby is None else [], list(loads)
+        with _may_end_early(on.source.moment(on.stream, objects, creates_reader=True)) as moment:
             batch = self._record(moment)
             self._join(batch)
             self._start(batch)
-            return self._load(moment, batch, loads, is_last=False)
+            if on.standby is None:
+                left = self._load(moment, batch, loads, is_last=False)
+        return left
 
     def _record(self, moment: Moment) -> LandedBatch:
         """From here on the reader is the stream's own: what is before the moment is in the tables' snapshots."""
@@ -115,13 +120,20 @@ class Loading:
         newest = self.capture.newest  # from before the moment: what lands from now on may be after it
         assert newest is not None
         objects = objects_of([self.on.run.tables[step.id] for step in loads])
+        left = list(loads)
         try:
-            with self.on.source.moment(self.on.stream, objects, creates_reader=False) as moment:
-                return self._load(moment, newest, loads, is_last=is_last)
+            with _may_end_early(self._moment(objects)) as moment:
+                left = self._load(moment, newest, loads, is_last=is_last)
         except TransientError:
             if is_last:
                 raise
-            return list(loads)
+        return left
+
+    def _moment(self, objects: Sequence[ObjectName]) -> AbstractContextManager[Moment]:
+        on = self.on
+        if on.standby is None:
+            return on.source.moment(on.stream, objects, creates_reader=False)
+        return on.standby.moment(on.stream, objects, creates_reader=False, reach=on.source.reach_standbys)
 
     def _load(self, moment: Moment, batch: LandedBatch, loads: Sequence[Load], *, is_last: bool) -> list[Load]:
         if self._goal is None or self.on.source.order_of(moment.at) > self.on.source.order_of(self._goal):
@@ -141,6 +153,19 @@ class Loading:
             apart = {id: number for id, number in self.on.stream_state.apart.items() if id not in joined}
             self.on.change(replace(self.on.stream_state, apart=apart))
         return [step for step in loads if step.id in again]
+
+
+@contextmanager
+def _may_end_early(opening: AbstractContextManager[Moment]) -> Iterator[Moment]:
+    """A moment whose connections may be lost before it is closed: what was read at it by then was read well."""
+    is_used = False
+    try:
+        with opening as moment:
+            yield moment
+            is_used = True
+    except TransientError:
+        if not is_used:
+            raise
 
 
 class Reading:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from flowctl.connectors import registry
-from flowctl.connectors.base import OpenContext
+from flowctl.connectors.base import Connector, OpenContext
 from flowctl.engine import cost
 from flowctl.model.step import Advance, Stopped, StreamPlan
 from flowctl.plan.planning import Planned, make_plan
@@ -42,21 +43,22 @@ class Passes:
         seen = planned.world.streams[plan.name]
         ids = dict.fromkeys(step.id for step in plan.steps if not isinstance(step, Stopped))
         folder = f"{flow_url(self.spec)}/{prefix(plan.name)}".rstrip("/")
+        stream = self.spec.streams[plan.name]
         with (
             Buffer(folder, self.run.run_id, self.spec.storage) as buffer,
-            registry.open(
-                self.spec.connections[plan.connection], OpenContext(self.spec.storage, self.run.base_dir, buffer)
-            ) as connector,
+            self._open(plan.connection, buffer) as connector,
+            self._open(stream.snapshot_from, buffer) if stream.snapshot_from else nullcontext() as standby,
             StateWriter(stream_store(self.blobs, plan.name), seen.state, lease.check) as writer,
         ):
             assert connector.streams is not None, "the spec's checks have refused other types"
             buffer.sweep()
-            stream, log = self.spec.streams[plan.name], landing_log(self.spec, plan.name)
+            log = landing_log(self.spec, plan.name)
             StreamRun(
                 plan=plan,
                 stream=stream,
                 seen=seen,
                 source=connector.streams,
+                standby=standby.streams if standby is not None else None,
                 log=log,
                 run=self._context(planned, seen.state, lease, buffer),
                 writer=writer,
@@ -68,6 +70,10 @@ class Passes:
                 results=results,
                 follow=follow,
             ).finish()
+
+    def _open(self, connection: str, buffer: Buffer) -> AbstractContextManager[Connector]:
+        context = OpenContext(self.spec.storage, self.run.base_dir, buffer)
+        return registry.open(self.spec.connections[connection], context)
 
     def _context(self, planned: Planned, state: StateDocument, lease: Lease, buffer: Buffer) -> RunContext:
         """That of the stream's tables: its lineage, lease, state and buffer."""

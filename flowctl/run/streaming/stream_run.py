@@ -64,12 +64,14 @@ class Follow:
 @dataclass
 class StreamRun:
     """``run`` is the context of this stream's tables: its lineage, lease and state. ``tables`` are those in the run,
-    ``everyone`` all that the stream has in the spec."""
+    ``everyone`` all that the stream has in the spec. ``standby`` is where tables are read in full, None: at
+    ``source``."""
 
     plan: StreamPlan
     stream: StreamSpec
     seen: SeenStream
     source: StreamSource
+    standby: StreamSource | None
     log: LandingLog
     run: RunContext
     writer: StateWriter

@@ -13,7 +13,7 @@ from flowctl.connectors.postgres.changes.names import Publication, publication_o
 from flowctl.connectors.postgres.columns import quoted
 from flowctl.connectors.stream import StreamInfo, StreamProblem
 from flowctl.model.position import lsn_from_text
-from flowctl.model.table_info import ObjectName, TableInfo
+from flowctl.model.table_info import ObjectName, TableInfo, same_identity
 from flowctl.spec.spec import StreamSpec
 
 if TYPE_CHECKING:
@@ -112,6 +112,20 @@ def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: S
         tables=streamed,
         health={"wal_status": slot.wal_status or ""} if slot else {},
     )
+
+
+def why_no_snapshots(connection: psycopg.Connection[Any], system: str) -> StreamProblem | None:
+    """As :meth:`flowctl.connectors.stream.StreamSource.why_no_snapshots`."""
+    server, found = _server(connection), catalog.system_identity(connection)
+    if not server.is_standby:
+        return StreamProblem("the server for snapshots is no standby", "Name a standby, or remove `snapshot.from`")
+    if not same_identity(found, system):
+        what = f"the standby belongs to another system ({found}, not {system})"
+        return StreamProblem(what, "Name a standby of the stream's own server, or remove `snapshot.from`")
+    if server.version < _STANDBYS_DECODE_SINCE:
+        what = "a standby decodes its log from PostgreSQL 16 on"
+        return StreamProblem(what, "Remove `snapshot.from`: tables are read from the primary then")
+    return next(_server_problems(server, None, "", None), None)
 
 
 def _server(connection: psycopg.Connection[Any]) -> _Server:
@@ -268,7 +282,9 @@ def _owned_by_others(absent: Mapping[ObjectName, _Facts], server: _Server, state
     ]
 
 
-def _server_problems(server: _Server, slot: _Slot | None, name: str, stream: StreamSpec) -> Iterator[StreamProblem]:
+def _server_problems(
+    server: _Server, slot: _Slot | None, name: str, stream: StreamSpec | None
+) -> Iterator[StreamProblem]:
     if server.wal_level != "logical":
         repair = "ALTER SYSTEM SET wal_level = logical, then restart the server"
         yield StreamProblem(f"the server's wal_level is {server.wal_level}", repair)
@@ -276,7 +292,7 @@ def _server_problems(server: _Server, slot: _Slot | None, name: str, stream: Str
         yield StreamProblem("the server is a standby, which decodes its log from PostgreSQL 16 on", "Name the primary")
     if not server.may_replicate:
         yield StreamProblem(f"{server.user} may not replicate", f"ALTER ROLE {quoted(server.user)} REPLICATION")
-    if slot is not None and (slot.kind, slot.plugin) != ("logical", "pgoutput"):
+    if stream is not None and slot is not None and (slot.kind, slot.plugin) != ("logical", "pgoutput"):
         what = f"the slot {name} is another one ({slot.kind}, {slot.plugin or 'no plugin'})"
         yield StreamProblem(what, f"Give the stream {stream.name} another `slot`")
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime as dt
 import select
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -70,14 +70,20 @@ class PostgresMoment(Moment):
 
 @contextmanager
 def take(
-    client: Client, objects: Sequence[ObjectName], slot: str, buffer: Buffer | None, *, is_temporary: bool
+    client: Client,
+    objects: Sequence[ObjectName],
+    slot: str,
+    buffer: Buffer | None,
+    *,
+    is_temporary: bool,
+    reach: Callable[[], None] | None = None,
 ) -> Iterator[PostgresMoment]:
-    """Creates the slot ``slot``, which must not exist."""
+    """Creates the slot ``slot``, which must not exist; ``reach`` is called while the server looks for its point."""
     with ExitStack() as stack:
         holder = stack.enter_context(client.connect())
         _lock(holder, objects)
         walsender = stack.enter_context(replication_connection(client))
-        created = _create_slot(walsender, slot, is_temporary=is_temporary)
+        created = _create_slot(walsender, slot, reach, is_temporary=is_temporary)
         if not is_temporary:
             crashpoints.reached("slot_created")
         sharer = stack.enter_context(client.connect())
@@ -110,7 +116,9 @@ def _import(connection: psycopg.Connection[Any], snapshot: str) -> None:
         connection.execute("SET LOCAL transaction_timeout = 0")
 
 
-def _create_slot(connection: psycopg.Connection[Any], name: str, *, is_temporary: bool) -> dict[str, str | None]:
+def _create_slot(
+    connection: psycopg.Connection[Any], name: str, reach: Callable[[], None] | None, *, is_temporary: bool
+) -> dict[str, str | None]:
     kind = "TEMPORARY " if is_temporary else ""
     pgconn: Any = connection.pgconn
     pgconn.send_query(f"CREATE_REPLICATION_SLOT {quoted(name)} {kind}LOGICAL pgoutput EXPORT_SNAPSHOT".encode())
@@ -125,6 +133,8 @@ def _create_slot(connection: psycopg.Connection[Any], name: str, *, is_temporary
         if waiting.is_interrupted():
             pgconn.get_cancel().cancel()
             raise TableError("the run was asked to stop while the slot was created", hint="Run again to finish it")
+        if reach is not None:
+            reach()
         select.select([pgconn.socket], [], [], 0.5)
         pgconn.consume_input()
     (row,) = result_rows(pgconn.get_result())

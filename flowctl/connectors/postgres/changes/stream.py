@@ -21,7 +21,7 @@ from flowctl.connectors.postgres.changes.names import publication_of, slot_of
 from flowctl.connectors.postgres.changes.shapes import shape_of
 from flowctl.connectors.postgres.client import Client
 from flowctl.connectors.postgres.columns import quoted
-from flowctl.connectors.stream import StreamInfo, StreamSource
+from flowctl.connectors.stream import StreamInfo, StreamProblem, StreamSource
 from flowctl.errors import StoppedByPolicy, TransientError
 from flowctl.model.position import LsnPosition, Position, lsn_from_text
 from flowctl.model.table_info import ObjectName
@@ -58,15 +58,29 @@ class PostgresStreams(StreamSource):
 
     @contextmanager
     def moment(
-        self, stream: StreamSpec, objects: Sequence[ObjectName], *, creates_reader: bool
+        self,
+        stream: StreamSpec,
+        objects: Sequence[ObjectName],
+        *,
+        creates_reader: bool,
+        reach: Callable[[], None] | None = None,
     ) -> Iterator[PostgresMoment]:
         slot = slot_of(stream)
         if creates_reader:
             self.drop_reader(stream)
         else:
             slot = f"{slot[:40]}_moment_{time.time_ns():x}"[:63]
-        with moment.take(self.client, objects, slot, self.buffer, is_temporary=not creates_reader) as taken:
+        is_temporary = not creates_reader
+        with moment.take(self.client, objects, slot, self.buffer, is_temporary=is_temporary, reach=reach) as taken:
             yield taken
+
+    def reach_standbys(self) -> None:
+        with self.client.connect() as connection:
+            connection.execute("SELECT pg_log_standby_snapshot()")
+
+    def why_no_snapshots(self, system: str) -> StreamProblem | None:
+        with self.client.connect() as connection:
+            return description.why_no_snapshots(connection, system)
 
     def capture(
         self,
