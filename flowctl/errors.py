@@ -110,6 +110,10 @@ class TableError(FlowctlError):
     exit_code = ExitCode.TABLE
 
 
+class Interrupted(TableError):
+    """The run was asked to stop, and did not begin to commit the table."""
+
+
 class AccessDenied(TableError):
     """A system rejects the connection's credentials. Not retried: one attempt for each of a hundred tables could make
     a server that counts failed logins lock the account."""

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from flowctl.engine.lazy import LazyEngine, RestartedEngine
-from flowctl.errors import ExitCode, FlowctlError, UsageError
+from flowctl.errors import ExitCode, FlowctlError, Interrupted, UsageError
 from flowctl.model.step import Load, Recover, Stopped, UpToDate
 from flowctl.observe.asking import Connections
 from flowctl.plan.planning import Planned, make_plan, resolve_listed
@@ -125,6 +125,8 @@ class _Following:
         for stream in self.planned.plan.streams:
             for step in {step.id: step for step in stream.steps}.values():
                 result = results[stream.name].results.get(step.id)
+                if result is not None and isinstance(result.error, Interrupted):
+                    result = TableResult(UpToDate(table=step.table, reason="its last round is left to the next run"))
                 nothing = UpToDate(table=step.table, reason="nothing of it has changed")
                 found.append(result or (unmoved(step) if isinstance(step, Stopped) else TableResult(nothing)))
         return found

@@ -11,7 +11,7 @@ from flowctl.connectors.base import Connector, OpenContext
 from flowctl.connectors.source import Snapshot
 from flowctl.connectors.target import Target
 from flowctl.engine.spark_types import named
-from flowctl.errors import AbortRun, TableError
+from flowctl.errors import AbortRun, TableError, TransientError
 from flowctl.model.commit import Intent
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover, StreamStep, UpToDate
@@ -24,6 +24,7 @@ from flowctl.spec.spec import Spec, SqlSource, TableSpec
 from flowctl.state.lease import Lease
 from flowctl.storage import access
 from flowctl.storage.options import open_store
+from flowctl.storage.urls import scheme
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +45,9 @@ def take_table_lease(stack: ExitStack, spec: Spec, run_id: str, table: TableSpec
     try:
         lease = Lease.acquire(blobs, prefix="", run_id=run_id)
     except AbortRun as error:  # the target's store failed, not the state's
+        if scheme(folder) != "file" and error.__cause__ is not None and error.hint != access.HINT:
+            what = f"the store of {table.target} does not answer: {error.message}"
+            raise TransientError(what, hint=error.hint, mark=table.mark_of("to")) from error
         raise TableError(
             f"{table.target} cannot be written: {error.message}",
             hint=error.hint if error.hint == access.HINT else f"Let this user write to {folder}, for its lease",

@@ -21,7 +21,7 @@ from flowctl.connectors.target import CommitLookup, Target, WriteJob
 from flowctl.engine import cost
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import columns_of, require_types
-from flowctl.errors import StateConflict, TableError
+from flowctl.errors import Interrupted, StateConflict
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
 from flowctl.model.position import LandedPosition, Position
@@ -338,4 +338,4 @@ def _job(
 
 def _check_stop(run: RunContext) -> None:
     if run.stopping.is_set():
-        raise TableError("stopped before its commit", hint="Run again to finish it")
+        raise Interrupted("stopped before its commit", hint="Run again to finish it")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from flowctl.connectors import registry
-from flowctl.errors import AbortRun, AccessDenied, FlowctlError, TableError, TransientError
+from flowctl.errors import AbortRun, AccessDenied, FlowctlError, Interrupted, TableError, TransientError
 from flowctl.model.step import Runnable
 from flowctl.plan.recovery import describe_repetition
 from flowctl.run import events
@@ -84,7 +84,7 @@ def retry_step(once: Callable[[], Result], step: Runnable, run: RunContext, retr
 
     def pause(seconds: float) -> None:
         if run.stopping.wait(seconds):
-            raise TableError("stopped while waiting to try again", hint="Run again to finish it")
+            raise Interrupted("stopped while waiting to try again", hint="Run again to finish it")
 
     names = tuple(connection.name for connection in connections)
     return retrying(once, names, retries.breaker, retries.policy, announce, pause, blamed)
@@ -130,7 +130,7 @@ def _ask_target(attempt: Attempt, run: RunContext) -> tuple[AttemptResult | None
 
 def _with_outlook(error: FlowctlError, known: str) -> FlowctlError:
     """Appends what is ``known`` of the table's commit to the hint of an error that fails the table."""
-    if type(error) in (TableError, AccessDenied) and known not in error.hint:
+    if type(error) in (TableError, AccessDenied, Interrupted) and known not in error.hint:
         _add_hint(error, known)
     return error
 

@@ -15,6 +15,7 @@ Habit = Literal[
     "ignores conditions",  # If-None-Match is accepted and means nothing
     "names no condition",  # as minio: 412 without <Condition>, which s3fs does not know as FileExistsError
     "loses answers",  # every first successful create is done, and its connection dropped
+    "unavailable",  # every request is refused for now
     "expired",  # refuses everything, as AWS does with a token that was good until now
 ]
 
@@ -49,6 +50,12 @@ _EXPIRED = (
 )
 
 
+_UNAVAILABLE = (
+    b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>ServiceUnavailable</Code>'
+    b"<Message>Reduce your request rate.</Message></Error>"
+)
+
+
 def _handler(proxy: S3Proxy, upstream: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"  # answers `Expect: 100-continue`, which botocore waits for
@@ -62,6 +69,10 @@ def _handler(proxy: S3Proxy, upstream: str) -> type[BaseHTTPRequestHandler]:
                 return
             if self._writes_below(proxy.expires_at):
                 proxy.habit = "expired"
+            if proxy.habit == "unavailable":
+                self._body()
+                self._answer(503, [("Content-Type", "application/xml")], _UNAVAILABLE)
+                return
             if proxy.habit == "expired":
                 self._body()
                 self._answer(403, [("Content-Type", "application/xml")], _EXPIRED)

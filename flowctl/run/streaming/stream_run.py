@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from flowctl import text
 from flowctl.connectors.source import Snapshot
 from flowctl.connectors.stream import StreamSource
-from flowctl.errors import StoppedByPolicy
+from flowctl.errors import Interrupted, StoppedByPolicy
 from flowctl.model.commit import Intent
 from flowctl.model.position import LandedPosition
 from flowctl.model.step import Load, RecordOnly, Recover, Runnable, StreamPlan
@@ -222,6 +222,8 @@ class StreamRun:
         return done
 
     def _tell_failures(self, event: events.Event) -> None:
+        if isinstance(event, events.TableFailed) and isinstance(event.error, Interrupted):
+            return  # its round is finished by the next run
         if isinstance(event, events.TableFailed | events.TableRetried | events.TableSkipped):
             self.run.listener(event)
 

@@ -131,6 +131,29 @@ def orphans(url: str, schema: str) -> list[str]:
     return found
 
 
+def cut_orphans(lake: Path) -> list[str] | None:
+    """As :func:`orphans`, of a lake as its newest cut shows it; None if there is no cut yet."""
+    from deltalake import DeltaTable, QueryBuilder
+
+    cuts = sorted(lake.glob("_flowctl/cuts/*/*.json"), key=lambda file: int(file.stem))
+    if not cuts:
+        return None
+    named = json.loads(cuts[-1].read_text())["tables"].values()
+    versions = {table["parts"][-1]: table["version"] for table in named}
+    found = []
+    for child, column, parent in REFERENCES:
+        if child not in versions or parent not in versions:
+            continue
+        query = QueryBuilder()
+        for name in (child, parent):
+            query = query.register(name, DeltaTable(str(lake / name), version=versions[name]))
+        sql = f'SELECT count(*) AS n FROM {child} c WHERE c."{column}" NOT IN (SELECT id FROM {parent})'
+        (row,) = pa.table(query.execute(sql).read_all()).to_pylist()
+        if row["n"]:
+            found.append(f"{cuts[-1].name}: {row['n']} of {child} without {parent}")
+    return found
+
+
 def must_have_every_change(url: str, slot: str, place: DeltaPlace, tables: Mapping[str, str]) -> None:
     """``tables`` maps source tables to targets that append their changes. The server's own decoder of another slot,
     which began at the same time, says what they are: each must be there once, and in this order."""

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -17,6 +18,7 @@ from tests.e2e.flows import Flow
 from tests.e2e.streams.flow import flush, place, write_flow
 from tests.e2e.streams.targets import (
     DeltaPlace,
+    cut_orphans,
     must_be_history,
     must_be_marked,
     must_equal,
@@ -39,29 +41,33 @@ MORE = """
 
 
 class Readers:
-    """Look for children without a parent in the PostgreSQL target, all the time."""
+    """Look for children without a parent all the time: in the PostgreSQL target, and in the lake through its cuts."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, lake: Path) -> None:
         self.found: list[str] = []
-        self.looks = 0
-        self._url = url
+        self.looks = {"dw": 0, "lake": 0}
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="readers")
-        self._thread.start()
+        looks = {"dw": lambda: orphans(url, "dw"), "lake": lambda: cut_orphans(lake)}
+        self._threads = [threading.Thread(target=self._look, args=item, name=item[0]) for item in looks.items()]
+        for thread in self._threads:
+            thread.start()
 
-    def _look(self) -> None:
+    def _look(self, name: str, look: Callable[[], list[str] | None]) -> None:
         while not self._stopping.wait(0.2):
             try:
-                self.found += orphans(self._url, "dw")
-                self.looks += 1
-            except psycopg.errors.UndefinedTable:
-                continue  # not made yet
-            except psycopg.OperationalError:
+                found = look()
+            except psycopg.Error:  # not made yet, or the server restarts
                 continue
+            self.found += found or []
+            self.looks[name] += found is not None
 
     def stop(self) -> None:
+        """Raises if something was found, or nothing was looked at."""
         self._stopping.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
+        assert not self.found
+        assert all(self.looks.values())
 
 
 def kill_at_random(flow: Flow, chosen: random.Random) -> int | None:
@@ -95,7 +101,7 @@ def test_random_kills_under_load(seed: int, tmp_path: Path, postgres_database: s
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute("SELECT pg_create_logical_replication_slot('oracle', 'test_decoding')")
     flow.apply()
-    readers = Readers(postgres_database)
+    readers = Readers(postgres_database, tmp_path / "lake")
     workload.start(pause=0.05)
     kills = 0
     try:
@@ -117,6 +123,5 @@ def test_random_kills_under_load(seed: int, tmp_path: Path, postgres_database: s
     must_have_every_change(postgres_database, "oracle", lake, logs)
     must_be_history(postgres_database, lake, "customers", "customers_history", ["id"])
     must_be_marked(postgres_database, lake, "documents", "documents_soft")
-    assert readers.looks and not readers.found
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute("SELECT pg_drop_replication_slot('oracle')")

@@ -30,7 +30,7 @@ from flowctl.connectors.postgres.source import snapshot_of
 from flowctl.connectors.source import Relation
 from flowctl.connectors.sql import timeouts, waiting
 from flowctl.connectors.stream import Moment
-from flowctl.errors import TableError, TransientError
+from flowctl.errors import Interrupted, TransientError
 from flowctl.model.position import LsnPosition, lsn_from_text
 from flowctl.model.table_info import ObjectName, TableInfo
 from flowctl.spec.spec import ReadHints
@@ -132,7 +132,7 @@ def _create_slot(
             )
         if waiting.is_interrupted():
             pgconn.get_cancel().cancel()
-            raise TableError("the run was asked to stop while the slot was created", hint="Run again to finish it")
+            raise Interrupted("the run was asked to stop while the slot was created", hint="Run again to finish it")
         if reach is not None:
             reach()
         select.select([pgconn.socket], [], [], 0.5)
