@@ -8,7 +8,7 @@ import datetime as dt
 import sys
 from pathlib import Path
 
-from bench import compare, machine, peers, report, results
+from bench import compare, latency, machine, peers, report, results
 from bench.case import Case
 from bench.cases import CASES
 from bench.programs import debezium
@@ -31,6 +31,11 @@ def main() -> int:
     run.add_argument("--case", action="append", default=[], choices=[case.name for case in CASES], metavar="NAME")
     run.add_argument("--only", action="append", default=[], metavar="COMPETITOR", help="runs only these competitors")
     run.add_argument("--results", type=Path, default=_RESULTS, help="JSON goes into the folder results next to it")
+    late = commands.add_parser(
+        "latency", help="measures how soon a followed stream's changes are visible; prints a table"
+    )
+    late.add_argument("--rate", type=int, default=1000, help="changes per second")
+    late.add_argument("--seconds", type=float, default=60.0, help="for each combination of target and interval")
     turns = commands.add_parser("compare", help="measures two checkouts of flowctl in turns, and prints the ratios")
     turns.add_argument("old", type=Path, help="a checkout, such as a git worktree")
     turns.add_argument("new", type=Path, help="another one")
@@ -45,6 +50,9 @@ def main() -> int:
             debezium.set_up()
         case "list":
             print("\n\n".join(map(_described, CASES)))
+        case "latency":
+            for line in latency.table(arguments.rate, arguments.seconds):
+                print(line, flush=True)
         case "report":
             _write(arguments.results)
         case chosen:
