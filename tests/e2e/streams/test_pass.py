@@ -19,12 +19,20 @@ from tests.e2e.streams.targets import (
 from tests.e2e.streams.workload import Workload
 
 
+@pytest.fixture(
+    params=["sail", pytest.param("local[2]", marks=pytest.mark.full), pytest.param("connect", marks=pytest.mark.full)]
+)
+def engine_url(request: pytest.FixtureRequest) -> str:
+    """`spark.url`."""
+    return str(request.getfixturevalue("connect_server")) if request.param == "connect" else str(request.param)
+
+
 @pytest.mark.server
-def test_targets_equal_the_source_after_each_pass(tmp_path: Path, postgres_database: str) -> None:
+def test_targets_equal_the_source_after_each_pass(tmp_path: Path, postgres_database: str, engine_url: str) -> None:
     workload = Workload(postgres_database, seed=1, big=20_000, rows=700)
     workload.create()
     targets = ("dw", "lake", "lite")
-    flow = write_flow(tmp_path, postgres_database, targets)
+    flow = write_flow(tmp_path, postgres_database, targets, spark=engine_url)
     for _ in range(4):
         flush(postgres_database)
         flow.apply()
@@ -35,7 +43,7 @@ def test_targets_equal_the_source_after_each_pass(tmp_path: Path, postgres_datab
 
 
 @pytest.mark.server
-def test_changes_histories_and_soft_deletes(tmp_path: Path, postgres_database: str) -> None:
+def test_changes_histories_and_soft_deletes(tmp_path: Path, postgres_database: str, engine_url: str) -> None:
     workload = Workload(postgres_database, seed=3, big=20_000, rows=300)
     workload.create()
     flow = write_flow(
@@ -50,6 +58,7 @@ def test_changes_histories_and_soft_deletes(tmp_path: Path, postgres_database: s
   documents_soft: {from: "cdc:public.documents", to: "lake:documents_soft", mode: merge, deletes: {action: soft}}
   tags_soft: {from: "cdc:public.tags", to: "lake:tags_soft", mode: merge, deletes: {action: soft}}
 """,
+        spark=engine_url,
     )
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute("SELECT pg_create_logical_replication_slot('oracle', 'test_decoding')")
