@@ -47,6 +47,7 @@ _LOST_EXECUTORS = re.compile(
     r"ExecutorLostFailure|ExecutorDeadException|Fetch ?Failed|MetadataFetchFailed|[Ee]xecutor (?:\S+ )?(?:was )?lost"
     r"|Lost executor|executor heartbeat timed out|Slave lost|Worker lost|stage failure.*decommission"
 )
+_FULL = re.compile(r"No space left on device|os error 28|Disk quota exceeded")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _XML = re.compile(r"<\?xml.*|<(\w+)>.*</\1>")
 _STORE = re.compile(r"\b(s3[an]?|gs|abfss?|az)://([^/\s,;:'\"]+)")
@@ -75,6 +76,9 @@ def translate(error: BaseException, mark: Mark | None, store: str = "the store")
     if _LOST_EXECUTORS.search(text):
         hint = "Look at why Spark's executors end (memory, preemption) and run again; it was tried several times"
         return TransientError(f"Spark lost executors: {line}", hint=hint, mark=mark)
+    if _FULL.search(text):
+        hint = "Free space where the target, or the state with its buffer, is; then run again to finish it"
+        return TableError(line, hint=hint, mark=mark)
     if _TRANSIENT.search(text):
         return TransientError(line, hint="Check the system and run again; it was tried several times", mark=mark)
     return TableError(line, hint="Run with --verbose for the trace", mark=mark)

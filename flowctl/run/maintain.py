@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.maintenance import Maintenance, Task
-from flowctl.errors import ExitCode, FlowctlError, StoppedByPolicy
+from flowctl.errors import ExitCode, FlowctlError, LockedError, StoppedByPolicy
 from flowctl.model.table_info import ObjectName
 from flowctl.observe.asking import Connections, ask_for_each
 from flowctl.plan.planning import resolve_listed
@@ -17,12 +17,14 @@ from flowctl.resolve.resolve import PlanOptions
 from flowctl.run.engine import engine_for
 from flowctl.run.failure import translate
 from flowctl.run.opening import take_table_lease
-from flowctl.spec.spec import Spec, TableSpec
+from flowctl.run.streaming.streams import stream_leases
+from flowctl.spec.spec import Spec, TableSpec, stream_of
 from flowctl.state.document import StateDocument
 from flowctl.state.lease import Lease
 from flowctl.state.location import open_flow
 from flowctl.state.runs import new_run_id
 from flowctl.state.store import StateStore
+from flowctl.state.streams import stream_store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,29 +105,38 @@ def maintain(
     blobs, run_id = open_flow(spec), new_run_id()
     with ExitStack() as stack:
         lease = stack.enter_context(Lease.acquire(blobs, run_id=run_id, lock_timeout=options.lock_timeout))
+        streams = stack.enter_context(stream_leases(spec, blobs, run_id, options.lock_timeout))
         connections = stack.enter_context(Connections(spec))
-        plan = _find_due(spec, options.select, StateStore(blobs).read(), connections)
+        documents = {name: stream_store(blobs, name).read() for name in spec.streams}
+        known = _Known({"": StateStore(blobs).read(), **documents}, streams.busy)
+        plan = _find_due(spec, options.select, known, connections)
         if not approve(plan):
             return MaintenanceResult(plan)
         tables = [one.table for one in plan.runnable]
         engine = stack.enter_context(engine_for(spec, tables, {}, options.verbose, say))
-        work = _Work(spec, run_id, connections, lease, lambda: engine.session("maintain"), say)
+        leases = {"": lease, **streams.held}
+        work = _Work(spec, run_id, connections, leases, lambda: engine.session("maintain"), say)
         return MaintenanceResult(plan, approved=True, tables=tuple(map(work.maintain, plan.runnable)))
 
 
-def _find_due(
-    spec: Spec, select: tuple[str, ...], document: StateDocument, connections: Connections
-) -> MaintenancePlan:
+@dataclass(frozen=True)
+class _Known:
+    """The states of the flow (without a name) and of its streams; ``busy`` are streams that other processes work
+    on."""
+
+    documents: Mapping[str, StateDocument]
+    busy: Mapping[str, LockedError]
+
+
+def _find_due(spec: Spec, select: tuple[str, ...], known: _Known, connections: Connections) -> MaintenancePlan:
     resolved, discovery = resolve_listed(spec, PlanOptions(select=select), connections)
     tables = [table for table in resolved.tables if table.id in resolved.selected]
-    listed = list(_looked_at(spec, tables, document, connections))
+    listed = list(_looked_at(spec, tables, known, connections))
     shown = [one for one in listed if one.error or (one.due and (one.due.tasks or one.due.left_out))]
     return MaintenancePlan(tuple(shown), len(listed) - len(shown), tuple(discovery.failures.values()))
 
 
-def _looked_at(
-    spec: Spec, tables: Sequence[TableSpec], document: StateDocument, connections: Connections
-) -> Iterator[DueTable]:
+def _looked_at(spec: Spec, tables: Sequence[TableSpec], known: _Known, connections: Connections) -> Iterator[DueTable]:
     """Each table and its sidecars, without those that do not exist or need no maintenance."""
     for name in dict.fromkeys(table.target.connection for table in tables):
         objects = {
@@ -145,12 +156,16 @@ def _looked_at(
             if isinstance(due, FlowctlError):
                 yield DueTable(table, object, error=due)
             elif due is not None:
-                yield DueTable(table, object, due, _unfinished(spec, table, document) if due.tasks else None)
+                yield DueTable(table, object, due, _hindrance(spec, table, known) if due.tasks else None)
 
 
-def _unfinished(spec: Spec, table: TableSpec, document: StateDocument) -> FlowctlError | None:
-    """An error if the table has a pending intent: a killed run may still be writing until the next run finishes it."""
-    intent = document.table(table.id).intent
+def _hindrance(spec: Spec, table: TableSpec, known: _Known) -> FlowctlError | None:
+    """An error if another process works on the table's stream, or the table has a pending intent: a killed run may
+    still be writing until the next run finishes it."""
+    stream = stream_of(table)
+    if stream in known.busy:
+        return known.busy[stream]
+    intent = known.documents[stream].table(table.id).intent
     if intent is None:
         return None
     return StoppedByPolicy(
@@ -165,7 +180,7 @@ class _Work:
     spec: Spec
     run_id: str
     connections: Connections
-    lease: Lease
+    leases: Mapping[str, Lease]
     session: Callable[[], SparkSession]
     say: Callable[[str], None]
 
@@ -191,7 +206,8 @@ class _Work:
             own = take_table_lease(stack, self.spec, self.run_id, table, target)
 
             def check_leases() -> None:
-                self.lease.check()
+                self.leases[""].check()
+                self.leases[stream_of(table)].check()
                 if own is not None:
                     own.check()
 

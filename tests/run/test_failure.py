@@ -156,3 +156,17 @@ def test_a_database_that_misses_a_grant_is_no_refused_store() -> None:
         RuntimeError("org.postgresql.util.PSQLException: ERROR: permission denied for table orders"), MARK
     )
     assert not isinstance(found, AccessDenied)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError(
+            "Generic LocalFileSystem error: Unable to copy data to file: No space left on device (os error 28)"
+        ),
+        OSError(28, "No space left on device"),
+    ],
+)
+def test_a_full_disk_fails_its_table_and_says_what_to_do(error: Exception) -> None:
+    found = translate(error, MARK)
+    assert type(found) is TableError and found.hint.startswith("Free space where the target")

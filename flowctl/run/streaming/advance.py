@@ -82,10 +82,10 @@ class Rounds:
             self.on.writer.change(lambda document: without_positions(document, made.again)).result()
         done = self.on.carry_out(made.steps, taken[-1].event_at, is_round=True) if made.steps else []
         self._has_ended(done)
-        if done:
-            seconds = max(result.seconds for result in done)
+        if committed := [result for result in done if result.ok]:
+            seconds = max(result.seconds for result in committed)
             last, name = taken[-1], self.on.stream.name
-            self.on.run.listener(events.RoundCommitted(name, last.batch, str(last.upper), len(done), seconds))
+            self.on.run.listener(events.RoundCommitted(name, last.batch, str(last.upper), len(committed), seconds))
         return [table.id for table in tables if table.id not in self.failed and table.id not in made.again]
 
     def _has_ended(self, results: Sequence[TableResult]) -> None:

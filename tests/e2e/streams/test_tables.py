@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -253,4 +254,28 @@ def test_a_stream_without_snapshots(tmp_path: Path, postgres_database: str) -> N
     found = {table: [id for (id,) in place.rows(table, ["id"])] for table in TABLES}
     assert found == {"one": ["2", "3"], "two": ["2", "3"], "three": ["3"]}
     flow.run("apply", "flow.yaml", "--full-refresh", "one", expect=0)
+    must_have_all(postgres_database, tmp_path, ["one"])
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "segment_written",
+        pytest.param("landed", marks=pytest.mark.full),
+        pytest.param("acknowledged", marks=pytest.mark.full),
+    ],
+)
+def test_a_killed_capture_repeats_one_batch_at_most(point: str, tmp_path: Path, postgres_database: str) -> None:
+    flow = begun(tmp_path, postgres_database, ONE, "batch: {rows: 100}")
+    execute(postgres_database, *(f"INSERT INTO one VALUES ({number}, 'x')" for number in range(1000, 1550)))
+    folder = tmp_path / "state" / "shop" / "streams" / "cdc"
+    flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=-9)
+    landed = [json.loads(file.read_text()) for file in (folder / "landed").iterdir()]
+    named = {segment["name"] for batch in landed for segment in batch["segments"]}
+    orphans = [file for file in (folder / "segments").iterdir() if file.name not in named]
+    assert sum(pq.read_metadata(file).num_rows for file in orphans) <= 100
+    flow.apply()
+    landed = [json.loads(file.read_text()) for file in (folder / "landed").iterdir()]
+    changes = [table["changes"] for batch in landed for table in batch["tables"]]
+    assert sum(changes) == 550 and max(changes) <= 100
     must_have_all(postgres_database, tmp_path, ["one"])
