@@ -63,6 +63,7 @@ def end_stream(spec: Spec, name: str, reader_is_gone: bool, yes: bool) -> int:
     from flowctl.cli.state import write_change
     from flowctl.connectors import registry
     from flowctl.connectors.base import OpenContext
+    from flowctl.observe.streams import stream_source
     from flowctl.spec.spec import stream_of
     from flowctl.state.streams import ended, former_stream, landing_log
 
@@ -87,8 +88,8 @@ def end_stream(spec: Spec, name: str, reader_is_gone: bool, yes: bool) -> int:
                     hint="Put it back for this, or remove the reader in the source and give --reader-is-gone",
                 )
             with registry.open(connection, OpenContext(spec.storage, spec.base_dir, None)) as connector:
-                if connector.streams is not None:
-                    connector.streams.end(former_stream(spec, name, stream))
+                former = former_stream(spec, name, stream)
+                stream_source(spec, former, connector).end(former)
         landing_log(spec, name).remove_all()
 
     return write_change(spec, "end-stream", change, yes=yes, place=place, first=finish)

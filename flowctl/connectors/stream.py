@@ -166,5 +166,9 @@ class StreamSource(ABC):
         """Where the position is among the ``lsn`` of captured rows: those below committed before it."""
 
     @abstractmethod
+    def position_at(self, order: int) -> Position:
+        """The inverse of :meth:`order_of`."""
+
+    @abstractmethod
     def position_from_text(self, text: str) -> Position:
         """The inverse of ``str()`` of a position. Raises ``ValueError``."""

@@ -215,12 +215,13 @@ StreamAction = Literal["create", "advance", "capture", "none", "stop", "removed"
 class StreamPlan:
     """One change stream, a small flow of its own with its own ``lineage`` and ``serial``.
 
-    ``mark`` is its place in the spec, ``label`` names its reader in the source. ``lower`` is the end of the newest
-    captured batch (None: nothing was captured yet), ``upper`` the end of the source's log when the plan was made: a run
-    captures up to there. ``batch`` is the number of the newest batch, ``applied`` the one up to which the tables have
-    come; ``waiting`` counts the changes in between. ``lag`` and ``retained`` are in bytes, None if unknown.
-    ``source_changes`` are statements that the run executes in the source. ``snapshots`` are the ids of tables that are
-    read in full first. ``steps`` are those of its tables. ``hint`` is the next step of a stopped stream."""
+    ``mark`` is its place in the spec, ``label`` names its reader in the source, ``landed`` the folder of another flow's
+    stream that is read instead (empty: none). ``lower`` is the end of the newest captured batch (None: nothing was
+    captured yet), ``upper`` the end of the source's log when the plan was made: a run captures up to there. ``batch``
+    is the number of the newest batch, ``applied`` the one up to which the tables have come; ``waiting`` counts the
+    changes in between. ``lag`` and ``retained`` are in bytes, None if unknown. ``source_changes`` are statements that
+    the run executes in the source. ``snapshots`` are the ids of tables that are read in full first. ``steps`` are those
+    of its tables. ``hint`` is the next step of a stopped stream."""
 
     name: str
     mark: Mark = field(metadata=in_json(name="source"))
@@ -231,6 +232,7 @@ class StreamPlan:
     lineage: str = ""
     serial: int = 0
     label: str = ""
+    landed: str = field(default="", metadata=in_json("not_default"))
     lower: Position | None = field(default=None, metadata=in_json(name="from"))
     upper: Position | None = field(default=None, metadata=in_json(name="to"))
     batch: int = 0

@@ -9,6 +9,7 @@ from flowctl.connectors.base import Connector
 from flowctl.errors import FlowctlError
 from flowctl.model.table_info import ObjectName
 from flowctl.observe.asking import Connections, ask_for_each, in_parallel
+from flowctl.observe.streams import stream_source
 from flowctl.spec.names import is_pattern
 from flowctl.spec.spec import ObjectSource, Spec, StreamTable, TableSpec
 
@@ -31,11 +32,11 @@ def discover(spec: Spec, connections: Connections) -> Discovery:
 
     def discovered(name: str) -> dict[str, list[ObjectName] | FlowctlError]:
         parts = {table.id: table.source.parts for table in patterns[name] if isinstance(table.source, ObjectSource)}
-        streamed = {table.id for table in patterns[name] if isinstance(table.source, StreamTable)}
+        streams = {table.id: table.source.stream for table in patterns[name] if isinstance(table.source, StreamTable)}
 
         def ask(ids: Sequence[str]) -> dict[str, list[ObjectName]]:
             connector = connections.get(name)
-            return {id: _listed(connector, parts[id], is_streamed=id in streamed) for id in ids}
+            return {id: _listed(spec, connector, parts[id], streams.get(id)) for id in ids}
 
         return ask_for_each(ask, list(parts), connections.mark(name))
 
@@ -46,7 +47,7 @@ def discover(spec: Spec, connections: Connections) -> Discovery:
     )
 
 
-def _listed(connector: Connector, pattern: tuple[str, ...], *, is_streamed: bool) -> list[ObjectName]:
-    if is_streamed:
-        return connector.streams.discover(pattern) if connector.streams else []
+def _listed(spec: Spec, connector: Connector, pattern: tuple[str, ...], stream: str | None) -> list[ObjectName]:
+    if stream is not None:
+        return stream_source(spec, spec.streams[stream], connector).discover(pattern)
     return connector.source.discover(pattern) if connector.source else []

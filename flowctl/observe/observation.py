@@ -25,7 +25,7 @@ from flowctl.observe.file_logs import files_read, files_written, pending_log
 from flowctl.observe.lower_bound import read_from, retyped
 from flowctl.observe.metadata import with_metadata
 from flowctl.observe.relations import relation
-from flowctl.observe.streams import former_streams, recorded_streams, with_info
+from flowctl.observe.streams import former_streams, recorded_streams, stream_source, with_info
 from flowctl.observe.world import Observed, PositionKind, World
 from flowctl.resolve.places import owner_name, sidecars_of
 from flowctl.resolve.resolve import Resolved
@@ -176,9 +176,9 @@ class _Look:
         return asked, found
 
     def _stream(self, connector: Connector, name: str, tables: Sequence[TableSpec]) -> StreamInfo:
-        assert connector.streams is not None, "the spec's checks have refused other types"
+        stream = self.spec.streams[name]
         objects = [object for table in tables if (object := relation(table).object) is not None]
-        return connector.streams.describe_stream(self.spec.streams[name], list(dict.fromkeys(objects)))
+        return stream_source(self.spec, stream, connector).describe_stream(stream, list(dict.fromkeys(objects)))
 
     def _streamed(self, connector: Connector, table: TableSpec, asked: StreamInfo | FlowctlError) -> Observed:
         read, stream = relation(table), _value(asked)

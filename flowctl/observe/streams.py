@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from flowctl.connectors.stream import StreamInfo, StreamProblem
+from flowctl.connectors.base import Connector
+from flowctl.connectors.stream import StreamInfo, StreamProblem, StreamSource
 from flowctl.errors import FlowctlError
 from flowctl.observe.asking import Connections
+from flowctl.observe.landed import landed_source
 from flowctl.observe.world import SeenStream
 from flowctl.spec.spec import Spec, StreamSpec
 from flowctl.state.document import StateDocument, StreamState
@@ -32,6 +34,12 @@ def _recorded(spec: Spec, blobs: BlobStore, name: str) -> SeenStream:
     return SeenStream(state, newest=newest, waiting=tuple(waiting), shapes=shapes)
 
 
+def stream_source(spec: Spec, stream: StreamSpec, connector: Connector) -> StreamSource:
+    """What the stream is captured from: its connection, or what another flow has captured there."""
+    assert connector.streams is not None, "the spec's checks have refused other types"
+    return landed_source(spec, stream, connector.streams) if stream.landed else connector.streams
+
+
 def former_streams(
     spec: Spec, blobs: BlobStore, read: Collection[str], connections: Connections
 ) -> dict[str, SeenStream]:
@@ -51,7 +59,8 @@ def _asked(spec: Spec, name: str, state: StateDocument, stream: StreamState, con
         connector = connections.get(stream.connection)
         if connector.streams is None:
             return SeenStream(state)
-        return SeenStream(state, connector.streams.describe_stream(former_stream(spec, name, stream), []))
+        former = former_stream(spec, name, stream)
+        return SeenStream(state, stream_source(spec, former, connector).describe_stream(former, []))
     except FlowctlError as error:
         return SeenStream(state, error=error)
 

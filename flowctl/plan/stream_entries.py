@@ -34,7 +34,9 @@ def stream_entry(stream: StreamPlan) -> Entry:
 def _details(stream: StreamPlan) -> Iterator[Detail]:
     for statement in stream.source_changes:
         yield Detail("source", statement)
-    if stream.action == "create":
+    if stream.action == "create" and stream.landed:
+        yield Detail("begins", "reads its tables at a moment of the source, and changes from what was captured since")
+    elif stream.action == "create":
         yield Detail("begins", f"creates the {stream.label}, and reads its tables at that moment")
     elif stream.lower is not None:
         lag = f", {text.size(stream.lag)} of log" if stream.lag is not None else ""
@@ -57,4 +59,4 @@ def _kept(stream: StreamPlan) -> Iterator[Detail]:
     kept = f"the server keeps {text.size(stream.retained)} for it" if stream.retained is not None else ""
     health = [f"{name.replace('_', ' ')} {value}" for name, value in stream.health.items() if value != ""]
     if kept or health:
-        yield Detail("slot", ", ".join(filter(None, (kept, *health))))
+        yield Detail("there" if stream.landed else "slot", ", ".join(filter(None, (kept, *health))))

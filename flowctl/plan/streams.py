@@ -78,6 +78,7 @@ def plan_stream(case: StreamCase, tables: Sequence[Case]) -> StreamPlan:
         lineage=seen.state.recorded_lineage,
         serial=seen.state.serial,
         label=info.label if info else "",
+        landed=spec.landed,
         lower=seen.newest.upper if seen.newest else None,
         upper=info.head if info else None,
         batch=seen.newest.batch if seen.newest else 0,
@@ -97,7 +98,9 @@ def former_stream(name: str, seen: SeenStream, spec: Spec) -> StreamPlan:
     stream, info = seen.state.stream, seen.info
     assert stream is not None
     what = info.label if info is not None and info.oldest is not None else ""
-    if what:
+    if stream.options.get("landed"):
+        reason = "no table reads it any more"
+    elif what:
         reason = f"no table reads it any more, but its {what} goes on keeping the log of {stream.connection}"
     elif info is not None:
         reason = "no table reads it any more; its reader in the source is gone"
@@ -135,7 +138,7 @@ def _action(
     info, newest = case.seen.info, case.seen.newest
     assert info is not None and newest is not None
     if (
-        newest.upper == info.head
+        not _is_beyond(info.head, newest.upper)
         and newest.batch == case.applied
         and not info.source_changes
         and not _lagging(case, steps)
@@ -158,7 +161,7 @@ def _stop(case: StreamCase, lost: str) -> Stop | None:
     assert info is not None
     if found := next((problem for problem in info.problems if problem.object is None), None):
         return Stop(found.what, found.repair)
-    if not case.is_begun and info.oldest is not None and not _is_own(case):
+    if not case.is_begun and not spec.landed and info.oldest is not None and not _is_own(case):
         hint = f"Give the stream another name for it, or remove this one: {info.removal}"
         return Stop(f"the {info.label} exists and was not made by this flow", hint)
     if lost and spec.on_lost_position == "fail":
@@ -189,7 +192,7 @@ def _lost(case: StreamCase) -> str:
         return info.lost
     if _is_beyond(info.oldest, newest.upper):
         return f"the {info.label} is at {info.oldest}, and captured is only up to {newest.upper}"
-    if _is_beyond(newest.upper, info.head):
+    if not case.spec.landed and _is_beyond(newest.upper, info.head):
         return f"the source is at {info.head}, before what was captured ({newest.upper}): it was restored"
     return ""
 

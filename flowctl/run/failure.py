@@ -77,7 +77,7 @@ def translate(error: BaseException, mark: Mark | None, store: str = "the store")
         hint = "Look at why Spark's executors end (memory, preemption) and run again; it was tried several times"
         return TransientError(f"Spark lost executors: {line}", hint=hint, mark=mark)
     if _FULL.search(text):
-        hint = "Free space where the target, or the state with its buffer, is; then run again to finish it"
+        hint = "Make room where the target, or the state with its buffer, is; then run again to finish it"
         return TableError(line, hint=hint, mark=mark)
     if _TRANSIENT.search(text):
         return TransientError(line, hint="Check the system and run again; it was tried several times", mark=mark)

@@ -261,7 +261,8 @@ def stream_of(table: TableSpec) -> str:
 class StreamSpec:
     """One entry of ``streams``. Times in seconds, sizes in bytes. ``options`` belong to the connection's type; ``flow``
     and ``name`` are what default names are made of. ``snapshot_from`` names the connection of a standby from which
-    tables are read in full; empty: ``connection``. ``marks`` as in :class:`TableSpec`."""
+    tables are read in full; empty: ``connection``. ``landed`` is the folder of another flow's stream that captures the
+    changes; empty: this one does. ``marks`` as in :class:`TableSpec`."""
 
     name: str
     flow: str
@@ -269,6 +270,7 @@ class StreamSpec:
     mark: Mark
     snapshot: Literal["initial", "never"] = "initial"
     snapshot_from: str = ""
+    landed: str = ""
     on_lost_position: Literal["fail", "resnapshot"] = "fail"
     on_table_error: Literal["stop", "detach"] = "stop"
     on_truncate: Literal["apply", "fail", "ignore"] = "apply"
@@ -279,6 +281,11 @@ class StreamSpec:
     max_bytes: int = 20_000_000_000
     options: Mapping[str, Any] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
+
+    @property
+    def identifying(self) -> Mapping[str, Any]:
+        """What names its reader in the source, as state records it."""
+        return {**self.options, "landed": self.landed} if self.landed else self.options
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from flowctl.spec.spec import StreamSpec, StreamTable, TableSpec
 from flowctl.spec.suggest import did_you_mean
 
 #: The keys that mean the same for every connector; all others belong to the connection's type.
-_COMMON = ("from", "snapshot", "on_lost_position", "on_table_error", "on_truncate", "batch", "buffer")
+_COMMON = ("from", "landed", "snapshot", "on_lost_position", "on_table_error", "on_truncate", "batch", "buffer")
 
 
 def check_streams(root: Node, connections: ConnectionTypes, findings: Findings) -> Mapping[str, str | None]:
@@ -51,6 +51,10 @@ def _connection(name: str, node: Node, connections: ConnectionTypes, findings: F
     before = len(findings.diagnostics)
     findings.extend(check_stream(node, type, f"streams.{name}"))
     _check_standby(node, type, connections, findings)
+    if (landed := node.entries.get("landed")) is not None:
+        for own in (entry for key, entry in node.entries.items() if key not in _COMMON):
+            what = "a stream that reads what another flow has captured has nothing of its own in the source"
+            findings.error(own, what, f"Remove it, or `landed` in line {landed.place.line}", "landed-option")
     return source.text if len(findings.diagnostics) == before else None
 
 
@@ -81,6 +85,7 @@ def stream(name: str, node: Node, flow: str) -> StreamSpec:
         connection=given["from"],
         mark=node.place,
         snapshot=snapshot.get("mode", "initial") if isinstance(snapshot, dict) else snapshot,
+        landed=given.get("landed", ""),
         snapshot_from=snapshot.get("from", "") if isinstance(snapshot, dict) else "",
         on_lost_position=given.get("on_lost_position", "fail"),
         on_table_error=given.get("on_table_error", "stop"),

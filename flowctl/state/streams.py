@@ -131,7 +131,9 @@ def with_adopted(before: StateDocument, document: StateDocument, table_id: str) 
 
 def former_stream(spec: Spec, name: str, state: StreamState) -> StreamSpec:
     """A stream that the spec no longer has, as far as its state tells."""
-    return StreamSpec(name, spec.flow, state.connection, Mark(spec.path, 1), options=state.options)
+    options = {key: value for key, value in state.options.items() if key != "landed"}
+    landed = str(state.options.get("landed", ""))
+    return StreamSpec(name, spec.flow, state.connection, Mark(spec.path, 1), landed=landed, options=options)
 
 
 def ended(document: StateDocument) -> StateDocument:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -51,8 +51,10 @@ class Lander(CaptureSink):
         check: Callable[[], None] = lambda: None,
         landed: Callable[[LandedBatch], None] = lambda batch: None,
         is_full: Callable[[], bool] = lambda: False,
+        captured: Sequence[ObjectName] = (),
     ) -> None:
         self._log = log
+        self._captured = tuple(captured)
         self._newest = newest
         self._limits = limits
         self._check = check
@@ -151,6 +153,7 @@ class Lander(CaptureSink):
                 lower=self._newest.upper,
                 upper=self._end,
                 event_at=_moment(event_at) if event_at else self._newest.event_at,
+                captured=self._captured,
                 segments=tuple(one.segment for one in done.segments),
                 tables=self._tables(done),
             )

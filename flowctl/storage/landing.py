@@ -63,12 +63,14 @@ class LandedTable:
 
 @dataclass(frozen=True)
 class LandedBatch:
-    """One manifest. ``event_at`` (RFC 3339) is the greatest event time up to here; empty if there was none yet."""
+    """One manifest. ``event_at`` (RFC 3339) is the greatest event time up to here; empty if there was none yet.
+    ``captured`` are all tables whose changes would be in it; not known of batches of an older flowctl."""
 
     batch: int
     lower: Position = field(metadata=in_json(name="from"))
     upper: Position = field(metadata=in_json(name="to"))
     event_at: str = ""
+    captured: tuple[ObjectName, ...] = field(default=(), metadata=in_json("not_default"))
     segments: tuple[Segment, ...] = ()
     tables: tuple[LandedTable, ...] = ()
     write_id: str = ""

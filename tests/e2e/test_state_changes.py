@@ -76,7 +76,7 @@ def suffer(flow: Flow, accident: str, mode: str, target: TargetPlace, spark: str
 @pytest.mark.parametrize(
     ("accident", "kind", "mode"),
     [
-        ("rolled back", "delta", "append"),
+        pytest.param("rolled back", "delta", "append", marks=pytest.mark.full),
         ("reset", "postgres", "merge"),
         pytest.param("restored", "sqlite", "append", marks=pytest.mark.full),
         pytest.param("lost", "sqlite", "append", marks=pytest.mark.full),

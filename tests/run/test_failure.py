@@ -169,4 +169,4 @@ def test_a_database_that_misses_a_grant_is_no_refused_store() -> None:
 )
 def test_a_full_disk_fails_its_table_and_says_what_to_do(error: Exception) -> None:
     found = translate(error, MARK)
-    assert type(found) is TableError and found.hint.startswith("Free space where the target")
+    assert type(found) is TableError and found.hint.startswith("Make room where the target")

@@ -48,7 +48,7 @@ class Capturing:
         """``seconds``: a batch lands at least this often, if there is anything; None: only by size."""
         self.newest = newest
         limits = BatchLimits(self._stream.batch_rows, self._stream.batch_bytes, seconds)
-        lander = Lander(self._log, newest, limits, self._check, self._landed, lambda: self._kept.is_full)
+        lander = Lander(self._log, newest, limits, self._check, self._landed, lambda: self._kept.is_full, objects)
         self._running = self._pool.submit(self._capture, newest, objects, lander)
 
     @property

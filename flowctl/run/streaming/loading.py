@@ -68,7 +68,9 @@ class Loading:
         """Makes the stream's reader, and reads the tables at its moment."""
         on = self.on
         stream = on.stream
-        on.change(replace(on.stream_state, begun=on.plan.label, connection=stream.connection, options=stream.options))
+        on.change(
+            replace(on.stream_state, begun=on.plan.label, connection=stream.connection, options=stream.identifying)
+        )
         crashpoints.reached("moment_begun")
         objects, left = objects_of(on.tables) if on.standby is None else [], list(loads)
         with _may_end_early(on.source.moment(on.stream, objects, creates_reader=True)) as moment:
@@ -84,7 +86,8 @@ class Loading:
         on = self.on
         before = on.log.newest(on.stream_state.applied)
         number = before.batch + 1 if before is not None else 0
-        batch = on.log.create(LandedBatch(number, moment.at, moment.at, moment.event_at))
+        captured = tuple(objects_of(on.everyone))
+        batch = on.log.create(LandedBatch(number, moment.at, moment.at, moment.event_at, captured))
         info = on.seen.info
         assert info is not None
         stream = StreamState(
@@ -92,7 +95,7 @@ class Loading:
             published=info.published,
             applied=number,
             connection=on.stream.connection,
-            options=on.stream.options,
+            options=on.stream.identifying,
         )
 
         def change(document: StateDocument) -> StateDocument:  # what was captured before does not lead to here

@@ -9,6 +9,7 @@ from flowctl.connectors import registry
 from flowctl.connectors.base import Connector, OpenContext
 from flowctl.engine import cost
 from flowctl.model.step import Advance, Stopped, StreamPlan
+from flowctl.observe.streams import stream_source
 from flowctl.plan.planning import Planned, make_plan
 from flowctl.resolve.resolve import PlanOptions
 from flowctl.run.attempt import RunContext
@@ -50,14 +51,13 @@ class Passes:
             self._open(stream.snapshot_from, buffer) if stream.snapshot_from else nullcontext() as standby,
             StateWriter(stream_store(self.blobs, plan.name), seen.state, lease.check) as writer,
         ):
-            assert connector.streams is not None, "the spec's checks have refused other types"
             buffer.sweep()
             log = landing_log(self.spec, plan.name)
             StreamRun(
                 plan=plan,
                 stream=stream,
                 seen=seen,
-                source=connector.streams,
+                source=stream_source(self.spec, stream, connector),
                 standby=standby.streams if standby is not None else None,
                 log=log,
                 run=self._context(planned, seen.state, lease, buffer),

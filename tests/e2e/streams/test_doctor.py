@@ -36,6 +36,7 @@ def statement_in(repair: str) -> str:
     return repair
 
 
+@pytest.mark.full
 def test_its_statements_repair_what_it_reports(tmp_path: Path, postgres_database: str) -> None:
     execute(postgres_database, BROKEN)
     flow = write_flow(tmp_path, postgres_database, [], PATTERN, "publication: mine")

@@ -58,6 +58,7 @@ def test_a_stream_that_left_the_spec_is_told_and_ended(tmp_path: Path, postgres_
     must_have_all(postgres_database, tmp_path, ["one", "two"])
 
 
+@pytest.mark.full
 def test_a_reader_that_is_gone(tmp_path: Path, postgres_database: str) -> None:
     flow = begun(tmp_path, postgres_database, ONE + TWO)
     without_stream(flow)

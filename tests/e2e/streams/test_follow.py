@@ -105,6 +105,7 @@ def test_a_followed_stream_is_left_to_its_process(tmp_path: Path, postgres_datab
         flow.run("state", "resnapshot", "flow.yaml", "one", "--yes", expect=5)
 
 
+@pytest.mark.full
 def test_a_new_table_a_broken_one_and_a_lost_connection(tmp_path: Path, postgres_database: str) -> None:
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute("CREATE TABLE one (id int PRIMARY KEY)")

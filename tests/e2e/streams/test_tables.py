@@ -76,6 +76,7 @@ def test_unselected_tables_catch_up(tmp_path: Path, postgres_database: str) -> N
     must_have_all(postgres_database, tmp_path)
 
 
+@pytest.mark.full
 def test_a_stopped_table_holds_the_others(tmp_path: Path, postgres_database: str) -> None:
     flow = begun(tmp_path, postgres_database)
     insert(postgres_database, 2)
@@ -112,6 +113,7 @@ def test_a_detached_table_catches_up(tmp_path: Path, postgres_database: str) -> 
     assert apart(flow) == {}
 
 
+@pytest.mark.full
 def test_a_removed_table_returns(tmp_path: Path, postgres_database: str) -> None:
     flow = begun(tmp_path, postgres_database)
     whole = flow.spec.read_text()
@@ -164,6 +166,7 @@ def test_changes_that_were_not_published_are_not_missed(change: str, tmp_path: P
     must_have_all(postgres_database, tmp_path)
 
 
+@pytest.mark.full
 def test_a_whole_stream_is_read_again(tmp_path: Path, postgres_database: str) -> None:
     log = '  log: {from: "cdc:public.one", to: "lake:log", mode: append}\n'
     flow = begun(tmp_path, postgres_database, ONE + TWO + THREE + log)
@@ -187,6 +190,7 @@ def test_a_whole_stream_is_read_again(tmp_path: Path, postgres_database: str) ->
     assert sorted(rows) == [("I", "2"), ("R", "1"), ("R", "2"), ("R", "3"), ("R", "4")]
 
 
+@pytest.mark.full
 def test_a_table_takes_changes_again(tmp_path: Path, postgres_database: str) -> None:
     log = '  log: {from: "cdc:public.one", to: "lake:log", mode: append}\n'
     flow = begun(tmp_path, postgres_database, ONE + TWO + THREE + log)
@@ -203,6 +207,7 @@ def test_a_table_takes_changes_again(tmp_path: Path, postgres_database: str) -> 
     must_have_all(postgres_database, tmp_path)
 
 
+@pytest.mark.full
 def test_applied_batches_are_removed_when_they_are_old_enough(tmp_path: Path, postgres_database: str) -> None:
     flow = begun(tmp_path, postgres_database, stream="buffer: {keep: 0s}")
     for number in (2, 3, 4):
@@ -239,6 +244,7 @@ def test_a_cut_shows_one_moment(tmp_path: Path, postgres_database: str) -> None:
     assert json.loads(json.dumps(shown))["stream"] == "cdc"
 
 
+@pytest.mark.full
 def test_a_stream_without_snapshots(tmp_path: Path, postgres_database: str) -> None:
     execute(postgres_database, SCHEMA)
     insert(postgres_database, 1)

@@ -140,6 +140,9 @@ class PostgresStreams(StreamSource):
         assert isinstance(position, LsnPosition)
         return position.lsn
 
+    def position_at(self, order: int) -> LsnPosition:
+        return LsnPosition(order)
+
     def position_from_text(self, text: str) -> LsnPosition:
         return lsn_from_text(text)
 
