@@ -70,9 +70,9 @@ class LandedBatch:
     lower: Position = field(metadata=in_json(name="from"))
     upper: Position = field(metadata=in_json(name="to"))
     event_at: str = ""
-    captured: tuple[ObjectName, ...] = field(default=(), metadata=in_json("not_default"))
     segments: tuple[Segment, ...] = ()
     tables: tuple[LandedTable, ...] = ()
+    captured: tuple[ObjectName, ...] = field(default=(), metadata=in_json("not_default"))
     write_id: str = ""
     format: int = FORMAT
 

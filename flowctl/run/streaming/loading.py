@@ -87,7 +87,7 @@ class Loading:
         before = on.log.newest(on.stream_state.applied)
         number = before.batch + 1 if before is not None else 0
         captured = tuple(objects_of(on.everyone))
-        batch = on.log.create(LandedBatch(number, moment.at, moment.at, moment.event_at, captured))
+        batch = on.log.create(LandedBatch(number, moment.at, moment.at, moment.event_at, captured=captured))
         info = on.seen.info
         assert info is not None
         stream = StreamState(

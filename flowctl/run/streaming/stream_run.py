@@ -114,7 +114,7 @@ class StreamRun:
         newest = self.log.newest(self.stream_state.applied)
         number = newest.batch if newest is not None else -1
         if newest is not None and self.log.has_leftovers(number):
-            fence = LandedBatch(number + 1, newest.upper, newest.upper, newest.event_at, newest.captured)
+            fence = LandedBatch(number + 1, newest.upper, newest.upper, newest.event_at, captured=newest.captured)
             number = self.log.create(fence).batch
         self.log.sweep(number)
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -40,9 +40,10 @@ def followed(flow: Flow, *args: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def children(pid: int) -> list[int]:
-    found = [
-        int(one) for task in Path(f"/proc/{pid}/task").iterdir() for one in (task / "children").read_text().split()
-    ]
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError):  # the thread has ended meanwhile
+            found += map(int, (task / "children").read_text().split())
     return [*found, *(below for one in found for below in children(one))]
 
 
