@@ -25,20 +25,20 @@ def is_leased(flow: Flow) -> bool:
 
 
 def test_tables_of_a_stream_are_maintained_between_its_runs(tmp_path: Path, postgres_database: str) -> None:
-    execute(postgres_database, SCHEMA, "INSERT INTO one SELECT n, 'row' FROM generate_series(1, 40000) n")
-    flow = write_flow(tmp_path, postgres_database, [], ONE)
+    execute(postgres_database, SCHEMA, "INSERT INTO one SELECT n, 'row' FROM generate_series(1, 600000) n")
+    flow = write_flow(tmp_path, postgres_database, [], ONE, "batch: {rows: 500000}")
     flow.apply()
-    execute(postgres_database, "DELETE FROM one WHERE id % 3 > 0")
+    execute(postgres_database, "DELETE FROM one WHERE id % 4 = 0")
     flow.apply()
     with followed(flow):
         wait_for(lambda: is_leased(flow))
         busy = flow.run("maintain", "flow.yaml", "--yes", expect=5).words
         assert "locked by run" in busy
-    insert(postgres_database, 30000, ["one"])
+    insert(postgres_database, 700000, ["one"])
     flow.apply(env={"FLOWCTL_CRASH_AT": "before_commit"}, expect=-9)
     assert "is not finished" in flow.run("maintain", "flow.yaml", "--yes", expect=6).words
     flow.apply()
     assert "1 table maintained" in flow.run("maintain", "flow.yaml", "--yes", expect=0).words
-    insert(postgres_database, 30001, ["one"])
+    insert(postgres_database, 700001, ["one"])
     flow.apply()
     must_have_all(postgres_database, tmp_path, ["one"])
