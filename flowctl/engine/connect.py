@@ -17,6 +17,7 @@ from flowctl.engine.base import Engine, seems_gone
 from flowctl.engine.conf import INVARIANTS, Extension, session_conf
 from flowctl.engine.cost import Size
 from flowctl.engine.environment import change_environment
+from flowctl.engine.processes import resident_bytes
 from flowctl.errors import EngineFailed
 from flowctl.spec.spec import SparkSettings
 
@@ -27,6 +28,8 @@ _CONNECT_SECONDS = 10.0
 _CONNECT_PORT = 15002
 #: Retries of one request to a Connect server that does not respond: about four seconds.
 _CLIENT_RETRIES = 4
+#: Uses of sessions before a server of this process may be replaced, and the memory from which on it is. It takes 1 s.
+_SWOLLEN_USES, _SWOLLEN_BYTES = 2_000, 1 << 30
 #: A restarted server no longer has the sessions.
 _NO_SESSION = re.compile(r"INVALID_HANDLE\.SESSION_(?:NOT_FOUND|CLOSED|CHANGED)")
 
@@ -48,6 +51,15 @@ class ConnectEngine(Engine):
 
     def new_session(self, *, interpreted: bool) -> SparkSession:
         return self._create()
+
+    def end_session(self, session: SparkSession) -> None:
+        stop_client(session)
+
+    def is_swollen(self) -> bool:
+        """Sail never frees a part of what it was sent: 0.2 MB for each use of a session (0.7.2, measured)."""
+        if self.process is None or self._all_uses < _SWOLLEN_USES:
+            return False
+        return resident_bytes(self.process.pid) > _SWOLLEN_BYTES
 
     def lost(self, text: str) -> EngineFailed | None:
         if self.process is not None:

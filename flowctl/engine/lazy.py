@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Protocol
@@ -23,6 +23,8 @@ class RunEngine(Protocol):
     def begin(self) -> None: ...
 
     def session(self, table_id: str) -> SparkSession: ...
+
+    def renew(self, table_ids: Iterable[str]) -> None: ...
 
     def lost(self, text: str) -> EngineFailed | TableError | None: ...
 
@@ -55,6 +57,15 @@ class LazyEngine:
         assert self._started is not None
         engine = self._started.result()
         return engine.session_for(table_id, interpreted=is_interpreted(self._loads.get(table_id)))
+
+    def renew(self, table_ids: Iterable[str]) -> None:
+        """As :meth:`flowctl.engine.base.Engine.renew`."""
+        if engine := self._running():
+            engine.renew(table_ids)
+
+    def is_swollen(self) -> bool:
+        engine = self._running()
+        return engine is not None and engine.is_swollen()
 
     def lost(self, text: str) -> EngineFailed | TableError | None:
         """Why the engine has ended; None if it is running or was never started. Called after an error with this
@@ -97,24 +108,40 @@ class LazyEngine:
 
 
 class RestartedEngine:
-    """An engine for a process that runs for weeks: after it has ended, or failed to start, the next use starts another.
-    A context manager as :class:`LazyEngine`. Thread-safe."""
+    """An engine for a process that runs for weeks: after it has ended, or failed to start, or grown too large, the next
+    use starts another. A context manager as :class:`LazyEngine`. Thread-safe. A table is in use from :meth:`session`
+    until :meth:`renew`."""
 
     def __init__(self, make: Callable[[], LazyEngine]) -> None:
         self._make = make
         self._engine = make()
+        self._used: set[str] = set()
         self._lock = threading.Lock()
 
     def begin(self) -> None:
         self._engine.begin()
 
     def session(self, table_id: str) -> SparkSession:
-        engine = self._engine
+        with self._lock:
+            self._used.add(table_id)
+            engine = self._engine
         try:
             return engine.session(table_id)
         except Exception:
             self._replace(engine)
             raise
+
+    def renew(self, table_ids: Iterable[str]) -> None:
+        ids = list(table_ids)
+        self._engine.renew(ids)
+        with self._lock:
+            self._used.difference_update(ids)
+            swollen = None
+            if not self._used and self._engine.is_swollen():
+                swollen, self._engine = self._engine, self._make()
+        if swollen is not None:
+            with suppress(Exception):  # as below
+                swollen.__exit__()
 
     def lost(self, text: str) -> EngineFailed | TableError | None:
         engine = self._engine

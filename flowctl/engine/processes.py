@@ -3,10 +3,12 @@ immediately."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from flowctl.engine import timeouts
 
@@ -72,3 +74,11 @@ def was_silent(process: subprocess.Popen[bytes]) -> bool:
 def _end_silent(process: subprocess.Popen[bytes]) -> None:
     _silent.add(process)
     process.kill()
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that a process uses; 0 if this system does not tell."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0

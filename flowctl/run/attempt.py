@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,9 @@ class RunContext:
     """What all tables of a run share. ``fence`` is the lease's; ``check_lease(margin)`` raises unless more than
     ``margin`` seconds of it are left. ``sources`` has what was observed of each source, by table id; ``states`` returns
     the state of a table as it was planned; ``session`` returns the table's own Spark session and starts Spark at the
-    first call; ``engine_lost`` is called with the text of an error and returns whether Spark has ended. ``opener``
-    opens what the tables of a change stream read (None: their sources)."""
+    first call; ``renew`` is told of tables that nothing is done for, so that their sessions need not last;
+    ``engine_lost`` is called with the text of an error and returns whether Spark has ended. ``opener`` opens what the
+    tables of a change stream read (None: their sources)."""
 
     spec: Spec
     lineage: str
@@ -45,6 +46,7 @@ class RunContext:
     buffer: Buffer
     listener: events.Listener
     stopping: threading.Event
+    renew: Callable[[Iterable[str]], None] = lambda table_ids: None
     engine_lost: Callable[[str], EngineFailed | TableError | None] = lambda text: None
     opener: Callable[[SparkSession, TableSpec, Intent], AbstractContextManager[Snapshot]] | None = None
     base_dir: str = "."

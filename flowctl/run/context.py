@@ -64,6 +64,7 @@ def open_context(
             sources={id: seen.source for id, seen in world.items() if seen.source},
             states=state.table,
             session=engine.session,
+            renew=engine.renew,
             buffer=buffer,
             listener=listener,
             stopping=interruption.stopping,

@@ -176,6 +176,9 @@ class _Following:
             lock_timeout=_LOCK_TIMEOUT,
         )
         audience = replace(self.audience, approve=lambda planned: True, listener=self._tell)
-        result = apply_beside(self.spec, options, audience, self.interruption, engine)
+        try:
+            result = apply_beside(self.spec, options, audience, self.interruption, engine)
+        finally:
+            engine.renew(ids)
         self._error = result.error
         self._code = result.exit_code

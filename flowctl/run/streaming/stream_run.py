@@ -211,8 +211,11 @@ class StreamRun:
         protocol = Protocol(run, self.writer, retries)
         protocol.begin_steps(steps, at)
         groups = self._groups(steps)
-        with ThreadPoolExecutor(self.parallel, thread_name_prefix=self.stream.name) as pool:
-            done = [one for ended in pool.map(lambda group: self._commit(protocol, group), groups) for one in ended]
+        try:
+            with ThreadPoolExecutor(self.parallel, thread_name_prefix=self.stream.name) as pool:
+                done = [one for ended in pool.map(lambda group: self._commit(protocol, group), groups) for one in ended]
+        finally:
+            self.run.renew([step.id for step in steps])
         if reading is not None:
             protocol.withdraw(TableResults(tuple(done)))
             self.results.add(result for result in done if not reading.may_be_repeated(result.error))

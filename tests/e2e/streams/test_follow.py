@@ -161,7 +161,7 @@ def test_soak(tmp_path: Path, postgres_database: str) -> None:
     workload = Workload(postgres_database, seed=31, big=100_000, rows=2_000)
     workload.create()
     targets = ("dw", "lake")
-    flow = write_flow(tmp_path, postgres_database, targets, "", f"{FAST}, buffer: {{keep: 30s}}")
+    flow = write_flow(tmp_path, postgres_database, targets, "", "batch: {every: 1s, rows: 50000}, buffer: {keep: 30s}")
     samples: list[tuple[int, int, int, int]] = []
     segments = tmp_path / "state" / "shop" / "streams" / "cdc" / "segments"
     with followed(flow) as process:
