@@ -32,12 +32,19 @@ _COMMANDS = {
 }
 
 
+#: pyspark sets these when a context starts, in a thread: there a new variable may move the environment that other threads
+#: read (:mod:`flowctl.engine.environment`), one that exists does not. With Spark's defaults, in its units.
+_SET_BY_PYSPARK = {"SPARK_AUTH_SOCKET_TIMEOUT": "15", "SPARK_BUFFER_SIZE": "65536"}
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Runs one command and ends the process with its exit code."""
     output.redact_standard_streams()
     register_environment()
     if not {"--verbose", "-v"} & set(arguments if arguments is not None else sys.argv):
         os.environ.setdefault("RUST_LOG", "error")  # Rust libraries write their own warnings to standard error
+    for name, value in _SET_BY_PYSPARK.items():
+        os.environ.setdefault(name, value)
     sys.exit(run(arguments))
 
 

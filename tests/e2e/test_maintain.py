@@ -224,6 +224,7 @@ def test_a_stale_writer_changes_nothing_after_a_compaction(flow: Flow) -> None:
     must_equal_its_source(flow)
 
 
+@pytest.mark.full
 def test_a_table_in_object_storage(tmp_path: Path, s3_server: S3Server, s3_bucket: str) -> None:
     flow = Flow(tmp_path, {"AK": s3_server.access_key, "SK": s3_server.secret_key})
     flow.write(ON_S3.format(bucket=s3_bucket, endpoint=s3_server.endpoint, region=s3_server.region))

@@ -129,6 +129,7 @@ ROWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.full
 def test_statistics_of_sparks_files_find_every_row(writer: Writer, spark: SparkSession) -> None:
     writer.write(ROWS, 1, columns=COLUMNS_OF_ENDS)
     assert all(file["path"].startswith("flowctl-") for file in delta_tables.files(writer))

@@ -113,6 +113,7 @@ def test_nothing_changed_touches_no_file(writer: Writer) -> None:
 
 
 @pytest.mark.parametrize("soft", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.full
 def test_histories_by_both_writers_are_those_of_a_dictionary(
     writer: Writer, monkeypatch: pytest.MonkeyPatch, soft: bool
 ) -> None:

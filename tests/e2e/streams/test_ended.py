@@ -30,6 +30,7 @@ def without_stream(flow: Flow) -> None:
         connection.execute("CREATE TABLE x (a INTEGER)")
 
 
+@pytest.mark.full
 def test_a_stream_that_left_the_spec_is_told_and_ended(tmp_path: Path, postgres_database: str) -> None:
     flow = begun(tmp_path, postgres_database, ONE + TWO)
     insert(postgres_database, 2, ["one", "two"])

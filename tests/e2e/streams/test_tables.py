@@ -132,6 +132,7 @@ def test_a_removed_table_returns(tmp_path: Path, postgres_database: str) -> None
     "change",
     ["table", pytest.param("publication", marks=pytest.mark.full), pytest.param("recreated", marks=pytest.mark.full)],
 )
+@pytest.mark.full
 def test_changes_that_were_not_published_are_not_missed(change: str, tmp_path: Path, postgres_database: str) -> None:
     """A table that was taken out of its publication, or a publication that was made again: the stream has none of the
     changes in between, and the table is read again."""
