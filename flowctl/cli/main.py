@@ -32,8 +32,8 @@ _COMMANDS = {
 }
 
 
-#: pyspark sets these when a context starts, in a thread: there a new variable may move the environment that other threads
-#: read (:mod:`flowctl.engine.environment`), one that exists does not. With Spark's defaults, in its units.
+#: pyspark sets these when a context starts, in a thread. A new variable may then move the environment that other
+#: threads read (:mod:`flowctl.engine.environment`), one that exists does not. The values are Spark's defaults.
 _SET_BY_PYSPARK = {"SPARK_AUTH_SOCKET_TIMEOUT": "15", "SPARK_BUFFER_SIZE": "65536"}
 
 
