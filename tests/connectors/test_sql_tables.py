@@ -132,6 +132,7 @@ def test_columns_follow_those_that_they_are_made_of(runs: SharedRuns) -> None:
     assert rows_of(runs, "e") == [{"id": 1, "price": price, "gross": price, "note": "new"}]
 
 
+@pytest.mark.full
 def test_columns_follow_those_that_changed_in_an_earlier_run(runs: SharedRuns) -> None:
     """Along a chain too, each table in a run of its own; nothing that stays the same is looked up by Spark."""
     made = "CREATE TABLE p (id INTEGER PRIMARY KEY, price decimal(10,2))"

@@ -180,6 +180,7 @@ def make_old_sidecar(writer: Writer) -> None:
 
 
 @pytest.mark.long_on_spark("postgres")
+@pytest.mark.full
 def test_the_sidecar_of_an_older_version_gets_its_columns(writer: Writer) -> None:
     is_delta = writer.place.type == "delta"
     if is_delta:

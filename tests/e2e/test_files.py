@@ -61,6 +61,7 @@ def test_a_wrong_file_stops_its_table_until_it_is_mended(flow: Flow, url: str) -
 
 @pytest.mark.parametrize("url", [pytest.param("local[2]", marks=pytest.mark.full), "sail"])
 @pytest.mark.parametrize("form", ["csv", pytest.param("parquet", marks=pytest.mark.full)])
+@pytest.mark.full
 def test_files_with_other_columns_come_together_as_one_by_one(flow: Flow, url: str, form: str) -> None:
     """Also where the last of them come in one run: one column is new, the others stand in another order."""
     flow.write(MERGED.format(url=url).partition("  rows:")[0] + f'  rows: {{from: "inbox:*.{form}"}}\n')

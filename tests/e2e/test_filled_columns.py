@@ -139,6 +139,7 @@ def test_columns_that_are_added_later_are_left_to_the_database(
 
 
 @kinds("postgres")
+@pytest.mark.full
 def test_a_column_that_takes_no_value_stops_the_plan_until_it_is_left_out(
     kind: str, tmp_path: Path, postgres_database: str
 ) -> None:

@@ -77,7 +77,7 @@ def suffer(flow: Flow, accident: str, mode: str, target: TargetPlace, spark: str
     ("accident", "kind", "mode"),
     [
         pytest.param("rolled back", "delta", "append", marks=pytest.mark.full),
-        ("reset", "postgres", "merge"),
+        pytest.param("reset", "postgres", "merge", marks=pytest.mark.full),
         pytest.param("restored", "sqlite", "append", marks=pytest.mark.full),
         pytest.param("lost", "sqlite", "append", marks=pytest.mark.full),
         ("lost", "sqlite", "scd2"),

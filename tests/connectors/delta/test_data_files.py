@@ -167,6 +167,7 @@ def test_only_wanted_columns_have_statistics(writer: Writer) -> None:
 
 
 @pytest.mark.parametrize("own_files", [True, False])
+@pytest.mark.full
 def test_modes_with_and_without_deltas_own_writer(
     writer: Writer, own_files: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
