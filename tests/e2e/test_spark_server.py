@@ -24,6 +24,7 @@ pytestmark = pytest.mark.server
 SMALL = ("--url", "local[2]", "--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=2")
 
 
+@pytest.mark.full
 def test_runs_share_it_until_it_is_ended(tmp_path: Path) -> None:
     token = {TOKEN_VARIABLE: "only-for-us-4711"}
     with spark_server(token) as (server, port):
