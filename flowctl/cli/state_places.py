@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from flowctl.spec.spec import Spec
     from flowctl.state.document import StateDocument, TableState
     from flowctl.state.store import StateStore
+    from flowctl.storage.blobs import BlobStore
 
 stream_option = click.option("--stream", metavar="NAME", help="The state of this change stream, not that of the flow.")
 
@@ -32,7 +33,6 @@ def place_of_stream(spec: Spec, stream: str | None) -> StatePlace:
     """That of the flow without a name. Raises :class:`UsageError` if there is no such stream."""
     from flowctl.state.location import open_flow
     from flowctl.state.store import StateStore
-    from flowctl.state.streams import lease_prefix, stream_store
 
     blobs = open_flow(spec)
     if not stream:
@@ -42,19 +42,24 @@ def place_of_stream(spec: Spec, stream: str | None) -> StatePlace:
         if spec.streams:
             hint = did_you_mean(stream, spec.streams, "There are: ")
         raise UsageError(f"there is no stream {stream!r}", hint=hint)
-    return StatePlace(stream_store(blobs, stream), lease_prefix(stream), stream)
+    return _of_stream(blobs, stream)
 
 
 def place_of_former(spec: Spec, name: str) -> StatePlace:
     """That of a stream which the spec need not have any more. Raises :class:`UsageError` if it has no state."""
     from flowctl.state.location import open_flow
-    from flowctl.state.streams import lease_prefix, stream_store
 
     blobs = open_flow(spec)
     known = blobs.folders("streams/")
     if name not in known:
         hint = did_you_mean(name, known, "There are: ") if known else "Run `flowctl plan`: it lists the streams"
         raise UsageError(f"the state has no stream {name!r}", hint=hint)
+    return _of_stream(blobs, name)
+
+
+def _of_stream(blobs: BlobStore, name: str) -> StatePlace:
+    from flowctl.state.streams import lease_prefix, stream_store
+
     return StatePlace(stream_store(blobs, name), lease_prefix(name), name)
 
 

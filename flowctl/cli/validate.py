@@ -55,9 +55,9 @@ def _exit_code(diagnostics: Sequence[Diagnostic], *, connect: bool) -> int:
     """3 for an invalid spec; findings of the systems themselves have the code that `plan` and `apply` end with."""
     if not connect:
         return ExitCode.SPEC if diagnostics else ExitCode.OK
-    from flowctl.run.connect import EXIT_CODES
+    from flowctl.run.connect import exit_code
 
-    return ExitCode.first([EXIT_CODES.get(one.code, ExitCode.SPEC) for one in diagnostics])
+    return exit_code(diagnostics)
 
 
 def _resolve(reading: Reading, *, connect: bool) -> Reading:

@@ -132,16 +132,12 @@ class RestartedEngine:
             raise
 
     def renew(self, table_ids: Iterable[str]) -> None:
-        ids = list(table_ids)
-        self._engine.renew(ids)
+        ids, engine = list(table_ids), self._engine
+        engine.renew(ids)
         with self._lock:
             self._used.difference_update(ids)
-            swollen = None
-            if not self._used and self._engine.is_swollen():
-                swollen, self._engine = self._engine, self._make()
-        if swollen is not None:
-            with suppress(Exception):  # as below
-                swollen.__exit__()
+        if engine.is_swollen():
+            self._replace(engine, only_unused=True)
 
     def lost(self, text: str) -> EngineFailed | TableError | None:
         engine = self._engine
@@ -156,10 +152,10 @@ class RestartedEngine:
     def abandon(self) -> None:
         self._engine.abandon()
 
-    def _replace(self, ended: LazyEngine) -> None:
+    def _replace(self, ended: LazyEngine, *, only_unused: bool = False) -> None:
         with self._lock:
-            if self._engine is not ended:
-                return  # another thread has seen it too
+            if self._engine is not ended or (only_unused and self._used):
+                return  # another thread has seen it too, or a table is at work
             self._engine = self._make()
         with suppress(Exception):  # what has ended may not close cleanly
             ended.__exit__()

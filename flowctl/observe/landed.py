@@ -58,11 +58,12 @@ class LandedSource(StreamSource):
 
     def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
         """Only tables that the other flow captures."""
-        newest = self._newest()
+        newest = self._newest(self._recorded())
         return [object for object in self.source.discover(pattern) if newest and object in newest.captured]
 
     def describe_stream(self, stream: StreamSpec, objects: Sequence[ObjectName]) -> StreamInfo:
-        recorded, newest = self._recorded(), self._newest()
+        recorded = self._recorded()
+        newest = self._newest(recorded)
         info = self.source.describe_stream(self._other(stream, recorded or StreamState()), objects)
         info = replace(
             info, label=f"batches of {self.url}", removal="", active="", source_changes=(), advice=(), lag=None
@@ -156,8 +157,7 @@ class LandedSource(StreamSource):
     def _recorded(self) -> StreamState | None:
         return self.states.read().stream
 
-    def _newest(self) -> LandedBatch | None:
-        recorded = self._recorded()
+    def _newest(self, recorded: StreamState | None) -> LandedBatch | None:
         return self.log.newest(recorded.applied) if recorded is not None else None
 
     def _first(self, newest: LandedBatch) -> LandedBatch:

@@ -55,8 +55,11 @@ def _details(stream: StreamPlan) -> Iterator[Detail]:
 
 
 def _kept(stream: StreamPlan) -> Iterator[Detail]:
-    """What the source keeps for the stream's reader."""
-    kept = f"the server keeps {text.size(stream.retained)} for it" if stream.retained is not None else ""
-    health = [f"{name.replace('_', ' ')} {value}" for name, value in stream.health.items() if value != ""]
-    if kept or health:
-        yield Detail("there" if stream.landed else "slot", ", ".join(filter(None, (kept, *health))))
+    if facts := reader_facts(stream):
+        yield Detail("there" if stream.landed else "slot", ", ".join(facts))
+
+
+def reader_facts(stream: StreamPlan) -> list[str]:
+    """What the source keeps for the stream's reader, and says of it."""
+    kept = [f"the server keeps {text.size(stream.retained)} for it"] if stream.retained is not None else []
+    return [*kept, *(f"{name.replace('_', ' ')} {value}" for name, value in stream.health.items() if value != "")]

@@ -39,6 +39,11 @@ EXIT_CODES: Mapping[str, int] = {
 }
 
 
+def exit_code(diagnostics: Iterable[Diagnostic]) -> int:
+    """Findings of the systems themselves have the code that `plan` and `apply` end with."""
+    return ExitCode.first([EXIT_CODES.get(one.code, ExitCode.SPEC) for one in diagnostics])
+
+
 @dataclass(frozen=True)
 class Checked:
     """``diagnostics`` are all findings, sorted by location in the spec. ``planned`` is None if nothing could be

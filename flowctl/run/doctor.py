@@ -12,11 +12,12 @@ from typing import Literal
 
 from flowctl import text
 from flowctl.diagnostics import Diagnostic
-from flowctl.errors import ExitCode, FlowctlError
+from flowctl.errors import FlowctlError
 from flowctl.model.step import StreamPlan
 from flowctl.observe.asking import Connections, in_parallel
 from flowctl.plan.planning import Planned
-from flowctl.run.connect import EXIT_CODES, check
+from flowctl.plan.stream_entries import reader_facts
+from flowctl.run.connect import check, exit_code
 from flowctl.run.failure import translate
 from flowctl.spec.spec import Spec, SqlSource, StreamTable
 
@@ -43,7 +44,7 @@ class Report:
     @property
     def exit_code(self) -> int:
         """That of the errors; advice has none."""
-        return ExitCode.first([EXIT_CODES.get(one.code, ExitCode.SPEC) for one in self.errors])
+        return exit_code(self.errors)
 
 
 def examine(spec: Spec) -> Report:
@@ -112,7 +113,4 @@ def _described(plan: StreamPlan) -> str:
         facts.append("not begun")
     if plan.lag is not None and plan.lower is not None:
         facts.append(f"{text.size(plan.lag)} behind")
-    if plan.retained is not None:
-        facts.append(f"the server keeps {text.size(plan.retained)} for it")
-    facts += [f"{name.replace('_', ' ')} {value}" for name, value in plan.health.items() if value != ""]
-    return ", ".join(facts)
+    return ", ".join([*facts, *reader_facts(plan)])

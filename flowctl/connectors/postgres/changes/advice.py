@@ -20,6 +20,8 @@ _BEYOND = {
     "unreserved": "is removed at the next checkpoint, unless it is read",
 }
 
+_MORE_SLOTS = "ALTER SYSTEM SET max_replication_slots = …, then restart the server; or drop one that nobody reads"
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -61,8 +63,7 @@ _LIMITS = """
 def exhausted(found: Limits, *, has_slot: bool) -> Iterator[StreamProblem]:
     """What keeps a slot from being created."""
     if not has_slot and found.free_slots < 1:
-        repair = "ALTER SYSTEM SET max_replication_slots = …, then restart the server; or drop one that nobody reads"
-        yield StreamProblem(f"all of the server's {found.most_slots} replication slots are taken", repair)
+        yield StreamProblem(f"all of the server's {found.most_slots} replication slots are taken", _MORE_SLOTS)
 
 
 def advice(found: Limits, wal_status: str, slot: str) -> Iterator[StreamProblem]:
@@ -78,7 +79,7 @@ def advice(found: Limits, wal_status: str, slot: str) -> Iterator[StreamProblem]
         yield StreamProblem(
             f"all of the server's {found.most_slots} replication slots are taken: a new table needs one for its "
             "snapshot",
-            "ALTER SYSTEM SET max_replication_slots = …, then restart the server; or drop one that nobody reads",
+            _MORE_SLOTS,
         )
     if found.free_senders < 2:
         yield StreamProblem(

@@ -102,7 +102,8 @@ def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: S
         retained=slot.retained if slot else None,
         published=published.id if published else "",
         problems=(
-            *_server_problems(server, slot, name, stream),
+            *_server_problems(server),
+            *_slot_problems(slot, name, stream),
             *exhausted(found, has_slot=slot is not None),
             *missing,
             *of_tables,
@@ -125,7 +126,7 @@ def why_no_snapshots(connection: psycopg.Connection[Any], system: str) -> Stream
     if server.version < _STANDBYS_DECODE_SINCE:
         what = "a standby decodes its log from PostgreSQL 16 on"
         return StreamProblem(what, "Remove `snapshot.from`: tables are read from the primary then")
-    return next(_server_problems(server, None, "", None), None)
+    return next(_server_problems(server), None)
 
 
 def _server(connection: psycopg.Connection[Any]) -> _Server:
@@ -282,9 +283,7 @@ def _owned_by_others(absent: Mapping[ObjectName, _Facts], server: _Server, state
     ]
 
 
-def _server_problems(
-    server: _Server, slot: _Slot | None, name: str, stream: StreamSpec | None
-) -> Iterator[StreamProblem]:
+def _server_problems(server: _Server) -> Iterator[StreamProblem]:
     if server.wal_level != "logical":
         repair = "ALTER SYSTEM SET wal_level = logical, then restart the server"
         yield StreamProblem(f"the server's wal_level is {server.wal_level}", repair)
@@ -292,7 +291,10 @@ def _server_problems(
         yield StreamProblem("the server is a standby, which decodes its log from PostgreSQL 16 on", "Name the primary")
     if not server.may_replicate:
         yield StreamProblem(f"{server.user} may not replicate", f"ALTER ROLE {quoted(server.user)} REPLICATION")
-    if stream is not None and slot is not None and (slot.kind, slot.plugin) != ("logical", "pgoutput"):
+
+
+def _slot_problems(slot: _Slot | None, name: str, stream: StreamSpec) -> Iterator[StreamProblem]:
+    if slot is not None and (slot.kind, slot.plugin) != ("logical", "pgoutput"):
         what = f"the slot {name} is another one ({slot.kind}, {slot.plugin or 'no plugin'})"
         yield StreamProblem(what, f"Give the stream {stream.name} another `slot`")
 
