@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 
+from flowctl.engine.processes import resident_bytes
 from tests.services import postgres
 
 #: Changes of one transaction.
@@ -165,7 +166,7 @@ def _observe(url: str, visible: Callable[[], int], pid: int, rate: int, seconds:
 
 def _resident(pid: int) -> int:
     """Of the process and those below it."""
-    own = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    own = resident_bytes(pid)
     children = Path(f"/proc/{pid}/task").glob("*/children")
     return own + sum(_resident(int(child)) for file in children for child in file.read_text().split())
 

@@ -5,20 +5,14 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from tests.e2e.flows import Flow
 from tests.e2e.streams.flow import write_flow
+from tests.e2e.streams.targets import slots
 from tests.e2e.streams.test_tables import ONE, TWO, begun, execute, insert, must_have_all
 
 pytestmark = pytest.mark.server
-
-
-def slots(url: str) -> list[str]:
-    with psycopg.connect(url) as connection:
-        query = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
-        return [name for (name,) in connection.execute(query).fetchall()]
 
 
 def without_stream(flow: Flow) -> None:

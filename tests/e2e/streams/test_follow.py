@@ -13,9 +13,17 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from flowctl.engine.processes import resident_bytes
 from tests.e2e.flows import Flow
 from tests.e2e.streams.flow import flush, place, write_flow
-from tests.e2e.streams.targets import DeltaPlace, must_equal, must_have_every_change, orphans, source_rows
+from tests.e2e.streams.targets import (
+    DeltaPlace,
+    are_equal,
+    must_equal,
+    must_have_every_change,
+    orphans,
+    source_rows,
+)
 from tests.e2e.streams.workload import Workload
 
 pytestmark = pytest.mark.server
@@ -47,11 +55,6 @@ def children(pid: int) -> list[int]:
     return [*found, *(below for one in found for below in children(one))]
 
 
-def resident(pid: int) -> int:
-    """Bytes in memory."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def wait_for(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while not is_so():
@@ -60,12 +63,7 @@ def wait_for(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def have_all(flow: Flow, url: str, targets: tuple[str, ...]) -> bool:
-    try:
-        for target in targets:
-            must_equal(url, place(flow, url, target))
-    except Exception:  # noqa: BLE001 - not yet: a table is missing, or rows
-        return False
-    return True
+    return are_equal(url, *(place(flow, url, target) for target in targets))
 
 
 def test_targets_follow_the_source(tmp_path: Path, postgres_database: str) -> None:
@@ -173,7 +171,7 @@ def test_soak(tmp_path: Path, postgres_database: str) -> None:
             own = Path(f"/proc/{process.pid}")
             files, threads = len(list((own / "fd").iterdir())), len(list((own / "task").iterdir()))
             count = len(list(segments.iterdir())) if segments.exists() else 0
-            samples.append((sum(map(resident, family)) >> 20, files, threads, count))
+            samples.append((sum(map(resident_bytes, family)) >> 20, files, threads, count))
             print(*samples[-1], flush=True)
         workload.stop()
         flush(postgres_database)

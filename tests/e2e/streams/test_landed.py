@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.flows import Flow
 from tests.e2e.streams.flow import flush, write_flow
-from tests.e2e.streams.targets import DeltaPlace, must_equal, must_have_every_change
+from tests.e2e.streams.targets import DeltaPlace, are_equal, must_equal, must_have_every_change, slots
 from tests.e2e.streams.test_follow import followed, wait_for
 from tests.e2e.streams.test_tables import ONE, TWO, begun, execute, insert, must_have_all
 from tests.e2e.streams.workload import TABLES, Workload
@@ -22,12 +22,6 @@ PATTERN = '  "${table}": {from: "cdc:public.*", to: "lake:${table}", mode: merge
 def flow_in(folder: Path, url: str, tables: str, stream: str) -> Flow:
     folder.mkdir()
     return write_flow(folder, url, [], tables, stream)
-
-
-def slots(url: str) -> list[str]:
-    with psycopg.connect(url) as connection:
-        found = connection.execute("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
-        return [name for (name,) in found.fetchall()]
 
 
 def test_a_second_flow_reads_what_the_first_captures(tmp_path: Path, postgres_database: str) -> None:
@@ -100,16 +94,8 @@ def test_two_flows_follow_one_slot(tmp_path: Path, postgres_database: str) -> No
         with followed(second):
             workload.stop()
             flush(postgres_database)
-            wait_for(lambda: is_equal(postgres_database, tmp_path / "b"), 120)
+            wait_for(lambda: are_equal(postgres_database, DeltaPlace(tmp_path / "b" / "lake")), 120)
     must_equal(postgres_database, DeltaPlace(tmp_path / "a" / "lake"), TABLES)
     must_have_every_change(postgres_database, "oracle", DeltaPlace(tmp_path / "b" / "lake"), {"orders": "orders_log"})
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute("SELECT pg_drop_replication_slot('oracle')")
-
-
-def is_equal(url: str, folder: Path) -> bool:
-    try:
-        must_equal(url, DeltaPlace(folder / "lake"), TABLES)
-    except Exception:  # noqa: BLE001 - not yet
-        return False
-    return True

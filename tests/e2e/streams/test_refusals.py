@@ -17,7 +17,7 @@ import pytest
 
 from tests.e2e.flows import Flow
 from tests.e2e.streams.flow import PASSWORD, flush
-from tests.e2e.streams.targets import must_equal
+from tests.e2e.streams.targets import DeltaPlace, PostgresPlace, are_equal, must_equal
 from tests.e2e.streams.test_follow import followed, wait_for
 from tests.e2e.streams.workload import Workload
 from tests.services import postgres, s3
@@ -89,43 +89,16 @@ tables:
     return flow
 
 
-class Lake:
+def lake_of(server: s3.S3Server) -> DeltaPlace:
     """The tables in the store, read without the proxy."""
-
-    def __init__(self, server: s3.S3Server) -> None:
-        self._options = {
-            "AWS_ENDPOINT_URL": server.endpoint,
-            "AWS_REGION": server.region,
-            "AWS_ACCESS_KEY_ID": server.access_key,
-            "AWS_SECRET_ACCESS_KEY": server.secret_key,
-            "AWS_ALLOW_HTTP": "true",
-        }
-
-    def rows(self, table: str, columns: list[str]) -> list[tuple[object, ...]]:
-        import pyarrow as pa
-        from deltalake import DeltaTable, QueryBuilder
-
-        from tests.e2e.streams.targets import _text
-
-        listed = ", ".join(f'"{name}"' for name in columns)
-        there = DeltaTable(f"s3://shop/lake/{table}", storage_options=self._options)
-        found = pa.table(QueryBuilder().register("t", there).execute(f"SELECT {listed} FROM t").read_all())
-        return sorted((tuple(map(_text, row.values())) for row in found.to_pylist()), key=repr)
-
-
-def is_equal(source: str, target: str, lake: Lake) -> bool:
-    try:
-        must_equal(source, postgres_place(target))
-        must_equal(source, lake)
-    except Exception:  # noqa: BLE001 - not yet
-        return False
-    return True
-
-
-def postgres_place(url: str) -> object:
-    from tests.e2e.streams.targets import PostgresPlace
-
-    return PostgresPlace(url)
+    options = {
+        "AWS_ENDPOINT_URL": server.endpoint,
+        "AWS_REGION": server.region,
+        "AWS_ACCESS_KEY_ID": server.access_key,
+        "AWS_SECRET_ACCESS_KEY": server.secret_key,
+        "AWS_ALLOW_HTTP": "true",
+    }
+    return DeltaPlace("s3://shop/lake", options)
 
 
 @pytest.mark.parametrize("seed", [41])
@@ -133,7 +106,7 @@ def test_everything_around_a_stream_fails(seed: int, tmp_path: Path) -> None:
     chosen = random.Random(seed)
     with restartable() as source, restartable() as target, s3.moto() as store, S3Proxy(store.endpoint) as proxy:
         store.client().create_bucket(Bucket="shop")
-        there, dw, lake = database(source, "shop"), database(target, "dw"), Lake(store)
+        there, dw, lake = database(source, "shop"), database(target, "dw"), lake_of(store)
         workload = Workload(there, seed=seed, big=50_000, rows=500)
         workload.create()
         flow = spec(tmp_path, there, dw, proxy.endpoint, store)
@@ -162,8 +135,8 @@ def test_everything_around_a_stream_fails(seed: int, tmp_path: Path) -> None:
                 failures[number % len(failures)](0.2 + chosen.random() * 4)
             workload.stop()
             flush(there)
-            wait_for(lambda: is_equal(there, dw, lake), seconds=400)
+            wait_for(lambda: are_equal(there, PostgresPlace(dw), lake), seconds=400)
         flow.apply()
-        must_equal(there, postgres_place(dw))
+        must_equal(there, PostgresPlace(dw))
         must_equal(there, lake)
         assert threading.active_count() < 50
