@@ -87,6 +87,8 @@ class RowBuilder:
 
     def begin(self, lsn: int, at: int, xid: int) -> None:
         self.event_at = max(self.event_at, at)
+        if self._transactions and self._transactions[-1][0] == len(self._shapes):
+            self._transactions.pop()  # nothing in it concerned this stream: there may be millions before the next row
         self._transactions.append((len(self._shapes), 0, lsn, at, self.event_at, xid))
 
     def add(self, shape: int, op: int, data: bytes | memoryview) -> None:

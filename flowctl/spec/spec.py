@@ -262,7 +262,8 @@ class StreamSpec:
     """One entry of ``streams``. Times in seconds, sizes in bytes. ``options`` belong to the connection's type; ``flow``
     and ``name`` are what default names are made of. ``snapshot_from`` names the connection of a standby from which
     tables are read in full; empty: ``connection``. ``landed`` is the folder of another flow's stream that captures the
-    changes; empty: this one does. ``marks`` as in :class:`TableSpec`."""
+    changes; empty: this one does. ``heartbeat``: when nothing has landed for so long, the source's log gets a message.
+    ``marks`` as in :class:`TableSpec`."""
 
     name: str
     flow: str
@@ -279,6 +280,7 @@ class StreamSpec:
     batch_bytes: int = 256_000_000
     keep: float = 86_400.0
     max_bytes: int = 20_000_000_000
+    heartbeat: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     marks: Mapping[str, Mark] = field(default_factory=dict)
 

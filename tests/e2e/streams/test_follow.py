@@ -154,6 +154,7 @@ def test_random_kills_of_a_followed_stream(seed: int, tmp_path: Path, postgres_d
 
 
 @pytest.mark.full
+@pytest.mark.timeout(MINUTES * 60 + 600)
 def test_soak(tmp_path: Path, postgres_database: str) -> None:
     """Memory, open files, threads and segments stay flat."""
     workload = Workload(postgres_database, seed=31, big=100_000, rows=2_000)

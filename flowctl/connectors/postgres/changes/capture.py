@@ -11,6 +11,7 @@ from flowctl.changes.capture import CaptureSink
 from flowctl.changes.segment import Op
 from flowctl.changes.shape import Shape
 from flowctl.connectors.postgres.changes import messages
+from flowctl.connectors.postgres.changes.heartbeat import Heartbeat
 from flowctl.connectors.postgres.changes.messages import Relation
 from flowctl.connectors.postgres.changes.replication import HEADER, ReplicationStream
 from flowctl.model.position import LsnPosition
@@ -31,11 +32,13 @@ _ROW_OPS = {ord("I"): Op.INSERT, ord("U"): Op.UPDATE, ord("D"): Op.DELETE}
 
 @dataclass
 class Reader:
-    """``shape_of`` describes a table as of now; None for one that nobody reads."""
+    """``shape_of`` describes a table as of now; None for one that nobody reads. ``heartbeat`` beats while there is no
+    end to read to."""
 
     stream: ReplicationStream
     sink: CaptureSink
     shape_of: Callable[[Relation], Shape | None]
+    heartbeat: Heartbeat | None = None
     _numbers: dict[bytes, int | None] = field(default_factory=dict)
     _is_open: bool = False
 
@@ -61,18 +64,19 @@ class Reader:
                 if end is not None and self.stream.seen >= end:
                     self.sink.land()
                     return
-                self._pass_foreign()
+                self._pass_on(is_endless=end is None)
             if count == 0:
                 if until() is not None and time.monotonic() - asked_at > 1.0:
                     self._feed(ask=True)
                     asked_at = time.monotonic()
                 self.stream.wait(_WAIT)
 
-    def _pass_foreign(self) -> None:
+    def _pass_on(self, *, is_endless: bool) -> None:
         """Lets the server discard a log in which nothing concerns this stream."""
-        durable = self.sink.durable
+        durable, seen, heartbeat = self.sink.durable, self.stream.seen, self.heartbeat
         assert isinstance(durable, LsnPosition)
-        if self.stream.seen - durable.lsn >= (FOREIGN_BYTES if self.sink.is_empty else OWN_BYTES):
+        is_far = seen - durable.lsn >= (FOREIGN_BYTES if self.sink.is_empty else OWN_BYTES)
+        if is_far or (heartbeat is not None and is_endless and heartbeat.has_arrived(seen, durable.lsn)):
             self.sink.land_position()
             self._feed()
 
@@ -109,4 +113,4 @@ class Reader:
                     if number is not None:
                         self.sink.add(number, Op.TRUNCATE, b"")
             case _:
-                pass  # O: origins; Y: names of types, which the catalog has; M: messages, which nobody asked for
+                pass  # O: origins; Y: names of types, which the catalog has; M: messages, as of a heartbeat

@@ -103,6 +103,7 @@ def describe(connection: psycopg.Connection[Any], stream: StreamSpec, objects: S
         published=published.id if published else "",
         problems=(
             *_server_problems(server),
+            *_heartbeat_problems(server, stream),
             *_slot_problems(slot, name, stream),
             *exhausted(found, has_slot=slot is not None),
             *missing,
@@ -291,6 +292,12 @@ def _server_problems(server: _Server) -> Iterator[StreamProblem]:
         yield StreamProblem("the server is a standby, which decodes its log from PostgreSQL 16 on", "Name the primary")
     if not server.may_replicate:
         yield StreamProblem(f"{server.user} may not replicate", f"ALTER ROLE {quoted(server.user)} REPLICATION")
+
+
+def _heartbeat_problems(server: _Server, stream: StreamSpec) -> Iterator[StreamProblem]:
+    if server.is_standby and stream.heartbeat is not None:
+        what = "the server is a standby, into whose log no heartbeat can be written"
+        yield StreamProblem(what, "Remove `heartbeat`, or name the primary")
 
 
 def _slot_problems(slot: _Slot | None, name: str, stream: StreamSpec) -> Iterator[StreamProblem]:

@@ -138,16 +138,18 @@ class ReplicationStream:
         raise TransientError("PostgreSQL ended the replication", hint="Check that the server is up: it starts again")
 
 
-def start(connection: psycopg.Connection[Any], slot: str, publication: str, after: int) -> ReplicationStream:
-    """Streams what committed at or after ``after``. A server whose slot is already further sends from there without
-    an error: check `confirmed_flush_lsn` first."""
+def start(
+    connection: psycopg.Connection[Any], slot: str, publication: str, after: int, options: str = ""
+) -> ReplicationStream:
+    """Streams what committed at or after ``after``; ``options`` are further ones of pgoutput, each after a comma. A
+    server whose slot is already further sends from there without an error: check `confirmed_flush_lsn` first."""
     from psycopg.errors import error_from_result
     from psycopg.pq import ExecStatus
 
     names = text_literal(quoted(publication))
-    options = f"proto_version '1', publication_names {names}"
     result = connection.pgconn.exec_(
-        f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {LsnPosition(after)} ({options})".encode()
+        f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {LsnPosition(after)} "
+        f"(proto_version '1', publication_names {names}{options})".encode()
     )
     if result.status != ExecStatus.COPY_BOTH:
         raise error_from_result(result, "utf-8")

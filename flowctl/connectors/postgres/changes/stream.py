@@ -15,6 +15,7 @@ from flowctl.connectors.postgres import catalog
 from flowctl.connectors.postgres.changes import description, moment, replication
 from flowctl.connectors.postgres.changes.capture import Reader
 from flowctl.connectors.postgres.changes.decoder import PostgresDecoder
+from flowctl.connectors.postgres.changes.heartbeat import Heartbeat, plugin_options
 from flowctl.connectors.postgres.changes.messages import Relation
 from flowctl.connectors.postgres.changes.moment import PostgresMoment
 from flowctl.connectors.postgres.changes.names import publication_of, slot_of
@@ -101,8 +102,11 @@ class PostgresStreams(StreamSource):
                 return shape_of(catalogs, relation, object) if object is not None else None
 
             with replication.replication_connection(self.client) as connection:
-                running = replication.start(connection, slot_of(stream), publication_of(stream).name, after.lsn)
-                Reader(running, sink, described).read(lambda: _lsn(until()), stopping)
+                slot, publication, options, heartbeat = slot_of(stream), publication_of(stream).name, "", None
+                if stream.heartbeat is not None:
+                    options, heartbeat = plugin_options(connection), Heartbeat(catalogs, stream.heartbeat, slot)
+                running = replication.start(connection, slot, publication, after.lsn, options)
+                Reader(running, sink, described, heartbeat).read(lambda: _lsn(until()), stopping)
                 durable = sink.durable
                 assert isinstance(durable, LsnPosition)
                 running.end(durable.lsn)
