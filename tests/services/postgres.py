@@ -26,6 +26,7 @@ _SETTINGS = {
     "wal_level": "logical",
     "max_replication_slots": "100",
     "max_wal_senders": "100",
+    "max_prepared_transactions": "10",
     "listen_addresses": HOST,
     "timezone": "Europe/Amsterdam",  # not UTC, so that a shift by a zone shows
 }

@@ -1,0 +1,103 @@
+"""Transactions of every kind: prepared, spilled, rolled back, of other origins, with clocks that were set back."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.e2e.streams.targets import DeltaPlace, must_be_history, must_equal
+from tests.e2e.streams.test_tables import ONE, begun, execute, insert
+
+pytestmark = pytest.mark.server
+LOG = '  log: {from: "cdc:public.one", to: "lake:log", mode: append}\n'
+HISTORY = '  history: {from: "cdc:public.one", to: "lake:history", mode: scd2}\n'
+
+
+def logged(folder: Path, *columns: str) -> list[tuple[object, ...]]:
+    """Of the changes, in the order of the source."""
+    rows = DeltaPlace(folder / "lake").dicts("log", ["_op", "_commit_lsn", "_seq", *columns], "WHERE _op <> 'R'")
+    rows.sort(key=lambda row: ([int(part, 16) for part in row["_commit_lsn"].split("/")], row["_seq"]))
+    return [tuple(row[name] for name in ("_op", *columns)) for row in rows]
+
+
+def test_a_prepared_transaction_counts_once_it_has_committed(tmp_path: Path, postgres_database: str) -> None:
+    flow = begun(tmp_path, postgres_database, ONE + LOG)
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        for number in (10, 11):
+            connection.execute("BEGIN")
+            connection.execute("INSERT INTO one VALUES (%s, 'prepared')", [number])
+            connection.execute(f"PREPARE TRANSACTION 'number {number}'".encode())
+        try:
+            insert(postgres_database, 12, ["one"])
+            flow.apply()
+            assert logged(tmp_path, "id") == [("I", 12)]
+        finally:
+            connection.execute("ROLLBACK PREPARED 'number 11'")
+            connection.execute("COMMIT PREPARED 'number 10'")
+    insert(postgres_database, 13, ["one"])
+    flow.apply()
+    assert logged(tmp_path, "id") == [("I", 12), ("I", 10), ("I", 13)]
+    must_equal(postgres_database, DeltaPlace(tmp_path / "lake"), ["one"])
+
+
+@pytest.mark.full
+def test_transactions_larger_than_the_servers_memory(tmp_path: Path, postgres_database: str) -> None:
+    """Two of them at a time, one with a part that was rolled back; a third is rolled back as a whole."""
+    flow = begun(tmp_path, postgres_database, ONE)
+    name = postgres_database.rpartition("/")[2]
+    execute(postgres_database, f"ALTER DATABASE \"{name}\" SET logical_decoding_work_mem = '64kB'")
+    many = "INSERT INTO one SELECT n, 'row ' || n FROM generate_series(%s::int, %s::int) n"
+    connections = [psycopg.connect(postgres_database) for _ in range(3)]
+    first, second, third = connections
+    for start in range(100_000, 200_000, 20_000):
+        first.execute(many, [start, start + 19_999])
+        second.execute(many, [start + 200_000, start + 209_999])
+        third.execute(many, [start + 400_000, start + 409_999])
+    first.execute("SAVEPOINT here")
+    first.execute("UPDATE one SET value = 'never' WHERE id < 150000")
+    first.execute("ROLLBACK TO SAVEPOINT here")
+    first.execute("UPDATE one SET value = 'again' WHERE id % 10 = 0")
+    second.commit()
+    third.rollback()
+    first.commit()
+    for connection in connections:
+        connection.close()
+    insert(postgres_database, 2, ["one"])
+    flow.apply()
+    must_equal(postgres_database, DeltaPlace(tmp_path / "lake"), ["one"])
+    with psycopg.connect(postgres_database) as connection:
+        query = "SELECT spill_txns > 0 FROM pg_stat_replication_slots WHERE slot_name = 'flowctl_shop_cdc'"
+        assert connection.execute(query).fetchone() == (True,)
+
+
+def test_transactions_from_elsewhere_with_clocks_of_their_own(tmp_path: Path, postgres_database: str) -> None:
+    """A server that replicates another one commits with that one's time, which may be long ago."""
+    flow = begun(tmp_path, postgres_database, ONE + LOG + HISTORY)
+    execute(postgres_database, "UPDATE one SET value = 'here' WHERE id = 1")
+    flow.apply()
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute("SELECT pg_replication_origin_create('elsewhere')")
+        try:
+            connection.execute("SELECT pg_replication_origin_session_setup('elsewhere')")
+            connection.execute("BEGIN")
+            connection.execute("SELECT pg_replication_origin_xact_setup('0/1', '2020-01-01T00:00:00Z')")
+            connection.execute("UPDATE one SET value = 'elsewhere' WHERE id = 1")
+            connection.execute("INSERT INTO one VALUES (7, 'elsewhere')")
+            connection.execute("COMMIT")
+            connection.execute("SELECT pg_replication_origin_session_reset()")
+        finally:
+            connection.execute("SELECT pg_replication_origin_drop('elsewhere')")
+    insert(postgres_database, 8, ["one"])
+    flow.apply()
+    lake, then = DeltaPlace(tmp_path / "lake"), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+    must_equal(postgres_database, lake, ["one"])
+    assert [(op, id, at == then) for op, id, at in logged(tmp_path, "id", "_committed_at")] == [
+        ("U", 1, False),
+        ("U", 1, True),
+        ("I", 7, True),
+        ("I", 8, False),
+    ]
+    must_be_history(postgres_database, lake, "one", "history", ["id"])
