@@ -89,6 +89,15 @@ def size(length: float) -> str:
     return f"{length:,.1f} TB"
 
 
+def elapsed(seconds: float) -> str:
+    """``41 s``, ``12 min``, ``3.5 h``, ``4 days``."""
+    if seconds < 120:
+        return f"{seconds:,.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:,.0f} min"
+    return f"{seconds / 3600:,.1f} h" if seconds < 172_800 else f"{seconds / 86_400:,.0f} days"
+
+
 def duration(seconds: float) -> str:
     """As written in a spec: ``15m``, ``1d``, ``90s``."""
     for unit, of in (("d", 86400), ("h", 3600), ("m", 60)):

@@ -47,11 +47,11 @@ class StreamInfo:
 
     ``system`` identifies it: recorded positions mean nothing in another one. ``label`` names the reader (``slot x``),
     ``removal`` is the statement that removes it.
-    ``head`` is the end of the log. ``oldest`` is where the reader stands: the source no longer has what is before; None
-    if there is no such reader. ``lost`` is why the reader can no longer be used, empty if it can. ``active`` names who
-    reads it now. ``lag`` and ``retained`` are in bytes: from the reader to the head, and what the source keeps for it.
-    ``published`` identifies what makes the source send the changes (a publication): one that was made again, or
-    changed, has none from in between; empty if there is none.
+    ``head`` is the end of the log, ``clock`` the source's time there, aware. ``oldest`` is where the reader stands:
+    the source no longer has what is before; None if there is no such reader. ``lost`` is why the reader can no longer
+    be used, empty if it can. ``active`` names who reads it now. ``lag`` and ``retained`` are in bytes: from the
+    reader to the head, and what the source keeps for it. ``published`` identifies what makes the source send the
+    changes (a publication): one that was made again, or changed, has none from in between; empty if there is none.
     ``source_changes`` are the statements that a run would execute in the source first; ``problems`` what a run cannot
     repair, ``advice`` what works today and may hurt later. ``tables`` are described as they are read through the
     stream, without columns that it does not deliver; None for one that does not exist. ``health`` has further facts by

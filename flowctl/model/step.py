@@ -215,13 +215,14 @@ StreamAction = Literal["create", "advance", "capture", "none", "stop", "removed"
 class StreamPlan:
     """One change stream, a small flow of its own with its own ``lineage`` and ``serial``.
 
-    ``mark`` is its place in the spec, ``label`` names its reader in the source, ``landed`` the folder of another flow's
-    stream that is read instead (empty: none). ``lower`` is the end of the newest captured batch (None: nothing was
-    captured yet), ``upper`` the end of the source's log when the plan was made: a run captures up to there. ``batch``
-    is the number of the newest batch, ``applied`` the one up to which the tables have come; ``waiting`` counts the
-    changes in between. ``lag`` and ``retained`` are in bytes, None if unknown. ``source_changes`` are statements that
-    the run executes in the source. ``snapshots`` are the ids of tables that are read in full first. ``steps`` are those
-    of its tables. ``hint`` is the next step of a stopped stream."""
+    ``mark`` is its place in the spec, ``label`` names its reader in the source, ``landed`` the folder of another
+    flow's stream that is read instead (empty: none). ``lower`` is the end of the newest captured batch (None: nothing
+    was captured yet), ``upper`` the end of the source's log when the plan was made: a run captures up to there.
+    ``lower_time`` is that of the last commit before ``lower``, ``upper_time`` the source's clock at ``upper`` (RFC
+    3339; empty if unknown). ``batch`` is the number of the newest batch, ``applied`` the one up to which the tables
+    have come; ``waiting`` counts the changes in between. ``lag`` and ``retained`` are in bytes, None if unknown.
+    ``source_changes`` are statements that the run executes in the source. ``snapshots`` are the ids of tables that
+    are read in full first. ``steps`` are those of its tables. ``hint`` is the next step of a stopped stream."""
 
     name: str
     mark: Mark = field(metadata=in_json(name="source"))
@@ -235,6 +236,8 @@ class StreamPlan:
     landed: str = field(default="", metadata=in_json("not_default"))
     lower: Position | None = field(default=None, metadata=in_json(name="from"))
     upper: Position | None = field(default=None, metadata=in_json(name="to"))
+    lower_time: str = field(default="", metadata=in_json(name="from_time"))
+    upper_time: str = field(default="", metadata=in_json(name="to_time"))
     batch: int = 0
     applied: int = 0
     waiting: int = 0

@@ -8,6 +8,7 @@ is a lost position.
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,6 +82,7 @@ class LandedSource(StreamSource):
         return replace(
             info,
             head=newest.upper,
+            clock=dt.datetime.fromisoformat(newest.event_at) if newest.event_at else info.clock,
             oldest=self._first(newest).lower,
             retained=None,
             problems=(*of_tables, *absent),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 
 from flowctl import text
@@ -43,6 +44,8 @@ def _details(stream: StreamPlan) -> Iterator[Detail]:
         yield Detail(
             "reads", f"{stream.lower} (batch {stream.batch}) → {stream.upper}{lag}".replace(" ", text.NO_BREAK)
         )
+        if stream.lower_time and stream.upper_time:
+            yield Detail("commits", _commits(stream.lower_time, stream.upper_time))
     yield from _kept(stream)
     if stream.batch > stream.applied:
         batches = text.counted(stream.batch - stream.applied, "batch", "batches")
@@ -52,6 +55,14 @@ def _details(stream: StreamPlan) -> Iterator[Detail]:
         yield Detail("tables", text.some(advancing))
     for note in stream.notes:
         yield Detail("note", note, "yellow")
+
+
+def _commits(lower: str, upper: str) -> str:
+    """The commits that are read, by the source's clock."""
+    first, last = (dt.datetime.fromisoformat(moment).replace(tzinfo=None) for moment in (lower, upper))
+    end = f"{last:%H:%M:%S}" if last.date() == first.date() else f"{last:%Y-%m-%d %H:%M:%S}"
+    since = text.elapsed(max((last - first).total_seconds(), 0.0))
+    return f"{first:%Y-%m-%d %H:%M:%S} → {end} UTC, {since}".replace(" ", text.NO_BREAK)
 
 
 def _kept(stream: StreamPlan) -> Iterator[Detail]:

@@ -23,7 +23,7 @@ from flowctl.plan.case import Case
 from flowctl.plan.commands import state_command
 from flowctl.plan.finding import Stop, Work
 from flowctl.plan.how import how
-from flowctl.plan.reading import columns_of, planned_table, stopped, working
+from flowctl.plan.reading import columns_of, planned_table, rfc3339, stopped, working
 from flowctl.plan.refusals import refuse_columns
 from flowctl.plan.stops import first_stop
 from flowctl.plan.stream_stops import first_stream_stop, stop_by_problem
@@ -81,6 +81,8 @@ def plan_stream(case: StreamCase, tables: Sequence[Case]) -> StreamPlan:
         landed=spec.landed,
         lower=seen.newest.upper if seen.newest else None,
         upper=info.head if info else None,
+        lower_time=seen.newest.event_at if seen.newest else "",
+        upper_time=rfc3339(info.clock) if info else "",
         batch=seen.newest.batch if seen.newest else 0,
         applied=case.applied,
         waiting=sum(batch.changes for batch in seen.waiting if batch.batch > case.applied),

@@ -91,7 +91,7 @@ def asked(problems: Sequence[StreamProblem] = (), **keys: Any) -> StreamInfo:
         "removal": "SELECT pg_drop_replication_slot('flowctl_shop_cdc')",
         "head": HEAD,
         "oldest": end(4),
-        "clock": NOW,
+        "clock": NOW + dt.timedelta(seconds=48),
         "lag": 20480,
         "retained": 91_000_000,
         "published": "11/700",
