@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
@@ -61,11 +61,19 @@ class Flow:
             assert done.code == expect, f"flowctl {' '.join(args)}: exit {done.code}\n{out}\n{err}"
         return done
 
-    def start(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    def start(
+        self, *args: str, env: Mapping[str, str] | None = None, output: IO[str] | None = None
+    ) -> subprocess.Popen[str]:
+        """``output`` gets all that it says; without, read its pipes before they are full (64 KiB)."""
         command = [sys.executable, *self.program, *args]
         environment = {**os.environ, **self.env, **(env or {})}
         return subprocess.Popen(
-            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            cwd=self.folder,
+            env=environment,
+            stdout=output or subprocess.PIPE,
+            stderr=output or subprocess.PIPE,
+            text=True,
         )
 
     def apply(self, *args: str, env: Mapping[str, str] | None = None, expect: int | None = 0) -> Done:

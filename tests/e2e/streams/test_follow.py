@@ -35,16 +35,18 @@ MINUTES = float(os.environ.get("FLOWCTL_TEST_SOAK", "20"))
 @contextmanager
 def followed(flow: Flow, *args: str) -> Iterator[subprocess.Popen[str]]:
     """The process, which must end well after SIGTERM."""
-    process = flow.start("apply", "flow.yaml", "--follow", *args)
+    log = flow.folder / "follow.log"
+    with log.open("w") as output:
+        process = flow.start("apply", "flow.yaml", "--follow", *args, output=output)
     try:
         yield process
     except BaseException:
         process.kill()
-        print("\n".join(process.communicate()))
+        process.wait()
+        print(log.read_text())
         raise
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
-    assert process.returncode == 0, f"{out}\n{err}"
+    assert process.wait(timeout=30) == 0, log.read_text()
 
 
 def children(pid: int) -> list[int]:
