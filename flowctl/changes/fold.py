@@ -89,6 +89,18 @@ def fold(changes: Changes, key: Sequence[str], *, versions: bool = False) -> Fol
     )
 
 
+def parts_of(changes: Changes, key: Sequence[str], count: int) -> Ints:
+    """For changes that are too many to be folded at once: the part, below ``count``, in which each is folded. Keys that
+    are connected by changes of keys are in one part; a TRUNCATE (-1) is in each. Only the key columns are looked at."""
+    import numpy as np
+
+    ids, old_ids = _key_ids(changes, key)
+    parts = ids % count
+    parts[_connected(ids, old_ids, old_ids >= 0)] = 0
+    parts[np.asarray(changes.rows[OP]) == Op.TRUNCATE] = -1
+    return parts
+
+
 @dataclass(frozen=True)
 class _States:
     """One element for each row of the result: its key and the key of its origin, the place of its last change, whether

@@ -22,6 +22,7 @@ from flowctl.storage.buffer import BufferFolder, SegmentSink
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 #: Whether a finished write leaves a file ``_SUCCESS``. Nothing reads it, and on a local disk Hadoop starts a process
@@ -158,8 +159,8 @@ class Overflowing:
                 self._sink.write(held)
             self._held = []
 
-    def batch(self, spark: SparkSession, schema: str) -> Batch:
-        """Everything that was written; ``schema`` is its Spark DDL."""
+    def batch(self, spark: SparkSession, schema: str | StructType) -> Batch:
+        """Everything that was written; ``schema`` is its Spark schema."""
         import pyarrow as pa
 
         if self._folder is None:

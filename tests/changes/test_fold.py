@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flowctl.changes import decoded
 from flowctl.changes.decoded import Changes
-from flowctl.changes.fold import Folded, fold
+from flowctl.changes.fold import Folded, fold, parts_of
 from flowctl.changes.segment import Op
 
 Key = tuple[int, str]
@@ -163,6 +163,34 @@ def test_versions_are_the_states_at_each_time(seed: int, truncates: bool) -> Non
         )
     assert found == states
     assert folded.truncated_at == first_truncate
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, 2**32), st.booleans(), st.booleans())
+def test_parts_give_what_the_whole_gives(seed: int, truncates: bool, versions: bool) -> None:
+    chosen = random.Random(seed)
+    source = Source()
+    for _ in range(chosen.randint(1, 40)):
+        source.change(chosen, truncates=truncates)
+    if not source.sent:
+        return
+    whole = fold(changes_of(source.sent), ["k", "l"], versions=versions)
+    parts = parts_of(changes_of(source.sent), ["k", "l"], 3)
+    found: list[str] = []
+    for number in range(3):
+        its = [one for one, part in zip(source.sent, parts.tolist(), strict=True) if part in (number, -1)]
+        if its:
+            part = fold(changes_of(its), ["k", "l"], versions=versions)
+            assert part.truncated_at == whole.truncated_at
+            found += shown(part)
+    assert sorted(found) == sorted(shown(whole))
+
+
+def shown(folded: Folded) -> list[str]:
+    rows, ops, origins = folded.rows.to_pylist(), folded.operations.to_pylist(), folded.origins.to_pylist()
+    flags = {name: folded.open.get(name, np.zeros(len(rows), bool)).tolist() for name in COLUMNS}
+    kept = [[name for name in COLUMNS if flags[name][at]] for at in range(len(rows))]
+    return [str(one) for one in zip(rows, ops, origins, kept, strict=True)]
 
 
 def test_a_batch_of_one_truncate_removes_everything() -> None:

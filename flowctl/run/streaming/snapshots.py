@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from flowctl.changes import decoded
 from flowctl.changes.decoded import Changes
-from flowctl.changes.fold import Folded, fold
+from flowctl.changes.fold import Folded, fold, parts_of
 from flowctl.changes.segment import LETTERS, Op
 from flowctl.connectors.arrow import arrow_type
-from flowctl.connectors.buffered import put
+from flowctl.connectors.buffered import Overflowing, put
 from flowctl.connectors.source import ReadRequest, Relation, Snapshot
 from flowctl.connectors.stream import Moment, StreamSource
 from flowctl.connectors.target import OP_COLUMN
-from flowctl.engine.cost import IN_MEMORY_BYTES
+from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import named
 from flowctl.model import types
 from flowctl.model.position import LandedPosition
@@ -30,10 +31,15 @@ from flowctl.storage.landing import LandedBatch, LandingLog
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from flowctl.changes.decoded import Flags
 
 #: Columns of folded rows beside the table's own and :data:`OP_COLUMN`. ``KEPT`` has a 1 for each column whose value
 #: only the target has (null: none); ``ORIGIN`` is the prefix of the key under which the target has it.
 KEPT, ORIGIN, EVENT_AT = "_flowctl_kept", "_flowctl_origin_", decoded.EVENT_AT
+#: Changes that are decoded and folded at the same time. A transaction that has more is folded in parts.
+AT_ONCE = 1_000_000
 #: `_op` of the rows of a snapshot.
 READ = "R"
 
@@ -126,57 +132,90 @@ class ChangesSnapshot(Snapshot):
 
     def truncated_at(self, request: ReadRequest) -> int | None:
         """When the source's rows were all removed, in microseconds since 1970; None if they were not."""
-        self._rows(request)
+        self._taken(request)
         return self._truncated[request.columns]
 
     def rows_in_memory(self, request: ReadRequest) -> pa.Table | None:
-        rows = self._rows(request)
-        return rows if rows.nbytes <= IN_MEMORY_BYTES else None
+        taken = self._taken(request)
+        return taken.rows if isinstance(taken, InMemory) else None
 
     def frame(self, request: ReadRequest) -> DataFrame:
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        rows, folder = self._rows(request), self.make_folder()
-        schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
-        if not rows.num_rows:
-            return self.spark.createDataFrame([], schema)
-        put(folder, rows)
-        return self.spark.read.schema(schema).parquet(folder.url)
+        taken = self._taken(request)
+        if isinstance(taken, OnEngine):
+            return taken.frame
+        if not taken.rows.num_rows:
+            return self.spark.createDataFrame([], _spark_schema(taken.rows.schema))
+        put(folder := self.make_folder(), taken.rows)
+        return self.spark.read.schema(_spark_schema(taken.rows.schema)).parquet(folder.url)
 
     def is_empty(self, request: ReadRequest) -> bool:
-        return not self._rows(request).num_rows
+        taken = self._taken(request)
+        return isinstance(taken, InMemory) and not taken.rows.num_rows
 
     @cached_property
     def _truncated(self) -> dict[tuple[Column, ...], int | None]:
         return {}
 
     @cached_property
-    def _read(self) -> dict[tuple[Column, ...], pa.Table]:
+    def _read(self) -> dict[tuple[Column, ...], Batch]:
         return {}
 
-    def _rows(self, request: ReadRequest) -> pa.Table:
-        if request.columns not in self._read:
-            self._read[request.columns] = self._made(request.columns)
-        return self._read[request.columns]
+    def _taken(self, request: ReadRequest) -> Batch:
+        columns = request.columns
+        if columns not in self._read:
+            self._truncated[columns] = None
+            parts = self._made(columns)
+            first = next(parts)
+            with Overflowing(first.schema, self.make_folder) as sink:
+                for rows in itertools.chain([first], parts):
+                    for part in rows.to_batches():
+                        sink.write(part)
+            self._read[columns] = sink.batch(self.spark, _spark_schema(first.schema))
+        return self._read[columns]
 
-    def _made(self, columns: tuple[Column, ...]) -> pa.Table:
-        self._truncated[columns] = None
+    def _made(self, columns: tuple[Column, ...]) -> Iterator[pa.Table]:
+        """At least one table."""
         own = [column for column in columns if not is_metadata(column)]
-        changes = self.changes(own)
         if self.table.mode == "append":
-            return appended(changes, columns, own)
-        if changes is None:
-            return _nothing(own, self.key)
-        folded = fold(changes, self.key, versions=self.table.mode == "scd2")
-        self._truncated[columns] = folded.truncated_at
-        return folded_rows(folded, own, self.key)
+            yield appended(None, columns, own)
+            for changes in self._decoded(own):
+                yield appended(changes, columns, own)
+            return
+        is_any = False
+        for changes in self._parts(own):
+            folded = fold(changes, self.key, versions=self.table.mode == "scd2")
+            self._truncated[columns] = folded.truncated_at
+            yield folded_rows(folded, own, self.key)
+            is_any = True
+        if not is_any:
+            yield _nothing(own, self.key)
 
-    def changes(self, columns: Sequence[Column]) -> Changes | None:
-        """All changes of the batches that committed at or after the table's snapshot; None if there are none."""
+    def _parts(self, columns: Sequence[Column]) -> Iterator[Changes]:
+        """Changes that are folded apart."""
+        landed = (batch.table(self.object) for batch in self.batches)
+        count = -(-sum(table.changes for table in landed if table is not None) // AT_ONCE)
+        if count <= 1:
+            if changes := list(self._decoded(columns)):
+                yield decoded.concatenated(changes)
+            return
+        key = [column for column in columns if column.name in self.key]
+        keys = [_without_times(changes) for changes in self._decoded(key)]
+        if not keys:
+            return
+        parts = parts_of(decoded.concatenated(keys), self.key, count)
+        del keys
+        for number in range(count):
+            chosen = (parts == number) | (parts < 0)
+            if chosen.any():
+                yield decoded.concatenated(list(self._decoded(columns, chosen)))
+
+    def _decoded(self, columns: Sequence[Column], chosen: Flags | None = None) -> Iterator[Changes]:
+        """The changes of the batches that committed at or after the table's snapshot; of these, those that ``chosen``
+        flags."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        first = self._first_lsn()
-        parts = []
+        first, place = self._first_lsn(), 0
         for batch in self.batches:
             landed = batch.table(self.object)
             if landed is None:
@@ -188,12 +227,27 @@ class ChangesSnapshot(Snapshot):
                     rows = rows.filter(pc.greater_equal(rows["lsn"], first))
                 if self.ignores_truncates:
                     rows = rows.filter(pc.not_equal(rows["op"], Op.TRUNCATE))
+                count = rows.num_rows
+                if chosen is not None:
+                    rows = rows.filter(pa.array(chosen[place : place + count]))
+                place += count
                 for start, length, number in _runs(rows):
-                    parts.append(decoders[number].decode(rows.slice(start, length), columns, self.key))
-        return decoded.concatenated(parts) if parts else None
+                    yield decoders[number].decode(rows.slice(start, length), columns, self.key)
 
     def _first_lsn(self) -> int:
         return self.source.order_of(self.source.position_from_text(self.since)) if self.since else 0
+
+
+def _without_times(changes: Changes) -> Changes:
+    """What :func:`parts_of` looks at."""
+    dropped = [name for name in decoded.OWN_COLUMNS if name != decoded.OP]
+    return replace(changes, rows=changes.rows.drop_columns(dropped))
+
+
+def _spark_schema(schema: pa.Schema) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def _runs(rows: pa.RecordBatch) -> Iterator[tuple[int, int, int]]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
+from typing import LiteralString, cast
 
 import psycopg
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 
 from tests.e2e.streams.targets import DeltaPlace, must_be_history, must_equal
 from tests.e2e.streams.test_tables import ONE, begun, execute, insert
@@ -71,6 +74,38 @@ def test_transactions_larger_than_the_servers_memory(tmp_path: Path, postgres_da
     with psycopg.connect(postgres_database) as connection:
         query = "SELECT spill_txns > 0 FROM pg_stat_replication_slots WHERE slot_name = 'flowctl_shop_cdc'"
         assert connection.execute(query).fetchone() == (True,)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["merge", "append", "scd2"])
+def test_a_transaction_that_is_folded_in_parts(mode: str, tmp_path: Path, postgres_database: str) -> None:
+    """Of more changes than this process decodes at the same time; keys change, and a TRUNCATE is among them."""
+    execute(postgres_database, "CREATE TABLE many (id int PRIMARY KEY, value int)")
+    many = f'  many: {{from: "cdc:public.many", to: "lake:many", mode: {mode}}}\n'
+    flow = begun(tmp_path, postgres_database, ONE + many)
+    execute(postgres_database, "INSERT INTO many SELECT n, 0 FROM generate_series(1, 1000) n")
+    flow.apply()
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute("UPDATE many SET value = 1 WHERE id < 500")
+        connection.execute("TRUNCATE many")
+        connection.execute("INSERT INTO many SELECT n, n FROM generate_series(1, 700000) n")
+        connection.execute("UPDATE many SET value = -n FROM generate_series(1, 700000, 2) n WHERE id = n")
+        connection.execute("UPDATE many SET id = -id WHERE id <= 2000")
+        connection.execute("DELETE FROM many WHERE id % 1000 = 7")
+    execute(postgres_database, "UPDATE many SET value = value WHERE id = 5000")
+    flow.apply()
+    sums = (
+        "SELECT count(*) AS n, sum(id) AS ids, sum(value) AS total, sum(cast(id AS bigint) * value) AS both FROM many"
+    )
+    there = DeltaTable(str(tmp_path / "lake" / "many"))
+    where = " WHERE is_current" if mode == "scd2" else ""
+    (found,) = pa.table(QueryBuilder().register("many", there).execute(sums + where).read_all()).to_pylist()
+    with psycopg.connect(postgres_database) as connection:
+        ((count, *expected),) = connection.execute(cast(LiteralString, sums)).fetchall()
+    if mode == "append":
+        assert found["n"] == 1000 + 499 + 1 + 700_000 + 350_000 + 2000 + 698 + 1
+    else:
+        assert list(found.values()) == [count, *map(int, expected)]
 
 
 def test_transactions_from_elsewhere_with_clocks_of_their_own(tmp_path: Path, postgres_database: str) -> None:
