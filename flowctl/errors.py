@@ -61,10 +61,14 @@ class FlowctlError(Exception):
         super().__init__(self.message)
         self.mark = mark
 
+    @property
+    def sentences(self) -> str:
+        """Message and hint."""
+        return f"{self.message.rstrip('.')}. {self.hint}" if self.hint else self.message
+
     def describe(self) -> str:
         """One line for people: ``file:line:column: message. hint``."""
-        where = f"{self.mark}: " if self.mark else ""
-        return f"{where}{self.message}" + (f". {self.hint}" if self.hint else "")
+        return f"{self.mark}: {self.sentences}" if self.mark else self.sentences
 
 
 class UsageError(FlowctlError):

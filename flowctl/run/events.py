@@ -192,8 +192,7 @@ def line(event: Event) -> str | None:
         case RoundCommitted(stream, batch, upper, tables, seconds):
             return f"{stream}: {text.counted(tables, 'table')} at {upper} (batch {batch}), {seconds:.1f} s"
         case StreamFailed(stream, error, wait):
-            said = f"{error.message}. {error.hint}" if error.hint else error.message
-            return f"error: {stream}: {said} (again in {wait:.0f} s)"
+            return f"error: {stream}: {error.sentences} (again in {wait:.0f} s)"
         case TableCompared(table, effects, seconds):
             return f"{table}: compared, {effect_text.describe(effects)}, {seconds:.1f} s"
         case TableFailed(table, error):

@@ -30,8 +30,8 @@ _TRANSIENT = re.compile(
     r"|SQLSTATE[ :]*(?:08\w{3}|40001|40P01|53\w{3}|57P0[123])"
     r"|[Cc]onnection (?:refused|reset|to \S+ refused)|An I/O error occurred while sending to the backend"
     r"|terminating connection|server closed the connection|the database system is (?:starting|shutting)"
-    r"|This connection has been closed|SlowDown|TooManyRequests|503 Service|StatusCode\.UNAVAILABLE"
-    r"|database is locked|Temporary failure in name resolution"
+    r"|This connection has been closed|SlowDown|Reduce your request rate|TooManyRequests|503 Service"
+    r"|StatusCode\.UNAVAILABLE|database is locked|Temporary failure in name resolution"
 )
 #: The last line of a traceback: the first after its frames.
 _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*([\w.]+: .*)$", re.MULTILINE)

@@ -141,7 +141,7 @@ class _Following:
                 self._error = None
             except Exception as cause:  # noqa: BLE001 - whatever it was, it is tried again
                 self._error = translate(cause, None, self.spec.state.url)
-                self.audience.say(f"error: {self._error.message}. {self._error.hint}")
+                self.audience.say(f"error: {self._error.sentences}")
                 wait = _LOCK_TIMEOUT
             stopping.wait(max(wait, 0.2))
 

@@ -54,6 +54,7 @@ def test_a_java_error_fails_its_table_and_names_the_spec_line() -> None:
         "deadlock detected (SQLSTATE: 40P01)",
         "sqlite3.OperationalError: database is locked",
         "An error occurred (SlowDown) when calling the PutObject operation",
+        "OSError: [Errno 16] Reduce your request rate.",
     ],
 )
 def test_what_may_go_away_by_itself_is_retried(text: str) -> None:

@@ -41,6 +41,7 @@ class Follower:
     results: Results = field(default_factory=Results)
     error: FlowctlError | None = None
     _failures: int = 0
+    _has_committed: bool = False
     _told: frozenset[tuple[str, str]] = frozenset()
 
     def follow(self) -> None:
@@ -86,9 +87,14 @@ class Follower:
         if plan.action == "none":
             stopped = all(isinstance(step, Stopped) for step in plan.steps)
             plan = replace(plan, action="capture" if stopped else "advance")
-        now = time.monotonic()
-        passes = replace(self.passes, retries=Retries(self.passes.retries.policy))
+        now, self._has_committed = time.monotonic(), False
+        run = replace(self.passes.run, listener=self._listen)
+        passes = replace(self.passes, run=run, retries=Retries(self.passes.retries.policy))
         passes.carry_out(planned, plan, lease, self.results, Follow(now + AGAIN, now + self._pause()))
+
+    def _listen(self, event: events.Event) -> None:
+        self._has_committed |= isinstance(event, events.RoundCommitted)
+        self.passes.run.listener(event)
 
     def _tell(self, planned: Planned, plan: StreamPlan) -> None:
         """Says why tables are stopped, when that is new."""
@@ -103,6 +109,8 @@ class Follower:
         error = translate(cause, self.passes.spec.streams[self.name].mark)
         if error is not cause:
             error.__cause__ = cause
+        if self._has_committed:  # it has worked since it failed last
+            self._failures, self._has_committed = 0, False
         pause = self._pause()
         self._failures += 1
         if not self._is_stopping:
