@@ -180,5 +180,6 @@ class _Following:
             result = apply_beside(self.spec, options, audience, self.interruption, engine)
         finally:
             engine.renew(ids)
-        self._error = result.error
-        self._code = result.exit_code
+        if not self.interruption.stopping.is_set():  # what it left to the next run is no failure
+            self._error = result.error
+            self._code = result.exit_code

@@ -80,7 +80,7 @@ connections:
   lake: {{type: delta, path: s3://shop/lake}}
 spark: {{url: sail}}
 streams:
-  cdc: {{from: pg, batch: {{every: 1s, rows: 2000}}}}
+  cdc: {{from: pg, batch: {{every: 1s, rows: 20000}}}}
 tables:
   "dw_${{table}}": {{from: "cdc:public.*", to: "dw:dw.${{table}}", mode: merge}}
   "lake_${{table}}": {{from: "cdc:public.*", to: "lake:${{table}}", mode: merge}}
