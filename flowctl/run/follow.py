@@ -107,7 +107,8 @@ class _Following:
             while thread.is_alive():  # a signal is handled between two of these
                 thread.join(0.5)
         outcomes = self._outcomes(followers)
-        errors = [error for error in (*(one.error for one in followers), self._error) if error is not None]
+        found = (*(one.error for one in followers), self._error)
+        errors = [error for error in found if error is not None and not isinstance(error, Interrupted)]
         code = ExitCode.first([exit_code(outcomes), self._code, *(error.exit_code for error in errors)])
         record = new_record(run_id, plan, plan.lineage, plan.serial, started, outcomes, code, None)
         keep_record(blobs, record, self.audience.say)
