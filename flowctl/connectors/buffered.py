@@ -56,9 +56,7 @@ def frame_of(batch: Batch, spark: SparkSession, folder: Callable[[], BufferFolde
         case OnEngine(frame):
             return frame
         case InMemory(rows):
-            from pyspark.sql.pandas.types import from_arrow_schema
-
-            schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+            schema = spark_schema(rows.schema)
             if not rows.num_rows:
                 return spark.createDataFrame([], schema)
             place = folder()
@@ -66,6 +64,13 @@ def frame_of(batch: Batch, spark: SparkSession, folder: Callable[[], BufferFolde
             return spark.read.schema(schema).parquet(place.url)
         case _:
             assert_never(batch)
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """That of a frame over a folder of such rows."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def read_columns(rows: Batch, names: Sequence[str]) -> pa.Table:

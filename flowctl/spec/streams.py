@@ -15,11 +15,10 @@ from flowctl.spec.schema import check_stream, connector_types, role
 from flowctl.spec.spec import StreamSpec, StreamTable, TableSpec
 from flowctl.spec.suggest import did_you_mean
 
+#: The keys of every stream, also of one that has nothing in the source.
+_OF_ALL = ("from", "landed", "snapshot", "on_lost_position", "on_table_error", "on_truncate", "batch", "buffer")
 #: The keys that mean the same for every connector; all others belong to the connection's type.
-_COMMON = (
-    *("from", "landed", "snapshot", "on_lost_position", "on_table_error", "on_truncate", "heartbeat", "batch"),
-    "buffer",
-)
+_COMMON = (*_OF_ALL, "heartbeat")
 
 
 def check_streams(root: Node, connections: ConnectionTypes, findings: Findings) -> Mapping[str, str | None]:
@@ -55,15 +54,10 @@ def _connection(name: str, node: Node, connections: ConnectionTypes, findings: F
     findings.extend(check_stream(node, type, f"streams.{name}"))
     _check_standby(node, type, connections, findings)
     if (landed := node.entries.get("landed")) is not None:
-        for own in (entry for key, entry in node.entries.items() if _is_of_reader(key)):
+        for own in (entry for key, entry in node.entries.items() if key not in _OF_ALL):
             what = "a stream that reads what another flow has captured has nothing of its own in the source"
             findings.error(own, what, f"Remove it, or `landed` in line {landed.place.line}", "landed-option")
     return source.text if len(findings.diagnostics) == before else None
-
-
-def _is_of_reader(key: str) -> bool:
-    """Whether the key is about what a stream has in the source, or does there."""
-    return key not in _COMMON or key == "heartbeat"
 
 
 def _check_standby(node: Node, type: str, connections: ConnectionTypes, findings: Findings) -> None:

@@ -14,11 +14,11 @@ from flowctl.changes.decoded import Changes
 from flowctl.changes.fold import Folded, fold, parts_of
 from flowctl.changes.segment import LETTERS, Op
 from flowctl.connectors.arrow import arrow_type
-from flowctl.connectors.buffered import Overflowing, put
+from flowctl.connectors.buffered import Overflowing, frame_of, spark_schema
 from flowctl.connectors.source import ReadRequest, Relation, Snapshot
 from flowctl.connectors.stream import Moment, StreamSource
 from flowctl.connectors.target import OP_COLUMN
-from flowctl.engine.batch import Batch, InMemory, OnEngine
+from flowctl.engine.batch import Batch, InMemory
 from flowctl.engine.spark_types import named
 from flowctl.model import types
 from flowctl.model.position import LandedPosition
@@ -31,7 +31,6 @@ from flowctl.storage.landing import LandedBatch, LandingLog
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from flowctl.changes.decoded import Flags
 
@@ -140,13 +139,7 @@ class ChangesSnapshot(Snapshot):
         return taken.rows if isinstance(taken, InMemory) else None
 
     def frame(self, request: ReadRequest) -> DataFrame:
-        taken = self._taken(request)
-        if isinstance(taken, OnEngine):
-            return taken.frame
-        if not taken.rows.num_rows:
-            return self.spark.createDataFrame([], _spark_schema(taken.rows.schema))
-        put(folder := self.make_folder(), taken.rows)
-        return self.spark.read.schema(_spark_schema(taken.rows.schema)).parquet(folder.url)
+        return frame_of(self._taken(request), self.spark, self.make_folder)
 
     def is_empty(self, request: ReadRequest) -> bool:
         taken = self._taken(request)
@@ -170,7 +163,7 @@ class ChangesSnapshot(Snapshot):
                 for rows in itertools.chain([first], parts):
                     for part in rows.to_batches():
                         sink.write(part)
-            self._read[columns] = sink.batch(self.spark, _spark_schema(first.schema))
+            self._read[columns] = sink.batch(self.spark, spark_schema(first.schema))
         return self._read[columns]
 
     def _made(self, columns: tuple[Column, ...]) -> Iterator[pa.Table]:
@@ -242,12 +235,6 @@ def _without_times(changes: Changes) -> Changes:
     """What :func:`parts_of` looks at."""
     dropped = [name for name in decoded.OWN_COLUMNS if name != decoded.OP]
     return replace(changes, rows=changes.rows.drop_columns(dropped))
-
-
-def _spark_schema(schema: pa.Schema) -> StructType:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def _runs(rows: pa.RecordBatch) -> Iterator[tuple[int, int, int]]:

@@ -62,13 +62,16 @@ class DeltaPlace:
         return sorted((tuple(map(_text, row.values())) for row in self.dicts(table, columns, where)), key=repr)
 
     def dicts(self, table: str, columns: Sequence[str], where: str = "") -> list[dict[str, Any]]:
+        listed = ", ".join(f'"{name}"' for name in columns)
+        return self.query(table, f"SELECT {listed} FROM t {where}")
+
+    def query(self, table: str, sql: str) -> list[dict[str, Any]]:
+        """``sql`` calls the table ``t``."""
         from deltalake import DeltaTable, QueryBuilder
 
-        listed = ", ".join(f'"{name}"' for name in columns)
-        query = f"SELECT {listed} FROM t {where}"
         options = dict(self.storage_options) if self.storage_options else None
         there = DeltaTable(f"{self.root}/{table}", storage_options=options)
-        found = QueryBuilder().register("t", there).execute(query)
+        found = QueryBuilder().register("t", there).execute(sql)
         rows: list[dict[str, Any]] = pa.table(found.read_all()).to_pylist()
         return rows
 
@@ -187,10 +190,16 @@ def must_have_every_change(url: str, slot: str, place: DeltaPlace, tables: Mappi
                 if table in expected:
                     expected[table].append((op, key))
     for table, target in tables.items():
-        rows = place.dicts(target, ["id", "_op", "_commit_lsn", "_seq"], "WHERE _op <> 'R'")
-        rows.sort(key=lambda row: (_lsn(row["_commit_lsn"]), row["_seq"]))
-        found = [(row["_op"], str(row["id"]) if row["id"] is not None else "") for row in rows]
+        rows = logged(place, target, ["_op", "id"])
+        found = [(op, str(id) if id is not None else "") for op, id in rows]
         assert found == expected[table], f"{table}: {len(found)} changes, expected {len(expected[table])}"
+
+
+def logged(place: DeltaPlace, table: str, columns: Sequence[str]) -> list[Row]:
+    """The changes that a table which appends them has, in the order of the source."""
+    rows = place.dicts(table, [*dict.fromkeys([*columns, "_op", "_commit_lsn", "_seq"])], "WHERE _op <> 'R'")
+    rows.sort(key=lambda row: (_lsn(row["_commit_lsn"]), row["_seq"]))
+    return [tuple(row[name] for name in columns) for row in rows]
 
 
 def _decoded(line: str) -> list[tuple[str, str, str]]:

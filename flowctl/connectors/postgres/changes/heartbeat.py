@@ -16,9 +16,6 @@ from flowctl.model.position import lsn_from_text
 if TYPE_CHECKING:
     import psycopg
 
-#: The server sends messages on request from this version on. Older ones send the begin and end of such a transaction.
-_MESSAGES_SINCE = 140000
-
 
 @dataclass
 class Heartbeat:
@@ -47,8 +44,3 @@ class Heartbeat:
         row = self.connection.execute(query, [self.name]).fetchone()
         assert row is not None
         return lsn_from_text(row[0]).lsn
-
-
-def plugin_options(connection: psycopg.Connection[Any]) -> str:
-    """What pgoutput needs to send the messages."""
-    return ", messages 'true'" if connection.info.server_version >= _MESSAGES_SINCE else ""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 FEEDBACK_SECONDS = 5.0
 #: XLogData: kind, start, end, clock; then the message of the output plugin.
 HEADER = 25
+#: Older servers send the begin and end of every transaction, whatever is in it.
+_MESSAGES_SINCE = 140000
 _FEEDBACK = struct.Struct(">cQQQqB")
 _KEEPALIVE = struct.Struct(">xQqB")
 #: Walsenders have no statements to bound, and run as long as the stream is read.
@@ -139,17 +141,18 @@ class ReplicationStream:
 
 
 def start(
-    connection: psycopg.Connection[Any], slot: str, publication: str, after: int, options: str = ""
+    connection: psycopg.Connection[Any], slot: str, publication: str, after: int, *, messages: bool = False
 ) -> ReplicationStream:
-    """Streams what committed at or after ``after``; ``options`` are further ones of pgoutput, each after a comma. A
+    """Streams what committed at or after ``after``; with ``messages``, transactions that have nothing else too. A
     server whose slot is already further sends from there without an error: check `confirmed_flush_lsn` first."""
     from psycopg.errors import error_from_result
     from psycopg.pq import ExecStatus
 
-    names = text_literal(quoted(publication))
+    options = f"proto_version '1', publication_names {text_literal(quoted(publication))}"
+    if messages and connection.info.server_version >= _MESSAGES_SINCE:
+        options += ", messages 'true'"
     result = connection.pgconn.exec_(
-        f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {LsnPosition(after)} "
-        f"(proto_version '1', publication_names {names}{options})".encode()
+        f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {LsnPosition(after)} ({options})".encode()
     )
     if result.status != ExecStatus.COPY_BOTH:
         raise error_from_result(result, "utf-8")

@@ -15,7 +15,7 @@ from flowctl.connectors.postgres import catalog
 from flowctl.connectors.postgres.changes import description, moment, replication
 from flowctl.connectors.postgres.changes.capture import Reader
 from flowctl.connectors.postgres.changes.decoder import PostgresDecoder
-from flowctl.connectors.postgres.changes.heartbeat import Heartbeat, plugin_options
+from flowctl.connectors.postgres.changes.heartbeat import Heartbeat
 from flowctl.connectors.postgres.changes.messages import Relation
 from flowctl.connectors.postgres.changes.moment import PostgresMoment
 from flowctl.connectors.postgres.changes.names import publication_of, slot_of
@@ -102,10 +102,10 @@ class PostgresStreams(StreamSource):
                 return shape_of(catalogs, relation, object) if object is not None else None
 
             with replication.replication_connection(self.client) as connection:
-                slot, publication, options, heartbeat = slot_of(stream), publication_of(stream).name, "", None
-                if stream.heartbeat is not None:
-                    options, heartbeat = plugin_options(connection), Heartbeat(catalogs, stream.heartbeat, slot)
-                running = replication.start(connection, slot, publication, after.lsn, options)
+                slot, publication, every = slot_of(stream), publication_of(stream).name, stream.heartbeat
+                heartbeat = Heartbeat(catalogs, every, slot) if every is not None else None
+                messages = heartbeat is not None
+                running = replication.start(connection, slot, publication, after.lsn, messages=messages)
                 Reader(running, sink, described, heartbeat).read(lambda: _lsn(until()), stopping)
                 durable = sink.durable
                 assert isinstance(durable, LsnPosition)
