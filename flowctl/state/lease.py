@@ -4,7 +4,8 @@ It is a log, ``<prefix><n>.json``: whoever creates the next number holds the lea
 next number after a third of the TTL, from a thread that does nothing else. Its ``fence`` is the number it was acquired
 with; it increases from holder to holder. Clocks of two hosts are never compared. A lease is taken over
 
-* immediately, if it was released, or if the holder ran on this host (same boot, same process namespace) and has ended;
+* immediately, if it was released, or if the holder ran on this host (same boot, same process namespace) and has ended,
+  or was this process and has given it up: a release that the store refused must not lock out the same process;
 * if the *store's* clock shows that nothing was created for two TTLs: a cron container on a new host must not wait for
   a dead one;
 * if nothing was created during one TTL of watching, by a clock that includes system sleep.
@@ -42,6 +43,8 @@ KEEP = 8
 RENEWALS = 3
 #: How long a release waits for a renewal in progress.
 RELEASE_SECONDS = 5.0
+#: Tokens of the leases that this process holds, or is about to.
+_HELD: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -120,11 +123,16 @@ class Lease:
             since=dt.datetime.now(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
             ttl_seconds=ttl_seconds or ttl_from_environment(),
         )
-        for number in _chances(blobs, prefix, lock_timeout):
-            started = _clock()
-            record = replace(wanted, fence=number)
-            if _create(blobs, prefix, number, record) and _is_newest(blobs, prefix, number):
-                return cls(blobs, prefix, record, number, started + record.ttl_seconds)
+        _HELD.add(wanted.token)  # before the first create: another thread may see the record at once
+        try:
+            for number in _chances(blobs, prefix, lock_timeout):
+                started = _clock()
+                record = replace(wanted, fence=number)
+                if _create(blobs, prefix, number, record) and _is_newest(blobs, prefix, number):
+                    return cls(blobs, prefix, record, number, started + record.ttl_seconds)
+        except BaseException:
+            _HELD.discard(wanted.token)
+            raise
         raise AssertionError("unreachable: _chances ends with LockedError")
 
     @property
@@ -156,10 +164,13 @@ class Lease:
         self._ended.set()
         # Do not wait for a renewal that hangs: either it or the release gets the next number.
         self._renewer.join(timeout=RELEASE_SECONDS)
-        if self.remaining() > 0:
-            # If refused, another holder has just acquired it, and there is nothing left to release.
-            _create(self._blobs, self._prefix, self._number + 1, replace(self._record, released=True))
-        self._valid_until = -math.inf
+        try:
+            if self.remaining() > 0:
+                # If refused, another holder has just acquired it, and there is nothing left to release.
+                _create(self._blobs, self._prefix, self._number + 1, replace(self._record, released=True))
+        finally:
+            self._valid_until = -math.inf
+            _HELD.discard(self._record.token)
 
     def __enter__(self) -> Lease:
         return self
@@ -246,7 +257,8 @@ def _chances(blobs: BlobStore, prefix: str, lock_timeout: float) -> Iterator[int
 
 
 def _is_free(record: LeaseRecord) -> bool:
-    return record.released or record.holder.is_gone()
+    given_up = record.holder.is_this() and record.token not in _HELD
+    return record.released or given_up or record.holder.is_gone()
 
 
 def _is_stale(blobs: BlobStore, prefix: str, newest: _Newest) -> bool:

@@ -25,6 +25,10 @@ class Process:
         pid = os.getpid()
         return cls(socket.gethostname(), _boot_id(), _namespace(), pid, _start_time(pid))
 
+    def is_this(self) -> bool:
+        """True only if it is certainly the calling process."""
+        return bool(self.boot_id and self.started) and self == Process.current()
+
     def is_gone(self) -> bool:
         """True only if the process would be visible from here, and is not."""
         if not self.boot_id or (self.boot_id, self.namespace) != (_boot_id(), _namespace()):

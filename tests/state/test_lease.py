@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -116,6 +117,29 @@ def test_another_process_with_the_pid_of_a_dead_holder_is_not_the_holder(blobs: 
     holder = replace(Process.current(), started="1")
     record = LeaseRecord(1, "x", holder, "run-1", "2026-11-20T06:15:33Z", LONG)
     blobs.create("lease/1.json", json.dumps(codec.to_json(record)).encode())
+    with Lease.acquire(blobs, ttl_seconds=LONG) as lease:
+        assert lease.fence == 2
+
+
+def test_a_release_that_the_store_refused_does_not_lock_out_the_same_process(
+    address: StoreAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = address.client()
+    with monkeypatch.context() as refusing, Lease.acquire(blobs, run_id="run-1", ttl_seconds=LONG):
+        refusing.setattr(leases, "_create", Mock(side_effect=AbortRun("the store refuses")))
+    with Lease.acquire(blobs, ttl_seconds=LONG) as again:
+        assert again.fence == 2
+        with pytest.raises(LockedError):
+            Lease.acquire(blobs, ttl_seconds=LONG)
+
+
+def test_an_acquisition_whose_answer_was_lost_does_not_lock_out_the_same_process(
+    blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as lost:
+        lost.setattr(leases, "_is_newest", Mock(side_effect=AbortRun("the store does not answer")))
+        with pytest.raises(AbortRun):
+            Lease.acquire(blobs, ttl_seconds=LONG)
     with Lease.acquire(blobs, ttl_seconds=LONG) as lease:
         assert lease.fence == 2
 

@@ -1,0 +1,42 @@
+"""What a run of tables with `every` adds to the exit code of `apply --follow` when it is asked to stop."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+
+from flowctl.errors import AbortRun, ExitCode, TableError
+from flowctl.model.step import Plan
+from flowctl.run import events, follow
+from flowctl.run.apply import ApplyOptions, Audience, RunResult
+from flowctl.run.signals import Interruption
+
+
+def code_after(monkeypatch: pytest.MonkeyPatch, *, before: list[TableError], after: list[TableError]) -> int:
+    """The exit code when tables fail before and after the process was asked to stop, in one run."""
+    interruption = Interruption()
+
+    def run(_spec: Any, _options: Any, audience: Audience, asked: Interruption, _engine: Any) -> RunResult:
+        for error in before:
+            audience.listener(events.TableFailed("lines", error, 0.1))
+        asked.stopping.set()
+        for error in after:
+            audience.listener(events.TableFailed("orders", error, 0.1))
+        return RunResult("run-1", cast(Plan, Mock()), ExitCode.TABLE, error=AbortRun("it was stopped"))
+
+    monkeypatch.setattr(follow, "apply_beside", run)
+    audience = Audience(approve=Mock(), listener=Mock(), say=Mock())
+    following = follow._Following(cast(Any, Mock()), ApplyOptions(), audience, cast(Any, Mock()), interruption)
+    following._run(["lines"], cast(Any, Mock()))
+    assert following._error is None
+    return following._code
+
+
+def test_what_an_interrupted_run_leaves_to_the_next_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert code_after(monkeypatch, before=[], after=[TableError("stopped before its commit")]) == ExitCode.OK
+
+
+def test_what_failed_before_the_signal_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert code_after(monkeypatch, before=[TableError("no such column")], after=[]) == ExitCode.TABLE
