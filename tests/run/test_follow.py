@@ -9,6 +9,7 @@ import pytest
 
 from flowctl.errors import AbortRun, ExitCode, TableError
 from flowctl.model.step import Plan
+from flowctl.resolve.resolve import PlanOptions
 from flowctl.run import events, follow
 from flowctl.run.apply import ApplyOptions, Audience, RunResult
 from flowctl.run.signals import Interruption
@@ -28,7 +29,7 @@ def code_after(monkeypatch: pytest.MonkeyPatch, *, before: list[TableError], aft
 
     monkeypatch.setattr(follow, "apply_beside", run)
     audience = Audience(approve=Mock(), listener=Mock(), say=Mock())
-    following = follow._Following(cast(Any, Mock()), ApplyOptions(), audience, cast(Any, Mock()), interruption)
+    following = follow._Following(cast(Any, Mock()), ApplyOptions(PlanOptions()), audience, cast(Any, Mock()), interruption)
     following._run(["lines"], cast(Any, Mock()))
     assert following._error is None
     return following._code
