@@ -29,7 +29,8 @@ def code_after(monkeypatch: pytest.MonkeyPatch, *, before: list[TableError], aft
 
     monkeypatch.setattr(follow, "apply_beside", run)
     audience = Audience(approve=Mock(), listener=Mock(), say=Mock())
-    following = follow._Following(cast(Any, Mock()), ApplyOptions(PlanOptions()), audience, cast(Any, Mock()), interruption)
+    options = ApplyOptions(PlanOptions())
+    following = follow._Following(cast(Any, Mock()), options, audience, cast(Any, Mock()), interruption)
     following._run(["lines"], cast(Any, Mock()))
     assert following._error is None
     return following._code
