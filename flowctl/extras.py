@@ -16,6 +16,7 @@ _PACKAGES = {
     "aiobotocore": "flowctl[s3]",
     "botocore": "flowctl[s3]",
     "pysail": "flowctl[sail]",
+    "confluent_kafka": "flowctl[kafka]",
     "gcsfs": "gcsfs",
     "adlfs": "adlfs",
 }

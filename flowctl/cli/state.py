@@ -289,6 +289,7 @@ def _require_kind(
 _READ = {
     "cursor": "is read by its cursor",
     "files": "reads each file once",
+    "offsets": "reads the messages of a topic",
     "upstream": "reads other tables",
     "none": "is always read in full",
 }
@@ -296,6 +297,7 @@ _POSITIONS = {
     "cursor": "the cursor's value, or `beginning`",
     "files": "`beginning`, JSON as in `flowctl state show --format json`, or, for `state adopt`, `now`: the "
     "existing files count as read",
+    "offsets": '`beginning`, or JSON as in `flowctl state show`: `{"kind": "offsets", "offsets": {"0": 120}}`',
     "upstream": "`full` or `beginning`",
     "none": "`full` or `beginning`",
 }

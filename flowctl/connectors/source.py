@@ -40,7 +40,7 @@ class SourceCapabilities:
     an order that the engine does not expose. ``refuses``: why a table cannot be read, and what to do, by its spec
     alone."""
 
-    position: Literal["cursor", "files", "none"]
+    position: Literal["cursor", "files", "offsets", "none"]
     hides_order: Callable[[str, TableSpec], bool] = lambda engine, table: False
     refuses: Callable[[TableSpec], tuple[str, str] | None] = lambda table: None
 
@@ -62,7 +62,8 @@ class WatermarkRequest:
     least that many seconds behind the source's clock, in ``zone`` if the cursor has no time zone (None: the source's
     own). ``appends``: the read stops at the high watermark, and some rows at the recorded ``position`` are already
     written. ``null_rows``: rows with a null cursor are read too. ``count_writers``: count open writers, as nothing else
-    protects from late commits. ``check_older``: check whether any row from ``first`` to ``position`` still exists."""
+    protects from late commits. ``check_older``: check whether any row from ``first`` to ``position`` still exists.
+    ``start``: of a topic, where the first read begins (`earliest`, `latest`, or an RFC 3339 time)."""
 
     relation: Relation
     info: TableInfo
@@ -77,6 +78,7 @@ class WatermarkRequest:
     check_older: bool = False
     first: TypedValue | None = None
     estimate: Estimate = "stats"
+    start: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,8 @@ class HighWatermark:
     cursor. ``failure`` is why this position could not be determined (an infinite cursor, a missing privilege); it stops
     this table only. ``rows_at_position`` counts the rows at the request's ``position``; ``has_younger``: ``position``
     is None and ``delay`` held rows back; ``zone`` is the source's own, if ``delay`` was applied in it; ``writers``
-    counts the open transactions that have written to the relation; ``has_older`` is the result of ``check_older``."""
+    counts the open transactions that have written to the relation; ``has_older`` is the result of ``check_older``.
+    Of a topic: ``start`` is where a first read begins, ``oldest`` the oldest messages that still exist."""
 
     position: Position | None
     rows: RowEstimate
@@ -98,6 +101,8 @@ class HighWatermark:
     zone: str = ""
     writers: int = 0
     has_older: bool = True
+    start: Position | None = None
+    oldest: Position | None = None
 
 
 @dataclass(frozen=True)

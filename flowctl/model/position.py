@@ -11,6 +11,9 @@ from flowctl.model.table_info import Column
 from flowctl.model.value import TypedValue
 from flowctl.text import counted
 
+#: Partitions of a topic whose offsets are written out.
+_LISTED = 4
+
 
 @dataclass(frozen=True)
 class NoPosition:
@@ -110,6 +113,22 @@ class LandedPosition:
     since: str = ""
 
 
+@dataclass(frozen=True)
+class OffsetsPosition:
+    """For a topic: the offset of the next message of each partition, sorted by partition."""
+
+    offsets: tuple[tuple[int, int], ...]
+
+    def of(self, partition: int) -> int | None:
+        """None for a partition that did not exist."""
+        return dict(self.offsets).get(partition)
+
+    def messages_since(self, lower: OffsetsPosition | None) -> int:
+        """How many offsets lie between ``lower`` and this position: at least as many as there are messages."""
+        since = dict(lower.offsets) if lower is not None else {}
+        return sum(max(0, offset - since.get(partition, 0)) for partition, offset in self.offsets)
+
+
 Position = (
     NoPosition
     | CursorPosition
@@ -119,6 +138,7 @@ Position = (
     | UpstreamPosition
     | LsnPosition
     | LandedPosition
+    | OffsetsPosition
 )
 
 
@@ -146,6 +166,8 @@ def to_json(position: Position) -> dict[str, Any]:
             return {"kind": "lsn", "lsn": str(position)}
         case LandedPosition(batch, at, since):
             return {"kind": "landed", "batch": batch, "at": at, "since": since}
+        case OffsetsPosition(offsets):
+            return {"kind": "offsets", "offsets": {str(partition): offset for partition, offset in offsets}}
         case _:
             assert_never(position)
 
@@ -169,6 +191,8 @@ def from_json(document: Mapping[str, Any]) -> Position:
             return lsn_from_text(document["lsn"])
         case "landed":
             return LandedPosition(document["batch"], document["at"], document["since"])
+        case "offsets":
+            return OffsetsPosition(tuple(sorted((int(key), int(at)) for key, at in document["offsets"].items())))
         case kind:
             raise ValueError(f"unknown position kind {kind!r}; a newer flowctl wrote it")
 
@@ -224,5 +248,18 @@ def describe(position: Position | None) -> str:
             return str(position)
         case LandedPosition(batch, at):
             return f"{at} (batch {batch})" if at else f"batch {batch}"
+        case OffsetsPosition(offsets):
+            return _offsets_text(offsets)
         case _:
             assert_never(position)
+
+
+def _offsets_text(offsets: tuple[tuple[int, int], ...]) -> str:
+    """``offset 120``, ``offsets 0:120 1:98``, or, of many partitions, their sum."""
+    match offsets:
+        case ((0, offset),):
+            return f"offset {offset}"
+        case _ if len(offsets) <= _LISTED:
+            return " ".join(["offsets", *(f"{partition}:{offset}" for partition, offset in offsets)])
+        case _:
+            return f"{len(offsets)} offsets, {sum(offset for _, offset in offsets):,} in all"

@@ -35,6 +35,7 @@ from flowctl.spec.spec import (
     Spec,
     SqlSource,
     TableSpec,
+    TopicSource,
     stream_of,
 )
 from flowctl.state.document import StateDocument, TableState
@@ -244,7 +245,9 @@ class _Look:
         cursor = table.cursor
         column = info.column(cursor.column) if cursor else None
         if cursor is None or column is None:
-            return WatermarkRequest(read, info, column, delay=cursor.delay if cursor else None, estimate=self.estimate)
+            start = table.source.start if isinstance(table.source, TopicSource) else ""
+            delay = cursor.delay if cursor else None
+            return WatermarkRequest(read, info, column, delay=delay, estimate=self.estimate, start=start)
         recorded = None if table.id in self.full_refresh else _continues_from(self.state.table(table.id))
         lower = position = first = None
         appends = table.mode == "append"

@@ -11,6 +11,7 @@ from flowctl.model.position import (
     FileLogPosition,
     FilesPosition,
     NoPosition,
+    OffsetsPosition,
     Position,
     UpstreamPosition,
     describe,
@@ -25,10 +26,11 @@ from flowctl.plan.finding import Stop
 from flowctl.text import counted
 
 #: What a table's position consists of.
-Kind = Literal["cursor", "files", "upstream", "none"]
+Kind = Literal["cursor", "files", "offsets", "upstream", "none"]
 _OF_KIND: Mapping[Kind, tuple[type[Position], ...]] = {
     "cursor": (CursorPosition,),
     "files": (FilesPosition, FileLogPosition),
+    "offsets": (OffsetsPosition,),
     "upstream": (UpstreamPosition, NoPosition),
     "none": (NoPosition,),
 }
@@ -40,7 +42,7 @@ def kind_of(definition: Mapping[str, Any], offered: PositionKind) -> Kind:
         return "upstream"
     if definition.get("cursor") is not None:
         return "cursor"
-    return "files" if offered == "files" else "none"
+    return offered if offered in ("files", "offsets") else "none"
 
 
 def is_of_kind(position: Position | None, kind: Kind) -> bool:
@@ -54,7 +56,7 @@ def appending_twice(case: Case) -> Stop | None:
     if state.append_again or case.table.mode != "append" or case.full_refresh or case.pending:
         return None
     kind = kind_of(case.definition, case.observed.positions)
-    if kind not in ("cursor", "files") or case.observed.target is None:
+    if kind not in ("cursor", "files", "offsets") or case.observed.target is None:
         return None  # the others append everything in every run, as the spec explicitly requests
     written = commit.position if commit else None
     if not _behind(case, kind, state.position, written):
@@ -80,6 +82,8 @@ def _behind(case: Case, kind: Kind, recorded: Position | None, written: Position
         case FilesPosition() | FileLogPosition(), FilesPosition() | FileLogPosition():
             known, read = case.observed.file_log, case.observed.written_log
             return read is not None and not set(read.files.values()) <= set(known.files.values() if known else ())
+        case OffsetsPosition(), OffsetsPosition():
+            return any((recorded.of(partition) or 0) < offset for partition, offset in written.offsets)
         case _:
             return True
 
@@ -98,6 +102,8 @@ def _is_below(at: TypedValue, reached: TypedValue) -> bool:
 def _beyond(case: Case, kind: Kind, written: Position | None) -> str:
     """Describes what the target has beyond the recorded position."""
     recorded, log = case.state.position, case.observed.written_log
+    if isinstance(written, OffsetsPosition):
+        return f"state records {describe(recorded)}, the target has messages up to {describe(written)}"
     if kind == "cursor" and isinstance(written, CursorPosition):
         return f"state records {describe(recorded)}, the target has rows up to {describe(written)}"
     known = set(case.observed.file_log.files.values()) if case.observed.file_log else set()

@@ -11,7 +11,14 @@ from flowctl import text
 from flowctl.model import position, types
 from flowctl.model.effects import CountedEffects, PreventedEffects, UnknownEffects
 from flowctl.model.interval import Interval
-from flowctl.model.position import CursorPosition, FileLogPosition, FilesPosition, NoPosition, VersionPosition
+from flowctl.model.position import (
+    CursorPosition,
+    FileLogPosition,
+    FilesPosition,
+    NoPosition,
+    OffsetsPosition,
+    VersionPosition,
+)
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.schema_change import SchemaChange
 from flowctl.model.step import (
@@ -115,12 +122,12 @@ def _new(step: Load, details: tuple[Detail, ...]) -> Entry:
     """A first read shows its interval only if it begins at a ``start``."""
     table, interval = step.table, step.interval
     started = _reads(interval) if interval.read_from is not None else None
-    is_of_files = isinstance(interval.upper, FilesPosition | FileLogPosition)
+    says_what = isinstance(interval.upper, FilesPosition | FileLogPosition | OffsetsPosition)
     return Entry(
         table.id,
         "+",
         "green",
-        f"{table.mode}, {step.reason}" if is_of_files else table.mode,
+        f"{table.mode}, {step.reason}" if says_what else table.mode,
         (started, *details) if started else details,
         rows=step.rows,
         tail=_copies(table),
@@ -158,7 +165,7 @@ def _copies(table: PlannedTable) -> Detail:
 
 def _reads(interval: Interval) -> Detail | None:
     """The interval of a cursor or of versions. For files and upstream tables, the step's reason describes it."""
-    if not isinstance(interval.upper, CursorPosition | VersionPosition):
+    if not isinstance(interval.upper, CursorPosition | VersionPosition | OffsetsPosition):
         return None
     name = f"{interval.cursor_column} " if interval.cursor_column else ""
     lag = f", lag {text.duration(interval.lag_seconds)}" if interval.lag_seconds else ""

@@ -7,12 +7,21 @@ from collections.abc import Iterable, Mapping
 from flowctl.connectors.source import HighWatermark
 from flowctl.model.file_log import FileLog, log_of
 from flowctl.model.interval import Interval
-from flowctl.model.position import CursorPosition, FilesPosition, FileStamp, NoPosition, Position, UpstreamPosition
+from flowctl.model.position import (
+    CursorPosition,
+    FilesPosition,
+    FileStamp,
+    NoPosition,
+    OffsetsPosition,
+    Position,
+    UpstreamPosition,
+)
 from flowctl.model.table_info import TableInfo
 from flowctl.model.types import keeps_order
 from flowctl.observe.world import PositionKind
 from flowctl.plan.cursors import cursor_interval
 from flowctl.plan.finding import Finding, Idle, Stop, Work
+from flowctl.plan.offsets import expired, offsets_interval
 from flowctl.spec.spec import TableSpec
 from flowctl.text import counted, some
 
@@ -33,6 +42,8 @@ def find(
         return cursor_interval(table, table.cursor, info, watermark, recorded, spec_path)
     if positions == "files" and isinstance(watermark.position, FilesPosition | None):
         return _files(table, watermark.position or FilesPosition(()), recorded, log or log_of(table.id, recorded))
+    if positions == "offsets":
+        return offsets_interval(table, watermark, recorded, spec_path)
     return Work(Interval(None, NoPosition()), "always reads in full")
 
 
@@ -56,6 +67,8 @@ def can_be_read_again(interval: Interval, watermark: HighWatermark | None, sourc
     cursor = source.column(interval.cursor_column) if source and interval.cursor_column else None
     if cursor and isinstance(interval.upper, CursorPosition) and not keeps_order(cursor.type, interval.upper.at.type):
         return False
+    if isinstance(interval.lower, OffsetsPosition) and watermark is not None:
+        return isinstance(watermark.position, OffsetsPosition) and not expired(interval.lower, watermark)
     if interval.files_read is None or watermark is None:
         return True
     there = set(watermark.position.files) if isinstance(watermark.position, FilesPosition) else set()

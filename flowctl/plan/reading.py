@@ -10,7 +10,7 @@ from dataclasses import replace
 from flowctl.model import position
 from flowctl.model.commit import Intent
 from flowctl.model.interval import Interval
-from flowctl.model.position import CursorPosition, Position
+from flowctl.model.position import CursorPosition, OffsetsPosition, Position
 from flowctl.model.projection import Columns, RuntimeColumns
 from flowctl.model.step import Load, PlannedTable, Progress, SeenTarget, Stopped, UpToDate
 from flowctl.model.table_info import Estimate, RowEstimate
@@ -167,6 +167,9 @@ def _rows(case: Case, work: Work, estimate: Estimate) -> RowEstimate:
     watermark, source = case.observed.watermark, case.observed.source
     if watermark is None:
         return RowEstimate()
+    lower, upper = work.interval.lower, work.interval.upper
+    if isinstance(lower, OffsetsPosition) and isinstance(upper, OffsetsPosition):
+        return RowEstimate(upper.messages_since(lower), "stats")
     if case.table.mode == "append":
         return new_rows(watermark.rows, work.interval, watermark.rows_at_position)
     is_again = (

@@ -9,7 +9,7 @@ from typing import Literal
 from flowctl.spec.spec import ObjectSource, Source
 from flowctl.spec.template import placeholders
 
-ObjectSyntax = Literal["dotted", "path"]
+ObjectSyntax = Literal["dotted", "path", "topic"]
 #: Placeholders that a table id, ``from``, ``to`` and texts may contain; filled when the source is listed.
 PLACEHOLDERS = ("table", "schema", "connection", "id")
 
@@ -24,7 +24,13 @@ def split_reference(text: str) -> tuple[str, str]:
 
 def object_parts(text: str, syntax: ObjectSyntax) -> tuple[tuple[str, ...], bool]:
     """The parts of an object's name, and whether a plain part is a glob; ``ValueError`` describes what is wrong."""
-    return ((_path(text),), is_glob(text)) if syntax == "path" else _split_dotted(text)
+    match syntax:
+        case "path":
+            return (_path(text),), is_glob(text)
+        case "topic":
+            return (_topic(text),), is_glob(text)
+        case "dotted":
+            return _split_dotted(text)
 
 
 def is_glob(text: str) -> bool:
@@ -71,6 +77,14 @@ def names_of(source: ObjectSource) -> dict[str, str]:
         "table": last if above else file.partition(".")[0],
         "schema": above[-1] if above else folder.rpartition("/")[2],
     }
+
+
+def _topic(text: str) -> str:
+    """Source: Kafka's ``Topic.validate``; placeholders are filled in later."""
+    plain = re.sub(r"\$\{[^}]*\}", "", text)
+    if not re.fullmatch(r"[A-Za-z0-9._*?-]{0,249}", plain) or text in (".", ".."):
+        raise ValueError(f"{text!r} is no topic: its name has letters, digits, `.`, `_` and `-`, 249 at most")
+    return text
 
 
 def _split_dotted(text: str) -> tuple[tuple[str, ...], bool]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from flowctl.spec.findings import Findings
 from flowctl.spec.names import ObjectSyntax, object_parts, split_reference
 from flowctl.spec.node import Node
 from flowctl.spec.schema import object_syntax, role
-from flowctl.spec.spec import ObjectSource, QuerySource, Source, SqlSource, StreamTable, TargetRef
+from flowctl.spec.spec import ObjectSource, QuerySource, Source, SqlSource, StreamTable, TargetRef, TopicSource
 from flowctl.spec.suggest import did_you_mean
 from flowctl.sql.refs import referenced
 
@@ -27,7 +28,7 @@ class Sources:
     streams: Mapping[str, str | None]
 
 
-_ONE_OF = ("table", "path", "query", "sql")
+_ONE_OF = ("table", "path", "topic", "query", "sql")
 
 
 def source_of(node: Node, sources: Sources, findings: Findings) -> Source | None:
@@ -42,7 +43,7 @@ def source_of(node: Node, sources: Sources, findings: Findings) -> Source | None
     given = [key for key in _ONE_OF if key in node.entries]
     if len(given) != 1:
         what = f"`from` has {' and '.join(f'`{key}`' for key in given)}" if given else "`from` names nothing to read"
-        findings.error(node.place, what, "Write one of `table`, `path`, `query` and `sql`", "from-one-of")
+        findings.error(node.place, what, "Write one of `table`, `path`, `topic`, `query` and `sql`", "from-one-of")
         return None
     text = node.entries[given[0]]
     connection_node = node.entries.get("connection")
@@ -56,13 +57,14 @@ def source_of(node: Node, sources: Sources, findings: Findings) -> Source | None
         return None
     if given == ["query"]:
         type = _source_type(connection_node, connection_node.text, sources, findings)
-        if type and object_syntax(type) == "path":
+        if type and object_syntax(type) != "dotted":
             what = f"`{connection_node.text}` ({type}) takes no queries"
-            hint = "Write `path`, or a table with `from: {sql: …}` over it"
+            hint = f"Write `{object_syntax(type)}`, or a table with `from: {{sql: …}}` over it"
             findings.error(text.place, what, hint, "no-queries")
             return None
         return QuerySource(connection_node.text, text.text) if type else None
-    return _object_source(text, connection_node.text, text.text, sources, findings, at=connection_node)
+    source = _object_source(text, connection_node.text, text.text, sources, findings, at=connection_node)
+    return _with_start(source, node, given[0], findings) if source else None
 
 
 def target_of(node: Node, connections: ConnectionTypes, findings: Findings) -> TargetRef | None:
@@ -104,7 +106,39 @@ def _object_source(
     parts, glob = _parts(node, name, type, findings)
     if not parts:
         return None
+    if object_syntax(type) == "topic":
+        return TopicSource(connection, parts, glob)
     return StreamTable(connection, parts, glob, stream) if stream else ObjectSource(connection, parts, glob)
+
+
+def _with_start(source: ObjectSource, node: Node, key: str, findings: Findings) -> ObjectSource | None:
+    """``source`` as the map ``from`` describes it: `topic` and `start` belong to topics, and topics to them."""
+    start = node.entries.get("start")
+    if isinstance(source, TopicSource) != (key == "topic"):
+        one = "a connection of topics: write `topic`" if isinstance(source, TopicSource) else "no connection of topics"
+        hint = "Write `topic` for Kafka, `table` for databases and `path` for files"
+        findings.error(node.entries[key], f"`{source.connection}` is {one}", hint, "from-one-of")
+        return None
+    if start is None:
+        return source
+    if not isinstance(source, TopicSource):
+        hint = "Remove it, or write `cursor: {start: …}`"
+        findings.error(start.place, "`start` belongs to topics", hint, "unusable-key")
+        return None
+    if not _is_start(start.text):
+        hint = "Write earliest, latest, or a time with its zone, such as 2026-11-01T00:00:00Z"
+        findings.error(start, f"`start: {start.text}` is no place in a topic", hint, "bad-start")
+        return None
+    return replace(source, start=start.text)
+
+
+def _is_start(text: str) -> bool:
+    if text in ("earliest", "latest"):
+        return True
+    try:
+        return dt.datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def _known_type(
@@ -136,6 +170,7 @@ def _parts(node: Node, name: str, type: str, findings: Findings) -> tuple[tuple[
         return object_parts(name, syntax)
     except ValueError as error:
         how = "Write schema.table, each part plain or in double quotes"
-        hint = how if syntax == "dotted" else "Write a path below the connection's"
+        hints = {"dotted": how, "path": "Write a path below the connection's", "topic": "Write the topic's own name"}
+        hint = hints[syntax]
         findings.error(node, str(error), hint, "bad-object")
         return (), False

@@ -70,6 +70,13 @@ class StreamTable(ObjectSource):
 
 
 @dataclass(frozen=True)
+class TopicSource(ObjectSource):
+    """``connection:topic``. ``start`` is where the first run begins: `earliest`, `latest`, or an RFC 3339 time."""
+
+    start: str = "earliest"
+
+
+@dataclass(frozen=True)
 class QuerySource:
     """A query in the source's own SQL, bounded by wrapping it."""
 
@@ -92,7 +99,7 @@ class SqlSource:
         return "sql over " + ", ".join(self.refs) if self.refs else "sql"
 
 
-Source = ObjectSource | StreamTable | QuerySource | SqlSource
+Source = ObjectSource | StreamTable | TopicSource | QuerySource | SqlSource
 
 
 @dataclass(frozen=True)

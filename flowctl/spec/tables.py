@@ -151,8 +151,8 @@ class _Checking:
         """A pattern in `from` and a placeholder in the id belong together, except for many files in one table."""
         at = self.node.entries["from"]
         is_glob = isinstance(source, ObjectSource) and source.is_glob
-        dotted = is_glob and object_syntax(str(self.connections[source.connection])) == "dotted"  # type: ignore[union-attr]
-        if dotted and not is_pattern(self.id):
+        is_of_many = is_glob and object_syntax(str(self.connections[source.connection])) != "path"  # type: ignore[union-attr]
+        if is_of_many and not is_pattern(self.id):
             hint = f'Put a placeholder into the id, as in "{self.id}_${{table}}", or name one table'
             self.findings.error(at, f"`{self.id}` reads many tables into one", hint, "pattern-without-placeholder")
         if is_pattern(self.id) and not isinstance(source, ObjectSource):

@@ -1,0 +1,101 @@
+"""Topics as a landed source: messages with key, value, and where and when they were appended."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from flowctl.connectors.base import Capabilities
+from flowctl.connectors.kafka.client import Cluster, Ends, Topic
+from flowctl.connectors.kafka.reading import TopicCapture
+from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Relation, WatermarkRequest
+from flowctl.errors import StoppedByPolicy
+from flowctl.model import types
+from flowctl.model.position import OffsetsPosition
+from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
+from flowctl.spec.suggest import nearest
+
+
+@dataclass(frozen=True)
+class KafkaSource(LandedSource):
+    """The identity of a topic is its id: one that was deleted and created again is another source."""
+
+    cluster: Cluster
+    capabilities: Capabilities
+
+    def discover(self, pattern: tuple[str, ...]) -> list[ObjectName]:
+        return [ObjectName((name,)) for name in self.cluster.topic_names() if fnmatchcase(name, pattern[-1])]
+
+    def describe(self, relations: Sequence[Relation]) -> Mapping[Relation, TableInfo | None]:
+        cluster = self.cluster.id()
+        found = self.cluster.topics(sorted({_name(relation) for relation in relations}))
+        return {
+            relation: _info(relation, found[name], cluster) if (name := _name(relation)) in found else None
+            for relation in relations
+        }
+
+    def high_watermarks(self, requests: Mapping[str, WatermarkRequest]) -> Mapping[str, HighWatermark]:
+        names = {id: _name(request.relation) for id, request in requests.items()}
+        topics = list(self.cluster.topics(sorted(set(names.values()))).values())
+        # The oldest first: messages may expire meanwhile, and an end before the oldest would look like a loss.
+        oldest, ends = (self.cluster.offsets(topics, at) for at in ("earliest", "latest"))
+        known: dict[Ends | dt.datetime, Mapping[str, OffsetsPosition]] = {"earliest": oldest, "latest": ends}
+        for at in {_start(request) for request in requests.values()} - {*known}:
+            known[at] = self.cluster.offsets(topics, at)
+        return {
+            id: HighWatermark(
+                position=ends.get(name),
+                rows=RowEstimate(ends[name].messages_since(oldest[name]), "stats") if name in ends else RowEstimate(),
+                start=known[_start(requests[id])].get(name),
+                oldest=oldest.get(name),
+            )
+            for id, name in names.items()
+        }
+
+    def why_missing(self, relation: Relation) -> Missing:
+        name = _name(relation)
+        hint = nearest(name, self.cluster.topic_names(), "Create it, or correct `from`")
+        return Missing(f"there is no topic {name} at {self.cluster.brokers}", hint)
+
+    @contextmanager
+    def capture(self, relation: Relation, info: TableInfo) -> Iterator[TopicCapture]:
+        name = _name(relation)
+        found = self.cluster.topics([name]).get(name)
+        if found is None or found.id != info.extra["topic_id"]:
+            raise StoppedByPolicy(f"topic {name} was deleted since the plan was made", hint="Plan again")
+        yield TopicCapture(self.cluster, found)
+
+
+def _name(relation: Relation) -> str:
+    assert relation.object is not None, "a topic has no queries"
+    return relation.object.parts[-1]
+
+
+def _start(request: WatermarkRequest) -> Ends | dt.datetime:
+    match request.start:
+        case "" | "earliest":
+            return "earliest"
+        case "latest":
+            return "latest"
+        case time:
+            return dt.datetime.fromisoformat(time)
+
+
+def _info(relation: Relation, topic: Topic, cluster: str) -> TableInfo:
+    payload = types.STRING if relation.format.get("type") == "text" else types.BINARY
+    return TableInfo(
+        object=ObjectName((topic.name,)),
+        columns=(
+            Column("key", payload, native="bytes"),
+            Column("value", payload, native="bytes"),
+            Column("_partition", types.INT32, nullable=False, native="int32"),
+            Column("_offset", types.INT64, nullable=False, native="int64"),
+            Column("_timestamp", types.TIMESTAMP, native="int64"),
+        ),
+        identity=f"kafka:{cluster}/{topic.id}",
+        system=f"kafka:{cluster}",
+        extra={"topic_id": topic.id},
+    )

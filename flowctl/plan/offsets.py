@@ -1,0 +1,79 @@
+"""The interval of a topic: from the recorded offset of each partition to the end that it had when the plan was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flowctl.connectors.source import HighWatermark
+from flowctl.model.interval import Interval
+from flowctl.model.position import OffsetsPosition, Position
+from flowctl.plan.commands import state_command
+from flowctl.plan.finding import Finding, Idle, Stop, Work
+from flowctl.spec.spec import TableSpec
+from flowctl.text import counted
+
+
+def offsets_interval(table: TableSpec, watermark: HighWatermark, recorded: Position | None, spec_path: str) -> Finding:
+    """A partition that was added since is read from its beginning. Stops where messages were lost."""
+    upper, start = watermark.position, watermark.start
+    if not isinstance(upper, OffsetsPosition) or not isinstance(start, OffsetsPosition):
+        return Idle("the topic has no partitions", recorded)
+    if recorded is None:
+        count = upper.messages_since(start)
+        return Work(Interval(start, upper), f"first run, {_messages(count)} from {_start_of(table)}")
+    if not isinstance(recorded, OffsetsPosition):
+        way = f"Set one with {state_command('set', spec_path, table.id, '--position', 'beginning')}"
+        return Stop("its recorded position is not one of a topic", way, "from")
+    lower = _with_new_partitions(recorded, watermark)
+    if ahead := _ahead(lower, upper):
+        anew = f"Read the topic again with --full-refresh {table.id}"
+        return Stop(f"the topic ends before what was read of it ({ahead}): messages were lost", anew, "from")
+    if lost := expired(lower, watermark):
+        first = ", ".join(f"{count:,} of partition {partition}" for partition, count in lost.items())
+        total = counted(sum(lost.values()), "message")
+        rest = f"{sum(lost.values()):,} in all" if len(lost) > 1 else ""
+        way = state_command("set", spec_path, table.id, "--position", _from_oldest(lower, watermark))
+        return Stop(
+            f"{total} expired before they were read ({first}{', ' + rest if rest else ''})",
+            f"Continue with the oldest that are left: {way}; or read all of it with --full-refresh {table.id}",
+            "from",
+        )
+    count = upper.messages_since(lower)
+    return Work(Interval(lower, upper), f"{_messages(count)}") if count else Idle("no new messages", recorded)
+
+
+def expired(lower: OffsetsPosition, watermark: HighWatermark) -> Mapping[int, int]:
+    """How many messages above ``lower`` no longer exist, by partition. Empty if all do."""
+    oldest = dict(watermark.oldest.offsets) if isinstance(watermark.oldest, OffsetsPosition) else {}
+    found = {partition: oldest.get(partition, offset) - offset for partition, offset in lower.offsets}
+    return {partition: count for partition, count in found.items() if count > 0}
+
+
+def _with_new_partitions(recorded: OffsetsPosition, watermark: HighWatermark) -> OffsetsPosition:
+    oldest = watermark.oldest.offsets if isinstance(watermark.oldest, OffsetsPosition) else ()
+    return OffsetsPosition(tuple(sorted({**dict(oldest), **dict(recorded.offsets)}.items())))
+
+
+def _ahead(lower: OffsetsPosition, upper: OffsetsPosition) -> str:
+    """The first partition that ends below ``lower``."""
+    for partition, offset in lower.offsets:
+        end = upper.of(partition)
+        if end is None:
+            return f"there is no partition {partition}"
+        if end < offset:
+            return f"partition {partition} at {end}, read up to {offset}"
+    return ""
+
+
+def _from_oldest(lower: OffsetsPosition, watermark: HighWatermark) -> str:
+    oldest = dict(watermark.oldest.offsets) if isinstance(watermark.oldest, OffsetsPosition) else {}
+    there = ", ".join(f'"{one}": {max(offset, oldest.get(one, 0))}' for one, offset in lower.offsets)
+    return f'{{"kind": "offsets", "offsets": {{{there}}}}}'
+
+
+def _start_of(table: TableSpec) -> str:
+    return getattr(table.source, "start", "earliest")
+
+
+def _messages(count: int) -> str:
+    return f"at most {counted(count, 'message')}" if count else "no messages"

@@ -1,0 +1,160 @@
+"""Kafka: one broker in KRaft mode, from the jars of Maven Central."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flowctl.engine import java
+from flowctl.engine.jars import spark_jars
+from tests.services.processes import HOST, free_port, listens, running
+
+_JARS = Path(__file__).parents[2] / ".cache" / "kafka-4.1.1"
+_IVY_FILE = Path(__file__).parent / "kafka.xml"
+_JVM = ("-Xms128m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
+
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "num.network.threads": "2",
+    "num.io.threads": "2",
+    "background.threads": "2",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "auto.create.topics.enable": "false",
+    "log.retention.check.interval.ms": "1000",
+}
+
+
+@dataclass(frozen=True)
+class Broker:
+    """``folder`` holds its data; it may be stopped and started again."""
+
+    folder: Path
+    port: int
+    controller: int
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @contextmanager
+    def started(self) -> Iterator[str]:
+        """Its :attr:`address`, while it runs."""
+        command = [str(java.find().command), *_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        command += ["-cp", f"{_jars()}/*", "kafka.Kafka", str(self._settings())]
+        with running(command, log=self.folder / "kafka.log", answers=lambda: listens(self.port)):
+            yield self.address
+
+    def format(self) -> None:
+        tool = [str(java.find().command), *_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+        tool += ["-cp", f"{_jars()}/*", "kafka.tools.StorageTool"]
+        id = subprocess.run([*tool, "random-uuid"], check=True, capture_output=True, text=True).stdout.strip()
+        format = [*tool, "format", "-t", id, "-c", str(self._settings())]
+        subprocess.run(format, check=True, capture_output=True)
+
+    def _settings(self) -> Path:
+        file = self.folder / "server.properties"
+        own = {
+            "controller.quorum.voters": f"1@{HOST}:{self.controller}",
+            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{HOST}:{self.controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "log.dirs": str(self.folder / "logs"),
+        }
+        file.write_text("".join(f"{key}={value}\n" for key, value in {**_SETTINGS, **own}.items()))
+        return file
+
+
+@contextmanager
+def broker() -> Iterator[Broker]:
+    """A new one, not started."""
+    with tempfile.TemporaryDirectory(prefix="flowctl-kafka-", ignore_cleanup_errors=True) as folder:
+        made = Broker(Path(folder), free_port(), free_port())
+        made.format()
+        yield made
+
+
+def create_topic(address: str, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
+    from confluent_kafka.admin import NewTopic
+
+    _admin(address, "create_topics", [NewTopic(name, partitions, 1, config=dict(settings or {}))])
+
+
+def delete_topic(address: str, name: str) -> None:
+    _admin(address, "delete_topics", [name])
+
+
+def add_partitions(address: str, name: str, total: int) -> None:
+    from confluent_kafka.admin import NewPartitions
+
+    _admin(address, "create_partitions", [NewPartitions(name, total)])
+
+
+def expire(address: str, name: str, partition: int, below: int) -> None:
+    """Deletes the messages below an offset, as a topic's retention does."""
+    from confluent_kafka import TopicPartition
+
+    _admin(address, "delete_records", [TopicPartition(name, partition, below)])
+
+
+@contextmanager
+def producer(address: str, transactional_id: str = "") -> Iterator[Any]:
+    from confluent_kafka import Producer
+
+    settings = {"bootstrap.servers": address, "linger.ms": 5}
+    made = Producer({**settings, **({"transactional.id": transactional_id} if transactional_id else {})})
+    yield made
+    if made.flush(30):
+        raise AssertionError("messages were not delivered")
+
+
+def send(
+    address: str, topic: str, values: Sequence[bytes | None], *, partition: int = 0, key: bytes | None = None
+) -> None:
+    with producer(address) as made:
+        for value in values:
+            made.produce(topic, value, key, partition)
+            made.poll(0)
+
+
+def _admin(address: str, what: str, *arguments: Any) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    client = AdminClient({"bootstrap.servers": address})
+    for future in getattr(client, what)(*arguments).values():
+        future.result(30)
+
+
+def _jars() -> Path:
+    """Fetched once into the clone's cache folder, with the Ivy of the pyspark wheel."""
+    done = _JARS / ".complete"
+    _JARS.parent.mkdir(exist_ok=True)
+    with _JARS.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.is_file():
+            shutil.rmtree(_JARS, ignore_errors=True)
+            _JARS.mkdir()
+            [ivy] = spark_jars().glob("ivy-*.jar")
+            fetch = ["-ivy", str(_IVY_FILE), "-cache", str(_JARS / "ivy"), "-warn"]
+            fetch += ["-retrieve", f"{_JARS}/[artifact]-[revision].[ext]"]
+            subprocess.run([str(java.find().command), "-jar", str(ivy), *fetch], check=True, cwd=_JARS)
+            shutil.rmtree(_JARS / "ivy")
+            done.touch()
+    return _JARS
