@@ -17,7 +17,7 @@ from flowctl.engine.start import open_engine
 from flowctl.spec.spec import SparkSettings
 from flowctl.storage.blobs import BlobStore
 from tests import engines
-from tests.services import postgres, s3
+from tests.services import kafka, postgres, s3
 from tests.services import spark as spark_servers
 from tests.services.s3_proxy import S3Proxy
 from tests.storage.stores import StoreAddress, s3_address
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _numbers = itertools.count(1)
 
 #: A test that uses one of these starts a database, an object store or an engine: `make test-unit` leaves it out.
-SERVER_FIXTURES = {"postgres_server", "s3_server", "moto", "versitygw", "engine", "connect_server", "cluster"}
+SERVER_FIXTURES = {"postgres_server", "kafka_broker", "s3_server", "moto", "versitygw", "engine", "connect_server", "cluster"}
 
 #: Small enough that several fit beside each other on two cores.
 TEST_SPARK_CONF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
@@ -113,6 +113,19 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
 @pytest.fixture
 def blobs(address: StoreAddress) -> BlobStore:
     return address.client()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[str]:
+    """The address of a broker."""
+    with kafka.broker() as made, made.started() as address:
+        yield address
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test has. The topic does not exist."""
+    return f"clicks-{os.getpid()}-{next(_numbers)}"
 
 
 @pytest.fixture(scope="session")

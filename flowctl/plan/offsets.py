@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from flowctl.connectors.source import HighWatermark
 from flowctl.model.interval import Interval
-from flowctl.model.position import OffsetsPosition, Position
+from flowctl.model.position import OffsetsPosition, Position, to_json
 from flowctl.plan.commands import state_command
 from flowctl.plan.finding import Finding, Idle, Stop, Work
-from flowctl.spec.spec import TableSpec
-from flowctl.text import counted
+from flowctl.spec.spec import TableSpec, TopicSource
+from flowctl.text import counted, some
 
 
 def offsets_interval(table: TableSpec, watermark: HighWatermark, recorded: Position | None, spec_path: str) -> Finding:
@@ -26,20 +27,26 @@ def offsets_interval(table: TableSpec, watermark: HighWatermark, recorded: Posit
         return Stop("its recorded position is not one of a topic", way, "from")
     lower = _with_new_partitions(recorded, watermark)
     if ahead := _ahead(lower, upper):
-        anew = f"Read the topic again with --full-refresh {table.id}"
-        return Stop(f"the topic ends before what was read of it ({ahead}): messages were lost", anew, "from")
-    if lost := expired(lower, watermark):
-        first = ", ".join(f"{count:,} of partition {partition}" for partition, count in lost.items())
-        total = counted(sum(lost.values()), "message")
-        rest = f"{sum(lost.values()):,} in all" if len(lost) > 1 else ""
-        way = state_command("set", spec_path, table.id, "--position", _from_oldest(lower, watermark))
+        end = _position(
+            {one: min(offset, upper.of(one) or 0) for one, offset in lower.offsets if upper.of(one) is not None}
+        )
+        way = state_command("set", spec_path, table.id, "--position", end)
         return Stop(
-            f"{total} expired before they were read ({first}{', ' + rest if rest else ''})",
-            f"Continue with the oldest that are left: {way}; or read all of it with --full-refresh {table.id}",
+            f"the topic ends before what was read of it ({ahead}): a broker has lost messages, or others replaced them",
+            f"Find out which; to read what comes from now on: {way}",
+            "from",
+        )
+    if lost := expired(lower, watermark):
+        where = some([f"{count:,} of partition {partition}" for partition, count in lost.items()])
+        left = _position({one: offset + lost.get(one, 0) for one, offset in lower.offsets})
+        way = state_command("set", spec_path, table.id, "--position", left)
+        return Stop(
+            f"{counted(sum(lost.values()), 'message')} expired before they were read: {where}",
+            f"Move to the oldest that are left: {way}",
             "from",
         )
     count = upper.messages_since(lower)
-    return Work(Interval(lower, upper), f"{_messages(count)}") if count else Idle("no new messages", recorded)
+    return Work(Interval(lower, upper), _messages(count)) if count else Idle("no new messages", recorded)
 
 
 def expired(lower: OffsetsPosition, watermark: HighWatermark) -> Mapping[int, int]:
@@ -65,14 +72,13 @@ def _ahead(lower: OffsetsPosition, upper: OffsetsPosition) -> str:
     return ""
 
 
-def _from_oldest(lower: OffsetsPosition, watermark: HighWatermark) -> str:
-    oldest = dict(watermark.oldest.offsets) if isinstance(watermark.oldest, OffsetsPosition) else {}
-    there = ", ".join(f'"{one}": {max(offset, oldest.get(one, 0))}' for one, offset in lower.offsets)
-    return f'{{"kind": "offsets", "offsets": {{{there}}}}}'
+def _position(offsets: Mapping[int, int]) -> str:
+    """As `state set --position` takes it."""
+    return json.dumps(to_json(OffsetsPosition(tuple(offsets.items()))))
 
 
 def _start_of(table: TableSpec) -> str:
-    return getattr(table.source, "start", "earliest")
+    return table.source.start if isinstance(table.source, TopicSource) else "earliest"
 
 
 def _messages(count: int) -> str:

@@ -6,7 +6,7 @@ import datetime as dt
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 #: Seconds that one question may take.
-_ANSWER_SECONDS = 20.0
+_ANSWER_SECONDS = 10.0
 #: librdkafka writes its log to standard error otherwise; what matters arrives as an error of a call.
 _SILENT = logging.getLogger("flowctl.kafka")
 _SILENT.addHandler(logging.NullHandler())
@@ -41,7 +41,6 @@ class Cluster:
     """``brokers`` as in the spec. Connects when it is first asked."""
 
     brokers: str
-    _held: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def settings(self) -> dict[str, Any]:
