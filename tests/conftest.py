@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 _numbers = itertools.count(1)
 
 #: A test that uses one of these starts a database, an object store or an engine: `make test-unit` leaves it out.
-SERVER_FIXTURES = {"postgres_server", "kafka_broker", "s3_server", "moto", "versitygw", "engine", "connect_server", "cluster"}
+SERVER_FIXTURES = {
+    "postgres_server",
+    "kafka_broker",
+    "s3_server",
+    "moto",
+    "versitygw",
+    "engine",
+    "connect_server",
+    "cluster",
+}
 
 #: Small enough that several fit beside each other on two cores.
 TEST_SPARK_CONF = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}

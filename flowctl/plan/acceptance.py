@@ -10,7 +10,7 @@ from typing import Any
 from flowctl.model.position import CursorPosition, Position
 from flowctl.model.table_info import TableInfo, same_identity
 from flowctl.plan.column_names import perhaps_renamed
-from flowctl.plan.definition import differences, misses_changes, of_stream
+from flowctl.plan.definition import differences, misses_changes, of_stream, of_topic
 from flowctl.spec.spec import TableSpec
 from flowctl.state.document import TableState
 
@@ -60,15 +60,17 @@ def with_columns_accepted(
 
 
 def _is_another(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether the changes are those of another table than before."""
+    """Whether the changes are those of another table than before, or the messages those of another topic."""
     before, now = recorded.get("source_identity", ""), wanted["source_identity"]
-    return recorded.get("from") != wanted["from"] or (before and now and not same_identity(before, now))
+    return recorded.get("from") != wanted["from"] or bool(before and now and not same_identity(before, now))
 
 
 def _position_is_lost(recorded: Mapping[str, Any], wanted: Mapping[str, Any], position: Position | None) -> bool:
     """Whether append has no valid position. A new target needs none: it is filled from the beginning."""
     if recorded.get("to", wanted["to"]) != wanted["to"]:
         return False
+    if of_topic(wanted):
+        return _is_another(recorded, wanted)
     if recorded.get("cursor", wanted["cursor"]) != wanted["cursor"]:
         return True
     return wanted["cursor"] is not None and not isinstance(position, CursorPosition)

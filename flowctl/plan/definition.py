@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, assert_never
 
 from flowctl.model.table_info import TableInfo, same_identity
-from flowctl.spec.spec import ColumnRules, ObjectSource, QuerySource, Source, SqlSource, StreamTable, TableSpec
+from flowctl.spec.spec import (
+    ColumnRules,
+    ObjectSource,
+    QuerySource,
+    Source,
+    SqlSource,
+    StreamTable,
+    TableSpec,
+    TopicSource,
+)
 from flowctl.state.streams import OBSERVED
 
 
@@ -43,7 +52,7 @@ def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterat
     names = OBSERVED[:2]
     before, now = ([str(one.get(name) or "") for name in names] for one in (recorded, wanted))
     system, identity = (f"({_text(recorded.get(name))} → {_text(wanted[name])})" for name in names)
-    is_continued = wanted["cursor"] is not None or of_stream(wanted)
+    is_continued = wanted["cursor"] is not None or of_stream(wanted) or of_topic(wanted)
     is_known = not of_stream(wanted) or "" not in (before[1], now[1])
     if is_known and not (same_identity(before[0], now[0]) or before[0] == before[1] == now[1]):
         yield f"the source is in another system {system}"
@@ -57,6 +66,10 @@ def _of_source(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterat
 
 def of_stream(definition: Mapping[str, Any]) -> bool:
     return "stream" in definition.get("from", {})
+
+
+def of_topic(definition: Mapping[str, Any]) -> bool:
+    return "topic" in definition.get("from", {})
 
 
 def misses_changes(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
@@ -95,6 +108,8 @@ def _source(source: Source) -> Any:
     match source:
         case StreamTable(connection, parts, stream=stream):
             return {"stream": stream, "connection": connection, "object": list(parts)}
+        case TopicSource(connection, parts):
+            return {"topic": parts[-1], "connection": connection}
         case ObjectSource(connection, parts):
             return {"connection": connection, "object": list(parts)}
         case QuerySource(connection, query):

@@ -15,7 +15,7 @@ from flowctl.plan.acceptance import refusal
 from flowctl.plan.appending import appending_twice
 from flowctl.plan.case import Case
 from flowctl.plan.column_names import unprotected_column, unread_column
-from flowctl.plan.definition import differences, of_stream
+from flowctl.plan.definition import differences, of_stream, of_topic
 from flowctl.plan.finding import Stop
 from flowctl.plan.projection import is_taken, projection, taken_name
 from flowctl.plan.shape import known_columns, recorded_target
@@ -200,6 +200,14 @@ def _definition_changed(case: Case) -> Stop | None:
     if refused and of_stream(case.definition) and case.table.mode != "append":
         again = case.state_command("resnapshot")
         return Stop(f"the definition changed: {what}", f"{again} reads the table again: {refused}", "from")
+    if refused and of_topic(case.definition) and case.table.mode == "append":
+        new = case.state_command("set", "--accept-definition", "--position", "beginning")
+        return Stop(
+            f"the definition changed: {what}",
+            f"Append the messages of the new topic to those of the old one: {new}; or replace these with"
+            f" --full-refresh {case.table.id}",
+            "from",
+        )
     way = f"it cannot continue from here: {refused}" if refused else f"continue from here with {accept}"
     return Stop(
         f"the definition changed: {what}", f"Read all again under it with --full-refresh {case.table.id}; {way}"

@@ -210,6 +210,7 @@ def flow(*tables: TableSpec) -> Spec:
     connections = {
         "pg": Connection("pg", "postgres", {}, MARK),
         "lake": Connection("lake", "delta", {"path": "s3://lake"}, MARK),
+        "bus": Connection("bus", "kafka", {"brokers": "b1:9092"}, MARK),
         "files": Connection("files", "files", {"path": "s3://inbox"}, MARK),
     }
     return Spec(

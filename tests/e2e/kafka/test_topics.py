@@ -1,0 +1,153 @@
+"""Topics read by `flowctl apply`: each message once, whatever is killed or happens to the topic in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flowctl.crashpoints import POINTS
+from tests.e2e.flows import Flow
+from tests.e2e.targets import Kind, TargetPlace, place
+from tests.services import kafka
+from tests.services.kafka import broker
+
+COLUMNS = ("_partition", "_offset", "value")
+
+
+class Clicks:
+    """A topic, and all that was sent to it."""
+
+    def __init__(self, address: str, name: str, partitions: int = 2) -> None:
+        self.address, self.name, self.partitions = address, name, partitions
+        self.sent: list[tuple[int, int, str]] = []
+        kafka.create_topic(address, name, partitions)
+
+    def send(self, count: int) -> None:
+        for partition in range(self.partitions):
+            first = sum(one == partition for one, _, _ in self.sent)
+            values = [f"{partition}-{at}" for at in range(first, first + count)]
+            kafka.send(self.address, self.name, [value.encode() for value in values], partition=partition)
+            self.sent += [(partition, first + at, value) for at, value in enumerate(values)]
+
+    def must_be_in(self, target: TargetPlace) -> None:
+        assert target.rows(COLUMNS) == sorted(self.sent, key=repr)
+
+
+def write_flow(flow: Flow, address: str, topic: str, target: TargetPlace, *, start: str = "earliest") -> None:
+    flow.write(
+        f"""version: 1
+flow: bus
+state: state
+spark: {{url: sail}}
+connections:
+  bus: {{type: kafka, brokers: "{address}"}}
+  out: {target.connection}
+tables:
+  clicks:
+    from: {{connection: bus, topic: {topic}, start: {start}}}
+    format: {{type: text}}
+    to: out:{target.object}
+    mode: append
+"""
+    )
+
+
+@pytest.mark.parametrize("kind", ["delta", pytest.param("postgres", marks=pytest.mark.full)])
+def test_a_killed_apply_loses_and_doubles_no_message(
+    kind: Kind, tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
+) -> None:
+    flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
+    clicks = Clicks(kafka_broker, topic)
+    write_flow(flow, kafka_broker, topic, target)
+    for point in (one for one in POINTS if one != "after_stage"):
+        clicks.send(100)
+        killed = flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None)
+        assert killed.code == -9, f"{point} was not reached: {killed.out}{killed.err}"
+        clicks.send(10)
+        flow.apply()
+        clicks.must_be_in(target)
+    assert flow.actions() == {"clicks": "none"}
+
+
+def test_a_topic_changes_between_runs(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    clicks = Clicks(kafka_broker, topic)
+    write_flow(flow, kafka_broker, topic, target)
+    clicks.send(50)
+    flow.apply()
+    kafka.add_partitions(kafka_broker, topic, 3)
+    clicks.partitions = 3
+    clicks.send(5)
+    flow.apply()
+    clicks.must_be_in(target)
+
+    clicks.send(20)
+    kafka.expire(kafka_broker, topic, 0, 60)
+    refused = flow.apply(expect=6)
+    assert "5 messages expired before they were read: 5 of partition 0" in refused.words
+    left = '{"kind": "offsets", "offsets": {"0": 60, "1": 55, "2": 5}}'
+    assert f"flowctl state set flow.yaml clicks --position '{left}'" in "".join(refused.out.split("\n")).replace(
+        "               ", ""
+    )
+    flow.run("state", "set", "flow.yaml", "clicks", "--position", left, "--yes", expect=0)
+    flow.apply()
+    clicks.sent = [one for one in clicks.sent if not (one[0] == 0 and 55 <= one[1] < 60)]
+    clicks.must_be_in(target)
+
+    kafka.delete_topic(kafka_broker, topic)
+    new = Clicks(kafka_broker, topic, 3)
+    new.send(200)  # more than before: only the topic's id tells
+    anew = flow.apply(expect=6)
+    assert "the source was recreated under its name" in anew.words
+    assert "flowctl state set flow.yaml clicks --accept-definition --position beginning" in anew.words
+    clicks.must_be_in(target)
+    flow.run("state", "set", "flow.yaml", "clicks", "--accept-definition", "--position", "beginning", "--yes", expect=0)
+    flow.apply()
+    clicks.sent += new.sent
+    clicks.must_be_in(target)
+
+
+def test_a_rewind_reads_again_only_when_told_to(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    clicks = Clicks(kafka_broker, topic, 1)
+    write_flow(flow, kafka_broker, topic, target)
+    clicks.send(10)
+    flow.apply()
+    back = ("state", "set", "flow.yaml", "clicks", "--position", '{"kind": "offsets", "offsets": {"0": 7}}', "--yes")
+    flow.run(*back, expect=0)
+    assert "appending again would double them" in flow.apply(expect=6).words
+    flow.run(*back, "--append-again", expect=0)
+    flow.apply()
+    clicks.sent += clicks.sent[7:]
+    clicks.must_be_in(target)
+
+
+def test_a_first_run_at_the_end_of_a_topic(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    flow, target = Flow(tmp_path), place("delta", tmp_path, "")
+    clicks = Clicks(kafka_broker, topic)
+    clicks.send(10)
+    write_flow(flow, kafka_broker, topic, target, start="latest")
+    flow.apply()
+    assert target.rows(COLUMNS) == []
+    old, clicks.sent = clicks.sent, []
+    kafka.send(kafka_broker, topic, [b"after"], partition=1)
+    flow.apply()
+    assert target.rows(COLUMNS) == [(1, len(old) // 2, "after")]
+
+
+@pytest.mark.full
+def test_a_broker_that_restarts_while_messages_come(tmp_path: Path, topic: str) -> None:
+    flow, target = Flow(tmp_path), place("delta", tmp_path, "")
+    with broker() as made:
+        with made.started() as address:
+            clicks = Clicks(address, topic)
+            write_flow(flow, address, topic, target)
+            clicks.send(50_000)
+            flow.apply()
+        away = flow.apply(expect=4)
+        assert f"no broker of {address} answers" in away.words
+        with made.started():
+            clicks.send(50_000)
+            flow.apply()
+            clicks.must_be_in(target)

@@ -1,0 +1,105 @@
+"""Tables of topics: what is new, what was lost, and what append must not read twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from flowctl.model import position
+from flowctl.model.interval import Interval
+from flowctl.model.position import OffsetsPosition
+from flowctl.plan.document import action_of
+from flowctl.spec.spec import TopicSource
+from tests.plan.worlds import committed, high, intent, observed, recorded, step, table, target
+
+SPEC = table(mode="append", source=TopicSource("bus", ("clicks",)), cursor=None, key=())
+
+
+def at(*offsets: int) -> OffsetsPosition:
+    return OffsetsPosition(tuple(enumerate(offsets)))
+
+
+def planned(read: OffsetsPosition | None, end: OffsetsPosition, *, oldest=(0, 0, 0), written=None, **keys):
+    """The step where ``read`` is recorded and the topic ends at ``end``."""
+    first = at(*oldest[: len(end.offsets)])
+    seen = high(end, start=keys.pop("start", first), oldest=first)
+    there = {"target": target(), "commit": committed(position=written or read)} if read else {}
+    return step(SPEC, observed(seen, positions="offsets", **there), recorded(SPEC, read, **keys) if read else None)
+
+
+def test_a_first_run_begins_where_the_spec_says():
+    made = planned(None, at(120, 98), start=at(100, 98))
+    assert (action_of(made), made.interval) == ("create", Interval(at(100, 98), at(120, 98)))
+    assert (made.reason, made.rows.value) == ("first run, at most 20 messages from earliest", 20)
+
+
+def test_a_first_run_at_the_end_records_where_that_is():
+    made = planned(None, at(120), start=at(120))
+    assert (action_of(made), made.interval.upper, made.rows.value) == ("create", at(120), 0)
+
+
+def test_only_new_messages_are_read():
+    made = planned(at(100, 90), at(120, 98))
+    assert (made.interval, made.reason, made.rows.value) == (
+        Interval(at(100, 90), at(120, 98)),
+        "at most 28 messages",
+        28,
+    )
+
+
+def test_without_new_messages_there_is_nothing_to_do():
+    made = planned(at(100, 90), at(100, 90))
+    assert (action_of(made), made.reason) == ("none", "no new messages")
+
+
+def test_a_new_partition_is_read_from_its_beginning():
+    made = planned(at(100), at(100, 7), oldest=(0, 2))
+    assert made.interval == Interval(at(100, 2), at(100, 7))
+
+
+def test_expired_messages_stop_the_table_with_their_number():
+    made = planned(at(100, 90), at(2120, 98), oldest=(1100, 95))
+    assert action_of(made) == "stop"
+    assert made.reason == "1,005 messages expired before they were read: 1,000 of partition 0, 5 of partition 1"
+    assert """--position '{"kind": "offsets", "offsets": {"0": 1100, "1": 95}}'""" in made.hint
+
+
+@pytest.mark.parametrize(
+    ("end", "why"), [(at(80, 90), "partition 0 at 80, read up to 100"), (at(100), "there is no partition 1")]
+)
+def test_a_topic_that_ends_before_what_was_read_stops_the_table(end, why):
+    made = planned(at(100, 90), end)
+    assert (action_of(made), why in made.reason) == ("stop", True)
+
+
+def test_append_stops_where_the_target_is_ahead_of_state():
+    made = planned(at(100, 90), at(120, 98), written=at(100, 95))
+    assert action_of(made) == "stop"
+    assert made.reason == (
+        "state records offsets 0:100 1:90, the target has messages up to offsets 0:100 1:95: appending again would"
+        " double them"
+    )
+
+
+def test_a_begun_interval_is_finished_before_what_has_come_since():
+    begun = intent(SPEC, Interval(at(100), at(110)))
+    made = planned(at(100), at(120), intent=begun, highest=4)
+    assert (action_of(made), made.interval) == ("recover", Interval(at(100), at(110)))
+
+
+def test_a_begun_interval_that_has_expired_is_given_up():
+    begun = intent(SPEC, Interval(at(100), at(110)))
+    made = planned(at(100), at(120), oldest=(105,), intent=begun, highest=4)
+    assert (action_of(made), made.reason[:30]) == ("stop", "5 messages expired before they")
+
+
+@pytest.mark.parametrize(
+    ("offsets", "text"),
+    [
+        (at(120), "offset 120"),
+        (at(120, 98), "offsets 0:120 1:98"),
+        (at(*[1000] * 12), "12 offsets, 12,000 in all"),
+    ],
+)
+def test_offsets_as_text_and_as_json(offsets, text):
+    assert position.describe(offsets) == text
+    assert position.from_json(position.to_json(offsets)) == offsets
