@@ -115,9 +115,9 @@ def _with_start(source: ObjectSource, node: Node, key: str, findings: Findings) 
     """``source`` as the map ``from`` describes it: `topic` and `start` belong to topics, and topics to them."""
     start = node.entries.get("start")
     if isinstance(source, TopicSource) != (key == "topic"):
-        one = "a connection of topics: write `topic`" if isinstance(source, TopicSource) else "no connection of topics"
+        has = "has topics" if isinstance(source, TopicSource) else "has no topics"
         hint = "Write `topic` for Kafka, `table` for databases and `path` for files"
-        findings.error(node.entries[key], f"`{source.connection}` is {one}", hint, "from-one-of")
+        findings.error(node.entries[key], f"`{source.connection}` {has}", hint, "from-one-of")
         return None
     if start is None:
         return source

@@ -86,6 +86,12 @@ def role(type: str, side: str) -> Schema | None:
     return None if found is None or found.get("x-later") else found
 
 
+def source_modes(type: str) -> tuple[str, ...]:
+    """The modes of tables that read from this type: all, unless it names some."""
+    properties = (role(type, "source") or {}).get("properties", {})
+    return tuple(properties.get("mode", {}).get("enum", definition("modes")))
+
+
 def target_modes(type: str) -> tuple[str, ...]:
     """The modes that a target of this type supports, even if writing to it comes in a later version."""
     target = connector_schema(type)["$defs"].get("target")

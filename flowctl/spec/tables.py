@@ -19,6 +19,7 @@ from flowctl.spec.schema import (
     modes_with,
     object_syntax,
     role,
+    source_modes,
     target_modes,
 )
 from flowctl.spec.spec import ObjectSource, Source, SqlSource, StreamTable, TableSpec, TargetRef
@@ -92,6 +93,7 @@ class _Checking:
             case _:
                 type = self.connections[source.connection]
                 roles[f"source:{type}"] = f"when reading from `{source.connection}` ({type})"
+                self._check_mode_of_source(str(type), source.connection, mode)
         type = self.connections[target.connection] if target else None
         if is_streamed and mode and mode.text == "truncate":
             hint = "Use append, merge or scd2; or read the connection itself to replace the whole content in each run"
@@ -99,6 +101,12 @@ class _Checking:
         if target and type and self._can_write(type, target.connection, mode):
             roles[f"target:{type}"] = f"when writing to `{target.connection}` ({type})"
         return roles
+
+    def _check_mode_of_source(self, type: str, connection: str, mode: Node | None) -> None:
+        able = source_modes(type)
+        if mode and mode.text in definition("modes") and mode.text not in able:
+            what = f"mode {mode.text} cannot be used when reading from `{connection}` ({type}) in this version"
+            self.findings.error(mode, what, f"Use {' or '.join(able)}", "mode-of-source")
 
     def _may_be_streamed(self) -> bool:
         """Whether `from` names neither a connection nor anything else that is known: perhaps a stream."""

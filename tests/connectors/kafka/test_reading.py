@@ -175,5 +175,5 @@ def test_what_is_no_text_is_named_by_its_place(kafka_broker: str, topic: str) ->
 
 
 def test_a_cluster_that_does_not_answer() -> None:
-    with pytest.raises(TransientError, match="no broker of 127.0.0.1"):
+    with pytest.raises(TransientError, match=r"no broker of 127\.0\.0\.1"):
         source(f"127.0.0.1:{free_port()}").discover(("*",))
