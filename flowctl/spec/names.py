@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from flowctl.spec.spec import ObjectSource, Source
+from flowctl.spec.spec import ObjectSource, Source, TopicSource
 from flowctl.spec.template import placeholders
 
 ObjectSyntax = Literal["dotted", "path", "topic"]
@@ -69,8 +69,10 @@ def placeholder_values(id: str, source: Source) -> dict[str, str]:
 
 def names_of(source: ObjectSource) -> dict[str, str]:
     """The placeholders that a source object fills. For files, ``${table}`` is the name without extensions and
-    ``${schema}`` the folder."""
+    ``${schema}`` the folder; for topics, ``${table}`` is the whole name, with its dots."""
     *above, last = source.parts
+    if isinstance(source, TopicSource):
+        return {"connection": source.connection, "table": last, "schema": ""}
     folder, _, file = last.rpartition("/")
     return {
         "connection": source.connection,

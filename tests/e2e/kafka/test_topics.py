@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import random
+import threading
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from flowctl.crashpoints import POINTS
-from tests.e2e.flows import Flow
+from flowctl.crashpoints import POINTS, Point
+from tests.e2e.flows import Flow, sqlite_rows
+from tests.e2e.streams.test_follow import wait_for
 from tests.e2e.targets import Kind, TargetPlace, place
 from tests.services import kafka
 from tests.services.kafka import broker
 
+#: Of each test of random kills.
+KILLS = int(os.environ.get("FLOWCTL_TEST_KILLS", "50"))
+IN_EVERY_RUN: tuple[Point, ...] = ("after_intent", "before_commit", "after_commit")
 COLUMNS = ("_partition", "_offset", "value")
 
 
@@ -53,14 +62,21 @@ tables:
     )
 
 
-@pytest.mark.parametrize("kind", ["delta", pytest.param("postgres", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("kind", "points"),
+    [
+        pytest.param("delta", IN_EVERY_RUN, id="delta-some"),
+        pytest.param("delta", POINTS, id="delta-all", marks=pytest.mark.full),
+        pytest.param("postgres", POINTS, id="postgres-all", marks=pytest.mark.full),
+    ],
+)
 def test_a_killed_apply_loses_and_doubles_no_message(
-    kind: Kind, tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
+    kind: Kind, points: Sequence[Point], tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
 ) -> None:
     flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
     clicks = Clicks(kafka_broker, topic)
     write_flow(flow, kafka_broker, topic, target)
-    for point in (one for one in POINTS if one != "after_stage"):
+    for point in (one for one in points if one != "after_stage"):
         clicks.send(100)
         killed = flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None)
         assert killed.code == -9, f"{point} was not reached: {killed.out}{killed.err}"
@@ -134,6 +150,72 @@ def test_a_first_run_at_the_end_of_a_topic(tmp_path: Path, kafka_broker: str, to
     kafka.send(kafka_broker, topic, [b"after"], partition=1)
     flow.apply()
     assert target.rows(COLUMNS) == [(1, len(old) // 2, "after")]
+
+
+def test_a_table_for_each_topic_of_a_pattern(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    for name in ("orders", "lines.v2"):
+        Clicks(kafka_broker, f"{topic}.{name}", 1).send(3)
+    flow = Flow(tmp_path)
+    flow.write(
+        f"""version: 1
+flow: bus
+state: state
+spark: {{url: sail}}
+connections:
+  bus: {{type: kafka, brokers: "{kafka_broker}"}}
+  out: {{type: sqlite, path: out.db}}
+tables:
+  "all_${{table}}": {{from: "bus:{topic}.*", to: out, mode: append, exclude: ["*.v2"], every: 1s}}
+"""
+    )
+    assert flow.actions() == {f"all_{topic}.orders": "create"}
+    process = flow.start("apply", "flow.yaml", "--follow")
+    try:
+        count = f'SELECT count(*) FROM "all_{topic}.orders"'
+        wait_for(lambda: (tmp_path / "out.db").exists() and sqlite_tables(tmp_path / "out.db") > 0)
+        kafka.send(kafka_broker, f"{topic}.orders", [b"later"])
+        wait_for(lambda: sqlite_rows(tmp_path / "out.db", count) == [(4,)])
+    finally:
+        process.terminate()
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, out + err
+
+
+def sqlite_tables(path: Path) -> int:
+    [(count,)] = sqlite_rows(path, "SELECT count(*) FROM sqlite_master WHERE name LIKE 'all_%'")
+    return int(count)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["delta", "postgres"])
+def test_random_kills_while_messages_come(
+    kind: Kind, tmp_path: Path, postgres_database: str, kafka_broker: str, topic: str
+) -> None:
+    """`FLOWCTL_TEST_KILLS` times, at a random moment of a run."""
+    chance = random.Random(f"{kind} 1")
+    flow, target = Flow(tmp_path, {"PG_PASSWORD": "etl-secret"}), place(kind, tmp_path, postgres_database)
+    clicks, stopping = Clicks(kafka_broker, topic, 4), threading.Event()
+    write_flow(flow, kafka_broker, topic, target)
+
+    def send() -> None:
+        while not stopping.is_set():
+            clicks.send(500)
+            stopping.wait(0.2)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        for _ in range(KILLS):
+            process = flow.start("apply", "flow.yaml")
+            time.sleep(chance.uniform(0.3, 2.5))
+            process.kill()
+            process.communicate()
+    finally:
+        stopping.set()
+        sender.join()
+    flow.apply()
+    flow.apply()
+    clicks.must_be_in(target)
 
 
 @pytest.mark.full
