@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flowctl.errors import FlowctlError, TableError, TransientError
 from flowctl.model.position import OffsetsPosition
+from flowctl.text import counted
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
@@ -56,7 +57,7 @@ class Cluster:
     def greet(self) -> str:
         with self.translated():
             seen = self.admin.list_topics(timeout=_ANSWER_SECONDS)
-        return f"Kafka cluster {seen.cluster_id}, {len(seen.brokers)} broker{'s' if len(seen.brokers) != 1 else ''}"
+        return f"Kafka cluster {seen.cluster_id}, {counted(len(seen.brokers), 'broker')}"
 
     def topic_names(self) -> list[str]:
         """All but the cluster's own."""
@@ -95,12 +96,12 @@ class Cluster:
             return {}
         match at:
             case "earliest":
-                place = OffsetSpec.earliest()
+                spec = OffsetSpec.earliest()
             case "latest":
-                place = OffsetSpec.latest()
+                spec = OffsetSpec.latest()
             case _:
-                place = OffsetSpec.for_timestamp(int(at.timestamp() * 1000))
-        wanted = {TopicPartition(one.name, number): place for one in topics for number in one.partitions}
+                spec = OffsetSpec.for_timestamp(int(at.timestamp() * 1000))
+        wanted = {TopicPartition(one.name, number): spec for one in topics for number in one.partitions}
         found: dict[str, dict[int, int]] = {one.name: {} for one in topics}
         with self.translated():
             asked = self.admin.list_offsets(
@@ -111,7 +112,10 @@ class Cluster:
         if isinstance(at, dt.datetime):
             ends = self.offsets(topics, "latest")
             for name, offsets in found.items():
-                found[name] = {one: ends[name].of(one) if at < 0 else at for one, at in offsets.items()}  # type: ignore[misc]
+                found[name] = {
+                    **dict(ends[name].offsets),
+                    **{one: place for one, place in offsets.items() if place >= 0},
+                }
         return {name: OffsetsPosition(tuple(sorted(offsets.items()))) for name, offsets in found.items()}
 
     def consumer(self) -> Consumer:

@@ -73,30 +73,31 @@ class TopicCapture(Capture):
     def _consumed(self, consumer: Any, ends: dict[int, int]) -> Iterator[list[Message]]:
         """``ends`` loses each partition that has been read up to its end. Between the last message and the end there
         may be none: markers of transactions, messages that were aborted, compacted or have expired."""
-        from confluent_kafka import KafkaError
+        from confluent_kafka import KafkaError, TopicPartition
 
         heard = time.monotonic()
         while ends:
             if is_interrupted():
                 raise Interrupted("the run was asked to stop while a topic was read", hint="Run again to finish it")
-            found = consumer.consume(_BATCH_MESSAGES, timeout=0.5)
-            taken = []
-            for message in found:
+            open, taken = set(ends), []
+            for message in consumer.consume(_BATCH_MESSAGES, timeout=0.5):
                 partition, error = message.partition(), message.error()
                 if error is None:
+                    heard = time.monotonic()
                     if message.offset() < ends.get(partition, 0):
                         taken.append(message)
                     if message.offset() + 1 >= ends.get(partition, 0):
                         ends.pop(partition, None)
                 elif error.code() == KafkaError._PARTITION_EOF:
+                    heard = time.monotonic()
                     self._require_end(partition, message.offset(), ends.pop(partition, 0))
                 elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                     raise self._expired(partition)
                 elif error.fatal() or not _passes(error):
                     raise self.cluster.error_of(error)
-            if found:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > _SILENT_SECONDS:
+            if done := open - set(ends):  # it would fetch what is produced meanwhile
+                consumer.pause([TopicPartition(self.topic.name, partition) for partition in done])
+            if ends and time.monotonic() - heard > _SILENT_SECONDS:
                 raise TransientError(
                     f"topic {self.topic.name} sent nothing for {_SILENT_SECONDS:.0f} s, though it is not at its end",
                     hint="Check whether its partitions have leaders, and whether a transaction hangs",
