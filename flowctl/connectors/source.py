@@ -89,7 +89,8 @@ class HighWatermark:
     this table only. ``rows_at_position`` counts the rows at the request's ``position``; ``has_younger``: ``position``
     is None and ``delay`` held rows back; ``zone`` is the source's own, if ``delay`` was applied in it; ``writers``
     counts the open transactions that have written to the relation; ``has_older`` is the result of ``check_older``.
-    Of a topic: ``start`` is where a first read begins, ``oldest`` the oldest messages that still exist."""
+    Of a topic: ``start`` is where a first read begins, ``oldest`` the oldest messages that still exist, ``uncommitted``
+    the number of offsets above ``position``, which a transaction that is still open holds back."""
 
     position: Position | None
     rows: RowEstimate
@@ -103,6 +104,7 @@ class HighWatermark:
     has_older: bool = True
     start: Position | None = None
     oldest: Position | None = None
+    uncommitted: int = 0
 
 
 @dataclass(frozen=True)

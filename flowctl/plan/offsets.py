@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from flowctl.connectors.source import HighWatermark
 from flowctl.model.interval import Interval
@@ -19,9 +19,10 @@ def offsets_interval(table: TableSpec, watermark: HighWatermark, recorded: Posit
     upper, start = watermark.position, watermark.start
     if not isinstance(upper, OffsetsPosition) or not isinstance(start, OffsetsPosition):
         return Idle("the topic has no partitions", recorded)
+    notes = tuple(_held_back(watermark))
     if recorded is None:
         count = upper.messages_since(start)
-        return Work(Interval(start, upper), f"first run, {_messages(count)} from {_start_of(table)}")
+        return Work(Interval(start, upper), f"first run, {_messages(count)} from {_start_of(table)}", notes)
     if not isinstance(recorded, OffsetsPosition):
         way = f"Set one with {state_command('set', spec_path, table.id, '--position', 'beginning')}"
         return Stop("its recorded position is not one of a topic", way, "from")
@@ -46,7 +47,7 @@ def offsets_interval(table: TableSpec, watermark: HighWatermark, recorded: Posit
             "from",
         )
     count = upper.messages_since(lower)
-    return Work(Interval(lower, upper), _messages(count)) if count else Idle("no new messages", recorded)
+    return Work(Interval(lower, upper), _messages(count), notes) if count else Idle("no new messages", recorded, notes)
 
 
 def expired(lower: OffsetsPosition, watermark: HighWatermark) -> Mapping[int, int]:
@@ -54,6 +55,12 @@ def expired(lower: OffsetsPosition, watermark: HighWatermark) -> Mapping[int, in
     oldest = dict(watermark.oldest.offsets) if isinstance(watermark.oldest, OffsetsPosition) else {}
     found = {partition: oldest.get(partition, offset) - offset for partition, offset in lower.offsets}
     return {partition: count for partition, count in found.items() if count > 0}
+
+
+def _held_back(watermark: HighWatermark) -> Iterator[str]:
+    if watermark.uncommitted:
+        count = counted(watermark.uncommitted, "message")
+        yield f"an open transaction holds back at most {count}: the run after it has ended reads them"
 
 
 def _with_new_partitions(recorded: OffsetsPosition, watermark: HighWatermark) -> OffsetsPosition:

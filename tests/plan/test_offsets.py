@@ -21,7 +21,7 @@ def at(*offsets: int) -> OffsetsPosition:
 def planned(read: OffsetsPosition | None, end: OffsetsPosition, *, oldest=(0, 0, 0), written=None, **keys):
     """The step where ``read`` is recorded and the topic ends at ``end``."""
     first = at(*oldest[: len(end.offsets)])
-    seen = high(end, start=keys.pop("start", first), oldest=first)
+    seen = high(end, start=keys.pop("start", first), oldest=first, uncommitted=keys.pop("uncommitted", 0))
     there = {"target": target(), "commit": committed(position=written or read)} if read else {}
     return step(SPEC, observed(seen, positions="offsets", **there), recorded(SPEC, read, **keys) if read else None)
 
@@ -49,6 +49,14 @@ def test_only_new_messages_are_read():
 def test_without_new_messages_there_is_nothing_to_do():
     made = planned(at(100, 90), at(100, 90))
     assert (action_of(made), made.reason) == ("none", "no new messages")
+
+
+def test_what_an_open_transaction_holds_back_is_noted():
+    made = planned(at(100), at(100), uncommitted=8)
+    assert (action_of(made), made.notes) == (
+        "none",
+        ("an open transaction holds back at most 8 messages: the run after it has ended reads them",),
+    )
 
 
 def test_a_new_partition_is_read_from_its_beginning():

@@ -25,7 +25,7 @@ _SILENT = logging.getLogger("flowctl.kafka")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
-Ends = Literal["earliest", "latest"]
+Ends = Literal["earliest", "latest", "end"]
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,9 @@ class Cluster:
         return found
 
     def offsets(self, topics: Sequence[Topic], at: Ends | dt.datetime) -> dict[str, OffsetsPosition]:
-        """The offset of each partition by the topic's name: of the oldest message, of the first that is not committed
-        yet (`latest`; the end, where no transaction is open), or of the first message that is not older than a time
-        (`latest`, where there is none)."""
+        """The offset of each partition by the topic's name: of the oldest message; of the first that is not committed
+        yet (`latest`: the end, where no transaction is open); of the end itself; or of the first message that is not
+        older than a time (`latest`, where there is none)."""
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
@@ -97,16 +97,15 @@ class Cluster:
         match at:
             case "earliest":
                 spec = OffsetSpec.earliest()
-            case "latest":
+            case "latest" | "end":
                 spec = OffsetSpec.latest()
             case _:
                 spec = OffsetSpec.for_timestamp(int(at.timestamp() * 1000))
         wanted = {TopicPartition(one.name, number): spec for one in topics for number in one.partitions}
         found: dict[str, dict[int, int]] = {one.name: {} for one in topics}
         with self.translated():
-            asked = self.admin.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_ANSWER_SECONDS
-            )
+            level = IsolationLevel.READ_UNCOMMITTED if at == "end" else IsolationLevel.READ_COMMITTED
+            asked = self.admin.list_offsets(wanted, isolation_level=level, request_timeout=_ANSWER_SECONDS)
             for partition, future in asked.items():
                 found[partition.topic][partition.partition] = future.result().offset
         if isinstance(at, dt.datetime):

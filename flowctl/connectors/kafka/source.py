@@ -41,7 +41,7 @@ class KafkaSource(LandedSource):
         names = {id: _name(request.relation) for id, request in requests.items()}
         topics = list(self.cluster.topics(sorted(set(names.values()))).values())
         # The oldest first: messages may expire meanwhile, and an end before the oldest would look like a loss.
-        oldest, ends = (self.cluster.offsets(topics, at) for at in ("earliest", "latest"))
+        oldest, ends, last = (self.cluster.offsets(topics, at) for at in ("earliest", "latest", "end"))
         known: dict[Ends | dt.datetime, Mapping[str, OffsetsPosition]] = {"earliest": oldest, "latest": ends}
         for at in {_start(request) for request in requests.values()} - {*known}:
             known[at] = self.cluster.offsets(topics, at)
@@ -51,6 +51,7 @@ class KafkaSource(LandedSource):
                 rows=RowEstimate(ends[name].messages_since(oldest[name]), "stats") if name in ends else RowEstimate(),
                 start=known[_start(requests[id])].get(name),
                 oldest=oldest.get(name),
+                uncommitted=last[name].messages_since(ends[name]) if name in ends else 0,
             )
             for id, name in names.items()
         }

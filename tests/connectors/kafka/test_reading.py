@@ -11,7 +11,7 @@ import pytest
 from flowctl.connectors.kafka import CAPABILITIES
 from flowctl.connectors.kafka.client import Cluster
 from flowctl.connectors.kafka.source import KafkaSource
-from flowctl.connectors.source import ReadRequest, Relation, WatermarkRequest
+from flowctl.connectors.source import HighWatermark, ReadRequest, Relation, WatermarkRequest
 from flowctl.errors import StoppedByPolicy, TableError, TransientError
 from flowctl.model.interval import Interval
 from flowctl.model.position import OffsetsPosition
@@ -43,12 +43,16 @@ def relation(topic: str, format: str = "raw") -> Relation:
     return Relation(ObjectName((topic,)), format={"type": format})
 
 
-def bounds(address: str, topic: str, start: str = "earliest") -> tuple[OffsetsPosition, OffsetsPosition]:
-    """Where a first read begins and ends."""
+def watermark(address: str, topic: str, start: str = "earliest") -> HighWatermark:
     asked, wanted = source(address), relation(topic)
     info = asked.describe([wanted])[wanted]
     assert info is not None
-    seen = asked.high_watermarks({"it": WatermarkRequest(wanted, info, start=start)})["it"]
+    return asked.high_watermarks({"it": WatermarkRequest(wanted, info, start=start)})["it"]
+
+
+def bounds(address: str, topic: str, start: str = "earliest") -> tuple[OffsetsPosition, OffsetsPosition]:
+    """Where a first read begins and ends."""
+    seen = watermark(address, topic, start)
     assert isinstance(seen.start, OffsetsPosition)
     assert isinstance(seen.position, OffsetsPosition)
     return seen.start, seen.position
@@ -106,6 +110,7 @@ def test_only_committed_messages_are_read(kafka_broker: str, topic: str) -> None
         producer.flush(30)
         kafka.send(kafka_broker, topic, [b"behind it"])
         assert bounds(kafka_broker, topic) == done
+        assert watermark(kafka_broker, topic).uncommitted == 2
         assert read(kafka_broker, topic, *done, "_offset", "value") == [(0, b"kept")]
         producer.commit_transaction(30)
     since = bounds(kafka_broker, topic)[1]
