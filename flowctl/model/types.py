@@ -114,8 +114,14 @@ def _fields(inner: str) -> list[tuple[str, DataType]]:
             parts.append(inner[start:at])
             start = at + 1
     parts.append(inner[start:])
-    pairs = (part.strip().split(": ", 1) for part in parts if part.strip())
-    return [(name, parse(kind)) for name, kind in pairs]
+    return [_field(part.strip()) for part in parts if part.strip()]
+
+
+def _field(text: str) -> tuple[str, DataType]:
+    name, colon, kind = text.partition(": ") if ": " in text else text.partition(":")
+    if not colon:
+        raise ValueError(f"{text!r} is no field of a struct: it has no type")
+    return name.strip(), parse(kind)
 
 
 def spark_ddl(kind: DataType) -> str:

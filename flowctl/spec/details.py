@@ -31,6 +31,7 @@ def check_details(table: Node, findings: Findings) -> None:
             case "duration":
                 _check_duration(value, findings)
     _check_encoding(table.get("format.encoding"), findings)
+    _check_messages(table.get("format"), findings)
     _check_columns(table, findings)
     _check_placeholders(table, findings)
 
@@ -70,6 +71,19 @@ def _check_expectation(entry: Node, findings: Findings) -> None:
     argument = entry.entries[check.key]
     if flaw := check.flaw(plain(argument)):
         findings.error(argument, *flaw, "expectation")
+
+
+def _check_messages(format: Node | None, findings: Findings) -> None:
+    """`schema` belongs to json: other messages are whole, and nothing else says which fields JSON has."""
+    kind = format.entries.get("type") if format else None
+    schema = format.entries.get("schema") if format else None
+    if kind is None or format is None:
+        return
+    if kind.text == "json" and not (schema and schema.entries):
+        hint = "Add `schema: {user_id: bigint, url: string}` with the fields to read"
+        findings.error(kind, "`type: json` needs a `schema`", hint, "missing-key")
+    if kind.text in ("raw", "text") and schema:
+        findings.error(schema.place, f"messages of type {kind.text} have no fields", "Use `type: json`", "unusable-key")
 
 
 def _check_types(table: Node, findings: Findings) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.arrow import arrow_schema, arrow_type
 from flowctl.connectors.kafka.client import Cluster, Topic
+from flowctl.connectors.kafka.decoding import BATCH_BYTES, Misfit, decoded
 from flowctl.connectors.source import Capture, ReadRequest
 from flowctl.connectors.sql.waiting import is_interrupted
 from flowctl.errors import Interrupted, TableError, TransientError
+from flowctl.model import types
 from flowctl.model.interval import Interval
 from flowctl.model.position import OffsetsPosition
 from flowctl.model.table_info import Column
@@ -28,26 +30,33 @@ _BATCH_MESSAGES = 20_000
 _SILENT_SECONDS = 60.0
 
 _VALUES: Mapping[str, Callable[[Message], Any]] = {
-    "key": lambda message: message.key(),
     "value": lambda message: message.value(),
+    "_key": lambda message: message.key(),
     "_partition": lambda message: message.partition(),
     "_offset": lambda message: message.offset(),
     "_timestamp": lambda message: _timestamp(message),
 }
+#: Columns that every message has, besides its value.
+METADATA = frozenset({"_key", "_partition", "_offset", "_timestamp"})
 
 
 @dataclass(frozen=True)
 class TopicCapture(Capture):
+    """``declared`` are the columns of messages that are JSON objects; empty for others."""
+
     cluster: Cluster
     topic: Topic
+    declared: Sequence[Column] = ()
 
     def read(self, request: ReadRequest, sink: SegmentSink) -> int:
         import pyarrow as pa
 
         rows, schema = 0, arrow_schema(request.columns)
         for messages in self._messages(request.interval):
-            arrays = [self._array(messages, column) for column in request.columns]
-            sink.write(pa.record_batch(arrays, schema=schema))
+            for part in _parts(messages) if self.declared else [messages]:
+                fields = self._fields(part, {column.name for column in request.columns})
+                arrays = [self._array(part, column, fields.get(column.name)) for column in request.columns]
+                sink.write(pa.record_batch(arrays, schema=schema))
             rows += len(messages)
         return rows
 
@@ -112,9 +121,22 @@ class TopicCapture(Capture):
         oldest, ends = (self.cluster.offsets([self.topic], at)[self.topic.name] for at in ("earliest", "latest"))
         return oldest, ends
 
-    def _array(self, messages: Sequence[Message], column: Column) -> pa.Array:
+    def _fields(self, messages: Sequence[Message], names: Collection[str]) -> Mapping[str, pa.Array]:
+        """Of messages that are JSON objects, those with these names, each in its declared type."""
+        columns = [column for column in self.declared if column.name in names]
+        if not self.declared:
+            return {}
+        try:
+            arrays = decoded([message.value() for message in messages], columns)
+        except Misfit as misfit:
+            raise self._no_json(messages[misfit.row], misfit.column) from None
+        return {column.name: array for column, array in zip(columns, arrays, strict=True)}
+
+    def _array(self, messages: Sequence[Message], column: Column, field: pa.Array | None) -> pa.Array:
         import pyarrow as pa
 
+        if field is not None:
+            return field.cast(arrow_type(column.type))
         of = _VALUES.get(column.name)
         if of is None:
             raise TableError(f"a message has no {column.name}", hint="Plan again")
@@ -133,12 +155,23 @@ class TopicCapture(Capture):
             try:
                 pa.array([value], _native()[column.name]).cast(arrow_type(column.type))
             except pa.ArrowInvalid:
-                where = f"message {message.offset()} of partition {message.partition()} of topic {self.topic.name}"
-                return TableError(
-                    f"the {column.name} of {where} is not UTF-8",
-                    hint="Read the messages as bytes with `format: {type: raw}`",
-                )
+                what = f"the {column.name.removeprefix('_')} of {self._place(message)} is not UTF-8"
+                raw = "Read the messages as bytes with `format: {type: raw}`"
+                without = "Leave it out with `columns: {exclude: [_key]}`, or read the messages as bytes"
+                return TableError(what, hint=without if column.name == "_key" else raw)
         return TableError(f"{column.name} does not convert to {column.type}", hint="Remove it from `columns.types`")
+
+    def _no_json(self, message: Message, column: Column | None) -> TableError:
+        if column is None:
+            hint = "Read the messages with `format: {type: text}`, which takes everything"
+            return TableError(f"{self._place(message)} is not one JSON object", hint=hint)
+        return TableError(
+            f"{column.name} of {self._place(message)} is not exactly {types.short(column.type)}",
+            hint=f"Declare another type in `format: {{schema: {{{column.name}: string}}}}`, or leave the field out",
+        )
+
+    def _place(self, message: Message) -> str:
+        return f"message {message.offset()} of partition {message.partition()} of topic {self.topic.name}"
 
     def _require_end(self, partition: int, end: int, planned: int) -> None:
         if end < planned:
@@ -155,6 +188,20 @@ class TopicCapture(Capture):
         )
 
 
+def _parts(messages: list[Message]) -> Iterator[list[Message]]:
+    """In order, each of limited size."""
+    part: list[Message] = []
+    size = 0
+    for message in messages:
+        part.append(message)
+        size += len(message.value() or b"")
+        if size >= BATCH_BYTES:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
 def _timestamp(message: Message) -> int | None:
     """Milliseconds; None where the topic keeps no times."""
     kind, at = message.timestamp()
@@ -166,7 +213,13 @@ def _native() -> Mapping[str, pa.DataType]:
     import pyarrow as pa
 
     at = pa.timestamp("ms", tz="UTC")
-    return {"key": pa.binary(), "value": pa.binary(), "_partition": pa.int32(), "_offset": pa.int64(), "_timestamp": at}
+    return {
+        "value": pa.binary(),
+        "_key": pa.binary(),
+        "_partition": pa.int32(),
+        "_offset": pa.int64(),
+        "_timestamp": at,
+    }
 
 
 def _passes(error: Any) -> bool:

@@ -10,9 +10,10 @@ from fnmatch import fnmatchcase
 
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.kafka.client import Cluster, Ends, Topic
-from flowctl.connectors.kafka.reading import TopicCapture
+from flowctl.connectors.kafka.decoding import require_readable
+from flowctl.connectors.kafka.reading import METADATA, TopicCapture
 from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Relation, WatermarkRequest
-from flowctl.errors import StoppedByPolicy
+from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.position import OffsetsPosition
 from flowctl.model.table_info import Column, ObjectName, RowEstimate, TableInfo
@@ -67,7 +68,7 @@ class KafkaSource(LandedSource):
         found = self.cluster.topics([name]).get(name)
         if found is None or found.id != info.extra["topic_id"]:
             raise StoppedByPolicy(f"topic {name} was deleted since the plan was made", hint="Plan again")
-        yield TopicCapture(self.cluster, found)
+        yield TopicCapture(self.cluster, found, declared(relation))
 
 
 def _name(relation: Relation) -> str:
@@ -85,13 +86,28 @@ def _start(request: WatermarkRequest) -> Ends | dt.datetime:
             return dt.datetime.fromisoformat(time)
 
 
+def declared(relation: Relation) -> tuple[Column, ...]:
+    """The columns of messages that are JSON objects; empty for others."""
+    if relation.format.get("type") != "json":
+        return ()
+    schema: Mapping[str, str] = relation.format.get("schema", {})
+    columns = tuple(Column(name, types.parse(kind), native="json") for name, kind in schema.items())
+    require_readable(columns)
+    if taken := sorted(METADATA & set(schema)):
+        raise TableError(
+            f"format.schema declares {', '.join(taken)}: that is where the message is in its topic",
+            hint="Leave it out of format.schema",
+        )
+    return columns
+
+
 def _info(relation: Relation, topic: Topic, cluster: str) -> TableInfo:
-    payload = types.STRING if relation.format.get("type") == "text" else types.BINARY
+    payload = types.BINARY if relation.format.get("type", "raw") == "raw" else types.STRING
     return TableInfo(
         object=ObjectName((topic.name,)),
         columns=(
-            Column("key", payload, native="bytes"),
-            Column("value", payload, native="bytes"),
+            *(declared(relation) or (Column("value", payload, native="bytes"),)),
+            Column("_key", payload, native="bytes"),
             Column("_partition", types.INT32, nullable=False, native="int32"),
             Column("_offset", types.INT64, nullable=False, native="int64"),
             Column("_timestamp", types.TIMESTAMP, native="int64"),

@@ -19,6 +19,7 @@ from flowctl.model.table_info import ObjectName
 from tests.services import kafka
 from tests.services.processes import free_port
 
+SCHEMA = {"id": "bigint", "at": "timestamp"}
 Read = list[tuple[Any, ...]]
 
 
@@ -39,8 +40,8 @@ def source(address: str) -> KafkaSource:
     return KafkaSource(Cluster(address), CAPABILITIES)
 
 
-def relation(topic: str, format: str = "raw") -> Relation:
-    return Relation(ObjectName((topic,)), format={"type": format})
+def relation(topic: str, format: str = "raw", schema: dict[str, str] | None = None) -> Relation:
+    return Relation(ObjectName((topic,)), format={"type": format, **({"schema": schema} if schema else {})})
 
 
 def watermark(address: str, topic: str, start: str = "earliest") -> HighWatermark:
@@ -59,9 +60,15 @@ def bounds(address: str, topic: str, start: str = "earliest") -> tuple[OffsetsPo
 
 
 def read(
-    address: str, topic: str, lower: OffsetsPosition, upper: OffsetsPosition, *names: str, format: str = "raw"
+    address: str,
+    topic: str,
+    lower: OffsetsPosition,
+    upper: OffsetsPosition,
+    *names: str,
+    format: str = "raw",
+    schema: dict[str, str] | None = None,
 ) -> Read:
-    wanted = relation(topic, format)
+    wanted = relation(topic, format, schema)
     info = source(address).describe([wanted])[wanted]
     assert info is not None
     rows = Rows()
@@ -89,7 +96,7 @@ def test_what_a_message_has(kafka_broker: str, topic: str) -> None:
     kafka.create_topic(kafka_broker, topic)
     before = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=5)
     kafka.send(kafka_broker, topic, ["grün".encode(), None, b""], key=b"k")
-    names = ("_offset", "key", "value", "_timestamp")
+    names = ("_offset", "_key", "value", "_timestamp")
     rows = read(kafka_broker, topic, *bounds(kafka_broker, topic), *names, format="text")
     assert [row[:3] for row in rows] == [(0, "k", "grün"), (1, "k", None), (2, "k", "")]
     assert all(before < row[3] < before + dt.timedelta(seconds=60) for row in rows)
@@ -177,6 +184,39 @@ def test_what_is_no_text_is_named_by_its_place(kafka_broker: str, topic: str) ->
     ) as found:
         read(kafka_broker, topic, *bounds(kafka_broker, topic), format="text")
     assert "secret" not in found.value.sentences
+
+
+def test_json_messages_are_columns(kafka_broker: str, topic: str) -> None:
+    kafka.create_topic(kafka_broker, topic)
+    kafka.send(kafka_broker, topic, [b'{"id": 1, "at": "2026-11-25T10:00:00Z", "more": {}}', None, b'{"id": 3}'])
+    names = ("_offset", "_key", "id", "at")
+    at = dt.datetime(2026, 11, 25, 10, tzinfo=dt.UTC)
+    wanted = [(0, None, 1, at), (1, None, None, None), (2, None, 3, None)]
+    lower, upper = bounds(kafka_broker, topic)
+    assert read(kafka_broker, topic, lower, upper, *names, format="json", schema=SCHEMA) == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (b'{"id": "secret"}', "id of message 1 of partition 0 of topic .* is not exactly bigint"),
+        (b"secret", "message 1 of partition 0 of topic .* is not one JSON object"),
+    ],
+)
+def test_a_message_that_is_not_as_declared_is_named_by_its_place(
+    kafka_broker: str, topic: str, value: bytes, words: str
+) -> None:
+    kafka.create_topic(kafka_broker, topic)
+    kafka.send(kafka_broker, topic, [b"{}", value])
+    with pytest.raises(TableError, match=words) as found:
+        read(kafka_broker, topic, *bounds(kafka_broker, topic), format="json", schema=SCHEMA)
+    assert "secret" not in found.value.sentences
+
+
+def test_a_declared_field_with_the_name_of_flowctls_own(kafka_broker: str, topic: str) -> None:
+    kafka.create_topic(kafka_broker, topic)
+    with pytest.raises(TableError, match=r"format\.schema declares _offset"):
+        source(kafka_broker).describe([relation(topic, "json", {"_offset": "bigint"})])
 
 
 def test_a_cluster_that_does_not_answer() -> None:

@@ -152,6 +152,36 @@ def test_a_first_run_at_the_end_of_a_topic(tmp_path: Path, kafka_broker: str, to
     assert target.rows(COLUMNS) == [(1, len(old) // 2, "after")]
 
 
+def test_json_into_typed_columns(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    """A message that does not fit stops the table before anything of the interval is written."""
+    kafka.create_topic(kafka_broker, topic)
+    kafka.send(kafka_broker, topic, [b'{"id": 1, "price": 9.90}', b'{"id": 2, "price": "0.10"}'], key=b"k")
+    flow = Flow(tmp_path)
+    spec = f"""version: 1
+flow: bus
+state: state
+spark: {{url: sail}}
+connections:
+  bus: {{type: kafka, brokers: "{kafka_broker}"}}
+  out: {{type: sqlite, path: out.db}}
+tables:
+  clicks:
+    from: "bus:{topic}"
+    to: out
+    mode: append
+    format: {{type: json, schema: {{id: bigint, price: "decimal(12,2)"}}}}
+    columns: {{exclude: [_timestamp]}}
+"""
+    flow.write(spec)
+    flow.apply()
+    rows = [(1, "9.90", "k", 0, 0), (2, "0.10", "k", 0, 1)]
+    assert sqlite_rows(tmp_path / "out.db", "SELECT * FROM clicks") == rows
+    kafka.send(kafka_broker, topic, [b'{"id": 3}', b'{"id": 4.5}'])
+    words = flow.apply(expect=4).words
+    assert f"id of message 3 of partition 0 of topic {topic} is not exactly bigint" in words
+    assert sqlite_rows(tmp_path / "out.db", "SELECT * FROM clicks") == rows
+
+
 def test_a_table_for_each_topic_of_a_pattern(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     for name in ("orders", "lines.v2"):
         Clicks(kafka_broker, f"{topic}.{name}", 1).send(3)

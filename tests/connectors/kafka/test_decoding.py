@@ -1,0 +1,166 @@
+"""JSON messages as columns: each value exact, or the message refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowctl.connectors.kafka import decoding
+from flowctl.connectors.kafka.decoding import Misfit, decoded, require_readable
+from flowctl.errors import TableError
+from flowctl.model import types
+from flowctl.model.table_info import Column
+
+UTC = dt.UTC
+
+
+def one(text: str, kind: str) -> Any:
+    """The field `a` of one message."""
+    [array] = decoded([text.encode()], [Column("a", types.parse(kind))])
+    [value] = array.to_pylist()
+    return value
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("9223372036854775807", "bigint", 2**63 - 1),
+        ("-128", "tinyint", -128),
+        ("12.3", "decimal(12,2)", Decimal("12.30")),
+        ('"12345678901234567890.12"', "decimal(38,2)", Decimal("12345678901234567890.12")),
+        ("12345678901234567890.12", "decimal(38,2)", Decimal("12345678901234567890.12")),
+        ("1e2", "decimal(12,2)", Decimal("100.00")),
+        ("0.1", "double", 0.1),
+        ("7", "double", 7.0),
+        ("true", "boolean", True),
+        ('"gr\\u00fcn \\ud83d\\ude00 \\n\\u0000"', "string", "grün 😀 \n\0"),
+        ('""', "string", ""),
+        ('"2026-02-28"', "date", dt.date(2026, 2, 28)),
+        ('"2026-11-25T10:00:00.123456Z"', "timestamp", dt.datetime(2026, 11, 25, 10, 0, 0, 123456, UTC)),
+        ('"2026-11-25 10:00:00+02:00"', "timestamp", dt.datetime(2026, 11, 25, 8, tzinfo=UTC)),
+        ('"2026-11-25T10:00:00"', "timestamp", dt.datetime(2026, 11, 25, 10, tzinfo=UTC)),
+        ('"2026-11-25T10:00"', "timestamp_ntz", dt.datetime(2026, 11, 25, 10)),
+        ("null", "bigint", None),
+        ("[1, null]", "array<bigint>", [1, None]),
+        ('{"x": 1, "z": 2}', "struct<x:bigint,y:string>", {"x": 1, "y": None}),
+    ],
+)
+def test_values_that_are_of_the_declared_type(text: str, kind: str, value: Any) -> None:
+    assert one(f'{{"a": {text}, "b": {{"other": [1, "x"]}}}}', kind) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("1.5", "bigint"),
+        ("9223372036854775808", "bigint"),
+        ("128", "tinyint"),
+        ('"12"', "bigint"),
+        ("true", "bigint"),
+        ("12.345", "decimal(12,2)"),
+        ("123", "decimal(2,0)"),
+        ("1", "boolean"),
+        ("5", "string"),
+        ('{"x": 1}', "string"),
+        ('"2026-02-30"', "date"),
+        ('"2026-11-25T10:00:00"', "date"),
+        ('"2026-11-25T10:00:00Z"', "timestamp_ntz"),
+        ('"2026-11-25T10:00:00.1234567Z"', "timestamp"),
+        ("1764064800", "timestamp"),
+        ('["x"]', "array<bigint>"),
+    ],
+)
+def test_values_that_are_not(text: str, kind: str) -> None:
+    column = Column("a", types.parse(kind))
+    values = [b'{"a": null}', f'{{"a": {text}}}'.encode(), b'{"a": null}']
+    with pytest.raises(Misfit) as found:
+        decoded(values, [Column("b", types.STRING), column])
+    assert (found.value.row, found.value.column) == (1, column)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b" ",
+        b"5",
+        b"null",
+        b"[1]",
+        b'{"a": 1} {"a": 2}',
+        b'{"a": 1',
+        b'{"a": 1}}',
+        b'{"a": "\xff"}',
+        b'{"a": 1, "a": 2}',
+        b'{"c": 1} {"a": 5} ',
+        b"\xef\xbb\xbf5",
+        b'{"a": 1, "b": 1e400}',
+    ],
+)
+def test_what_is_not_one_object(value: bytes) -> None:
+    with pytest.raises(Misfit) as found:
+        decoded([b'{"a": 1}', value, b'{"a": 3}'], [Column("a", types.INT64), Column("b", types.DOUBLE)])
+    assert found.value.row == 1
+
+
+def test_messages_that_are_objects_only_together_are_refused() -> None:
+    with pytest.raises(Misfit) as found:
+        decoded([b'{"a": 1} {"a": 2}', b" "], [Column("a", types.INT64)])
+    assert found.value.row == 0
+    swallowed = [b'{"a": 1, "b":', b'} {"%b": 1} {"a": 9}' % decoding._MARKER.encode()]
+    with pytest.raises(Misfit) as found:
+        decoded(swallowed, [Column("a", types.STRING)])
+    assert found.value.row == 0
+
+
+def test_a_tombstone_has_no_fields() -> None:
+    columns = [Column("a", types.INT64), Column("b", types.DATE)]
+    arrays = decoded([None, b'{"a": 1}', None, b"{}"], columns)
+    assert [array.to_pylist() for array in arrays] == [[None, 1, None, None], [None] * 4]
+
+
+def test_messages_with_line_breaks_and_of_many_sizes() -> None:
+    texts = ["x" * size for size in (0, 1, 100_000, 3, 2_000_000)]
+    values = [json.dumps({"a": text, "b": at}, indent=2).encode() for at, text in enumerate(texts)]
+    a, b = decoded(values, [Column("a", types.STRING), Column("b", types.INT32)])
+    assert (a.to_pylist(), b.to_pylist()) == (texts, list(range(5)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "a": st.integers(-(2**63), 2**63 - 1) | st.none(),
+                "b": st.text(st.characters(exclude_categories=["Cs"])) | st.none(),
+                "c": st.decimals(-(10**10), 10**10, places=2).map(str),
+                "d": st.floats(allow_nan=False, allow_infinity=False),
+                "other": st.recursive(
+                    st.none() | st.booleans() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)
+                ),
+            },
+        ),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_what_was_written_is_read(objects: list[dict[str, Any]]) -> None:
+    kinds = {"a": types.INT64, "b": types.STRING, "c": types.Decimal(20, 2), "d": types.DOUBLE}
+    arrays = decoded([json.dumps(one).encode() for one in objects], [Column(*item) for item in kinds.items()])
+    for (name, kind), array in zip(kinds.items(), arrays, strict=True):
+        wanted = [one.get(name) for one in objects]
+        if isinstance(kind, types.Decimal):
+            wanted = [None if value is None else Decimal(value) for value in wanted]
+        assert array.to_pylist() == wanted
+
+
+@pytest.mark.parametrize("kind", ["binary", "array<date>", "struct<at:timestamp>"])
+def test_types_that_json_does_not_have(kind: str) -> None:
+    with pytest.raises(TableError, match="JSON has no"):
+        require_readable([Column("a", types.parse(kind))])
