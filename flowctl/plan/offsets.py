@@ -18,7 +18,7 @@ def offsets_interval(table: TableSpec, watermark: HighWatermark, recorded: Posit
     """A partition that was added since is read from its beginning. Stops where messages were lost."""
     upper, start = watermark.position, watermark.start
     if not isinstance(upper, OffsetsPosition) or not isinstance(start, OffsetsPosition):
-        return Idle("the topic has no partitions", recorded)
+        return Stop("the topic was deleted while the plan was made", "Plan again", "from")
     notes = tuple(_held_back(watermark))
     if recorded is None:
         count = upper.messages_since(start)
