@@ -6,7 +6,7 @@ import fcntl
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,10 +91,10 @@ def broker() -> Iterator[Broker]:
         yield made
 
 
-def create_topic(address: str, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
+def create_topic(address: str, name: str, partitions: int = 1) -> None:
     from confluent_kafka.admin import NewTopic
 
-    _admin(address, "create_topics", [NewTopic(name, partitions, 1, config=dict(settings or {}))])
+    _admin(address, "create_topics", [NewTopic(name, partitions, 1)])
 
 
 def delete_topic(address: str, name: str) -> None:
@@ -118,7 +118,8 @@ def expire(address: str, name: str, partition: int, below: int) -> None:
 def producer(address: str, transactional_id: str = "") -> Iterator[Any]:
     from confluent_kafka import Producer
 
-    settings = {"bootstrap.servers": address, "linger.ms": 5}
+    # Idempotent: otherwise a message that is sent again, as to a topic just created, comes after later ones.
+    settings = {"bootstrap.servers": address, "linger.ms": 5, "enable.idempotence": True}
     made = Producer({**settings, **({"transactional.id": transactional_id} if transactional_id else {})})
     yield made
     if made.flush(30):
