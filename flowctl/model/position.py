@@ -123,6 +123,10 @@ class OffsetsPosition:
         """None for a partition that did not exist."""
         return dict(self.offsets).get(partition)
 
+    def or_else(self, other: OffsetsPosition) -> OffsetsPosition:
+        """This position, and that of ``other`` for the partitions that it lacks."""
+        return OffsetsPosition(tuple(sorted({**dict(other.offsets), **dict(self.offsets)}.items())))
+
     def messages_since(self, lower: OffsetsPosition | None) -> int:
         """How many offsets lie between ``lower`` and this position: at least as many as there are messages."""
         since = dict(lower.offsets) if lower is not None else {}

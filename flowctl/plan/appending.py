@@ -42,7 +42,7 @@ def kind_of(definition: Mapping[str, Any], offered: PositionKind) -> Kind:
         return "upstream"
     if definition.get("cursor") is not None:
         return "cursor"
-    return offered if offered in ("files", "offsets") else "none"
+    return "none" if offered == "cursor" else offered
 
 
 def is_of_kind(position: Position | None, kind: Kind) -> bool:

@@ -26,7 +26,7 @@ def offsets_interval(table: TableSpec, watermark: HighWatermark, recorded: Posit
     if not isinstance(recorded, OffsetsPosition):
         way = f"Set one with {state_command('set', spec_path, table.id, '--position', 'beginning')}"
         return Stop("its recorded position is not one of a topic", way, "from")
-    lower = _with_new_partitions(recorded, watermark)
+    lower = recorded.or_else(watermark.oldest) if isinstance(watermark.oldest, OffsetsPosition) else recorded
     if ahead := _ahead(lower, upper):
         end = _position(
             {one: min(offset, upper.of(one) or 0) for one, offset in lower.offsets if upper.of(one) is not None}
@@ -61,11 +61,6 @@ def _held_back(watermark: HighWatermark) -> Iterator[str]:
     if watermark.uncommitted:
         count = counted(watermark.uncommitted, "message")
         yield f"an open transaction holds back at most {count}: the run after it has ended reads them"
-
-
-def _with_new_partitions(recorded: OffsetsPosition, watermark: HighWatermark) -> OffsetsPosition:
-    oldest = watermark.oldest.offsets if isinstance(watermark.oldest, OffsetsPosition) else ()
-    return OffsetsPosition(tuple(sorted({**dict(oldest), **dict(recorded.offsets)}.items())))
 
 
 def _ahead(lower: OffsetsPosition, upper: OffsetsPosition) -> str:

@@ -75,7 +75,6 @@ class _Following:
     _last: dict[str, float] = field(default_factory=dict)
     _error: FlowctlError | None = None
     _code: int = ExitCode.OK
-    _failed: list[int] = field(default_factory=list)
 
     def run(self, stack: ExitStack, followed: list[str], has_scheduled: bool) -> RunResult:
         started, blobs, run_id = dt.datetime.now(dt.UTC), open_flow(self.spec), self.options.run_id
@@ -163,12 +162,6 @@ class _Following:
             self._run(due, engine)
         return min((self._due_at(id, every) for id, every in paces.items()), default=now + 60.0) - time.monotonic()
 
-    def _tell(self, event: events.Event) -> None:
-        if isinstance(event, events.TableFailed) and not self.interruption.stopping.is_set():
-            self._failed.append(event.error.exit_code)
-        if not isinstance(event, events.RunStarted):  # this process has one run that people see
-            self.audience.listener(event)
-
     def _due_at(self, id: str, every: float) -> float:
         return self._last[id] + every if id in self._last else float("-inf")
 
@@ -179,13 +172,20 @@ class _Following:
             run_id=new_run_id(),
             lock_timeout=_LOCK_TIMEOUT,
         )
-        audience = replace(self.audience, approve=lambda planned: True, listener=self._tell)
-        self._failed.clear()
+        failed: list[int] = []
+
+        def listen(event: events.Event) -> None:
+            if isinstance(event, events.TableFailed) and not self.interruption.stopping.is_set():
+                failed.append(event.error.exit_code)
+            if not isinstance(event, events.RunStarted):  # this process has one run that people see
+                self.audience.listener(event)
+
+        audience = replace(self.audience, approve=lambda planned: True, listener=listen)
         try:
             result = apply_beside(self.spec, options, audience, self.interruption, engine)
         finally:
             engine.renew(ids)
         if self.interruption.stopping.is_set():  # what it leaves to the next run is no failure; what failed before is
-            self._code = ExitCode.first([self._code, *self._failed])
+            self._code = ExitCode.first([self._code, *failed])
         else:
             self._error, self._code = result.error, result.exit_code

@@ -16,7 +16,7 @@ from flowctl.text import counted
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 #: Seconds that one question may take.
 _ANSWER_SECONDS = 10.0
@@ -55,18 +55,15 @@ class Cluster:
         return AdminClient(self.settings)
 
     def greet(self) -> str:
-        with self.translated():
-            seen = self.admin.list_topics(timeout=_ANSWER_SECONDS)
+        seen = self._metadata()
         return f"Kafka cluster {seen.cluster_id}, {counted(len(seen.brokers), 'broker')}"
 
     def topic_names(self) -> list[str]:
         """All but the cluster's own."""
-        with self.translated():
-            return sorted(name for name in self.admin.list_topics(timeout=_ANSWER_SECONDS).topics if name[:2] != "__")
+        return sorted(name for name in self._metadata().topics if name[:2] != "__")
 
     def id(self) -> str:
-        with self.translated():
-            return str(self.admin.list_topics(timeout=_ANSWER_SECONDS).cluster_id)
+        return str(self._metadata().cluster_id)
 
     def topics(self, names: Sequence[str]) -> dict[str, Topic]:
         """Those that exist."""
@@ -88,7 +85,7 @@ class Cluster:
     def offsets(self, topics: Sequence[Topic], at: Ends | dt.datetime) -> dict[str, OffsetsPosition]:
         """The offset of each partition by the topic's name: of the oldest message; of the first that is not committed
         yet (`latest`: the end, where no transaction is open); of the end itself; or of the first message that is not
-        older than a time (`latest`, where there is none)."""
+        older than a time. Without a partition that has no such message."""
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
@@ -107,14 +104,8 @@ class Cluster:
             level = IsolationLevel.READ_UNCOMMITTED if at == "end" else IsolationLevel.READ_COMMITTED
             asked = self.admin.list_offsets(wanted, isolation_level=level, request_timeout=_ANSWER_SECONDS)
             for partition, future in asked.items():
-                found[partition.topic][partition.partition] = future.result().offset
-        if isinstance(at, dt.datetime):
-            ends = self.offsets(topics, "latest")
-            for name, offsets in found.items():
-                found[name] = {
-                    **dict(ends[name].offsets),
-                    **{one: place for one, place in offsets.items() if place >= 0},
-                }
+                if (offset := future.result().offset) >= 0:
+                    found[partition.topic][partition.partition] = offset
         return {name: OffsetsPosition(tuple(sorted(offsets.items()))) for name, offsets in found.items()}
 
     def consumer(self) -> Consumer:
@@ -133,6 +124,10 @@ class Cluster:
             "fetch.wait.max.ms": 100,
         }
         return Consumer({**self.settings, **own})
+
+    def _metadata(self) -> ClusterMetadata:
+        with self.translated():
+            return self.admin.list_topics(timeout=_ANSWER_SECONDS)
 
     @contextmanager
     def translated(self) -> Iterator[None]:

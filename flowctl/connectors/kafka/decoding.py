@@ -79,8 +79,8 @@ def _parsed(values: Sequence[bytes | None], columns: Sequence[Column]) -> list[p
     expected = [mark for at in range(len(values)) for mark in (at, None)]
     if found.column(_MARKER).to_pylist() != expected:
         raise pa.ArrowInvalid("a message is not exactly one object")
-    rows = found.take(pa.array(range(1, len(expected), 2), pa.int64())).combine_chunks()
-    return [_typed(_whole(rows.column(column.name)), column) for column in columns]
+    rows = found.take(pa.array(range(1, len(expected), 2), pa.int64()))
+    return [_typed(rows.column(column.name).combine_chunks(), column) for column in columns]
 
 
 def _given(values: Sequence[bytes | None]) -> Iterator[tuple[int, bytes | None]]:
@@ -131,12 +131,6 @@ def _first_column(value: Sequence[bytes | None], columns: Sequence[Column]) -> C
         except pa.ArrowInvalid:
             return column
     return None
-
-
-def _whole(values: pa.ChunkedArray | pa.Array) -> pa.Array:
-    import pyarrow as pa
-
-    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def _parts(kind: DataType) -> list[DataType]:

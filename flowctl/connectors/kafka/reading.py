@@ -102,8 +102,8 @@ class TopicCapture(Capture):
                     self._require_end(partition, message.offset(), ends.pop(partition, 0))
                 elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
                     raise self._expired(partition)
-                elif error.fatal() or not _passes(error):
-                    raise self.cluster.error_of(error)
+                elif error.fatal() or not isinstance(self.cluster.error_of(error), TransientError):
+                    raise self.cluster.error_of(error)  # the client tries again by itself whatever is transient
             if done := open - set(ends):  # it would fetch what is produced meanwhile
                 consumer.pause([TopicPartition(self.topic.name, partition) for partition in done])
             if ends and time.monotonic() - heard > _SILENT_SECONDS:
@@ -220,11 +220,3 @@ def _native() -> Mapping[str, pa.DataType]:
         "_offset": pa.int64(),
         "_timestamp": at,
     }
-
-
-def _passes(error: Any) -> bool:
-    """Whether the client goes on by itself: a broker that restarts is tried again until all is silent for too long."""
-    from confluent_kafka import KafkaError
-
-    away = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._RESOLVE}
-    return error.code() in away or bool(error.retriable())

@@ -45,7 +45,8 @@ class KafkaSource(LandedSource):
         oldest, ends, last = (self.cluster.offsets(topics, at) for at in ("earliest", "latest", "end"))
         known: dict[Ends | dt.datetime, Mapping[str, OffsetsPosition]] = {"earliest": oldest, "latest": ends}
         for at in {_start(request) for request in requests.values()} - {*known}:
-            known[at] = self.cluster.offsets(topics, at)
+            found = self.cluster.offsets(topics, at)
+            known[at] = {name: first.or_else(ends[name]) for name, first in found.items()}
         return {
             id: HighWatermark(
                 position=ends.get(name),

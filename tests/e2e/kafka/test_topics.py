@@ -13,7 +13,7 @@ import pytest
 
 from flowctl.crashpoints import POINTS, Point
 from tests.e2e.flows import Flow, sqlite_rows
-from tests.e2e.streams.test_follow import wait_for
+from tests.e2e.streams.test_follow import followed, wait_for
 from tests.e2e.targets import Kind, TargetPlace, place
 from tests.services import kafka
 from tests.services.kafka import broker
@@ -43,7 +43,8 @@ class Clicks:
         assert target.rows(COLUMNS) == sorted(self.sent, key=repr)
 
 
-def write_flow(flow: Flow, address: str, topic: str, target: TargetPlace, *, start: str = "earliest") -> None:
+def write_tables(flow: Flow, address: str, out: str, tables: str) -> None:
+    """``out`` is the target's connection, in YAML."""
     flow.write(
         f"""version: 1
 flow: bus
@@ -51,15 +52,17 @@ state: state
 spark: {{url: sail}}
 connections:
   bus: {{type: kafka, brokers: "{address}"}}
-  out: {target.connection}
+  out: {out}
 tables:
-  clicks:
-    from: {{connection: bus, topic: {topic}, start: {start}}}
-    format: {{type: text}}
-    to: out:{target.object}
-    mode: append
+{tables}
 """
     )
+
+
+def write_flow(flow: Flow, address: str, topic: str, target: TargetPlace, *, start: str = "earliest") -> None:
+    source = f"{{connection: bus, topic: {topic}, start: {start}}}"
+    table = f"  clicks: {{from: {source}, format: {{type: text}}, to: out:{target.object}, mode: append}}"
+    write_tables(flow, address, target.connection, table)
 
 
 @pytest.mark.parametrize(
@@ -157,22 +160,9 @@ def test_json_into_typed_columns(tmp_path: Path, kafka_broker: str, topic: str) 
     kafka.create_topic(kafka_broker, topic)
     kafka.send(kafka_broker, topic, [b'{"id": 1, "price": 9.90}', b'{"id": 2, "price": "0.10"}'], key=b"k")
     flow = Flow(tmp_path)
-    spec = f"""version: 1
-flow: bus
-state: state
-spark: {{url: sail}}
-connections:
-  bus: {{type: kafka, brokers: "{kafka_broker}"}}
-  out: {{type: sqlite, path: out.db}}
-tables:
-  clicks:
-    from: "bus:{topic}"
-    to: out
-    mode: append
-    format: {{type: json, schema: {{id: bigint, price: "decimal(12,2)"}}}}
-    columns: {{exclude: [_timestamp]}}
-"""
-    flow.write(spec)
+    format = '{type: json, schema: {id: bigint, price: "decimal(12,2)"}}'
+    table = f"{{from: bus:{topic}, to: out, mode: append, format: {format}, columns: {{exclude: [_timestamp]}}}}"
+    write_tables(flow, kafka_broker, "{type: sqlite, path: out.db}", f"  clicks: {table}")
     flow.apply()
     rows = [(1, "9.90", "k", 0, 0), (2, "0.10", "k", 0, 1)]
     assert sqlite_rows(tmp_path / "out.db", "SELECT * FROM clicks") == rows
@@ -186,29 +176,14 @@ def test_a_table_for_each_topic_of_a_pattern(tmp_path: Path, kafka_broker: str, 
     for name in ("orders", "lines.v2"):
         Clicks(kafka_broker, f"{topic}.{name}", 1).send(3)
     flow = Flow(tmp_path)
-    flow.write(
-        f"""version: 1
-flow: bus
-state: state
-spark: {{url: sail}}
-connections:
-  bus: {{type: kafka, brokers: "{kafka_broker}"}}
-  out: {{type: sqlite, path: out.db}}
-tables:
-  "all_${{table}}": {{from: "bus:{topic}.*", to: out, mode: append, exclude: ["*.v2"], every: 1s}}
-"""
-    )
+    table = f'  "all_${{table}}": {{from: "bus:{topic}.*", to: out, mode: append, exclude: ["*.v2"], every: 1s}}'
+    write_tables(flow, kafka_broker, "{type: sqlite, path: out.db}", table)
     assert flow.actions() == {f"all_{topic}.orders": "create"}
-    process = flow.start("apply", "flow.yaml", "--follow")
-    try:
+    with followed(flow):
         count = f'SELECT count(*) FROM "all_{topic}.orders"'
         wait_for(lambda: (tmp_path / "out.db").exists() and sqlite_tables(tmp_path / "out.db") > 0)
         kafka.send(kafka_broker, f"{topic}.orders", [b"later"])
         wait_for(lambda: sqlite_rows(tmp_path / "out.db", count) == [(4,)])
-    finally:
-        process.terminate()
-        out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, out + err
 
 
 def sqlite_tables(path: Path) -> int:
