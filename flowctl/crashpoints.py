@@ -15,6 +15,7 @@ Point = Literal[
     "after_intent",
     "during_stage",
     "after_stage",
+    "after_quarantine",
     "before_commit",
     "in_commit",
     "after_commit",

@@ -22,6 +22,7 @@ _COMMANDS = {
     "plan": "Show exactly what apply would do.",
     "apply": "Print the plan and execute it.",
     "state": "Show and change what the state store remembers.",
+    "dlq": "Show dead letters, and have them read again.",
     "maintain": "Compact Delta tables and remove old files, where due.",
     "runs": "Show the run history.",
     "doctor": "Ask every connection and stream what is wrong.",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -221,8 +221,16 @@ class Capture(ABC):
     """One moment of one relation that only this process can read."""
 
     @abstractmethod
-    def read(self, request: ReadRequest, sink: SegmentSink) -> int:
-        """Streams the rows as Arrow batches with the types of ``request.columns``; returns their number."""
+    def read(self, request: ReadRequest, sink: SegmentSink, rejected: SegmentSink | None = None) -> int:
+        """Streams the rows as Arrow batches with the types of ``request.columns``; returns their number. ``rejected``
+        takes what cannot be decoded, as :data:`flowctl.connectors.letters.LETTER_COLUMNS` under their landed names;
+        without it, the first such message raises ``TableError``."""
+
+    def read_letters(
+        self, letters: Iterable[pa.RecordBatch], request: ReadRequest, sink: SegmentSink, rejected: SegmentSink
+    ) -> int:
+        """As :meth:`read`, of dead letters; required of a source that rejects any."""
+        raise NotImplementedError(f"{type(self).__name__} has no dead letters")
 
     @abstractmethod
     def is_empty(self, request: ReadRequest) -> bool:

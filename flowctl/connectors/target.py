@@ -317,7 +317,10 @@ class Target(TargetRules):
         yield from ()
 
     @abstractmethod
-    def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
+    def quarantine(
+        self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int, through: int | None = None
+    ) -> None:
         """Keeps rejected rows in a sidecar: makes ``frame`` (of ``job.columns``) the only rows of ``job.object`` with
-        this job's lineage and a ``_seq`` of ``since`` or above; creates the table and the columns that it lacks.
+        this job's lineage and a ``_seq`` from ``since`` to ``through`` (None: or above); creates the table and the
+        columns that it lacks.
         Committed before the batch, after ``before_commit``; a repetition replaces the rows."""

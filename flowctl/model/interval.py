@@ -21,6 +21,8 @@ class Interval:
 
     ``files`` are exactly the files to read, sorted by path. A plan lists them; state and run records do not
     (:attr:`recorded`), because the file log entry that ``upper`` refers to has them.
+
+    ``letters``: the dead letters of sequence numbers up to this one are read again too.
     """
 
     lower: Position | None
@@ -31,6 +33,7 @@ class Interval:
     include_null: bool = False
     lag_seconds: float = 0.0
     files: tuple[FileStamp, ...] | None = field(default=None, metadata=in_json("not_default"))
+    letters: int | None = field(default=None, metadata=in_json("not_default"))
 
     @property
     def recorded(self) -> Interval:

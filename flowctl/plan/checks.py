@@ -32,6 +32,9 @@ def checks(case: Case, *, check_deletes: bool) -> tuple[Check, ...]:
         found.append(_decided(f"max_deleted {_percent(most)}", trips, "the source has no rows"))
     if guard.max_quarantined is not None:
         found.append(Check(f"max_quarantined {_percent(guard.max_quarantined)}", "commit", "pending"))
+    letters = case.table.dead_letters
+    if letters is not None and letters.max_fraction is not None:
+        found.append(Check(f"dead_letters.max_fraction {_percent(letters.max_fraction)}", "commit", "pending"))
     found.extend(Check(expected.name, "commit", "pending", expected.on_fail) for expected in case.table.expect)
     return tuple(found)
 

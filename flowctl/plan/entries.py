@@ -105,7 +105,7 @@ def is_shown(step: StreamStep) -> bool:
 def is_read_again(step: StreamStep) -> bool:
     """Whether the table is read although its source is not known to have changed: always in full, or to compare
     keys."""
-    if not isinstance(step, Load) or step.creates or step.refresh:
+    if not isinstance(step, Load) or step.creates or step.refresh or step.interval.letters is not None:
         return False
     return isinstance(step.interval.upper, NoPosition) or step.interval.lower == step.interval.upper
 
@@ -144,7 +144,7 @@ def _changed(step: Load, details: tuple[Detail, ...]) -> Entry:
         "read again" if is_again else step.reason,
         *(["looks for deleted keys"] if step.check_deletes else ()),
     ]
-    tail = None if is_again else _reads(step.interval)
+    tail = None if step.interval.lower == step.interval.upper or is_again else _reads(step.interval)
     return Entry(step.id, "~", "yellow", ", ".join(what), details, step.rows, tail)
 
 

@@ -16,7 +16,7 @@ def how(step: Load | Recover, case: Case) -> tuple[str, ...]:
     for which neither connector has anything to report."""
     staged = checks.why_staged(case.table)
     reading = case.observed.reading if isinstance(step, Load) else ""  # it describes new rows, not a recovered interval
-    parts = (reading, _last_row(case), _making(step, case), _writing(step, case), _limits(step, case))
+    parts = (reading, _letters(case), _last_row(case), _making(step, case), _writing(step, case), _limits(step, case))
     chosen = tuple(text for text in parts if text)
     if staged:
         return (f"staged, {staged}", *chosen)
@@ -33,6 +33,10 @@ def _last_row(case: Case) -> str:
     if table.dedupe == "latest":
         return "of rows with the same key any one wins: Sail cannot tell which is last"
     return "duplicate keys stop it: Sail cannot tell which row is last"
+
+
+def _letters(case: Case) -> str:
+    return f"dead letters to {case.table.target}__dead_letters" if case.table.dead_letters is not None else ""
 
 
 def _making(step: Load | Recover, case: Case) -> str:

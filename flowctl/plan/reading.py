@@ -140,7 +140,21 @@ def find(case: Case) -> Finding:
     assert source is not None and watermark is not None, "stops has dealt with what was not observed"
     recorded = with_columns(recorded, case.state.schema, case.table, source)
     log = None if case.full_refresh else case.observed.file_log
-    return intervals.find(case.table, source, watermark, recorded, case.observed.positions, case.spec_path, log)
+    found = intervals.find(case.table, source, watermark, recorded, case.observed.positions, case.spec_path, log)
+    return _with_letters(case, found) if case.state.replay and not case.full_refresh else found
+
+
+def _with_letters(case: Case, found: Finding) -> Finding:
+    """Dead letters are read again with the new messages, or alone."""
+    match found:
+        case Work(interval, reason):
+            work = replace(found, reason=f"{reason}, and dead letters again")
+        case Idle(_, upper, notes) if upper is not None:
+            interval = Interval(upper, upper)
+            work = Work(interval, "dead letters again", notes)
+        case _:
+            return found
+    return replace(work, interval=replace(interval, letters=case.state.seq))
 
 
 def compares_keys(case: Case) -> bool:
@@ -165,7 +179,7 @@ def _rows(case: Case, work: Work, estimate: Estimate) -> RowEstimate:
     if estimate == "none":
         return RowEstimate(method="none")
     watermark, source = case.observed.watermark, case.observed.source
-    if watermark is None:
+    if watermark is None or work.interval.letters is not None:
         return RowEstimate()
     lower, upper = work.interval.lower, work.interval.upper
     if isinstance(lower, OffsetsPosition) and isinstance(upper, OffsetsPosition):

@@ -34,7 +34,7 @@ def own_columns(table: TableSpec) -> Mapping[str, Column]:
 
 def reserved_names(table: TableSpec) -> frozenset[str]:
     """Names of flowctl's own columns in this table's target and in its quarantine, in lower case."""
-    quarantines = any(check.on_fail == "quarantine" for check in table.expect)
+    quarantines = "__quarantine" in sidecars_of(table)
     return frozenset(own_columns(table)) | (reserved.QUARANTINE if quarantines else frozenset())
 
 

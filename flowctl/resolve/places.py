@@ -16,7 +16,11 @@ from flowctl.spec.semantics import same_target
 from flowctl.spec.spec import Connection, ObjectSource, Spec, TableSpec
 
 #: Suffixes of a table's sidecars, appended to its own name, with what they hold.
-SIDECARS: Mapping[str, str] = {"__observed": "observations", "__quarantine": "quarantined rows"}
+SIDECARS: Mapping[str, str] = {
+    "__observed": "observations",
+    "__quarantine": "quarantined rows",
+    "__dead_letters": "dead letters",
+}
 
 PlaceOf = Callable[[Connection, ObjectName], str | None]
 
@@ -29,7 +33,11 @@ def owner_name(name: str) -> str:
 def sidecars_of(table: TableSpec) -> tuple[str, ...]:
     """The suffixes of the sidecars that a table has or may get."""
     quarantines = any(check.on_fail == "quarantine" for check in table.expect)
-    wanted = {"__observed": table.mode == "scd2", "__quarantine": quarantines}
+    wanted = {
+        "__observed": table.mode == "scd2",
+        "__quarantine": quarantines and table.dead_letters is None,
+        "__dead_letters": table.dead_letters is not None,
+    }
     return tuple(suffix for suffix, has in wanted.items() if has)
 
 

@@ -7,7 +7,7 @@ has written there. Everything is read from one snapshot, so the rows written and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,12 +22,13 @@ from flowctl.model.table_info import Column
 from flowctl.observe.lower_bound import read_from
 from flowctl.plan.ties import rows_are_gone, starting_over
 from flowctl.run.masking import maskable
-from flowctl.run.reading import rows_of
+from flowctl.run.reading import Landed, LandedSnapshot, rows_of
 from flowctl.spec.spec import TableSpec
 from flowctl.sql.row_hash import row_hash_sql
 from flowctl.storage.buffer import Buffer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 #: Different rows at the upper bound whose hashes append keeps; more need ``cursor.delay``.
@@ -41,10 +42,12 @@ _UNKNOWN = ""
 
 @dataclass(frozen=True)
 class IntervalRead:
-    """``rows`` are the interval's, for append without those already written; ``position`` is the one to record."""
+    """``rows`` are the interval's, for append without those already written; ``position`` is the one to record;
+    ``landed`` tells of rows that this process has read alone."""
 
     rows: Batch
     position: Position
+    landed: Landed | None = None
 
 
 def read_interval(
@@ -55,12 +58,16 @@ def read_interval(
     interval: Interval,
     buffer: Buffer,
     spec_path: str,
+    letters: Iterable[pa.RecordBatch] = (),
 ) -> IntervalRead:
-    """Reads the interval's rows. :class:`StoppedByPolicy` if the source no longer has any of the rows that were written
-    at the lower bound."""
+    """Reads the interval's rows, and ``letters`` again. :class:`StoppedByPolicy` if the source no longer has any of the
+    rows that were written at the lower bound."""
     upper = interval.upper
     if table.mode != "append" or not isinstance(upper, CursorPosition) or interval.cursor_column is None:
         request = ReadRequest(columns, interval, masked=maskable(table, columns, interval))
+        if isinstance(snapshot, LandedSnapshot):
+            landed = snapshot.land(request, letters)
+            return IntervalRead(landed.rows, upper, landed)
         return IntervalRead(rows_of(snapshot, request), upper)
     return _Append(spark, snapshot, columns, table, interval, upper, buffer, spec_path).read()
 

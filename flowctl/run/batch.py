@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from flowctl.connectors.letters import REASON_COLUMN
 from flowctl.connectors.source import PLACE_COLUMN, Snapshot
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.engine.spark_types import from_spark, named
@@ -18,7 +19,6 @@ from flowctl.model import types
 from flowctl.model.projection import Columns, ProjectedColumn
 from flowctl.model.table_info import Column
 from flowctl.plan.projection import is_mask
-from flowctl.run.checks import REASON_COLUMN
 from flowctl.run.conversion import converted, is_plain
 from flowctl.run.masking import PREFIX
 from flowctl.spec.spec import DetectFlag, TableSpec

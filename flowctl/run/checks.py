@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from flowctl.connectors.letters import REASON_COLUMN
 from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy, TableError
-from flowctl.expect.expectation import BatchColumns, Expectation, OnFail, RowExpectation
+from flowctl.expect.expectation import BatchColumns, Expectation, GroupExpectation, OnFail, RowExpectation
 from flowctl.plan.checks import DELETES_ALL, max_deleted
 from flowctl.run.failure import CHECK_PREFIX
 from flowctl.spec.spec import DetectMissingKeys, TableSpec
@@ -20,8 +21,10 @@ from flowctl.spec.spec import DetectMissingKeys, TableSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-#: Staged column: why the row goes to quarantine; null for rows of the batch.
-REASON_COLUMN = "_flowctl_reason"
+#: So many messages, at least, are taken for the whole of which a fraction may be dead letters.
+FEWEST_MESSAGES = 100
+#: Column of a counting query: the number of rows that share a value.
+_GROUP_ROWS = "_flowctl_rows"
 FIX_ROWS = "Fix the rows in the source, or set on_fail: quarantine or warn"
 
 
@@ -71,6 +74,17 @@ def row_checks(expectations: Sequence[Expectation], *on_fail: OnFail) -> list[Ro
     return [check for check in expectations if isinstance(check, RowExpectation) and check.on_fail in on_fail]
 
 
+def count_in_bad_groups(rows: DataFrame, check: GroupExpectation) -> int:
+    """The number of rows in groups (of equal non-null values) that violate the check."""
+    from pyspark.sql import functions as f
+
+    column = named(check.column)
+    grouped = rows.where(column.isNotNull()).groupBy(column).agg(f.count(f.lit(1)).alias(_GROUP_ROWS))
+    bad = grouped.where(check.violation(_GROUP_ROWS))
+    row = bad.agg(f.coalesce(f.sum(_GROUP_ROWS), f.lit(0)).alias("n")).first()
+    return int(row["n"]) if row is not None else 0
+
+
 def decide(table: TableSpec, counts: BatchCounts, now: dt.datetime, replaces: bool) -> tuple[str, ...]:
     """Warnings to report; raises if the table must stop before its commit. ``now`` is aware, in UTC."""
     warnings: list[str] = []
@@ -106,6 +120,18 @@ def _guard(table: TableSpec, counts: BatchCounts, replaces: bool) -> None:
         what = f"{counts.quarantined:,} of {total:,} rows would be quarantined"
         hint = "Look at what the source sends, or raise guard.max_quarantined"
         raise _refused(table, "max_quarantined", guard.max_quarantined, what, hint)
+
+
+def refuse_dead_letters(table: TableSpec, dead: int, messages: int, example: Callable[[], str]) -> None:
+    """Stops the table if too many of a commit's messages are dead letters."""
+    most = table.dead_letters.max_fraction if table.dead_letters is not None else None
+    if most is not None and dead > most * max(messages, FEWEST_MESSAGES):
+        raise StoppedByPolicy(
+            f"dead_letters.max_fraction {most:.0%}: {dead:,} of {messages:,} messages would be dead letters ("
+            f"{example()})",
+            hint="Look at what is sent, or raise dead_letters.max_fraction",
+            mark=table.mark_of("dead_letters.max_fraction"),
+        )
 
 
 def empty_source(table: TableSpec) -> StoppedByPolicy:

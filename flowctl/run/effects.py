@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.buffered import buffered, computed, frame_of
 from flowctl.connectors.history import Tables, check_observed, sidecar_columns, versioning
+from flowctl.connectors.letters import REASON_COLUMN
 from flowctl.connectors.target import OP_COLUMN, CommitLookup
 from flowctl.engine.batch import Batch, InMemory, OnEngine
 from flowctl.engine.spark_types import frame_in_order, named
@@ -33,7 +34,6 @@ from flowctl.run.changed_rows import (
     sample_rows,
     version_rows,
 )
-from flowctl.run.checks import REASON_COLUMN
 from flowctl.run.opening import open_target
 from flowctl.run.table import PreparedBatch, TableWork, begin_work, prepare
 from flowctl.sql import scd2

@@ -74,8 +74,11 @@ def open_rows(run: RunContext, spark: SparkSession, table: TableSpec, intent: In
         if connector.source is None:
             raise TableError(f"{table.source} cannot be read", mark=table.mark_of("from"))
         wanted = relation(table)
-        info = run.sources[table.id]
-        yield stack.enter_context(open_snapshot(connector.source, spark, wanted, info, table.read, run.buffer, on_rows))
+        info, rejects = run.sources[table.id], table.dead_letters is not None
+        snapshot = open_snapshot(
+            connector.source, spark, wanted, info, table.read, run.buffer, on_rows, rejects=rejects
+        )
+        yield stack.enter_context(snapshot)
 
 
 def _sql_snapshot(

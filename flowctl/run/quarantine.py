@@ -7,35 +7,48 @@ such sequence numbers are replaced by the next batch that is written, even if no
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from flowctl.connectors.letters import REASON_COLUMN
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target, WriteJob
 from flowctl.engine.spark_types import named
 from flowctl.errors import StoppedByPolicy
 from flowctl.model import reserved, types
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column, ObjectName
-from flowctl.run.checks import REASON_COLUMN
 from flowctl.sql.dialects import schema_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-SUFFIX = "__quarantine"
 _INTERNAL = (OP_COLUMN, DETECTED_COLUMN, REASON_COLUMN)
-_LINEAGE, _NUMBER, _RUN, _REASON = OWN_COLUMNS = (
+#: Which commit has rejected a row.
+LINEAGE, NUMBER, _ = ORIGIN = (
     Column("_lineage", types.STRING),
     Column("_seq", types.INT64),
     Column("_run_id", types.STRING),
-    Column("_reason", types.STRING),
 )
+_REASON = Column("_reason", types.STRING)
+OWN_COLUMNS = (*ORIGIN, _REASON)
 
 
-def quarantine_object(object: ObjectName) -> ObjectName:
-    *folders, name = object.parts
-    return ObjectName((*folders, name + SUFFIX))
+@dataclass(frozen=True)
+class Sidecar:
+    """Where and how rejected rows are stored. ``own`` are the columns without which it is not ours; ``stored`` makes
+    the frame and its columns, in order; two rows are the same if their ``identity`` is (None: all but ``own``)."""
+
+    suffix: str
+    holds: str
+    own: tuple[Column, ...]
+    stored: Callable[[DataFrame, WriteJob], tuple[DataFrame, tuple[Column, ...]]]
+    identity: tuple[str, ...] | None = None
+
+    def of(self, object: ObjectName) -> ObjectName:
+        *folders, name = object.parts
+        return ObjectName((*folders, name + self.suffix))
 
 
 def quarantine(
@@ -44,6 +57,7 @@ def quarantine(
     job: WriteJob,
     rejected: DataFrame | None,
     newest: Commit | None,
+    sidecar: Sidecar,
     *,
     repeats: bool,
 ) -> None:
@@ -53,38 +67,45 @@ def quarantine(
     if rejected is None and not (repeats or gave_up):
         return
     since = newest.seq if newest is not None and newest.void else job.record.seq
-    side = replace(job, object=quarantine_object(job.object), columns=OWN_COLUMNS, rows=None, key_bounds=None)
+    side = side_job(job, sidecar)
     there = target.describe([side.object])[side.object]
     if there is not None and not {column.name.lower() for column in there.columns} >= reserved.FIRST_QUARANTINE:
         raise StoppedByPolicy(
-            f"{side.object}, where {side.record.table} would keep its quarantined rows, was not made by flowctl",
+            f"{side.object}, where {side.record.table} would keep its {sidecar.holds}, was not made by flowctl",
             hint="Rename or drop it, or give the table another `to`",
         )
     if rejected is not None:
-        frame, columns = quarantine_frame(rejected, job)
+        frame, columns = sidecar.stored(rejected, job)
         side = replace(side, columns=columns)
         if there is not None and _reads_again(job):
-            frame = _not_kept_yet(frame, target.scan(spark, side.object, there.columns), side, since)
+            frame = _not_kept_yet(frame, target.scan(spark, side.object, there.columns), side, since, sidecar)
         target.quarantine(spark, frame, side, since)
     elif there is not None:
-        target.quarantine(spark, spark.createDataFrame([], schema_ddl(OWN_COLUMNS)), side, since)
+        target.quarantine(spark, spark.createDataFrame([], schema_ddl(sidecar.own)), side, since)
 
 
-def quarantine_frame(rejected: DataFrame, job: WriteJob) -> tuple[DataFrame, tuple[Column, ...]]:
-    """The frame and its columns, in order."""
-    from pyspark.sql import functions as f
+def side_job(job: WriteJob, sidecar: Sidecar) -> WriteJob:
+    return replace(job, object=sidecar.of(job.object), columns=sidecar.own, rows=None, key_bounds=None)
+
+
+def _quarantined(rejected: DataFrame, job: WriteJob) -> tuple[DataFrame, tuple[Column, ...]]:
 
     internal = (*_INTERNAL, "row_hash") if job.mode == "scd2" else _INTERNAL
     kept = [name for name in rejected.columns if name not in internal]
-    own = {
-        _LINEAGE: f.lit(job.record.lineage),
-        _NUMBER: f.lit(job.record.seq).cast("bigint"),
-        _RUN: f.lit(job.run_id),
-        _REASON: named(REASON_COLUMN),
-    }
     text = [as_text(rejected, name) for name in kept]
-    frame = rejected.select(*text, *(value.alias(column.name) for column, value in own.items()))
-    return frame, (*(Column(name, types.STRING) for name in kept), *own)
+    frame = rejected.select(*text, *origin(job), named(REASON_COLUMN).alias(_REASON.name))
+    return frame, (*(Column(name, types.STRING) for name in kept), *OWN_COLUMNS)
+
+
+def origin(job: WriteJob) -> list[SparkColumn]:
+    """The values of :data:`ORIGIN`."""
+    from pyspark.sql import functions as f
+
+    values = (f.lit(job.record.lineage), f.lit(job.record.seq).cast("bigint"), f.lit(job.run_id))
+    return [value.alias(column.name) for value, column in zip(values, ORIGIN, strict=True)]
+
+
+QUARANTINE = Sidecar("__quarantine", "quarantined rows", OWN_COLUMNS, _quarantined)
 
 
 def _reads_again(job: WriteJob) -> bool:
@@ -92,19 +113,19 @@ def _reads_again(job: WriteJob) -> bool:
     return job.mode != "append" or job.replaces_content
 
 
-def _not_kept_yet(frame: DataFrame, stored: DataFrame, side: WriteJob, since: int) -> DataFrame:
+def _not_kept_yet(frame: DataFrame, stored: DataFrame, side: WriteJob, since: int, sidecar: Sidecar) -> DataFrame:
     """``frame`` without the rows that are already in quarantine for the same reason and will not be replaced."""
     from pyspark.sql import functions as f
 
     present = set(stored.columns)
-    if _LINEAGE.name in present:
-        replaced = (f.col(_LINEAGE.name) == side.record.lineage) & (f.col(_NUMBER.name) >= since)
+    if LINEAGE.name in present:
+        replaced = (f.col(LINEAGE.name) == side.record.lineage) & (f.col(NUMBER.name) >= since)
         stored = stored.where(~f.coalesce(replaced, f.lit(False)))
-    compared = [column.name for column in side.columns if column not in (_LINEAGE, _NUMBER, _RUN)]
+    compared = sidecar.identity or [column.name for column in side.columns if column not in ORIGIN]
     known = stored.select(*(_stored(name, present).alias(f"k{n}") for n, name in enumerate(compared)))
     is_same = f.lit(True)
     for n, name in enumerate(compared):
-        is_same = is_same & named(name).eqNullSafe(f.col(f"k{n}"))
+        is_same = is_same & named(name).cast("string").eqNullSafe(f.col(f"k{n}"))
     return frame.join(known, is_same, "left_anti")
 
 

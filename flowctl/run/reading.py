@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from flowctl.connectors.buffered import Overflowing, frame_of
+from flowctl.connectors.letters import LETTER_COLUMNS, landed
 from flowctl.connectors.source import (
     Capture,
     DirectSource,
@@ -34,6 +35,17 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType as SparkType
 
 
+@dataclass(frozen=True)
+class Landed:
+    """The rows of a capture, and what it rejected: columns as :data:`flowctl.connectors.letters.LETTER_COLUMNS`, under
+    their landed names; None if nothing."""
+
+    rows: Batch
+    count: int
+    letters: Batch | None = None
+    letter_count: int = 0
+
+
 @contextmanager
 def open_snapshot(
     source: DirectSource | LandedSource,
@@ -43,9 +55,11 @@ def open_snapshot(
     hints: ReadHints,
     buffer: Buffer,
     on_rows: Callable[[int], None] = lambda rows: None,
+    *,
+    rejects: bool = False,
 ) -> Iterator[Snapshot]:
     """The source's own snapshot, or captures landed in the buffer and read back by Spark. Open until the write is done.
-    ``on_rows`` gets the number of rows that have landed so far."""
+    ``on_rows`` gets the number of rows that have landed so far. ``rejects``: what cannot be decoded is kept apart."""
     match source:
         case DirectSource():
             with source.snapshot(spark, relation, info, hints) as snapshot:
@@ -53,7 +67,7 @@ def open_snapshot(
         case LandedSource():
             with ExitStack() as held:
                 capture = held.enter_context(source.capture(relation, info))
-                yield LandedSnapshot(spark, capture, buffer, held.close, on_rows)
+                yield LandedSnapshot(spark, capture, buffer, held.close, on_rows, rejects)
         case _:
             assert_never(source)
 
@@ -77,6 +91,7 @@ class LandedSnapshot(Snapshot):
     buffer: Buffer
     close: Callable[[], None] = lambda: None
     on_rows: Callable[[int], None] = lambda rows: None
+    rejects: bool = False
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)
@@ -85,12 +100,23 @@ class LandedSnapshot(Snapshot):
         return frame_of(self.rows(request), self.spark, self._folder)
 
     def rows(self, request: ReadRequest) -> Batch:
+        return self.land(request).rows
+
+    def land(self, request: ReadRequest, again: Iterable[pa.RecordBatch] = ()) -> Landed:
+        """``again`` are dead letters to read too."""
         from flowctl.connectors.arrow import arrow_schema
 
-        columns = landed_columns(request)
-        with Overflowing(arrow_schema(columns), self._folder) as sink:
-            self.capture.read(request, _LandingSink(sink, request, self.on_rows))
-        return sink.batch(self.spark, schema_ddl(columns))
+        columns, rejected = landed_columns(request), landed(LETTER_COLUMNS)
+        with (
+            Overflowing(arrow_schema(columns), self._folder) as sink,
+            Overflowing(arrow_schema(rejected), self._folder) as apart,
+        ):
+            landing, letters = _LandingSink(sink, request, self.on_rows), _CountingSink(apart)
+            count = self.capture.read(request, landing, letters if self.rejects else None)
+            if self.rejects:
+                count += self.capture.read_letters(again, request, landing, letters)
+        rows = sink.batch(self.spark, schema_ddl(columns))
+        return Landed(rows, count, *letters.found(self.spark))
 
     def _folder(self) -> BufferFolder:
         return self.buffer.folder(f"landed-{next(self._numbers)}")
@@ -115,6 +141,21 @@ class _LandingSink:
         self.inner.write(landed_rows(batch, self.request))
         self.rows += batch.num_rows
         self.on_rows(self.rows)
+
+
+@dataclass
+class _CountingSink:
+    """Takes what was rejected."""
+
+    inner: Overflowing
+    rows: int = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.inner.write(batch)
+        self.rows += batch.num_rows
+
+    def found(self, spark: SparkSession) -> tuple[Batch | None, int]:
+        return (self.inner.batch(spark, schema_ddl(landed(LETTER_COLUMNS))) if self.rows else None), self.rows
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from flowctl import text
 from flowctl.connectors.buffered import batch_like, buffered, computed, frame_of
+from flowctl.connectors.letters import REASON_COLUMN
 from flowctl.connectors.source import ReadRequest, Snapshot
 from flowctl.connectors.target import OP_COLUMN, Target
 from flowctl.engine import cost
@@ -26,8 +27,9 @@ from flowctl.model.projection import Columns
 from flowctl.model.step import Load, Recover
 from flowctl.model.table_info import Column
 from flowctl.observe.lower_bound import read_from
-from flowctl.run import batch, checks, counting, deletes, masking
-from flowctl.run.checks import REASON_COLUMN, BatchCounts
+from flowctl.run import batch, checks, counting, deletes, letters, masking
+from flowctl.run.checks import BatchCounts
+from flowctl.run.reading import Landed
 from flowctl.run.streaming.shaping import is_changes, shaped_changes
 from flowctl.spec.spec import DetectFlag, DetectMissingKeys, ReportedDeletes, TableSpec
 from flowctl.storage.buffer import Buffer, BufferFolder
@@ -38,8 +40,8 @@ if TYPE_CHECKING:
 
 #: Number of sample keys in an error.
 SAMPLES = 5
-#: Columns of the counting queries: whether a row belongs to the batch, and the number of rows that share a value.
-_COUNTED, _GROUP_ROWS = "_flowctl_counted", "_flowctl_rows"
+#: Column of the counting query: whether a row belongs to the batch.
+_COUNTED = "_flowctl_counted"
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class StagedBatch:
 
 @dataclass(frozen=True)
 class Staging:
-    """The input for staging one table. ``read`` are the interval's rows, from ``snapshot``."""
+    """The input for staging one table. ``read`` are the interval's rows, from ``snapshot``; ``landed`` as in
+    :class:`flowctl.run.appending.IntervalRead`."""
 
     spark: SparkSession
     snapshot: Snapshot
@@ -65,6 +68,7 @@ class Staging:
     intent: Intent
     target: Target
     buffer: Buffer
+    landed: Landed | None = None
 
 
 def stage(work: Staging) -> StagedBatch:
@@ -76,7 +80,7 @@ def stage(work: Staging) -> StagedBatch:
     counts = replace(counts, target_rows=_target_rows(work, bool(counts.deletes)))
     if isinstance(work.table.deletes, DetectFlag) and checks.deletes_too_many(work.table, counts):
         return _checked_on_engine(work, staged)
-    return _decided(work, _without_reason(staged), None, counts)
+    return _decided(work, _without_reason(work, staged), None, counts)
 
 
 def _staged(work: Staging) -> Batch:
@@ -114,8 +118,8 @@ def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
         counts = replace(counts, deleted=_live_deletes(work, rows, counts))
     rejected = rows.where(named(REASON_COLUMN).isNotNull()) if counts.quarantined else None
     if rows is staged_rows and rejected is None:
-        return _decided(work, _without_reason(staged), None, counts)
-    good = rows.where(named(REASON_COLUMN).isNull()).drop(REASON_COLUMN)
+        return _decided(work, _without_reason(work, staged), None, counts)
+    good = rows.where(named(REASON_COLUMN).isNull()).drop(*_own_names(work))
     folder = staged.folder if isinstance(staged, OnEngine) and rows is staged_rows else None
     more = counts.rows + counts.deletes - (staged.rows.num_rows if isinstance(staged, InMemory) else 0)
     is_small = isinstance(staged, InMemory) and more <= cost.IN_MEMORY_EXTRA_ROWS
@@ -123,16 +127,26 @@ def _checked_on_engine(work: Staging, staged: Batch) -> StagedBatch:
 
 
 def _decided(work: Staging, rows: Batch, rejected: DataFrame | None, counts: BatchCounts) -> StagedBatch:
+    if work.landed is not None and work.table.dead_letters is not None:
+        counts = replace(counts, quarantined=counts.quarantined + work.landed.letter_count)
+        rejected = letters.all_rejected(rejected, work.landed, work.spark, lambda: _folder(work, "letters"))
+        total = counts.rows + counts.quarantined
+        checks.refuse_dead_letters(work.table, counts.quarantined, total, lambda: letters.example(rejected))
     warnings = checks.decide(work.table, counts, dt.datetime.now(dt.UTC), work.step.write_full)
     return StagedBatch(rows, rejected, counts, warnings)
 
 
-def _without_reason(staged: Batch) -> Batch:
+def _own_names(work: Staging) -> list[str]:
+    """Of columns that the batch has only until the checks have decided."""
+    return [REASON_COLUMN, *(column.name for column in letters.carried(work.table))]
+
+
+def _without_reason(work: Staging, staged: Batch) -> Batch:
     match staged:
         case InMemory(rows):
-            return InMemory(rows.drop_columns([REASON_COLUMN]))
+            return InMemory(rows.drop_columns(_own_names(work)))
         case OnEngine(frame, folder):
-            return OnEngine(frame.drop(REASON_COLUMN), folder)
+            return OnEngine(frame.drop(*_own_names(work)), folder)
         case _:
             assert_never(staged)
 
@@ -142,7 +156,8 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
     if is_changes(work.intent.interval) and _is_keyed(work):
         return shaped_changes(rows, work)
     if table.mode not in ("merge", "scd2"):
-        return checks.with_reason(batch.projected(rows, columns.projection, columns.source), table.expect)
+        extra = [named(column.name) for column in letters.carried(table)]
+        return checks.with_reason(batch.projected(rows, columns.projection, columns.source, extra), table.expect)
     frame = checks.with_reason(batch.keyed(rows, columns, table, work.snapshot, work.intent.at), table.expect)
     is_unique = batch.refuses_duplicates(work.snapshot, table)
     return batch.without_order(frame if is_unique else batch.one_per_key(frame, table))
@@ -328,7 +343,7 @@ def _count(work: Staging, rows: DataFrame) -> BatchCounts:
     found: dict[Expectation, Any] = {
         **{check: row[f"check{n}"] for n, check in enumerate(row_checks)},
         **{check: row[f"measure{n}"] for n, check in enumerate(measures)},
-        **{check: _in_bad_groups(rows.where(good & ~deleted), check) for check in groups},
+        **{check: checks.count_in_bad_groups(rows.where(good & ~deleted), check) for check in groups},
     }
     return BatchCounts(
         rows=row["rows"],
@@ -374,17 +389,6 @@ def _counted(work: Staging, staged: Batch) -> BatchCounts | None:
         case _:
             assert_never(staged)
     return counting.count_rows(batches, _identity(work), columns)
-
-
-def _in_bad_groups(rows: DataFrame, check: GroupExpectation) -> int:
-    """The number of rows in groups (of equal non-null values) that violate the check."""
-    from pyspark.sql import functions as f
-
-    column = named(check.column)
-    grouped = rows.where(column.isNotNull()).groupBy(column).agg(f.count(f.lit(1)).alias(_GROUP_ROWS))
-    bad = grouped.where(check.violation(_GROUP_ROWS))
-    row = bad.agg(f.coalesce(f.sum(_GROUP_ROWS), f.lit(0)).alias("n")).first()
-    return int(row["n"]) if row is not None else 0
 
 
 def _target_rows(work: Staging, deleting: bool) -> int | None:

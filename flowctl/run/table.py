@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -28,18 +28,19 @@ from flowctl.model.position import LandedPosition, Position
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, RecordOnly, Recover
 from flowctl.plan.upstream import shape_read
-from flowctl.run import batch, checks, events
-from flowctl.run.appending import read_interval
+from flowctl.run import batch, checks, events, letters
+from flowctl.run.appending import IntervalRead, read_interval
 from flowctl.run.attempt import Attempt, AttemptResult, RunContext
 from flowctl.run.checks import BatchCounts
 from flowctl.run.late_schema import completed
 from flowctl.run.opening import open_rows, open_target, take_table_lease
-from flowctl.run.quarantine import quarantine
-from flowctl.run.reading import SqlSnapshot
+from flowctl.run.quarantine import QUARANTINE, quarantine
+from flowctl.run.reading import Landed, SqlSnapshot
 from flowctl.run.stage import Staging, stage
 from flowctl.spec.spec import TableSpec
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 #: Seconds of the lease that must be left when a commit begins.
@@ -120,6 +121,10 @@ def _result(ready: _Ready, commit: Commit) -> AttemptResult:
     if counts is not None:
         done = replace(commit.counts, read=counts.rows + counts.quarantined, quarantined=counts.quarantined)
         commit = replace(commit, counts=done)
+    elif dead := ready.prepared.letters:
+        known = commit.counts.inserted
+        read = None if known is None else known + dead
+        commit = replace(commit, counts=replace(commit.counts, read=read, quarantined=dead))
     return AttemptResult(commit, warnings=(*ready.work.notes, *ready.prepared.warnings, *commit.warnings))
 
 
@@ -136,6 +141,27 @@ def void(run: RunContext, step: Load, pending: Intent) -> Commit:
         columns = step.columns if isinstance(step.columns, Columns) else Columns(target=step.columns.target)
         job = _job(run, step, columns, pending, before.position if before else None)
         return target.void(replace(job, record=replace(job.record, void=True)))
+
+
+def remove_letters(attempt: Attempt, run: RunContext) -> None:
+    """Removes the dead letters that the attempt has read again. Only once it is recorded: until then, they are the only
+    copy. After that, nothing reads them any more, even if this fails."""
+    table, intent = run.tables[attempt.step.id], attempt.intent
+    if intent.interval.letters is None:
+        return
+    with ExitStack() as stack:
+        target = open_target(stack, run, table)
+        take_table_lease(stack, run.spec, run.run_id, table, target)
+        job = WriteJob(
+            record=Commit(run.lineage, table.id, intent.seq, intent.id, intent.target_id, None),
+            object=table.target.object,
+            mode=table.mode,
+            columns=(),
+            run_id=run.run_id,
+            fence=run.fence,
+            before_commit=lambda: run.check_lease(COMMIT_MARGIN),
+        )
+        letters.remove_letters(run.session(table.id), target, job, intent.interval.letters)
 
 
 def find_commit(attempt: Attempt, run: RunContext) -> Commit | None:
@@ -182,13 +208,15 @@ class TableWork:
 @dataclass(frozen=True)
 class PreparedBatch:
     """A batch that is ready to be committed. ``counts`` is None on the direct path, where nothing is counted and the
-    rows are computed when they are used; ``rejected`` are the rows for quarantine, None if there are none."""
+    rows are computed when they are used; ``rejected`` are the rows for quarantine, None if there are none; without
+    ``counts``, ``letters`` is their number."""
 
     rows: Batch
     job: WriteJob
     counts: BatchCounts | None = None
     rejected: DataFrame | None = None
     warnings: tuple[str, ...] = ()
+    letters: int = 0
 
 
 def begin_work(stack: ExitStack, attempt: Attempt, run: RunContext, step: Load | Recover, target: Target) -> TableWork:
@@ -211,11 +239,20 @@ def prepare(work: TableWork) -> PreparedBatch:
     run.listener(events.PhaseEntered(table.id, "reading" if is_direct else "staging"))
     if not is_direct:
         threading.Thread(target=_import_for_commits, name="imports").start()
+    columns, again = (*work.columns.source, *letters.carried(table)), _letters_again(work)
     read = read_interval(
-        work.spark, work.snapshot, work.columns.source, table, intent.interval, run.buffer, run.spec.argument
+        work.spark, work.snapshot, columns, table, intent.interval, run.buffer, run.spec.argument, again
     )
     job = replace(_job(run, work.step, work.columns, intent, read.position), base=work.attempt.base)
-    return _prepare_direct(work, read.rows, job) if is_direct else _prepare_staged(work, read.rows, job)
+    return _prepare_direct(work, read, job) if is_direct else _prepare_staged(work, read, job)
+
+
+def _letters_again(work: TableWork) -> Iterator[pa.RecordBatch]:
+    through, run = work.attempt.intent.interval.letters, work.run
+    if through is not None:
+        after = run.states(work.table.id).replayed
+        found = letters.stored_letters(lambda: work.spark, work.target, work.table, run.lineage, after, through)
+        yield from letters.to_read_again(found)
 
 
 def _with_columns(
@@ -237,9 +274,10 @@ def _with_columns(
     return step, columns, notes
 
 
-def _prepare_direct(work: TableWork, rows: Batch, job: WriteJob) -> PreparedBatch:
+def _prepare_direct(work: TableWork, read: IntervalRead, job: WriteJob) -> PreparedBatch:
     """Straight from the source: row checks fail the job before its commit; whether it is empty is checked first."""
     columns, table, snapshot, interval = work.columns, work.table, work.snapshot, work.attempt.intent.interval
+    rows = read.rows
     frame = frame_of(rows, work.spark, lambda: work.run.buffer.folder(f"{table.id}-read"))
     frame = batch.projected(frame, columns.projection, columns.source)
     require_types(columns_of(frame.schema), [part.column for part in columns.projection])
@@ -248,7 +286,19 @@ def _prepare_direct(work: TableWork, rows: Batch, job: WriteJob) -> PreparedBatc
     frame = checks.enforced(frame, table.expect)
     made = batch_like(rows, frame)
     snapshot.release()
-    return PreparedBatch(made, _confirming(job, snapshot, interval))
+    rejected, dead = _rejected(work, read.landed)
+    return PreparedBatch(made, _confirming(job, snapshot, interval), rejected=rejected, letters=dead)
+
+
+def _rejected(work: TableWork, landed: Landed | None) -> tuple[DataFrame | None, int]:
+    """The messages that were not decoded, unless they are too many; and their number."""
+    if landed is None or landed.letters is None:
+        return None, 0
+    buffer, table = work.run.buffer, work.table
+    rejected = letters.all_rejected(None, landed, work.spark, lambda: buffer.folder(f"{table.id}-letters"))
+    total = landed.count + landed.letter_count
+    checks.refuse_dead_letters(table, landed.letter_count, total, lambda: letters.example(rejected))
+    return rejected, landed.letter_count
 
 
 def _is_empty(work: TableWork, rows: Batch) -> bool:
@@ -261,10 +311,12 @@ def _is_empty(work: TableWork, rows: Batch) -> bool:
             assert_never(rows)
 
 
-def _prepare_staged(work: TableWork, rows: Batch, job: WriteJob) -> PreparedBatch:
+def _prepare_staged(work: TableWork, read: IntervalRead, job: WriteJob) -> PreparedBatch:
     """From the buffer, after the batch has been counted and checked there."""
     run, intent, table, snapshot = work.run, work.attempt.intent, work.table, work.snapshot
-    staging = Staging(work.spark, snapshot, rows, work.step, work.columns, table, intent, work.target, run.buffer)
+    staging = Staging(
+        work.spark, snapshot, read.rows, work.step, work.columns, table, intent, work.target, run.buffer, read.landed
+    )
     staged = stage(staging)
     crashpoints.reached("after_stage", table.id)
     snapshot.confirm(intent.interval)
@@ -279,7 +331,10 @@ def _begin_writing(work: TableWork, prepared: PreparedBatch, newest: Commit | No
     """Marks the attempt as writing: from here on, the target may be modified. Writes rejected rows to quarantine."""
     repeats = work.attempt.writing or isinstance(work.step, Recover)
     work.attempt.writing = True
-    quarantine(work.spark, work.target, prepared.job, prepared.rejected, newest, repeats=repeats)
+    keeps_letters = work.table.dead_letters is not None
+    side = letters.SIDECAR if keeps_letters else QUARANTINE
+    quarantine(work.spark, work.target, prepared.job, prepared.rejected, newest, side, repeats=repeats)
+    crashpoints.reached("after_quarantine", work.table.id)
 
 
 def _import_for_commits() -> None:

@@ -17,6 +17,7 @@ from flowctl.spec.spec import (
     ColumnRules,
     Connection,
     Cursor,
+    DeadLetters,
     Deletes,
     DetectFlag,
     DetectMissingKeys,
@@ -42,9 +43,6 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         return plain(node.entries[key]) if key in node.entries else default
 
     expect = node.entries.get("expect")
-    guard: dict[str, Any] = {
-        key: fraction(value) if isinstance(value, str) else value for key, value in get("guard", {}).items()
-    }
     cursor, deletes = get("cursor", None), get("deletes", None)
     valid_from = get("scd2", {}).get("valid_from")
     is_streamed = isinstance(source, StreamTable)
@@ -66,7 +64,8 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         read=ReadHints(**get("read", {})),
         layout=Layout(**_frozen(get("layout", {}))),
         expect=tuple(map(_expectation, expect.items)) if expect else (),
-        guard=Guard(**guard),
+        guard=Guard(**_fractions(get("guard", {}))),
+        dead_letters=DeadLetters(**_fractions(get("dead_letters", {}))) if "dead_letters" in node.entries else None,
         valid_from=valid_from,
         format=get("format", {}),
         exclude=tuple(get("exclude", ())),
@@ -170,6 +169,10 @@ def _with_statistics(table: TableSpec) -> Layout:
     cursor = (table.columns.rename.get(table.cursor.column, table.cursor.column),) if table.cursor else ()
     versions = ("valid_from", "valid_to") if table.mode == "scd2" else ()
     return replace(layout, statistics=tuple(dict.fromkeys((*table.key, *cursor, *versions, *layout.cluster_by))))
+
+
+def _fractions(written: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: fraction(value) if isinstance(value, str) else value for key, value in written.items()}
 
 
 def _frozen(written: Mapping[str, Any]) -> dict[str, Any]:

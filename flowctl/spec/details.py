@@ -32,6 +32,7 @@ def check_details(table: Node, findings: Findings) -> None:
                 _check_duration(value, findings)
     _check_encoding(table.get("format.encoding"), findings)
     _check_messages(table.get("format"), findings)
+    _check_dead_letters(table, findings)
     _check_columns(table, findings)
     _check_placeholders(table, findings)
 
@@ -84,6 +85,15 @@ def _check_messages(format: Node | None, findings: Findings) -> None:
         findings.error(kind, "`type: json` needs a `schema`", hint, "missing-key")
     if kind.text in ("raw", "text") and schema:
         findings.error(schema.place, f"messages of type {kind.text} have no fields", "Use `type: json`", "unusable-key")
+
+
+def _check_dead_letters(table: Node, findings: Findings) -> None:
+    """A dead letter is the whole message, with the values that `columns.mask` hides."""
+    masked = table.get("columns.mask")
+    if "dead_letters" in table.entries and masked:
+        what = "`dead_letters` keeps whole messages: with the values that `columns.mask` hides"
+        hint = "Remove one of the two; without `dead_letters`, the first such message stops the table"
+        findings.error(table.entries["dead_letters"].place, what, hint, "not-together")
 
 
 def _check_types(table: Node, findings: Findings) -> None:

@@ -202,6 +202,14 @@ class Guard:
 
 
 @dataclass(frozen=True)
+class DeadLetters:
+    """Messages that cannot be decoded or fail a check are put aside. ``max_fraction``: of a commit's messages, as a
+    fraction of 1; None: any number."""
+
+    max_fraction: float | None = None
+
+
+@dataclass(frozen=True)
 class SchemaPolicies:
     new_column: Literal["add", "ignore", "fail"] = "add"
     wider_type: Literal["widen", "fail"] = "widen"
@@ -236,6 +244,7 @@ class TableSpec:
     layout: Layout = Layout()
     expect: tuple[Expectation, ...] = ()
     guard: Guard = Guard()
+    dead_letters: DeadLetters | None = None
     valid_from: str | None = None
     format: Mapping[str, Any] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from flowctl.text import NO_BREAK
 FIELDS = (
     "seq", "highest", "intent_id", "position", "definition", "schema", "target_columns", "target_id",
     "target_version", "deletes_checked_at", "last_run", "intent", "given_up", "append_again",
-    "upstream_shape",
+    "upstream_shape", "replay", "replayed",
 )  # fmt: skip
 
 
@@ -171,6 +171,8 @@ def _describe(field: str, table: TableState) -> str:
             return "to be given up" if table.given_up else "to be finished"
         case "upstream_shape":
             return table.upstream_shape[:8] or "none"
+        case "replay":
+            return "dead letters are read again" if table.replay else "no dead letter is read again"
         case "append_again":
             return "rows above the position are appended again" if table.append_again else "no row is appended again"
         case _:

@@ -32,7 +32,8 @@ class TableState:
     only the number is recorded. ``highest`` is the highest sequence number ever recorded or assigned to an intent;
     it is above ``seq`` after adopting a target that was rolled back. ``append_again``: a user has moved the position
     back and wants append to write the rows above it again. ``upstream_shape`` is set for SQL tables only: a digest of
-    the columns that the table read, and their types; empty if unknown.
+    the columns that the table read, and their types; empty if unknown. ``replay``: a user wants the dead letters read
+    again. Those of sequence numbers up to ``replayed`` have been, even if they are still there.
     """
 
     seq: int = 0
@@ -50,6 +51,8 @@ class TableState:
     given_up: bool = field(default=False, metadata=in_json("not_default"))
     append_again: bool = field(default=False, metadata=in_json("not_default"))
     upstream_shape: str = field(default="", metadata=in_json("not_default"))
+    replay: bool = field(default=False, metadata=in_json("not_default"))
+    replayed: int = field(default=0, metadata=in_json("not_default"))
 
     @property
     def next_seq(self) -> int:
@@ -187,6 +190,8 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
     numbered = _with_number(before, commit, recorded.run_id)
     if commit.void or (before.given_up and before.intent is not None and commit.seq >= before.intent.seq):
         return _with_tables(document, {commit.table: numbered})
+    intent = before.intent
+    letters = intent.interval.letters if intent is not None and intent.id == commit.intent_id else None
     return _with_tables(
         document,
         {
@@ -199,9 +204,16 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
                 deletes_checked_at=recorded.deletes_checked_at or before.deletes_checked_at,
                 append_again=False,
                 upstream_shape=recorded.upstream_shape,
+                replay=before.replay and letters is None,
+                replayed=max(before.replayed, letters or 0),
             )
         },
     )
+
+
+def with_replay(document: StateDocument, table_id: str) -> StateDocument:
+    """``dlq replay``: the next run reads the table's dead letters again."""
+    return _with_tables(document, {table_id: replace(document.table(table_id), replay=True)})
 
 
 def with_position(
@@ -285,6 +297,8 @@ def roll_back(current: StateDocument, old: StateDocument) -> StateDocument:
             given_up=now.intent is not None,
             append_again=False,
             highest=max(now.next_seq, then.next_seq) - 1,
+            replay=now.replay,
+            replayed=max(now.replayed, then.replayed),
         )
     return replace(current, tables=tables)
 
@@ -312,6 +326,7 @@ def _only_number(before: TableState) -> TableState:
         intent=before.intent,
         given_up=before.intent is not None,
         highest=before.highest,
+        replayed=before.replayed,
     )
 
 

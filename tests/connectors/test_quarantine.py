@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from flowctl.connectors.letters import REASON_COLUMN
 from flowctl.connectors.target import WriteJob
 from flowctl.errors import AbortRun
 from flowctl.model import types
@@ -14,8 +15,7 @@ from flowctl.model.commit import Commit
 from flowctl.model.mode import Mode
 from flowctl.model.position import VersionPosition
 from flowctl.model.table_info import Column
-from flowctl.run.checks import REASON_COLUMN
-from flowctl.run.quarantine import quarantine, quarantine_object
+from flowctl.run.quarantine import QUARANTINE, quarantine
 from flowctl.spec.spec import Layout
 from tests.connectors.writing import LINEAGE, Writer
 
@@ -45,7 +45,7 @@ def keep(
     job = _job(writer, seq, mode, lineage, before_commit)
     rows = [(int(id), f"note {id}", "id: in") for id in ids]
     rejected = writer.spark.createDataFrame(rows, f"id BIGINT, note STRING, {REASON_COLUMN} STRING") if rows else None
-    quarantine(writer.spark, writer.place.target, job, rejected, newest, repeats=repeats)
+    quarantine(writer.spark, writer.place.target, job, rejected, newest, QUARANTINE, repeats=repeats)
 
 
 def _job(writer: Writer, seq: int, mode: Mode, lineage: str, before_commit: Callable[[], None]) -> WriteJob:
@@ -56,7 +56,7 @@ def _job(writer: Writer, seq: int, mode: Mode, lineage: str, before_commit: Call
 def kept(writer: Writer) -> list[tuple[str | None, int, str]]:
     """Lineage, number and id of each row."""
     columns = (Column("_lineage", types.STRING), *OLD)
-    rows = writer.place.target.scan(writer.spark, quarantine_object(writer.place.object), columns).collect()
+    rows = writer.place.target.scan(writer.spark, QUARANTINE.of(writer.place.object), columns).collect()
     return sorted(((row["_lineage"], row["_seq"], row["id"]) for row in rows), key=str)
 
 
@@ -72,7 +72,7 @@ def test_a_number_is_replaced_with_its_lineage_and_a_row_is_kept_once(writer: Wr
 
 
 def test_a_sidecar_of_an_older_version_gets_its_lineage(writer: Writer) -> None:
-    target, object = writer.place.target, quarantine_object(writer.place.object)
+    target, object = writer.place.target, QUARANTINE.of(writer.place.object)
     statements = target.create_statements(object, OLD, Layout())
     made = replace(writer.job(1, "append", columns=OLD, create=statements), object=object)
     target.write(
@@ -104,5 +104,5 @@ def test_nothing_is_kept_without_the_lease(writer: Writer) -> None:
 
 def test_no_sidecar_is_made_where_nothing_is_rejected(writer: Writer) -> None:
     keep(writer, 1, [], repeats=True)
-    object = quarantine_object(writer.place.object)
+    object = QUARANTINE.of(writer.place.object)
     assert writer.place.target.describe([object])[object] is None

@@ -25,6 +25,7 @@ connections:
   s3a: {type: delta, path: "s3a://bucket//lake/"}
   pg: {type: postgres, url: "postgresql://etl:${secret:env:PW}@db.example/shop"}
   ro: {type: postgres, host: DB.example, port: 5432, database: shop, user: other, password: "${secret:env:PW}"}
+  bus: {type: kafka, brokers: "b:9092"}
   inbox: {type: files, path: lake}
 tables:
 """
@@ -65,6 +66,14 @@ def test_one_table_under_two_names_is_found(folder: Path, targets: tuple[str, st
     made = [f"{name}: {{from: src:{name}, to: {to}, mode: truncate}}" for name, to in zip("ab", targets, strict=True)]
     (found,) = findings(folder, *made)
     assert found.startswith("`a` and `b` are both written to ")
+
+
+def test_where_a_table_keeps_its_dead_letters_is_taken(folder: Path) -> None:
+    a = "a: {from: bus:a, to: lake:t, mode: append, dead_letters: {}}"
+    b = "b: {from: bus:b, to: lake:t__dead_letters, mode: append}"
+    (found,) = findings(folder, a, b)
+    assert found.startswith("lake:t__dead_letters is where `a` (")
+    assert found.endswith("keeps its dead letters")
 
 
 def test_a_hard_link_is_the_same_file(folder: Path) -> None:

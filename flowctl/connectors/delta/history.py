@@ -183,11 +183,16 @@ def lost_observations_of(lineage: str, last: DataCommit, before: int | None = No
     return [later, [of_lineage, (_NUMBER.name, "=", last.number), (_ATTEMPT.name, "!=", last.attempt)]]
 
 
-def quarantine(writer: Writer, location: TableLocation, rows: Batch, job: WriteJob, since: int) -> None:
+def quarantine(
+    writer: Writer, location: TableLocation, rows: Batch, job: WriteJob, since: int, through: int | None
+) -> None:
     """As :meth:`flowctl.connectors.target.Target.quarantine`."""
     side = side_job(job, job.columns)
     table = writer.prepare_sidecar(location, open_table(location), side)
-    going: Condition = [[(_LINEAGE.name, "=", job.record.lineage), (_NUMBER.name, ">=", since)]]
+    last = 2**63 - 1 if through is None else through
+    going: Condition = [
+        [(_LINEAGE.name, "=", job.record.lineage), (_NUMBER.name, ">=", since), (_NUMBER.name, "<=", last)]
+    ]
     _replace(writer, table, going, going, rows, side, "quarantine")
 
 

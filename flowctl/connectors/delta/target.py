@@ -182,14 +182,16 @@ class DeltaTarget(Target):
         done = void(location, replace(job, record=replace(job.record, void=True)))
         return _as_commit(record.keep_copy(location, done), job)
 
-    def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
+    def quarantine(
+        self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int, through: int | None = None
+    ) -> None:
         from flowctl.connectors.delta import history
         from flowctl.connectors.delta.choice import traits_of, way_of_all
         from flowctl.connectors.delta.writer import writer_for
 
         engine = traits_of(spark)
         writer = writer_for(way_of_all(engine), engine, spark, self._required_buffer)
-        history.quarantine(writer, self._location(job.object), OnEngine(frame), job, since)
+        history.quarantine(writer, self._location(job.object), OnEngine(frame), job, since, through)
 
     def why_unwritable(self, object: ObjectName) -> TableError | None:
         """For local folders: an object store reports it at the first write only."""

@@ -7,6 +7,7 @@ shows whether every message is exactly one object, and which one is not.
 from __future__ import annotations
 
 import io
+import json
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -28,15 +29,6 @@ _TEXTS = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ)
 BATCH_BYTES = 16 << 20
 
 
-class Misfit(Exception):
-    """The message with number ``row`` is not one JSON object (``column`` None), or its ``column`` does not have the
-    declared type."""
-
-    def __init__(self, row: int, column: Column | None) -> None:
-        super().__init__(row, column)
-        self.row, self.column = row, column
-
-
 def require_readable(columns: Sequence[Column]) -> None:
     """Raises ``TableError`` for declared types that no JSON value has."""
     for column in columns:
@@ -49,18 +41,29 @@ def require_readable(columns: Sequence[Column]) -> None:
             )
 
 
-def decoded(values: Sequence[bytes | None], columns: Sequence[Column]) -> list[pa.Array]:
-    """One array per column, of the declared types. A field that is missing is null, and so is all of a tombstone; other
-    fields are ignored. Raises :class:`Misfit` for the first message that does not fit."""
+def is_object(value: bytes | None) -> bool:
+    """Whether a message may be decoded, by a quicker parser that does not agree on everything."""
+    try:
+        return value is None or isinstance(json.loads(value), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def first_misfit(value: bytes | None, columns: Sequence[Column]) -> Column | None:
+    """The column for which one message cannot be :func:`decoded`; None if it is not one JSON object."""
     import pyarrow as pa
 
-    try:
-        return _parsed(values, columns)
-    except pa.ArrowInvalid:
-        raise _first_misfit(values, columns) from None
+    for column in (None, *columns):
+        try:
+            decoded([value], [column] if column else ())
+        except pa.ArrowInvalid:
+            return column
+    return None
 
 
-def _parsed(values: Sequence[bytes | None], columns: Sequence[Column]) -> list[pa.Array]:
+def decoded(values: Sequence[bytes | None], columns: Sequence[Column]) -> list[pa.Array]:
+    """One array per column, of the declared types. A field that is missing is null, and so is all of a tombstone; other
+    fields are ignored. Raises ``pyarrow.ArrowInvalid`` if a message does not fit."""
     import pyarrow as pa
     import pyarrow.json as pj
 
@@ -105,32 +108,6 @@ def _typed(values: pa.Array, column: Column) -> pa.Array:
     return pc.coalesce(
         pc.if_else(zoned, values, nothing).cast(arrow_type(column.type)), pc.assume_timezone(without, "UTC")
     )
-
-
-def _first_misfit(values: Sequence[bytes | None], columns: Sequence[Column]) -> Misfit:
-    import pyarrow as pa
-
-    for row, value in enumerate(values):
-        try:
-            _parsed([value], columns)
-        except pa.ArrowInvalid:
-            return Misfit(row, _first_column([value], columns))
-    raise AssertionError("messages that fit one by one fit together")
-
-
-def _first_column(value: Sequence[bytes | None], columns: Sequence[Column]) -> Column | None:
-    import pyarrow as pa
-
-    try:
-        _parsed(value, ())
-    except pa.ArrowInvalid:
-        return None
-    for column in columns:
-        try:
-            _parsed(value, [column])
-        except pa.ArrowInvalid:
-            return column
-    return None
 
 
 def _parts(kind: DataType) -> list[DataType]:

@@ -112,6 +112,7 @@ def _info(relation: Relation, topic: Topic, cluster: str) -> TableInfo:
             Column("_partition", types.INT32, nullable=False, native="int32"),
             Column("_offset", types.INT64, nullable=False, native="int64"),
             Column("_timestamp", types.TIMESTAMP, native="int64"),
+            *([Column("_headers", types.STRING, native="headers")] if relation.format.get("headers") else ()),
         ),
         identity=f"kafka:{cluster}/{topic.id}",
         system=f"kafka:{cluster}",

@@ -46,13 +46,18 @@ def observed_name(object: ObjectName) -> ObjectName:
     return ObjectName((*object.parts[:-1], object.parts[-1] + OBSERVED_SUFFIX))
 
 
-def replace_quarantined(session: Session, stage: tuple[str, ...], job: WriteJob, since: int) -> None:
-    """Replaces the rows of the job's lineage with sequence number ``since`` or above by the rows of ``stage``."""
+def replace_quarantined(
+    session: Session, stage: tuple[str, ...], job: WriteJob, since: int, through: int | None
+) -> None:
+    """Replaces the rows of the job's lineage with sequence numbers from ``since`` to ``through`` (None: or above) by
+    the rows of ``stage``."""
     dialect = session.dialect
     names = ", ".join(dialect.quoted(column.name) for column in job.columns)
     table, staged = dialect.table(job.object.parts), dialect.table(stage)
     of_number = f"_lineage = {dialect.marker} AND _seq >= {dialect.marker}"
-    session.execute(f"DELETE FROM {table} WHERE {of_number}", [job.record.lineage, since])
+    upper = "" if through is None else f" AND _seq <= {dialect.marker}"
+    values = [job.record.lineage, since, *([] if through is None else [through])]
+    session.execute(f"DELETE FROM {table} WHERE {of_number}{upper}", values)
     session.execute(f"INSERT INTO {table} ({names}) SELECT {names} FROM {staged}")
 
 

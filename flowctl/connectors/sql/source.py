@@ -133,7 +133,7 @@ class SqlCapture(Capture):
     def prepare(self, cursor: Column) -> None:
         """Called before a query whose conditions compare ``cursor``."""
 
-    def read(self, request: ReadRequest, sink: SegmentSink) -> int:
+    def read(self, request: ReadRequest, sink: SegmentSink, rejected: SegmentSink | None = None) -> int:
         import pyarrow as pa
 
         condition, schema, total = self._condition(request), arrow_schema(request.columns), 0

@@ -156,7 +156,9 @@ class SqlTarget(Target, Generic[S]):
         (done,) = self.commit([Staged(replace(job, record=replace(job.record, void=True)), None)])
         return done
 
-    def quarantine(self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int) -> None:
+    def quarantine(
+        self, spark: SparkSession, frame: DataFrame, job: WriteJob, since: int, through: int | None = None
+    ) -> None:
         side = replace(job, record=replace(job.record, table=f"{job.record.table}/quarantine"), create=(), alter=())
         with self.hand_over(spark, OnEngine(frame), job.columns, side) as rows, self.writing_session() as session:
             loaded = self.load(session, rows)
@@ -167,7 +169,7 @@ class SqlTarget(Target, Generic[S]):
                 accepted = self.accept(session, loaded)
                 if self.dialect.transactional_ddl:
                     self._complete(session, job.object, there, job.columns)
-                replace_quarantined(session, accepted.table, job, since)
+                replace_quarantined(session, accepted.table, job, since, through)
                 job.before_commit()
 
     def _commit(self, staged: Sequence[Staged]) -> list[Commit]:

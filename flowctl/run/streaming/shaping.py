@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from flowctl import text
+from flowctl.connectors.letters import REASON_COLUMN
 from flowctl.connectors.source import ReadRequest
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN, Target
 from flowctl.engine.spark_types import named
@@ -36,7 +37,7 @@ def is_changes(interval: Interval) -> bool:
 
 
 def shaped_changes(rows: DataFrame, work: Staging) -> DataFrame:
-    """The staged batch of merge and scd2, with :data:`checks.REASON_COLUMN`. ``rows`` are folded changes. If the commit
+    """The staged batch of merge and scd2, with ``REASON_COLUMN``. ``rows`` are folded changes. If the commit
     replaces the target's content, none of its values can be kept."""
     from pyspark.sql import functions as f
 
@@ -56,7 +57,7 @@ def shaped_changes(rows: DataFrame, work: Staging) -> DataFrame:
     frame = _with_truncated(frame.drop(*helpers), work)
     frame = checks.with_reason(frame, table.expect)
     is_gone = f.col(OP_COLUMN) == "D"  # a deletion has no values that could violate a check
-    return frame.withColumn(checks.REASON_COLUMN, f.when(~is_gone, named(checks.REASON_COLUMN)))
+    return frame.withColumn(REASON_COLUMN, f.when(~is_gone, named(REASON_COLUMN)))
 
 
 def _with_truncated(frame: DataFrame, work: Staging) -> DataFrame:

@@ -179,9 +179,7 @@ def test_a_topic_created_anew_after_the_plan_stops_the_read(kafka_broker: str, t
 def test_what_is_no_text_is_named_by_its_place(kafka_broker: str, topic: str) -> None:
     kafka.create_topic(kafka_broker, topic)
     kafka.send(kafka_broker, topic, [b"fine", b"\xffsecret"])
-    with pytest.raises(
-        TableError, match=f"the value of message 1 of partition 0 of topic {topic} is not UTF-8"
-    ) as found:
+    with pytest.raises(TableError, match=f"message 1 of partition 0 of topic {topic}: the value is not UTF-8") as found:
         read(kafka_broker, topic, *bounds(kafka_broker, topic), format="text")
     assert "secret" not in found.value.sentences
 
@@ -199,8 +197,8 @@ def test_json_messages_are_columns(kafka_broker: str, topic: str) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (b'{"id": "secret"}', "id of message 1 of partition 0 of topic .* is not exactly bigint"),
-        (b"secret", "message 1 of partition 0 of topic .* is not one JSON object"),
+        (b'{"id": "secret"}', "message 1 of partition 0 of topic .*: id is not exactly bigint"),
+        (b"secret", "message 1 of partition 0 of topic .*: not one JSON object"),
     ],
 )
 def test_a_message_that_is_not_as_declared_is_named_by_its_place(

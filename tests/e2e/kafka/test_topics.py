@@ -168,7 +168,7 @@ def test_json_into_typed_columns(tmp_path: Path, kafka_broker: str, topic: str) 
     assert sqlite_rows(tmp_path / "out.db", "SELECT * FROM clicks") == rows
     kafka.send(kafka_broker, topic, [b'{"id": 3}', b'{"id": 4.5}'])
     words = flow.apply(expect=4).words
-    assert f"id of message 3 of partition 0 of topic {topic} is not exactly bigint" in words
+    assert f"message 3 of partition 0 of topic {topic}: id is not exactly bigint" in words
     assert sqlite_rows(tmp_path / "out.db", "SELECT * FROM clicks") == rows
 
 

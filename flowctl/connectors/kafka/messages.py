@@ -1,0 +1,137 @@
+"""Messages as the brokers send them, and as dead letters keep them."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flowctl.connectors.letters import MESSAGE_COLUMNS, landed_name
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Headers = list[tuple[str, bytes | None]]
+
+
+class Message(Protocol):
+    """As ``confluent_kafka.Message``. ``timestamp`` is its kind (0: there is none) and milliseconds since 1970."""
+
+    def topic(self) -> str | None: ...
+    def partition(self) -> int | None: ...
+    def offset(self) -> int | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def key(self) -> Any: ...
+    def value(self) -> Any: ...
+    def headers(self) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A dead letter as a message: ``row`` has the columns of :data:`MESSAGE_COLUMNS`."""
+
+    row: Mapping[str, Any]
+
+    def topic(self) -> str | None:
+        return str(self.row["_topic"])
+
+    def partition(self) -> int | None:
+        return int(self.row["_partition"])
+
+    def offset(self) -> int | None:
+        return int(self.row["_offset"])
+
+    def timestamp(self) -> tuple[int, int]:
+        at = self.row["_timestamp"]
+        return (0, 0) if at is None else (1, round((at - _EPOCH) / dt.timedelta(milliseconds=1)))
+
+    def key(self) -> bytes | None:
+        return self.row["_key"]  # type: ignore[no-any-return]
+
+    def value(self) -> bytes | None:
+        return self.row["_value"]  # type: ignore[no-any-return]
+
+    def headers(self) -> Headers | None:
+        return headers_from_text(self.row["_headers"])
+
+
+_PARTS: Mapping[str, Callable[[Message], Any]] = {
+    "_topic": lambda message: message.topic(),
+    "_partition": lambda message: message.partition(),
+    "_offset": lambda message: message.offset(),
+    "_timestamp": lambda message: milliseconds(message),
+    "_key": lambda message: message.key(),
+    "_value": lambda message: message.value(),
+    "_headers": lambda message: headers_text(message.headers()),
+}
+#: What a message has, by the name of its column in a table, and in a letter.
+PARTS: Mapping[str, Callable[[Message], Any]] = {
+    "value": _PARTS["_value"],
+    **_PARTS,
+    **{landed_name(name): part for name, part in _PARTS.items()},
+}
+
+
+@cache
+def native_types() -> Mapping[str, pa.DataType]:
+    """The types of :data:`PARTS`, before any conversion."""
+    import pyarrow as pa
+
+    binary = {"value": pa.binary(), "_key": pa.binary(), "_value": pa.binary()}
+    places = {"_topic": pa.string(), "_partition": pa.int32(), "_offset": pa.int64()}
+    kinds = {**places, "_timestamp": pa.timestamp("ms", tz="UTC"), "_headers": pa.string(), **binary}
+    return {**kinds, **{landed_name(name): kind for name, kind in kinds.items()}}
+
+
+def letters(rows: pa.RecordBatch) -> list[Message]:
+    """``rows`` have the columns of :data:`MESSAGE_COLUMNS`."""
+    return [Letter(row) for row in rows.select([column.name for column in MESSAGE_COLUMNS]).to_pylist()]
+
+
+def milliseconds(message: Message) -> int | None:
+    """None where the topic keeps no times."""
+    kind, at = message.timestamp()
+    return at if kind else None
+
+
+def headers_text(headers: Headers | None) -> str | None:
+    """Headers may have any bytes, and one name several times."""
+    return None if not headers else json.dumps([_shown(*header) for header in headers], ensure_ascii=False)
+
+
+def headers_from_text(text: str | None) -> Headers | None:
+    return None if text is None else [(one["key"], _bytes(one)) for one in json.loads(text)]
+
+
+def _shown(key: str, value: bytes | None) -> dict[str, str | None]:
+    if value is None:
+        return {"key": key, "value": None}
+    try:
+        return {"key": key, "value": value.decode()}
+    except UnicodeDecodeError:
+        return {"key": key, "base64": base64.b64encode(value).decode()}
+
+
+def _bytes(header: Mapping[str, Any]) -> bytes | None:
+    if "base64" in header:
+        return base64.b64decode(header["base64"])
+    return None if header["value"] is None else str(header["value"]).encode()
+
+
+def parts(messages: Sequence[Message], most_bytes: int) -> Iterator[Sequence[Message]]:
+    """In order, each of limited size."""
+    start = size = 0
+    for at, message in enumerate(messages):
+        size += len(message.value() or b"")
+        if size >= most_bytes:
+            yield messages[start : at + 1]
+            start, size = at + 1, 0
+    if start < len(messages):
+        yield messages[start:]
+
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -1,0 +1,125 @@
+"""Dead letters of a table: what a batch rejects, what is read again, and what has been.
+
+They are stored in a sidecar, as quarantined rows are (:mod:`flowctl.run.quarantine`): before the batch's commit, under
+its sequence number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.buffered import frame_of
+from flowctl.connectors.letters import (
+    CHECK,
+    LETTER_COLUMNS,
+    MESSAGE_COLUMNS,
+    REASON_COLUMN,
+    landed,
+    landed_name,
+)
+from flowctl.connectors.target import Target, WriteJob
+from flowctl.engine.spark_types import named
+from flowctl.model.table_info import Column
+from flowctl.run.quarantine import LINEAGE, NUMBER, ORIGIN, Sidecar, origin, side_job
+from flowctl.run.reading import Landed
+from flowctl.spec.spec import TableSpec
+from flowctl.sql.dialects import schema_ddl
+from flowctl.storage.buffer import BufferFolder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def carried(table: TableSpec) -> tuple[Column, ...]:
+    """The columns of the message that each row carries until the checks have decided on it."""
+    quarantines = any(check.on_fail == "quarantine" for check in table.expect)
+    return landed(MESSAGE_COLUMNS) if table.dead_letters is not None and quarantines else ()
+
+
+def all_rejected(
+    failed: DataFrame | None, landed_rows: Landed | None, spark: SparkSession, folder: Callable[[], BufferFolder]
+) -> DataFrame | None:
+    """The letters of rows that ``failed`` checks, and of messages that were not decoded."""
+    from pyspark.sql import functions as f
+
+    names = [landed_name(column.name) for column in LETTER_COLUMNS]
+    frames = []
+    if failed is not None:
+        frames.append(failed.withColumn(landed_name("_error"), f.lit(CHECK)).select(*map(named, names)))
+    if landed_rows is not None and landed_rows.letters is not None:
+        frames.append(frame_of(landed_rows.letters, spark, folder).select(*map(named, names)))
+    if not frames:
+        return None
+    first, *others = frames
+    return first.unionByName(others[0]) if others else first
+
+
+def example(rejected: DataFrame | None) -> str:
+    """The place of one letter, and what is wrong with it."""
+    row = rejected.first() if rejected is not None else None
+    if row is None:
+        return ""
+    place = f"message {row[landed_name('_offset')]} of partition {row[landed_name('_partition')]}"
+    return f"{place}: {row[REASON_COLUMN]}"
+
+
+def _stored(rejected: DataFrame, job: WriteJob) -> tuple[DataFrame, tuple[Column, ...]]:
+    whole = [named(landed_name(column.name)).alias(column.name) for column in LETTER_COLUMNS]
+    return rejected.select(*whole, *origin(job)), (*LETTER_COLUMNS, *ORIGIN)
+
+
+SIDECAR = Sidecar(
+    "__dead_letters",
+    "dead letters",
+    ORIGIN,
+    _stored,
+    identity=("_topic", "_partition", "_offset", "_error", "_reason"),
+)
+
+
+def remove_letters(spark: SparkSession, target: Target, job: WriteJob, through: int) -> None:
+    """Removes those of the job's lineage and of sequence numbers up to ``through``, which have been read again."""
+    side = side_job(job, SIDECAR)
+    if target.describe([side.object])[side.object] is not None:
+        target.quarantine(spark, spark.createDataFrame([], schema_ddl(ORIGIN)), side, 0, through)
+
+
+def stored_letters(
+    session: Callable[[], SparkSession],
+    target: Target,
+    table: TableSpec,
+    lineage: str,
+    after: int,
+    through: int | None = None,
+) -> DataFrame | None:
+    """Those of sequence numbers above ``after``, and not above ``through``; None if there is no such table."""
+    object = SIDECAR.of(table.target.object)
+    there = target.describe([object])[object]
+    if there is None or not {column.name for column in LETTER_COLUMNS} <= {column.name for column in there.columns}:
+        return None
+    frame = target.scan(session(), object, (*LETTER_COLUMNS, *ORIGIN))
+    frame = frame.where((named(LINEAGE.name) == lineage) & (named(NUMBER.name) > after))
+    return frame if through is None else frame.where(named(NUMBER.name) <= through)
+
+
+def to_read_again(frame: DataFrame | None) -> Iterator[pa.RecordBatch]:
+    """In the order of their topic."""
+    if frame is not None:
+        ordered = frame.select(*[named(column.name) for column in LETTER_COLUMNS])
+        yield from ordered.orderBy("_partition", "_offset").toArrow().to_batches()
+
+
+def newest(frame: DataFrame, limit: int) -> list[dict[str, Any]]:
+    """The newest first."""
+    rows = frame.orderBy(named(NUMBER.name).desc(), "_partition", "_offset").limit(limit)
+    return [dict(row) for row in rows.toArrow().to_pylist()]
+
+
+def count_by_reason(frame: DataFrame) -> list[tuple[str, str, int]]:
+    """Kind of error, reason and number, the most frequent first."""
+    from pyspark.sql import functions as f
+
+    counted = frame.groupBy("_error", "_reason").agg(f.count(f.lit(1)).alias("n")).collect()
+    return sorted(((row["_error"], row["_reason"], row["n"]) for row in counted), key=lambda one: (-one[2], one))

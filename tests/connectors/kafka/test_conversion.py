@@ -1,0 +1,116 @@
+"""Messages as rows: those that fit, and as letters those that do not, whatever lies beside them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flowctl.connectors.kafka.conversion import Conversion
+from flowctl.connectors.kafka.messages import Headers, Letter, Message, headers_from_text, headers_text, letters
+from flowctl.connectors.letters import LETTER_COLUMNS
+from flowctl.errors import TableError
+from flowctl.model import reserved, types
+from flowctl.model.table_info import Column
+
+AT = dt.datetime(2026, 11, 25, 10, 0, 0, 123000, dt.UTC)
+ID = Column("id", types.INT64)
+OFFSET, KEY = Column("_offset", types.INT64), Column("_key", types.STRING)
+#: Messages, and whether they are as declared.
+KNOWN = {
+    b'{"id": 1}': True,
+    b"{}": True,
+    b'{"id": null, "x": [1, {"y": 2}]}': True,
+    b'{"id": 1.5}': False,
+    b'{"id": "1"}': False,
+    b"": False,
+    b"nonsense": False,
+    b'{"id": 1': False,
+    b'} {"id": 2}': False,
+    b'{"id": 1} {"id": 2}': False,
+    b"\xff": False,
+}
+
+
+class Rows:
+    def __init__(self) -> None:
+        self.batches: list[pa.RecordBatch] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.batches.append(batch)
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [row for batch in self.batches for row in batch.to_pylist()]
+
+
+def message(offset: int, value: bytes | None, key: bytes | None = None, headers: Headers | None = None) -> Message:
+    whole = {"_topic": "t", "_partition": 0, "_offset": offset, "_timestamp": AT, "_key": key, "_value": value}
+    return Letter({**whole, "_headers": headers_text(headers)})
+
+
+def delivered(messages: list[Message], *columns: Column) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows, and the letters by the names that they have when stored."""
+    rows, rejected = Rows(), Rows()
+    count = Conversion("t", (ID,), columns).deliver(messages, rows, rejected)
+    assert count == len(rows.rows())
+    prefix = len(reserved.PREFIX)
+    return rows.rows(), [{name[prefix:]: value for name, value in row.items()} for row in rejected.rows()]
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([*KNOWN]), max_size=40))
+def test_each_message_is_a_row_or_a_letter_in_order(values: list[bytes]) -> None:
+    rows, rejected = delivered([message(at, value) for at, value in enumerate(values)], ID, OFFSET)
+    assert [row["_offset"] for row in rows] == [at for at, value in enumerate(values) if KNOWN[value]]
+    assert [(one["_offset"], one["_value"]) for one in rejected] == [
+        (at, value) for at, value in enumerate(values) if not KNOWN[value]
+    ]
+
+
+def test_a_letter_is_the_whole_message() -> None:
+    headers: Headers = [("a", b"x"), ("a", b"\xff"), ("b", None), ("", b"")]
+    _, [found] = delivered([message(7, b"\xfe", b"\x00k", headers)], ID, OFFSET)
+    assert list(found) == [column.name for column in LETTER_COLUMNS]
+    assert (found["_topic"], found["_partition"], found["_offset"], found["_timestamp"]) == ("t", 0, 7, AT)
+    assert (found["_key"], found["_value"], headers_from_text(found["_headers"])) == (b"\x00k", b"\xfe", headers)
+    assert (found["_error"], found["_reason"]) == ("not_json", "not one JSON object")
+
+
+@pytest.mark.parametrize(
+    ("value", "key", "error", "reason"),
+    [
+        (b'{"id": "secret"}', None, "wrong_type", "id is not exactly bigint"),
+        (b"secret", None, "not_json", "not one JSON object"),
+        (b"{}", b"\xffsecret", "not_utf8", "the key is not UTF-8"),
+    ],
+)
+def test_a_reason_shows_no_value(value: bytes, key: bytes | None, error: str, reason: str) -> None:
+    _, [found] = delivered([message(0, b"{}"), message(1, value, key)], ID, KEY)
+    assert (found["_error"], found["_reason"]) == (error, reason)
+    with pytest.raises(TableError, match=f"message 1 of partition 0 of topic t: {reason}") as refused:
+        Conversion("t", (ID,), (ID, KEY)).deliver([message(0, b"{}"), message(1, value, key)], Rows(), None)
+    assert "secret" not in refused.value.sentences
+
+
+def test_a_stored_letter_is_the_message_that_it_was() -> None:
+    sent = message(5, b"\xff", b"k", [("h", b"\x00"), ("h", None)])
+    _, [stored] = delivered([sent], ID)
+    schema = pa.schema([(column.name, kind) for column, kind in zip(LETTER_COLUMNS, _TYPES, strict=True)])
+    [again] = letters(pa.RecordBatch.from_pylist([stored], schema))
+    for part in ("topic", "partition", "offset", "timestamp", "key", "value", "headers"):
+        assert getattr(again, part)() == getattr(sent, part)()
+
+
+def test_a_message_without_headers_has_none() -> None:
+    assert headers_text([]) is None
+    assert headers_from_text(None) is None
+
+
+_TYPES = (
+    *(pa.string(), pa.int32(), pa.int64(), pa.timestamp("us", tz="UTC"), pa.binary(), pa.binary(), pa.string()),
+    *(pa.string(), pa.string()),
+)

@@ -1,0 +1,228 @@
+"""Dead letters: each poison message once, none lost, whatever is killed; and each again a row once it can be one."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flowctl.crashpoints import POINTS, Point
+from tests.e2e.flows import Flow
+from tests.e2e.kafka.test_topics import KILLS, write_tables
+from tests.e2e.targets import Kind, TargetPlace, place
+from tests.services import kafka
+
+ROWS = ("_partition", "_offset", "id")
+LETTERS = ("_topic", "_partition", "_offset", "_error")
+OPTIONS = "dead_letters: {}"
+
+
+class Mixed:
+    """A topic of JSON messages, some of them poison, and all that was sent to it."""
+
+    def __init__(self, address: str, name: str, partitions: int = 2) -> None:
+        self.address, self.name, self.partitions = address, name, partitions
+        self.good: list[tuple[Any, ...]] = []
+        self.poison: list[tuple[Any, ...]] = []
+        self.count = 0
+        kafka.create_topic(address, name, partitions)
+
+    def send(self, count: int, poison: float = 0.1) -> None:
+        """To each partition; about as many of them poison as the fraction says."""
+        every = round(1 / poison) if poison else 0
+        for partition in range(self.partitions):
+            values = []
+            for at in range(self.count, self.count + count):
+                if every and at % every == 0:
+                    wrong = at // every % 2
+                    self.poison.append((self.name, partition, at, "wrong_type" if wrong else "not_json"))
+                    values.append(b'{"id": "late %d"}' % at if wrong else b"poison %d" % at)
+                else:
+                    self.good.append((partition, at, at))
+                    values.append(b'{"id": %d}' % at)
+            kafka.send(self.address, self.name, values, partition=partition)
+        self.count += count
+
+    def must_be_in(self, target: TargetPlace) -> None:
+        assert target.rows(ROWS) == sorted(self.good, key=repr)
+        assert letters_of(target).rows(LETTERS) == sorted(self.poison, key=repr)
+
+
+def letters_of(target: TargetPlace) -> TargetPlace:
+    return TargetPlace(target.kind, target.connection, f"{target.object}__dead_letters", target.location)
+
+
+def write_flow(
+    flow: Flow, address: str, topic: str, target: TargetPlace, kind: str = "bigint", options: str = OPTIONS
+) -> None:
+    """``kind`` is the declared type of `id`."""
+    format = f"format: {{type: json, schema: {{id: {kind}}}}}"
+    table = f"  clicks: {{from: bus:{topic}, {format}, to: out:{target.object}, mode: append, {options}}}"
+    write_tables(flow, address, target.connection, table)
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> Flow:
+    return Flow(tmp_path, {"PG_PASSWORD": "etl-secret"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "points"),
+    [
+        pytest.param("delta", ("after_quarantine",), id="delta-some"),
+        pytest.param("delta", POINTS, id="delta-all", marks=pytest.mark.full),
+        pytest.param("sqlite", POINTS, id="sqlite-all", marks=pytest.mark.full),
+        pytest.param("postgres", POINTS, id="postgres-all", marks=pytest.mark.full),
+    ],
+)
+def test_a_killed_apply_loses_and_doubles_no_letter(
+    kind: Kind, points: Sequence[Point], flow: Flow, postgres_database: str, kafka_broker: str, topic: str
+) -> None:
+    target, sent = place(kind, flow.folder, postgres_database), Mixed(kafka_broker, topic)
+    write_flow(flow, kafka_broker, topic, target)
+    for point in (one for one in points if one != "after_stage"):
+        sent.send(40)
+        killed = flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None)
+        assert killed.code == -9, f"{point} was not reached: {killed.out}{killed.err}"
+        sent.send(10)
+        flow.apply()
+        sent.must_be_in(target)
+    assert flow.actions() == {"clicks": "none"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "points"),
+    [
+        pytest.param("sqlite", ("after_commit",), id="sqlite-some"),
+        pytest.param("delta", POINTS, id="delta-all", marks=pytest.mark.full),
+        pytest.param("sqlite", POINTS, id="sqlite-all", marks=pytest.mark.full),
+        pytest.param("postgres", POINTS, id="postgres-all", marks=pytest.mark.full),
+    ],
+)
+def test_a_killed_replay_makes_each_letter_a_row_once(
+    kind: Kind, points: Sequence[Point], flow: Flow, postgres_database: str, kafka_broker: str, topic: str
+) -> None:
+    """Half of the poison can be read under another declaration; the rest stays, and new messages come meanwhile."""
+    target, sent = place(kind, flow.folder, postgres_database), Mixed(kafka_broker, topic, 1)
+    for point in (one for one in points if one != "after_stage"):
+        write_flow(flow, kafka_broker, topic, target)
+        sent.send(40)
+        flow.apply()
+        sent.must_be_in(target)
+        # The key is not UTF-8: text for the rows that need none of it.
+        kafka.send(kafka_broker, topic, [b'{"id": %d}' % sent.count], key=b"\xff")
+        flow.apply()
+        hidden = (topic, 0, sent.count, "not_utf8")
+        sent.poison.append(hidden)
+        sent.count += 1
+        sent.must_be_in(target)
+        write_flow(flow, kafka_broker, topic, target, options=f"{OPTIONS}, columns: {{exclude: [_key]}}")
+        flow.run("state", "set", "flow.yaml", "clicks", "--accept-definition", "--yes", expect=0)
+        flow.run("dlq", "replay", "flow.yaml", "clicks", "--yes", expect=0)
+        killed = flow.apply(env={"FLOWCTL_CRASH_AT": point}, expect=None)
+        assert killed.code == -9, f"{point} was not reached: {killed.out}{killed.err}"
+        sent.send(10)
+        flow.apply()
+        sent.poison.remove(hidden)
+        sent.good.append((0, hidden[2], hidden[2]))
+        assert target.rows(ROWS) == sorted(sent.good, key=repr)
+        assert listed(flow) == len(sent.poison)
+        flow.run("state", "set", "flow.yaml", "clicks", "--accept-definition", "--yes", expect=0)
+
+
+def listed(flow: Flow) -> int:
+    """The number of letters that no run has read again."""
+    [table] = flow.run("dlq", "list", "flow.yaml", "--format", "json", expect=0).json()["tables"]
+    return int(table["letters"])
+
+
+def test_too_many_letters_stop_the_table(flow: Flow, kafka_broker: str, topic: str) -> None:
+    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    write_flow(flow, kafka_broker, topic, target, options="dead_letters: {max_fraction: 5%}")
+    sent.send(50, poison=0.1)  # 5: fewer than 100 messages count as 100
+    flow.apply()
+    sent.must_be_in(target)
+    kafka.send(kafka_broker, topic, [b"poison"] * 11 + [b'{"id": 0}'] * 189)
+    refused = flow.apply(expect=6)
+    assert "dead_letters.max_fraction 5%: 11 of 200 messages would be dead letters" in refused.words
+    assert "(message 50 of partition 0: not one JSON object)" in refused.words
+    sent.must_be_in(target)
+
+
+def test_what_fails_a_check_is_a_letter_too(flow: Flow, kafka_broker: str, topic: str) -> None:
+    kafka.create_topic(kafka_broker, topic)
+    with kafka.producer(kafka_broker) as made:
+        for value in (b'{"id": 1}', b'{"id": -1, "more": true}', b"poison", b'{"id": 2}'):
+            made.produce(topic, value, b"k", headers=[("trace", b"x")])
+    target = place("sqlite", flow.folder, "")
+    check = "expect: [{column: id, between: [0, 10], on_fail: quarantine}]"
+    write_flow(flow, kafka_broker, topic, target, options=f"{OPTIONS}, {check}")
+    assert "2 quarantined" in flow.apply().words
+    assert target.rows(("_offset", "id")) == [(0, 1), (3, 2)]
+    shown = flow.run("dlq", "show", "flow.yaml", "clicks", "--format", "json", expect=0).json()
+    names = ("topic", "offset", "key", "value", "headers", "error", "reason", "seq")
+    headers = json.dumps([{"key": "trace", "value": "x"}])
+    assert [tuple(one[name] for name in names) for one in shown["letters"]] == [
+        (topic, 1, "k", '{"id": -1, "more": true}', headers, "check", "id: between", 1),
+        (topic, 2, "k", "poison", headers, "not_json", "not one JSON object", 1),
+    ]
+    assert "-1" in flow.run("dlq", "show", "flow.yaml", "clicks", expect=0).words
+    write_flow(flow, kafka_broker, topic, target)
+    flow.run("dlq", "replay", "flow.yaml", "clicks", "--yes", expect=0)
+    assert flow.plan()["steps"][0]["interval"]["letters"] == 1
+    flow.apply()
+    assert target.rows(("_offset", "id")) == [(0, 1), (1, -1), (3, 2)]
+    assert letters_of(target).rows(("_offset", "_seq")) == [(2, 2)]
+
+
+def test_what_dlq_refuses(flow: Flow, kafka_broker: str, topic: str) -> None:
+    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    write_flow(flow, kafka_broker, topic, target)
+    sent.send(3, poison=0)
+    assert flow.run("dlq", "list", "flow.yaml", expect=0).out == "There are no dead letters.\n"
+    flow.apply()
+    assert "clicks has no dead letters" in flow.run("dlq", "replay", "flow.yaml", "clicks", "--yes", expect=64).words
+    assert "no_such" in flow.run("dlq", "show", "flow.yaml", "no_such", expect=64).words
+    write_flow(flow, kafka_broker, topic, target, options="every: 1m")
+    assert "Add `dead_letters: {}`" in flow.run("dlq", "list", "flow.yaml", expect=64).words
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["delta", "postgres"])
+def test_random_kills_while_poison_comes(
+    kind: Kind, flow: Flow, postgres_database: str, kafka_broker: str, topic: str
+) -> None:
+    """`FLOWCTL_TEST_KILLS` times, at a random moment of a run, with 1 % of poison."""
+    chance = random.Random(f"{kind} letters")
+    target, sent, stopping = (
+        place(kind, flow.folder, postgres_database),
+        Mixed(kafka_broker, topic, 4),
+        threading.Event(),
+    )
+    write_flow(flow, kafka_broker, topic, target)
+
+    def send() -> None:
+        while not stopping.is_set():
+            sent.send(500, poison=0.01)
+            stopping.wait(0.2)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        for _ in range(KILLS):
+            process = flow.start("apply", "flow.yaml")
+            time.sleep(chance.uniform(0.3, 2.5))
+            process.kill()
+            process.communicate()
+    finally:
+        stopping.set()
+        sender.join()
+    flow.apply()
+    flow.apply()
+    sent.must_be_in(target)
