@@ -179,9 +179,9 @@ def _rows(case: Case, work: Work, estimate: Estimate) -> RowEstimate:
     if estimate == "none":
         return RowEstimate(method="none")
     watermark, source = case.observed.watermark, case.observed.source
-    if watermark is None or work.interval.letters is not None:
-        return RowEstimate()
     lower, upper = work.interval.lower, work.interval.upper
+    if watermark is None or (work.interval.letters is not None and lower == upper):
+        return RowEstimate()
     if isinstance(lower, OffsetsPosition) and isinstance(upper, OffsetsPosition):
         return RowEstimate(upper.messages_since(lower), "stats")
     if case.table.mode == "append":

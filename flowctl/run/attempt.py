@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from flowctl.connectors.source import Snapshot
 
+#: Seconds of the lease that must be left when a commit begins.
+COMMIT_MARGIN = 1.0
+
 
 @dataclass(frozen=True)
 class RunContext:

@@ -7,6 +7,7 @@ its sequence number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.buffered import frame_of
@@ -20,16 +21,40 @@ from flowctl.connectors.letters import (
 )
 from flowctl.connectors.target import Target, WriteJob
 from flowctl.engine.spark_types import named
+from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column
-from flowctl.run.quarantine import LINEAGE, NUMBER, ORIGIN, Sidecar, origin, side_job
+from flowctl.run.attempt import COMMIT_MARGIN, Attempt, RunContext
+from flowctl.run.opening import open_target, take_table_lease
+from flowctl.run.quarantine import LINEAGE, NUMBER, ORIGIN, Sidecar, origin, remove_rejected
 from flowctl.run.reading import Landed
 from flowctl.spec.spec import TableSpec
-from flowctl.sql.dialects import schema_ddl
 from flowctl.storage.buffer import BufferFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+
+def remove_replayed(attempt: Attempt, run: RunContext) -> None:
+    """Removes the dead letters that the attempt has read again. Only once it is recorded: until then, they are the only
+    copy. After that, nothing reads them any more, even if this fails."""
+    table, intent = run.tables[attempt.step.id], attempt.intent
+    if intent.interval.letters is None:
+        return
+    with ExitStack() as stack:
+        target = open_target(stack, run, table)
+        take_table_lease(stack, run.spec, run.run_id, table, target)
+        job = WriteJob(
+            record=Commit(run.lineage, table.id, intent.seq, intent.id, intent.target_id, None),
+            object=table.target.object,
+            mode=table.mode,
+            columns=(),
+            run_id=run.run_id,
+            fence=run.fence,
+            before_commit=lambda: run.check_lease(COMMIT_MARGIN),
+        )
+        through = intent.interval.letters
+        remove_rejected(lambda: run.session(table.id), target, job, SIDECAR, 0, through)
 
 
 def carried(table: TableSpec) -> tuple[Column, ...]:
@@ -77,13 +102,6 @@ SIDECAR = Sidecar(
     _stored,
     identity=("_topic", "_partition", "_offset", "_error", "_reason"),
 )
-
-
-def remove_letters(spark: SparkSession, target: Target, job: WriteJob, through: int) -> None:
-    """Removes those of the job's lineage and of sequence numbers up to ``through``, which have been read again."""
-    side = side_job(job, SIDECAR)
-    if target.describe([side.object])[side.object] is not None:
-        target.quarantine(spark, spark.createDataFrame([], schema_ddl(ORIGIN)), side, 0, through)
 
 
 def stored_letters(

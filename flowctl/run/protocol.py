@@ -143,9 +143,9 @@ class Protocol:
         self._writer.committed(done, recorded).result()
         crashpoints.reached("after_record", step.id)
         if attempt.intent.interval.letters is not None:
-            from flowctl.run.table import remove_letters
+            from flowctl.run.letters import remove_replayed
 
-            remove_letters(attempt, self._run)
+            remove_replayed(attempt, self._run)
 
     def _recorded_shape(self, table: str) -> str:
         """The recorded digest, which is valid because the plan took the columns from state."""

@@ -84,6 +84,23 @@ def quarantine(
         target.quarantine(spark, spark.createDataFrame([], schema_ddl(sidecar.own)), side, since)
 
 
+def remove_rejected(
+    session: Callable[[], SparkSession],
+    target: Target,
+    job: WriteJob,
+    sidecar: Sidecar,
+    since: int,
+    through: int | None = None,
+) -> None:
+    """Removes what the job's lineage has rejected under sequence numbers from ``since`` to ``through`` (None: or
+    above)."""
+    side = side_job(job, sidecar)
+    there = target.describe([side.object])[side.object]
+    if there is not None and {column.name.lower() for column in there.columns} >= reserved.FIRST_QUARANTINE:
+        spark = session()
+        target.quarantine(spark, spark.createDataFrame([], schema_ddl(sidecar.own)), side, since, through)
+
+
 def side_job(job: WriteJob, sidecar: Sidecar) -> WriteJob:
     return replace(job, object=sidecar.of(job.object), columns=sidecar.own, rows=None, key_bounds=None)
 

@@ -30,11 +30,11 @@ from flowctl.model.step import Load, RecordOnly, Recover
 from flowctl.plan.upstream import shape_read
 from flowctl.run import batch, checks, events, letters
 from flowctl.run.appending import IntervalRead, read_interval
-from flowctl.run.attempt import Attempt, AttemptResult, RunContext
+from flowctl.run.attempt import COMMIT_MARGIN, Attempt, AttemptResult, RunContext
 from flowctl.run.checks import BatchCounts
 from flowctl.run.late_schema import completed
 from flowctl.run.opening import open_rows, open_target, take_table_lease
-from flowctl.run.quarantine import QUARANTINE, quarantine
+from flowctl.run.quarantine import QUARANTINE, Sidecar, quarantine, remove_rejected
 from flowctl.run.reading import Landed, SqlSnapshot
 from flowctl.run.stage import Staging, stage
 from flowctl.spec.spec import TableSpec
@@ -42,9 +42,6 @@ from flowctl.spec.spec import TableSpec
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-#: Seconds of the lease that must be left when a commit begins.
-COMMIT_MARGIN = 1.0
 
 
 def run_table(attempt: Attempt, run: RunContext) -> AttemptResult:
@@ -130,7 +127,8 @@ def _result(ready: _Ready, commit: Commit) -> AttemptResult:
 
 def void(run: RunContext, step: Load, pending: Intent) -> Commit:
     """Abandons a pending sequence number: commits it empty in the target, unless it is already committed. The void has
-    the position of the previous commit, because the target's position does not change."""
+    the position of the previous commit, because the target's position does not change. What the number has rejected is
+    removed first: its rows will be read again."""
     table = run.tables[step.id]
     with ExitStack() as stack:
         target = open_target(stack, run, table)
@@ -140,28 +138,8 @@ def void(run: RunContext, step: Load, pending: Intent) -> Commit:
         take_table_lease(stack, run.spec, run.run_id, table, target)
         columns = step.columns if isinstance(step.columns, Columns) else Columns(target=step.columns.target)
         job = _job(run, step, columns, pending, before.position if before else None)
+        remove_rejected(lambda: run.session(step.id), target, job, _sidecar(table), pending.seq)
         return target.void(replace(job, record=replace(job.record, void=True)))
-
-
-def remove_letters(attempt: Attempt, run: RunContext) -> None:
-    """Removes the dead letters that the attempt has read again. Only once it is recorded: until then, they are the only
-    copy. After that, nothing reads them any more, even if this fails."""
-    table, intent = run.tables[attempt.step.id], attempt.intent
-    if intent.interval.letters is None:
-        return
-    with ExitStack() as stack:
-        target = open_target(stack, run, table)
-        take_table_lease(stack, run.spec, run.run_id, table, target)
-        job = WriteJob(
-            record=Commit(run.lineage, table.id, intent.seq, intent.id, intent.target_id, None),
-            object=table.target.object,
-            mode=table.mode,
-            columns=(),
-            run_id=run.run_id,
-            fence=run.fence,
-            before_commit=lambda: run.check_lease(COMMIT_MARGIN),
-        )
-        letters.remove_letters(run.session(table.id), target, job, intent.interval.letters)
 
 
 def find_commit(attempt: Attempt, run: RunContext) -> Commit | None:
@@ -331,10 +309,13 @@ def _begin_writing(work: TableWork, prepared: PreparedBatch, newest: Commit | No
     """Marks the attempt as writing: from here on, the target may be modified. Writes rejected rows to quarantine."""
     repeats = work.attempt.writing or isinstance(work.step, Recover)
     work.attempt.writing = True
-    keeps_letters = work.table.dead_letters is not None
-    side = letters.SIDECAR if keeps_letters else QUARANTINE
+    side = _sidecar(work.table)
     quarantine(work.spark, work.target, prepared.job, prepared.rejected, newest, side, repeats=repeats)
     crashpoints.reached("after_quarantine", work.table.id)
+
+
+def _sidecar(table: TableSpec) -> Sidecar:
+    return letters.SIDECAR if table.dead_letters is not None else QUARANTINE
 
 
 def _import_for_commits() -> None:

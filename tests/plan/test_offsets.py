@@ -111,3 +111,14 @@ def test_a_begun_interval_that_has_expired_is_given_up():
 def test_offsets_as_text_and_as_json(offsets, text):
     assert position.describe(offsets) == text
     assert position.from_json(position.to_json(offsets)) == offsets
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "rows"),
+    [(120, "at most 20 messages, and dead letters again", 20), (100, "dead letters again", None)],
+)
+def test_dead_letters_are_read_again_when_a_user_wants_it(end, reason, rows):
+    made = planned(at(100), at(end), replay=True)
+    assert (action_of(made), made.reason) == ("change", reason)
+    assert made.interval == Interval(at(100), at(end), letters=3)
+    assert made.rows.value == rows

@@ -47,6 +47,21 @@ def test_a_void_uses_up_the_number_and_moves_nothing_else() -> None:
     assert (table.seq, table.position, table.intent, table.next_seq) == (2, at(19), None, 3)
 
 
+def test_letters_are_read_again_until_a_commit_has_read_them() -> None:
+    asked = documents.with_replay(begun(), "orders")
+    kept = documents.with_commit(asked, commit_of(asked, "orders"), RECORDED)
+    assert (kept.table("orders").replay, kept.table("orders").replayed) == (True, 0)
+    reading = intent(3, 21)
+    reading = dataclasses.replace(reading, interval=dataclasses.replace(reading.interval, letters=2))
+    document = documents.with_intents(kept, {"orders": reading})
+    void = documents.with_commit(document, commit_of(document, "orders", void=True), RECORDED)
+    assert (void.table("orders").replay, void.table("orders").replayed) == (True, 0)
+    done = documents.with_commit(document, commit_of(document, "orders"), RECORDED)
+    assert (done.table("orders").replay, done.table("orders").replayed) == (False, 2)
+    assert documents.roll_back(done, kept).table("orders").replayed == 2
+    assert documents.reset(done, "orders").table("orders").replayed == 2
+
+
 def test_a_number_is_begun_by_one_intent_only() -> None:
     document = begun()
     with pytest.raises(StateConflict, match=r"sequence number 2 of run .* was begun but not finished"):

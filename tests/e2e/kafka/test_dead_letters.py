@@ -136,6 +136,24 @@ def test_a_killed_replay_makes_each_letter_a_row_once(
         flow.run("state", "set", "flow.yaml", "clicks", "--accept-definition", "--yes", expect=0)
 
 
+def test_a_replay_that_is_given_up_doubles_nothing(flow: Flow, kafka_broker: str, topic: str) -> None:
+    """What it had rejected is gone with it: otherwise the next replay would read the old letters and these."""
+    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    write_flow(flow, kafka_broker, topic, target)
+    kafka.send(kafka_broker, topic, [b'{"id": 0}'], key=b"\xff")
+    sent.count = 1
+    sent.send(9, poison=0)
+    flow.apply()
+    flow.run("dlq", "replay", "flow.yaml", "clicks", "--yes", expect=0)
+    flow.apply(env={"FLOWCTL_CRASH_AT": "after_quarantine"}, expect=-9)
+    write_flow(flow, kafka_broker, topic, target, options=f"{OPTIONS}, columns: {{exclude: [_key]}}")
+    flow.run("state", "set", "flow.yaml", "clicks", "--accept-definition", "--yes", expect=0)
+    flow.apply(env={"FLOWCTL_CRASH_AT": "before_intent"}, expect=-9)  # the number is void by now
+    flow.apply()
+    sent.good.append((0, 0, 0))
+    sent.must_be_in(target)
+
+
 def listed(flow: Flow) -> int:
     """The number of letters that no run has read again."""
     [table] = flow.run("dlq", "list", "flow.yaml", "--format", "json", expect=0).json()["tables"]
@@ -175,7 +193,7 @@ def test_what_fails_a_check_is_a_letter_too(flow: Flow, kafka_broker: str, topic
     assert "-1" in flow.run("dlq", "show", "flow.yaml", "clicks", expect=0).words
     write_flow(flow, kafka_broker, topic, target)
     flow.run("dlq", "replay", "flow.yaml", "clicks", "--yes", expect=0)
-    assert flow.plan()["steps"][0]["interval"]["letters"] == 1
+    assert flow.plan()["steps"][0]["interval"]["read"]["letters"] == 1
     flow.apply()
     assert target.rows(("_offset", "id")) == [(0, 1), (1, -1), (3, 2)]
     assert letters_of(target).rows(("_offset", "_seq")) == [(2, 2)]
