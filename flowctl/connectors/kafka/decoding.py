@@ -7,7 +7,6 @@ shows whether every message is exactly one object, and which one is not.
 from __future__ import annotations
 
 import io
-import json
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from flowctl.connectors.exact import text_shape
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
-from flowctl.model.types import Array, DataType, Struct
+from flowctl.model.types import Array, DataType, Decimal, Struct
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,14 +38,6 @@ def require_readable(columns: Sequence[Column]) -> None:
                 f"format.schema declares {column.name} as {types.short(column.type)}: JSON has no {what}",
                 hint="Declare it as string",
             )
-
-
-def is_object(value: bytes | None) -> bool:
-    """Whether a message may be decoded, by a quicker parser that does not agree on everything."""
-    try:
-        return value is None or isinstance(json.loads(value), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 def first_misfit(value: bytes | None, columns: Sequence[Column]) -> Column | None:
@@ -97,6 +88,8 @@ def _typed(values: pa.Array, column: Column) -> pa.Array:
     import pyarrow.compute as pc
 
     if column.type not in _TEXTS:
+        if any(isinstance(kind, Decimal) for kind in _parts(column.type)):
+            values.validate(full=True)  # the parser does not look at the precision of what it has rescaled
         return values
     fits = pc.match_substring_regex(values, text_shape(column.type))
     if pc.any(pc.invert(fits)).as_py():

@@ -14,11 +14,16 @@ from hypothesis import strategies as st
 
 from flowctl.connectors.kafka import decoding
 from flowctl.connectors.kafka.decoding import decoded, first_misfit, require_readable
+from flowctl.connectors.kafka.misfits import misfit
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
 
 UTC = dt.UTC
+KINDS = (
+    *("tinyint", "bigint", "double", "decimal(4,2)", "boolean", "string", "date", "timestamp", "timestamp_ntz"),
+    *("array<bigint>", "struct<x:string,y:array<double>>"),
+)
 
 
 def one(text: str, kind: str) -> Any:
@@ -66,6 +71,8 @@ def test_values_that_are_of_the_declared_type(text: str, kind: str, value: Any) 
         ("true", "bigint"),
         ("12.345", "decimal(12,2)"),
         ("123", "decimal(2,0)"),
+        ("100", "decimal(4,2)"),
+        ("[99.99, 100]", "array<decimal(4,2)>"),
         ("1", "boolean"),
         ("5", "string"),
         ('{"x": 1}', "string"),
@@ -171,3 +178,43 @@ def test_what_was_written_is_read(objects: list[dict[str, Any]]) -> None:
 def test_types_that_json_does_not_have(kind: str) -> None:
     with pytest.raises(TableError, match="JSON has no"):
         require_readable([Column("a", types.parse(kind))])
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.one_of(
+        st.dictionaries(
+            st.sampled_from("abc"),
+            st.recursive(
+                st.none()
+                | st.booleans()
+                | st.integers(-(2**70), 2**70)
+                | st.integers(-200, 200)
+                | st.floats()
+                | st.decimals(allow_nan=False, allow_infinity=False, places=2).map(float)
+                | st.text()
+                | st.sampled_from(["2026-11-25", "2026-11-25T10:00:00Z", "2026-11-25\n", "1.5", "true"]),
+                lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("xy"), inner),
+            ),
+        ).map(lambda found: json.dumps(found).encode()),
+        st.binary(),
+        st.text().map(str.encode),
+        st.sampled_from(
+            [b'\xef\xbb\xbf{"a": 1}', b'{"a": 1}\n', b'{"a": 1e2}', b'{"a": 1.0}', b'{"a": %s}' % (b"9" * 5000)]
+        ),
+    ),
+    st.sampled_from(KINDS),
+)
+def test_what_is_found_not_to_fit_cannot_be_decoded(value: bytes, kind: str) -> None:
+    column = Column("a", types.parse(kind))
+    found = misfit(value, [column])
+    if found is not None:
+        with pytest.raises(pa.ArrowInvalid):
+            decoded([value], [column] if found == column else [])
+
+
+@pytest.mark.parametrize(
+    "value", [b'{"a": %s}' % (b"[" * 100_000 + b"]" * 100_000), b'{"b": %s}' % (b"9" * 5000), b'{"a": 1e999999999}']
+)
+def test_what_pythons_parser_cannot_read_may_fit(value: bytes) -> None:
+    assert misfit(value, [Column("c", types.INT64)]) is None
