@@ -17,6 +17,7 @@ _PACKAGES = {
     "botocore": "flowctl[s3]",
     "pysail": "flowctl[sail]",
     "confluent_kafka": "flowctl[kafka]",
+    "aws_msk_iam_sasl_signer": "flowctl[msk]",
     "gcsfs": "gcsfs",
     "adlfs": "adlfs",
 }

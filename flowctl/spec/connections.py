@@ -23,7 +23,7 @@ from flowctl.spec.spec import SecretRef
 from flowctl.spec.suggest import did_you_mean
 
 #: Driver options that are secrets, even if the schema does not list them.
-_SECRET_OPTION = re.compile(r"(?i)(^|\.)(ssl)?(password|passwd|secret|token)$")
+_SECRET_OPTION = re.compile(r"(?i)(^|[._])(ssl)?(password|passwd|secret|token)$")
 #: Settings whose values are secrets, not the location of one.
 _SECRET_SETTING = re.compile(
     r"(?i)(secret[._-]?key|password|access[._-]?key|session[._-]?token|[._-]secret|account\.key\.[\w.]+)$"

@@ -6,7 +6,7 @@ import fcntl
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,6 @@ _SETTINGS = {
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "num.network.threads": "2",
     "num.io.threads": "2",
     "background.threads": "2",
@@ -44,12 +43,25 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True)
+class Secured:
+    """Further listeners of a broker, by name: their ports and protocols. ``users`` are arguments of the tool that
+    formats its storage, ``options`` those of its JVM."""
+
+    ports: Mapping[str, int]
+    protocols: Mapping[str, str]
+    settings: Mapping[str, str]
+    users: Sequence[str] = ()
+    options: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Broker:
     """``folder`` holds its data; it may be stopped and started again."""
 
     folder: Path
     port: int
     controller: int
+    secured: Secured | None = None
 
     @property
     def address(self) -> str:
@@ -59,6 +71,7 @@ class Broker:
     def started(self) -> Iterator[str]:
         """Its :attr:`address`, while it runs."""
         command = [str(java.find().command), *_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        command += self.secured.options if self.secured else ()
         command += ["-cp", f"{_jars()}/*", "kafka.Kafka", str(self._settings())]
         with running(command, log=self.folder / "kafka.log", answers=lambda: listens(self.port)):
             yield self.address
@@ -67,26 +80,33 @@ class Broker:
         tool = [str(java.find().command), *_JVM, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
         tool += ["-cp", f"{_jars()}/*", "kafka.tools.StorageTool"]
         id = subprocess.run([*tool, "random-uuid"], check=True, capture_output=True, text=True).stdout.strip()
-        format = [*tool, "format", "-t", id, "-c", str(self._settings())]
+        format = [*tool, "format", "-t", id, "-c", str(self._settings()), *(self.secured.users if self.secured else ())]
         subprocess.run(format, check=True, capture_output=True)
 
     def _settings(self) -> Path:
         file = self.folder / "server.properties"
+        protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+        clients = [f"PLAINTEXT://{self.address}"]
+        if self.secured:
+            clients += [f"{name}://{HOST}:{port}" for name, port in self.secured.ports.items()]
+            protocols |= self.secured.protocols
         own = {
             "controller.quorum.voters": f"1@{HOST}:{self.controller}",
-            "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{HOST}:{self.controller}",
-            "advertised.listeners": f"PLAINTEXT://{self.address}",
+            "listeners": ",".join([*clients, f"CONTROLLER://{HOST}:{self.controller}"]),
+            "advertised.listeners": ",".join(clients),
+            "listener.security.protocol.map": ",".join(f"{name}:{kind}" for name, kind in protocols.items()),
             "log.dirs": str(self.folder / "logs"),
+            **(self.secured.settings if self.secured else {}),
         }
         file.write_text("".join(f"{key}={value}\n" for key, value in {**_SETTINGS, **own}.items()))
         return file
 
 
 @contextmanager
-def broker() -> Iterator[Broker]:
+def broker(secured: Secured | None = None) -> Iterator[Broker]:
     """A new one, not started."""
     with tempfile.TemporaryDirectory(prefix="flowctl-kafka-", ignore_cleanup_errors=True) as folder:
-        made = Broker(Path(folder), free_port(), free_port())
+        made = Broker(Path(folder), free_port(), free_port(), secured)
         made.format()
         yield made
 

@@ -26,10 +26,12 @@ def place(_options: Mapping[str, Any], _object: ObjectName, _base_dir: str) -> N
 
 
 @contextmanager
-def connect(connection: Connection, _context: OpenContext) -> Iterator[Connector]:
+def connect(connection: Connection, context: OpenContext) -> Iterator[Connector]:
     """Opens nothing yet: the cluster is asked only when the source is."""
     from flowctl.connectors.kafka.client import Cluster
+    from flowctl.connectors.kafka.security import security_settings
     from flowctl.connectors.kafka.source import KafkaSource
 
-    cluster = Cluster(str(connection.options["brokers"]))
+    security = security_settings(connection.options, context.base_dir)
+    cluster = Cluster(str(connection.options["brokers"]), security)
     yield Connector(source=KafkaSource(cluster, CAPABILITIES), greet=cluster.greet)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from flowctl.errors import FlowctlError, TableError, TransientError
+from flowctl.connectors.kafka.problems import cause_of, translated
+from flowctl.errors import FlowctlError
 from flowctl.model.position import OffsetsPosition
 from flowctl.text import counted
 
@@ -18,8 +21,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
     from confluent_kafka.admin import AdminClient, ClusterMetadata
 
-#: Seconds that one question may take.
-_ANSWER_SECONDS = 10.0
+#: Seconds that one question may take, and after which the first asks what is wrong.
+_ANSWER_SECONDS, _FIRST_SECONDS = 10.0, 1.0
 #: librdkafka writes its log to standard error otherwise; what matters arrives as an error of a call.
 _SILENT = logging.getLogger("flowctl.kafka")
 _SILENT.addHandler(logging.NullHandler())
@@ -39,31 +42,56 @@ class Topic:
 
 @dataclass(frozen=True)
 class Cluster:
-    """``brokers`` as in the spec. Connects when it is first asked."""
+    """``brokers`` as in the spec, ``security`` as :func:`.security.security_settings` returns it. Connects when it is
+    first asked. ``reported`` is what its clients tell beside their answers."""
 
     brokers: str
+    security: Mapping[str, Any] = field(repr=False)
+    reported: deque[KafkaError] = field(default_factory=lambda: deque(maxlen=20), repr=False, compare=False)
 
     @property
     def settings(self) -> dict[str, Any]:
         """Those that every client has."""
-        return {"bootstrap.servers": self.brokers, "client.id": "flowctl", "logger": _SILENT}
+        own = {"bootstrap.servers": self.brokers, "client.id": "flowctl", "logger": _SILENT}
+        return {**own, "error_cb": self.reported.append, **self.security}
 
     @cached_property
-    def admin(self) -> AdminClient:
+    def _opened(self) -> tuple[AdminClient, ClusterMetadata]:
+        """A client that is connected, and the first that it has heard."""
+        from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        return AdminClient(self.settings)
+        with self.translated():
+            client = AdminClient(self.settings)
+            end = time.monotonic() + _ANSWER_SECONDS
+            while True:
+                try:
+                    return client, client.list_topics(timeout=_FIRST_SECONDS)
+                except KafkaException:
+                    client.poll(0)  # calls back with what is wrong
+                    self.require_connection()
+                    if time.monotonic() > end:
+                        raise
+
+    @property
+    def admin(self) -> AdminClient:
+        return self._opened[0]
+
+    def require_connection(self) -> None:
+        """Raises ``FlowctlError`` if a client has reported why it cannot connect."""
+        if cause := cause_of(self.reported, self.brokers, self.security):
+            raise cause
 
     def greet(self) -> str:
-        seen = self._metadata()
+        seen = self._opened[1]
         return f"Kafka cluster {seen.cluster_id}, {counted(len(seen.brokers), 'broker')}"
 
     def topic_names(self) -> list[str]:
         """All but the cluster's own."""
-        return sorted(name for name in self._metadata().topics if name[:2] != "__")
+        return sorted(name for name in self._opened[1].topics if name[:2] != "__")
 
     def id(self) -> str:
-        return str(self._metadata().cluster_id)
+        return str(self._opened[1].cluster_id)
 
     def topics(self, names: Sequence[str]) -> dict[str, Topic]:
         """Those that exist."""
@@ -125,10 +153,6 @@ class Cluster:
         }
         return Consumer({**self.settings, **own})
 
-    def _metadata(self) -> ClusterMetadata:
-        with self.translated():
-            return self.admin.list_topics(timeout=_ANSWER_SECONDS)
-
     @contextmanager
     def translated(self) -> Iterator[None]:
         from confluent_kafka import KafkaException
@@ -139,22 +163,5 @@ class Cluster:
             raise self.error_of(error.args[0]) from error
 
     def error_of(self, error: KafkaError) -> FlowctlError:
-        """A client's error in flowctl's words. Whatever another attempt may cure is transient."""
-        from confluent_kafka import KafkaError as Code
-
-        away = {Code._ALL_BROKERS_DOWN, Code._TRANSPORT, Code._TIMED_OUT, Code._RESOLVE, Code._TIMED_OUT_QUEUE}
-        if error.code() in away:
-            return TransientError(
-                f"no broker of {self.brokers} answers: {error.str()}",
-                hint="Check `brokers`, and whether this machine reaches each address that the brokers advertise",
-            )
-        if error.retriable():
-            return TransientError(f"Kafka says: {error.str()}", hint="Try again when the cluster has settled")
-        return TableError(f"Kafka says: {error.str()}", hint=_HINTS.get(error.name(), "Look at the brokers' logs"))
-
-
-_HINTS: Mapping[str, str] = {
-    "TOPIC_AUTHORIZATION_FAILED": "Let this user DESCRIBE and READ the topic",
-    "CLUSTER_AUTHORIZATION_FAILED": "Let this user DESCRIBE the cluster",
-    "UNKNOWN_TOPIC_OR_PART": "Check whether the topic was deleted meanwhile, and plan again",
-}
+        """A client's error in flowctl's words."""
+        return translated(error, self.brokers, self.security)

@@ -102,6 +102,8 @@ class TopicCapture(Capture):
                 )
             if taken:
                 yield taken
+            else:
+                self.cluster.require_connection()
 
     def _bounds(self, interval: Interval | None) -> tuple[OffsetsPosition, OffsetsPosition]:
         if interval is not None and isinstance(interval.upper, OffsetsPosition):

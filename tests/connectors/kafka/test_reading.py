@@ -37,7 +37,7 @@ class Rows:
 
 
 def source(address: str) -> KafkaSource:
-    return KafkaSource(Cluster(address), CAPABILITIES)
+    return KafkaSource(Cluster(address, {}), CAPABILITIES)
 
 
 def relation(topic: str, format: str = "raw", schema: dict[str, str] | None = None) -> Relation:
