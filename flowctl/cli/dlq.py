@@ -87,6 +87,12 @@ def replay(spec: Spec, table_id: str, yes: bool) -> int:
     from flowctl.state import document as documents
 
     with open_boxes(spec, (table_id,), output.settings().verbose, output.write_line) as [box]:
+        if box.table.mode != "append":
+            raise UsageError(
+                f"{table_id} replaces rows by key: an old message would overwrite what came after it",
+                hint=f"Read the topic again: `flowctl apply {spec.argument} --full-refresh {table_id}`",
+                mark=box.table.mark_of("mode"),
+            )
         count = sum(count for *_, count in box.counts())
     if not count:
         raise UsageError(f"{table_id} has no dead letters", hint=f"Run `flowctl dlq list {spec.argument}`")

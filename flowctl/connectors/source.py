@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: An additional column of ordered frames, greater in later rows. The source chooses its type.
 PLACE_COLUMN = "_flowctl_place"
+#: An additional column of frames of changes: whether the row was deleted.
+DELETED_COLUMN = "_flowctl_deleted"
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,14 @@ class SourceCapabilities:
 
 @dataclass(frozen=True)
 class Relation:
-    """What is read: an object, or a query in the source's SQL, filtered by ``where`` (also the source's SQL)."""
+    """What is read: an object, or a query in the source's SQL, filtered by ``where`` (also the source's SQL). ``key``:
+    of a topic, the key (names in the source) of the rows whose changes it has; empty if messages are just appended."""
 
     object: ObjectName | None
     query: str | None = None
     where: str | None = None
     format: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    key: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,7 +222,10 @@ class Snapshot(ABC):
 
 
 class Capture(ABC):
-    """One moment of one relation that only this process can read."""
+    """One moment of one relation that only this process can read. ``own_columns`` are further columns that it has when
+    they are requested: :data:`PLACE_COLUMN`, :data:`DELETED_COLUMN`."""
+
+    own_columns: tuple[Column, ...] = ()
 
     @abstractmethod
     def read(self, request: ReadRequest, sink: SegmentSink, rejected: SegmentSink | None = None) -> int:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.letters import REASON_COLUMN
-from flowctl.connectors.source import PLACE_COLUMN, Snapshot
+from flowctl.connectors.source import DELETED_COLUMN, PLACE_COLUMN, Snapshot
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.engine.spark_types import from_spark, named
 from flowctl.model import types
@@ -21,7 +21,7 @@ from flowctl.model.table_info import Column
 from flowctl.plan.projection import is_mask
 from flowctl.run.conversion import converted, is_plain
 from flowctl.run.masking import PREFIX
-from flowctl.spec.spec import DetectFlag, TableSpec
+from flowctl.spec.spec import DetectFlag, ReportedDeletes, TableSpec
 from flowctl.sql.dialects import quoted
 from flowctl.sql.row_hash import row_hash_sql
 
@@ -117,11 +117,15 @@ def refuses_duplicates(snapshot: Snapshot, table: TableSpec) -> bool:
     return table.dedupe == "fail"
 
 
-def keyed(rows: DataFrame, columns: Columns, table: TableSpec, snapshot: Snapshot, at: str) -> DataFrame:
-    """The batch of merge and scd2 before :func:`one_per_key`, with ordering columns. ``at`` is the intent's time."""
+def keyed(
+    rows: DataFrame, columns: Columns, table: TableSpec, snapshot: Snapshot, at: str, carried: Sequence[str] = ()
+) -> DataFrame:
+    """The batch of merge and scd2 before :func:`one_per_key`, with ordering columns and those that rows carry. ``at``
+    is the intent's time."""
     from pyspark.sql import functions as f
 
     extra = [_operation(columns.source, table).alias(OP_COLUMN), _order(table, snapshot).alias(_ORDER)]
+    extra += map(named, carried)
     frame = projected(rows, columns.projection, columns.source, extra)
     frame = frame.withColumn(_TIE, f.xxhash64(*[named(part.column.name) for part in columns.projection]))
     if table.mode != "scd2":
@@ -156,9 +160,11 @@ def without_order(frame: DataFrame) -> DataFrame:
 
 
 def _operation(columns: Sequence[Column], table: TableSpec) -> SparkColumn:
-    """``D`` if the source's flag marks the row as deleted, otherwise ``U``."""
+    """``D`` if the source reports that the row was deleted, or its flag says so; otherwise ``U``."""
     from pyspark.sql import functions as f
 
+    if isinstance(table.deletes, ReportedDeletes):
+        return f.when(named(DELETED_COLUMN), f.lit("D")).otherwise(f.lit("U"))
     if not isinstance(table.deletes, DetectFlag):
         return f.lit("U")
     flag = table.deletes

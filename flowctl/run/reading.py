@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 from flowctl.connectors.buffered import Overflowing, frame_of
 from flowctl.connectors.letters import LETTER_COLUMNS, landed
 from flowctl.connectors.source import (
+    PLACE_COLUMN,
     Capture,
     DirectSource,
     LandedSource,
@@ -95,6 +96,12 @@ class LandedSnapshot(Snapshot):
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count(1)
+        self.has_places = any(column.name == PLACE_COLUMN for column in self.capture.own_columns)
+
+    @property
+    def own_columns(self) -> tuple[Column, ...]:
+        """Further columns to request, without which changes of rows cannot be told apart."""
+        return self.capture.own_columns
 
     def frame(self, request: ReadRequest) -> DataFrame:
         return frame_of(self.rows(request), self.spark, self._folder)

@@ -155,10 +155,11 @@ def _shaped(work: Staging, rows: DataFrame) -> DataFrame:
     columns, table = work.columns, work.table
     if is_changes(work.intent.interval) and _is_keyed(work):
         return shaped_changes(rows, work)
+    carried = [column.name for column in letters.carried(table)]
     if table.mode not in ("merge", "scd2"):
-        extra = [named(column.name) for column in letters.carried(table)]
-        return checks.with_reason(batch.projected(rows, columns.projection, columns.source, extra), table.expect)
-    frame = checks.with_reason(batch.keyed(rows, columns, table, work.snapshot, work.intent.at), table.expect)
+        rows = batch.projected(rows, columns.projection, columns.source, list(map(named, carried)))
+        return checks.with_reason(rows, table.expect)
+    frame = checks.with_reason(batch.keyed(rows, columns, table, work.snapshot, work.intent.at, carried), table.expect)
     is_unique = batch.refuses_duplicates(work.snapshot, table)
     return batch.without_order(frame if is_unique else batch.one_per_key(frame, table))
 
@@ -336,9 +337,7 @@ def _count(work: Staging, rows: DataFrame) -> BatchCounts:
         *[f.min(f.when(good, named(c))).cast("string").alias(f"low{n}") for n, c in enumerate(bounded)],
         *[f.max(f.when(good, named(c))).cast("string").alias(f"high{n}") for n, c in enumerate(bounded)],
     ]
-    row = batch_rows.agg(*counts).first()
-    if row is None:
-        raise TableError("the staged batch could not be counted", hint="Run again with --verbose")
+    (row,) = batch_rows.agg(*counts).collect()
     groups = [check for check in expect if isinstance(check, GroupExpectation)]
     found: dict[Expectation, Any] = {
         **{check: row[f"check{n}"] for n, check in enumerate(row_checks)},

@@ -35,7 +35,7 @@ from flowctl.run.checks import BatchCounts
 from flowctl.run.late_schema import completed
 from flowctl.run.opening import open_rows, open_target, take_table_lease
 from flowctl.run.quarantine import QUARANTINE, Sidecar, quarantine, remove_rejected
-from flowctl.run.reading import Landed, SqlSnapshot
+from flowctl.run.reading import Landed, LandedSnapshot, SqlSnapshot
 from flowctl.run.stage import Staging, stage
 from flowctl.spec.spec import TableSpec
 
@@ -217,7 +217,8 @@ def prepare(work: TableWork) -> PreparedBatch:
     run.listener(events.PhaseEntered(table.id, "reading" if is_direct else "staging"))
     if not is_direct:
         threading.Thread(target=_import_for_commits, name="imports").start()
-    columns, again = (*work.columns.source, *letters.carried(table)), _letters_again(work)
+    own = work.snapshot.own_columns if isinstance(work.snapshot, LandedSnapshot) else ()
+    columns, again = (*work.columns.source, *own, *letters.carried(table)), _letters_again(work)
     read = read_interval(
         work.spark, work.snapshot, columns, table, intent.interval, run.buffer, run.spec.argument, again
     )

@@ -33,6 +33,7 @@ from flowctl.spec.spec import (
     StreamTable,
     TableSpec,
     TargetRef,
+    TopicSource,
 )
 
 
@@ -46,6 +47,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
     cursor, deletes = get("cursor", None), get("deletes", None)
     valid_from = get("scd2", {}).get("valid_from")
     is_streamed = isinstance(source, StreamTable)
+    reports = is_streamed or (isinstance(source, TopicSource) and get("mode", "") in ("merge", "scd2"))
     if is_streamed:
         valid_from = None  # the times are those of the commits, and no column
     built = TableSpec(
@@ -57,7 +59,7 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
         key=tuple(get("key", ())),
         cursor=_cursor(cursor) if isinstance(cursor, dict) else None,
         dedupe=get("dedupe", "fail" if valid_from == "now" else None),
-        deletes=_reported(deletes) if is_streamed else _deletes(deletes) if deletes else None,
+        deletes=_reported(deletes) if reports else _deletes(deletes) if deletes else None,
         compare_ignore=tuple(get("compare", {}).get("ignore", ())),
         columns=ColumnRules(**_frozen(get("columns", {}))),
         where=get("where", None),

@@ -87,6 +87,26 @@ def _check_messages(format: Node | None, findings: Findings) -> None:
         findings.error(schema.place, f"messages of type {kind.text} have no fields", "Use `type: json`", "unusable-key")
 
 
+def check_topic(table: Node, findings: Findings) -> None:
+    """Messages replace rows by key only if it is known how: an envelope says what was deleted, and a message without
+    one is deleted by a tombstone, which has nothing but its key."""
+    format, mode = table.get("format"), table.entries.get("mode")
+    kind = table.get("format.type")
+    is_json = kind is not None and kind.text == "json"
+    parts = [part for name in ("envelope", "key") if format and (part := format.entries.get(name))]
+    for part in parts:
+        if not is_json:
+            what = "`envelope` and `key` are for messages of type json"
+            findings.error(part.place, what, "Use `type: json`", "unusable-key")
+    if len(parts) == 2:
+        what = "`key` cannot be used together with `envelope`, which has the whole row"
+        findings.error(parts[1].place, what, "Keep one of the two", "not-together")
+    if mode and mode.text == "merge" and not (parts and is_json):
+        what = "mode merge needs to know which row a message is about, and which was deleted"
+        hint = "Use `type: json` with `envelope: debezium` or `maxwell`, or with `key: {schema: {id: bigint}}`"
+        findings.error(format.place if format else table.entries["from"].place, what, hint, "missing-key")
+
+
 def _check_dead_letters(table: Node, findings: Findings) -> None:
     """A dead letter is the whole message, with the values that `columns.mask` hides."""
     masked = table.get("columns.mask")

@@ -169,7 +169,7 @@ def _validator(name: str) -> Draft202012Validator:
             return Draft202012Validator(_require_only(_role_schema(name.removesuffix(" keys")).get("required", [])))
         case _ if name.startswith("stream of "):
             return Draft202012Validator(stream_schema(name.removeprefix("stream of ")))
-        case "table" | "sql_source" | "stream_table" | "polled_table":
+        case "table" | "sql_source" | "stream_table" | "topic_table" | "polled_table":
             return Draft202012Validator(definition(name))
         case _ if ":" in name:
             properties = _role_schema(name).get("properties", {})
@@ -192,7 +192,7 @@ def _role_schema(name: str) -> Schema:
             schema: Schema = flow_schema()["$defs"]["modes"][which]
         case "stream_mode":  # the key is the source's own, and the times those of the commits
             schema = {key: value for key, value in flow_schema()["$defs"]["modes"][which].items() if key != "required"}
-        case "sql_source" | "stream_table" | "polled_table":
+        case "sql_source" | "stream_table" | "topic_table" | "polled_table":
             schema = definition(kind)
         case _:
             schema = role(which, kind) or {}

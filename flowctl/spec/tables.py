@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flowctl.spec import build
-from flowctl.spec.details import check_details
+from flowctl.spec.details import check_details, check_topic
 from flowctl.spec.findings import Findings
 from flowctl.spec.names import is_pattern, split_reference
 from flowctl.spec.node import Node, leaves, without
@@ -22,7 +22,7 @@ from flowctl.spec.schema import (
     source_modes,
     target_modes,
 )
-from flowctl.spec.spec import ObjectSource, Source, SqlSource, StreamTable, TableSpec, TargetRef
+from flowctl.spec.spec import ObjectSource, Source, SqlSource, StreamTable, TableSpec, TargetRef, TopicSource
 
 
 def check_tables(
@@ -57,6 +57,8 @@ class _Checking:
         self.findings.extend(shape)
         details = Findings()
         check_details(self.node, details)
+        if isinstance(source, TopicSource):
+            check_topic(self.node, details)
         broken = {found.mark for found in shape}
         self.findings.extend(found for found in details.diagnostics if found.mark not in broken)
         if source:
@@ -82,9 +84,13 @@ class _Checking:
             role_name = "stream_mode" if is_streamed or self._may_be_streamed() else "mode"
             roles[f"{role_name}:{mode.text}"] = f"with mode {mode.text}"
         if source is not None:
-            roles["stream_table" if is_streamed else "polled_table"] = (
-                "when reading a change stream" if is_streamed else "without a change stream"
-            )
+            match source:
+                case StreamTable():
+                    roles["stream_table"] = "when reading a change stream"
+                case TopicSource():
+                    roles["topic_table"] = "when reading a topic"
+                case _:
+                    roles["polled_table"] = "without a change stream"
         match source:
             case SqlSource():
                 roles["sql_source"] = "with `from: {sql: …}`"

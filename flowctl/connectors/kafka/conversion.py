@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from flowctl.connectors.arrow import arrow_schema, arrow_type
-from flowctl.connectors.kafka.decoding import BATCH_BYTES, decoded, first_misfit
+from flowctl.connectors.kafka.decoding import BATCH_BYTES, decoded
+from flowctl.connectors.kafka.envelopes import NAMES, Rows, operations_of, rows_of
 from flowctl.connectors.kafka.messages import PARTS, Message, native_types, parts
 from flowctl.connectors.kafka.misfits import misfit
 from flowctl.connectors.letters import ERROR_COLUMNS, LETTER_COLUMNS, MESSAGE_COLUMNS, landed
+from flowctl.connectors.source import DELETED_COLUMN
 from flowctl.errors import TableError
 from flowctl.model import types
 from flowctl.model.table_info import Column
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+#: Column of messages in an envelope: what they say of the row.
+OPERATION = "_op"
 #: Messages among which those that do not fit are looked for, which takes five times as long as decoding.
 _SIFTED = 2_000
 
@@ -28,18 +32,29 @@ _SIFTED = 2_000
 class Unfit:
     """Why a message is not as declared, and what a user may do if it is to be read."""
 
-    error: Literal["not_json", "wrong_type", "not_utf8"]
+    error: Literal["not_json", "not_change", "wrong_type", "not_utf8", "no_key"]
     reason: str
     hint: str
 
 
 @dataclass(frozen=True)
+class Payload:
+    """What messages are, beside the message itself. ``declared`` are the columns of values that are JSON objects, or of
+    the rows in their ``envelope``; empty for other messages. ``of_key`` are those of keys that are JSON objects.
+    ``key``: what is read are changes of rows with this key; the names of its columns."""
+
+    declared: Sequence[Column] = ()
+    of_key: Sequence[Column] = ()
+    envelope: str = ""
+    key: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Conversion:
-    """``declared`` are the columns of messages that are JSON objects; empty for others. ``columns`` are those of the
-    rows."""
+    """``columns`` are those of the rows."""
 
     topic: str
-    declared: Sequence[Column]
+    payload: Payload
     columns: Sequence[Column]
 
     def deliver(self, messages: Sequence[Message], sink: SegmentSink, rejected: SegmentSink | None) -> int:
@@ -51,13 +66,14 @@ class Conversion:
         import pyarrow as pa
 
         try:
-            sink.write(self._rows(messages))
+            rows = self._rows(messages)
         except pa.ArrowInvalid:
             if len(messages) <= _SIFTED:
                 return self._deliver_fitting(messages, sink, rejected)
             parts = (messages[at : at + _SIFTED] for at in range(0, len(messages), _SIFTED))
             return sum(self._deliver(part, sink, rejected) for part in parts)
-        return len(messages)
+        sink.write(rows)
+        return int(rows.num_rows)
 
     def _deliver_fitting(self, messages: Sequence[Message], sink: SegmentSink, rejected: SegmentSink | None) -> int:
         import pyarrow as pa
@@ -78,29 +94,53 @@ class Conversion:
             rejected.write(_letters(letters))
         if fitting:
             sink.write(pa.concat_batches(fitting))
-        return len(messages) - len(letters)
+        return sum(rows.num_rows for rows in fitting)
 
     def _rows(self, messages: Sequence[Message]) -> pa.RecordBatch:
         """Raises ``pyarrow.ArrowInvalid`` if a message does not fit."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
-        fields = self._fields(messages, {column.name for column in self.columns})
-        arrays = [_array(messages, column, fields.get(column.name)) for column in self.columns]
+        found = self._found(messages, self._columns(self.payload.declared))
+        known = dict(zip([column.name for column in self._columns(self.payload.declared)], found.fields, strict=True))
+        if self.payload.of_key:
+            keys = [message.key() for message in messages]
+            if None in keys:
+                raise pa.ArrowInvalid("a message has no key")
+            of_key = self._columns(self.payload.of_key)
+            known |= dict(zip([column.name for column in of_key], decoded(keys, of_key), strict=True))
+        known |= {OPERATION: found.operations, DELETED_COLUMN: pc.equal(found.operations, "D")}
+        arrays = []
+        for column in self.columns:
+            if column.name in known:
+                arrays.append(known[column.name].cast(arrow_type(column.type)))
+                continue
+            of_messages = _array(messages, column)
+            arrays.append(of_messages if found.numbers is None else of_messages.take(found.numbers))
         return pa.record_batch(arrays, schema=arrow_schema(self.columns))
 
-    def _fields(self, messages: Sequence[Message], names: Collection[str]) -> Mapping[str, pa.Array]:
-        """Of messages that are JSON objects, those with these names, each in its declared type."""
-        if not self.declared:
-            return {}
-        columns = [column for column in self.declared if column.name in names]
-        arrays = decoded([message.value() for message in messages], columns)
-        return {column.name: array for column, array in zip(columns, arrays, strict=True)}
+    def _found(self, messages: Sequence[Message], columns: Sequence[Column]) -> Rows:
+        """The rows of these messages, with the fields of ``columns``."""
+        values = [message.value() for message in messages]
+        if self.payload.declared:
+            return rows_of(values, columns, self.payload.envelope, self.payload.key)
+        return Rows((), operations_of(values))
+
+    def _columns(self, columns: Sequence[Column]) -> list[Column]:
+        """Those that are read; and the key's, which an envelope needs."""
+        wanted = {*self.payload.key, *(column.name for column in self.columns)}
+        return [column for column in columns if column.name in wanted]
 
     def _why_at_once(self, message: Message) -> Unfit | None:
         """None: it may fit."""
-        match misfit(message.value(), self.declared) if self.declared else None:
+        payload = self.payload
+        if payload.of_key and message.key() is None:
+            return _NO_KEY
+        match misfit(message.value(), payload.declared, payload.envelope) if payload.declared else None:
             case "not_json":
                 return _NOT_JSON
+            case "not_change":
+                return _not_change(payload.envelope)
             case Column() as column:
                 return _wrong_type(column)
             case _:
@@ -113,14 +153,26 @@ class Conversion:
             if column.name not in PARTS:
                 continue
             try:
-                _array([message], column, None)
+                _array([message], column)
             except pa.ArrowInvalid:
                 return _not_utf8(column)
-        found = first_misfit(message.value(), self.declared)
-        return _wrong_type(found) if found else _NOT_JSON
+        for column in self.payload.of_key:
+            try:
+                decoded([message.key()], [column])
+            except pa.ArrowInvalid:
+                return _wrong_type(column, "key.schema")
+        for columns in ([], *([column] for column in self.payload.declared)):
+            try:
+                self._found([message], columns)
+            except pa.ArrowInvalid:
+                if columns:
+                    return _wrong_type(columns[0])
+                return _not_change(self.payload.envelope) if self.payload.envelope else _NOT_JSON
+        return _NOT_JSON
 
 
 _APART = "keep such messages apart with `dead_letters: {}`"
+_NO_KEY = Unfit("no_key", "it has no key", f"Let its producer send one, or {_APART}")
 _NOT_JSON = Unfit("not_json", "not one JSON object", f"Read all as `format: {{type: text}}`, or {_APART}")
 
 
@@ -131,16 +183,21 @@ def _not_utf8(column: Column) -> Unfit:
     return Unfit("not_utf8", f"the {column.name.removeprefix('_')} is not UTF-8", f"{way}, or {_APART}")
 
 
-def _wrong_type(column: Column) -> Unfit:
-    way = f"Declare another type in `format: {{schema: {{{column.name}: string}}}}`, leave the field out"
+def _not_change(envelope: str) -> Unfit:
+    name = NAMES[envelope]
+    return Unfit(
+        "not_change", f"no change of a row as {name} writes it", f"Check what writes to the topic, or {_APART}"
+    )
+
+
+def _wrong_type(column: Column, where: str = "schema") -> Unfit:
+    way = f"Declare another type in `format: {{{where}: {{{column.name}: string}}}}`, leave the field out"
     return Unfit("wrong_type", f"{column.name} is not exactly {types.short(column.type)}", f"{way}, or {_APART}")
 
 
-def _array(messages: Sequence[Message], column: Column, field: pa.Array | None) -> pa.Array:
+def _array(messages: Sequence[Message], column: Column) -> pa.Array:
     import pyarrow as pa
 
-    if field is not None:
-        return field.cast(arrow_type(column.type))
     of = PARTS.get(column.name)
     if of is None:
         raise TableError(f"a message has no {column.name}", hint="Plan again")
@@ -151,7 +208,7 @@ def _letters(unfit: Sequence[tuple[Message, Unfit]]) -> pa.RecordBatch:
     import pyarrow as pa
 
     messages = [message for message, _ in unfit]
-    arrays = [_array(messages, column, None) for column in landed(MESSAGE_COLUMNS)]
+    arrays = [_array(messages, column) for column in landed(MESSAGE_COLUMNS)]
     arrays += [pa.array([getattr(why, column.name[1:]) for _, why in unfit], pa.string()) for column in ERROR_COLUMNS]
     return pa.record_batch(arrays, schema=arrow_schema(landed(LETTER_COLUMNS)))
 

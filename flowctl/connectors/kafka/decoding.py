@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MARKER = f"flowctl-{uuid.uuid4().hex}"
 #: What JSON has no values for: they are texts of the type's own shape.
-_TEXTS = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ)
+TEXTS = (types.DATE, types.TIMESTAMP, types.TIMESTAMP_NTZ)
 #: Bytes of messages that are parsed at once.
 BATCH_BYTES = 16 << 20
 
@@ -31,25 +31,13 @@ BATCH_BYTES = 16 << 20
 def require_readable(columns: Sequence[Column]) -> None:
     """Raises ``TableError`` for declared types that no JSON value has."""
     for column in columns:
-        nested = [] if column.type in _TEXTS else [kind for kind in _parts(column.type) if kind in _TEXTS]
+        nested = [] if column.type in TEXTS else [kind for kind in _parts(column.type) if kind in TEXTS]
         if types.BINARY in _parts(column.type) or nested:
             what = "bytes" if types.BINARY in _parts(column.type) else f"a {types.short(nested[0])} inside it"
             raise TableError(
                 f"format.schema declares {column.name} as {types.short(column.type)}: JSON has no {what}",
                 hint="Declare it as string",
             )
-
-
-def first_misfit(value: bytes | None, columns: Sequence[Column]) -> Column | None:
-    """The column for which one message cannot be :func:`decoded`; None if it is not one JSON object."""
-    import pyarrow as pa
-
-    for column in (None, *columns):
-        try:
-            decoded([value], [column] if column else ())
-        except pa.ArrowInvalid:
-            return column
-    return None
 
 
 def decoded(values: Sequence[bytes | None], columns: Sequence[Column]) -> list[pa.Array]:
@@ -60,7 +48,7 @@ def decoded(values: Sequence[bytes | None], columns: Sequence[Column]) -> list[p
 
     pa.array(values, pa.binary()).cast(pa.string())  # the parser does not look at the encoding
     text = b"".join(b'{"%b":%d}\n%b\n' % (_MARKER.encode(), at, value or b"{}") for at, value in _given(values))
-    kinds = {one.name: pa.string() if one.type in _TEXTS else arrow_type(one.type) for one in columns}
+    kinds = {one.name: pa.string() if one.type in TEXTS else arrow_type(one.type) for one in columns}
     found = pj.read_json(
         io.BytesIO(text),
         read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
@@ -74,7 +62,7 @@ def decoded(values: Sequence[bytes | None], columns: Sequence[Column]) -> list[p
     if found.column(_MARKER).to_pylist() != expected:
         raise pa.ArrowInvalid("a message is not exactly one object")
     rows = found.take(pa.array(range(1, len(expected), 2), pa.int64()))
-    return [_typed(rows.column(column.name).combine_chunks(), column) for column in columns]
+    return [typed(rows.column(column.name).combine_chunks(), column) for column in columns]
 
 
 def _given(values: Sequence[bytes | None]) -> Iterator[tuple[int, bytes | None]]:
@@ -83,11 +71,12 @@ def _given(values: Sequence[bytes | None]) -> Iterator[tuple[int, bytes | None]]
         yield at, b"0" if value is not None and value.strip() in (b"", b"null") else value
 
 
-def _typed(values: pa.Array, column: Column) -> pa.Array:
+def typed(values: pa.Array, column: Column) -> pa.Array:
+    """What the parser has read, in the declared type. Raises ``pyarrow.ArrowInvalid`` for what is not exactly that."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if column.type not in _TEXTS:
+    if column.type not in TEXTS:
         if any(isinstance(kind, Decimal) for kind in _parts(column.type)):
             values.validate(full=True)  # the parser does not look at the precision of what it has rescaled
         return values

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Literal
 
 from flowctl.connectors.exact import text_shape
+from flowctl.connectors.kafka.envelopes import fields_of
 from flowctl.model import types
 from flowctl.model.table_info import Column
 from flowctl.model.types import Array, DataType, Decimal, Struct
@@ -21,18 +22,25 @@ from flowctl.model.types import Array, DataType, Decimal, Struct
 _BITS = {types.INT8: 8, types.INT16: 16, types.INT32: 32, types.INT64: 64}
 
 
-def misfit(value: bytes | None, columns: Sequence[Column]) -> Column | Literal["not_json"] | None:
+def misfit(
+    value: bytes | None, columns: Sequence[Column], envelope: str = ""
+) -> Column | Literal["not_json", "not_change"] | None:
     """The first of ``columns`` for which the message certainly does not fit, or that it is certainly not one JSON
-    object. None: it may fit."""
+    object, or no envelope. None: it may fit."""
+    if value is None:
+        return None
     try:
-        found = {} if value is None else json.loads(value.decode(), parse_float=decimal.Decimal)
+        found = json.loads(value.decode(), parse_float=decimal.Decimal)
     except (json.JSONDecodeError, UnicodeDecodeError):
         return "not_json"
     except (ValueError, RecursionError, decimal.DecimalException):  # beyond this parser's limits
         return None
     if not isinstance(found, dict):
         return "not_json"
-    return next((column for column in columns if _is_unfit(found.get(column.name), column.type)), None)
+    fields = fields_of(found, envelope)
+    if fields is None:
+        return "not_change"
+    return next((column for column in columns if _is_unfit(fields.get(column.name), column.type)), None)
 
 
 def _is_unfit(value: Any, kind: DataType) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flowctl.connectors.kafka.client import Cluster, Topic
-from flowctl.connectors.kafka.conversion import Conversion
+from flowctl.connectors.kafka.conversion import Conversion, Payload
 from flowctl.connectors.kafka.messages import letters as letters_of
 from flowctl.connectors.source import Capture, ReadRequest
 from flowctl.connectors.sql.waiting import is_interrupted
@@ -28,25 +28,24 @@ _BATCH_MESSAGES = 20_000
 _SILENT_SECONDS = 60.0
 
 #: Columns that every message has, besides its value.
-METADATA = frozenset({"_key", "_partition", "_offset", "_timestamp", "_headers"})
+METADATA = frozenset({"_key", "_partition", "_offset", "_timestamp", "_headers", "_op"})
 
 
 @dataclass(frozen=True)
 class TopicCapture(Capture):
-    """``declared`` are the columns of messages that are JSON objects; empty for others."""
-
     cluster: Cluster
     topic: Topic
-    declared: Sequence[Column] = ()
+    payload: Payload
+    own_columns: tuple[Column, ...] = ()
 
     def read(self, request: ReadRequest, sink: SegmentSink, rejected: SegmentSink | None = None) -> int:
-        conversion = Conversion(self.topic.name, self.declared, request.columns)
+        conversion = Conversion(self.topic.name, self.payload, request.columns)
         return sum(conversion.deliver(messages, sink, rejected) for messages in self._messages(request.interval))
 
     def read_letters(
         self, letters: Iterable[pa.RecordBatch], request: ReadRequest, sink: SegmentSink, rejected: SegmentSink
     ) -> int:
-        conversion = Conversion(self.topic.name, self.declared, request.columns)
+        conversion = Conversion(self.topic.name, self.payload, request.columns)
         return sum(conversion.deliver(letters_of(rows), sink, rejected) for rows in letters)
 
     def is_empty(self, request: ReadRequest) -> bool:

@@ -10,9 +10,18 @@ from fnmatch import fnmatchcase
 
 from flowctl.connectors.base import Capabilities
 from flowctl.connectors.kafka.client import Cluster, Ends, Topic
+from flowctl.connectors.kafka.conversion import OPERATION, Payload
 from flowctl.connectors.kafka.decoding import require_readable
 from flowctl.connectors.kafka.reading import METADATA, TopicCapture
-from flowctl.connectors.source import HighWatermark, LandedSource, Missing, Relation, WatermarkRequest
+from flowctl.connectors.source import (
+    DELETED_COLUMN,
+    PLACE_COLUMN,
+    HighWatermark,
+    LandedSource,
+    Missing,
+    Relation,
+    WatermarkRequest,
+)
 from flowctl.errors import StoppedByPolicy, TableError
 from flowctl.model import types
 from flowctl.model.position import OffsetsPosition
@@ -69,7 +78,7 @@ class KafkaSource(LandedSource):
         found = self.cluster.topics([name]).get(name)
         if found is None or found.id != info.extra["topic_id"]:
             raise StoppedByPolicy(f"topic {name} was deleted since the plan was made", hint="Plan again")
-        yield TopicCapture(self.cluster, found, declared(relation))
+        yield TopicCapture(self.cluster, found, payload(relation), _CHANGES if relation.key else ())
 
 
 def _name(relation: Relation) -> str:
@@ -87,14 +96,28 @@ def _start(request: WatermarkRequest) -> Ends | dt.datetime:
             return dt.datetime.fromisoformat(time)
 
 
-def declared(relation: Relation) -> tuple[Column, ...]:
-    """The columns of messages that are JSON objects; empty for others."""
-    if relation.format.get("type") != "json":
-        return ()
-    schema: Mapping[str, str] = relation.format.get("schema", {})
-    columns = tuple(Column(name, types.parse(kind), native="json") for name, kind in schema.items())
+#: What changes of rows have besides their columns: their order, and whether they are deletions.
+_CHANGES = (Column(PLACE_COLUMN, types.INT64), Column(DELETED_COLUMN, types.BOOL))
+
+
+def payload(relation: Relation) -> Payload:
+    """Raises ``TableError`` for declarations that no message can meet."""
+    format = relation.format
+    if format.get("type") != "json":
+        return Payload(key=relation.key)
+    columns, of_key = _columns(format.get("schema", {})), _columns(format.get("key", {}).get("schema", {}))
+    if twice := sorted({column.name for column in columns} & {column.name for column in of_key}):
+        raise TableError(
+            f"{', '.join(twice)} is declared in format.schema and in format.key.schema",
+            hint="Declare it in one of them: the value's field, or the key's",
+        )
+    return Payload(columns, of_key, format.get("envelope", ""), relation.key)
+
+
+def _columns(declared: Mapping[str, str]) -> tuple[Column, ...]:
+    columns = tuple(Column(name, types.parse(kind), native="json") for name, kind in declared.items())
     require_readable(columns)
-    if taken := sorted(METADATA & set(schema)):
+    if taken := sorted(METADATA & set(declared)):
         raise TableError(
             f"format.schema declares {', '.join(taken)}: that is where the message is in its topic",
             hint="Leave it out of format.schema",
@@ -103,18 +126,27 @@ def declared(relation: Relation) -> tuple[Column, ...]:
 
 
 def _info(relation: Relation, topic: Topic, cluster: str) -> TableInfo:
-    payload = types.BINARY if relation.format.get("type", "raw") == "raw" else types.STRING
     return TableInfo(
         object=ObjectName((topic.name,)),
-        columns=(
-            *(declared(relation) or (Column("value", payload, native="bytes"),)),
-            Column("_key", payload, native="bytes"),
-            Column("_partition", types.INT32, nullable=False, native="int32"),
-            Column("_offset", types.INT64, nullable=False, native="int64"),
-            Column("_timestamp", types.TIMESTAMP, native="int64"),
-            *([Column("_headers", types.STRING, native="headers")] if relation.format.get("headers") else ()),
-        ),
+        columns=tuple(_columns_of(relation)),
         identity=f"kafka:{cluster}/{topic.id}",
         system=f"kafka:{cluster}",
         extra={"topic_id": topic.id},
     )
+
+
+def _columns_of(relation: Relation) -> Iterator[Column]:
+    """Of changes of rows, only what they say of the row: where the message is differs in each."""
+    found, kind = payload(relation), types.BINARY if relation.format.get("type", "raw") == "raw" else types.STRING
+    yield from found.of_key
+    yield from found.declared or (Column("value", kind, native="bytes"),)
+    if found.key:
+        return
+    if found.envelope:
+        yield Column(OPERATION, types.STRING, nullable=False, native="string")
+    yield Column("_key", kind, native="bytes")
+    yield Column("_partition", types.INT32, nullable=False, native="int32")
+    yield Column("_offset", types.INT64, nullable=False, native="int64")
+    yield Column("_timestamp", types.TIMESTAMP, native="int64")
+    if relation.format.get("headers"):
+        yield Column("_headers", types.STRING, native="headers")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flowctl.connectors.kafka.conversion import Conversion
+from flowctl.connectors.kafka.conversion import Conversion, Payload
 from flowctl.connectors.kafka.messages import Headers, Letter, Message, headers_from_text, headers_text, letters
 from flowctl.connectors.letters import LETTER_COLUMNS
 from flowctl.errors import TableError
@@ -55,7 +55,7 @@ def message(offset: int, value: bytes | None, key: bytes | None = None, headers:
 def delivered(messages: list[Message], *columns: Column) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The rows, and the letters by the names that they have when stored."""
     rows, rejected = Rows(), Rows()
-    count = Conversion("t", (ID,), columns).deliver(messages, rows, rejected)
+    count = Conversion("t", Payload((ID,)), columns).deliver(messages, rows, rejected)
     assert count == len(rows.rows())
     prefix = len(reserved.PREFIX)
     return rows.rows(), [{name[prefix:]: value for name, value in row.items()} for row in rejected.rows()]
@@ -92,7 +92,7 @@ def test_a_reason_shows_no_value(value: bytes, key: bytes | None, error: str, re
     _, [found] = delivered([message(0, b"{}"), message(1, value, key)], ID, KEY)
     assert (found["_error"], found["_reason"]) == (error, reason)
     with pytest.raises(TableError, match=f"message 1 of partition 0 of topic t: {reason}") as refused:
-        Conversion("t", (ID,), (ID, KEY)).deliver([message(0, b"{}"), message(1, value, key)], Rows(), None)
+        Conversion("t", Payload((ID,)), (ID, KEY)).deliver([message(0, b"{}"), message(1, value, key)], Rows(), None)
     assert "secret" not in refused.value.sentences
 
 

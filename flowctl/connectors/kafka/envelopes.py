@@ -1,0 +1,173 @@
+"""What a message says of a row: its fields, and whether it was inserted, updated or deleted.
+
+Source of the forms: "Change event values" in the documentation of Debezium's connectors (with and without the schema
+part), and "Reference" of Maxwell's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flowctl.connectors.kafka.decoding import TEXTS, decoded, typed
+from flowctl.errors import TableError
+from flowctl.model import types
+from flowctl.model.table_info import Column
+from flowctl.model.types import Struct
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: What the operations of Debezium and Maxwell are in flowctl.
+_DEBEZIUM = {"c": "I", "r": "I", "u": "U", "d": "D"}
+_MAXWELL = {"insert": "I", "bootstrap-insert": "I", "update": "U", "delete": "D"}
+#: What is no change of a row: messages of an application, a change of a table's definition.
+_OTHERS = {"debezium": ("m",), "maxwell": ("bootstrap-", "table-", "database-")}
+_TRUNCATE = "t"
+NAMES = {"debezium": "Debezium", "maxwell": "Maxwell"}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One array of ``fields`` per column. ``operations`` are `I`, `U` or `D`. ``numbers`` are those of the messages
+    that the rows come from; None: one row for each message."""
+
+    fields: Sequence[pa.Array]
+    operations: pa.Array
+    numbers: pa.Array | None = None
+
+
+def rows_of(
+    values: Sequence[bytes | None], columns: Sequence[Column], envelope: str = "", key: Sequence[str] = ()
+) -> Rows:
+    """Raises ``pyarrow.ArrowInvalid`` if a message does not fit. With a ``key``, a change of it also deletes the old
+    row."""
+    match envelope:
+        case "debezium":
+            return _of_debezium(values, columns)
+        case "maxwell":
+            return _of_maxwell(values, columns, key)
+        case _:
+            return Rows(decoded(values, columns), operations_of(values))
+
+
+def operations_of(values: Sequence[bytes | None]) -> pa.Array:
+    """Of messages without an envelope: a tombstone deletes."""
+    import pyarrow as pa
+
+    return pa.array(["D" if value is None else "U" for value in values], pa.string())
+
+
+def fields_of(found: Mapping[str, Any], envelope: str) -> Mapping[str, Any] | None:
+    """The fields in a message that was parsed; empty if it is no change of a row, None if it is no such envelope."""
+    match envelope:
+        case "debezium":
+            inner = found.get("payload")
+            change = inner if isinstance(inner, dict) else found
+            operation, state = change.get("op"), change.get("before" if change.get("op") == "d" else "after")
+            if operation in (_TRUNCATE, *_OTHERS["debezium"]):
+                return {}
+            return state if operation in _DEBEZIUM and isinstance(state, dict) else None
+        case "maxwell":
+            operation, state = found.get("type"), found.get("data")
+            if not isinstance(operation, str):
+                return None
+            if operation not in _MAXWELL:
+                return {} if operation.startswith(_OTHERS["maxwell"]) else None
+            return state if isinstance(state, dict) else None
+        case _:
+            return found
+
+
+def _of_debezium(values: Sequence[bytes | None], columns: Sequence[Column]) -> Rows:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    state = _state(columns)
+    change = (("before", state), ("after", state), ("op", types.STRING))
+    parsed = [Column("payload", Struct(change)), *(Column(name, kind) for name, kind in change)]
+    inner, *outer = decoded(values, parsed)
+    has_schema = inner.is_valid()
+    before, after, operation = (
+        pc.if_else(has_schema, pc.struct_field(inner, name), whole)
+        for (name, _), whole in zip(change, outer, strict=True)
+    )
+    if pc.any(pc.equal(operation, _TRUNCATE)).as_py():
+        raise TableError(
+            "a message says that the table was truncated, which a topic's table does not follow in this version",
+            hint="Let Debezium leave such messages out (`skipped.operations: t`, its default), and read the table anew",
+        )
+    numbers = _kept(values, operation, _DEBEZIUM, _OTHERS["debezium"])
+    operation = operation.take(numbers)
+    found = pc.if_else(pc.equal(operation, "d"), before.take(numbers), after.take(numbers))
+    if found.null_count:
+        raise pa.ArrowInvalid("a change has no row")
+    return Rows(_fields(found, columns), _translated(operation, _DEBEZIUM), numbers)
+
+
+def _of_maxwell(values: Sequence[bytes | None], columns: Sequence[Column], key: Sequence[str]) -> Rows:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    keys = [column for column in columns if column.name in key]
+    parsed = [Column("data", _state(columns)), Column("type", types.STRING)]
+    parsed += [Column("old", _state(keys))] if keys else []
+    data, operation, *old = decoded(values, parsed)
+    numbers = _kept(values, operation, _MAXWELL, _OTHERS["maxwell"])
+    operation, data = operation.take(numbers), data.take(numbers)
+    if data.null_count:
+        raise pa.ArrowInvalid("a change has no row")
+    fields, operations = _fields(data, columns), _translated(operation, _MAXWELL)
+    if not old:
+        return Rows(fields, operations, numbers)
+    before = dict(zip([column.name for column in keys], _fields(old[0].take(numbers), keys), strict=True))
+    moved = pc.equal(operations, "U")
+    is_other = pa.array([False] * len(numbers), pa.bool_())
+    for values_before in before.values():
+        is_other = pc.or_(is_other, values_before.is_valid())
+    left = pc.indices_nonzero(pc.and_(moved, is_other))
+    if not len(left):
+        return Rows(fields, operations, numbers)
+    gone = [
+        pc.coalesce(before[column.name], field).take(left) if column.name in before else pa.nulls(len(left), field.type)
+        for column, field in zip(columns, fields, strict=True)
+    ]
+    deletions = pa.array(["D"] * len(left), pa.string())
+    return Rows(
+        [pa.concat_arrays(both) for both in zip(gone, fields, strict=True)],
+        pa.concat_arrays([deletions, operations]),
+        pa.concat_arrays([numbers.take(left), numbers]),
+    )
+
+
+def _state(columns: Sequence[Column]) -> Struct:
+    """A row as the parser reads it: with texts for what becomes a date or a time afterwards."""
+    return Struct(tuple((one.name, types.STRING if one.type in TEXTS else one.type) for one in columns))
+
+
+def _fields(rows: pa.Array, columns: Sequence[Column]) -> list[pa.Array]:
+    import pyarrow.compute as pc
+
+    return [typed(pc.struct_field(rows, [at]), column) for at, column in enumerate(columns)]
+
+
+def _kept(
+    values: Sequence[bytes | None], operation: pa.Array, known: Mapping[str, str], others: tuple[str, ...]
+) -> pa.Array:
+    """The numbers of the messages that are changes of a row. A tombstone follows a deletion, and says nothing more."""
+    import pyarrow as pa
+
+    numbers = []
+    for at, (value, name) in enumerate(zip(values, operation.to_pylist(), strict=True)):
+        if name in known:
+            numbers.append(at)
+        elif value is not None and not (name or "").startswith(others):
+            raise pa.ArrowInvalid("a message is no change of a row")
+    return pa.array(numbers, pa.int64())
+
+
+def _translated(operation: pa.Array, known: Mapping[str, str]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array([known[name] for name in operation.to_pylist()], pa.string())
