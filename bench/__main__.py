@@ -11,7 +11,7 @@ from pathlib import Path
 from bench import compare, latency, machine, peers, report, results
 from bench.case import Case
 from bench.cases import CASES
-from bench.programs import debezium
+from bench.programs import debezium, pyspark
 from bench.rounds import run_case
 
 _RESULTS = Path(__file__).parent / "RESULTS.md"
@@ -48,6 +48,7 @@ def main() -> int:
         case "setup":
             peers.set_up()
             debezium.set_up()
+            pyspark.set_up()
         case "list":
             print("\n\n".join(map(_described, CASES)))
         case "latency":

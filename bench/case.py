@@ -13,17 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Service = Literal["postgres", "connect"]
+Service = Literal["postgres", "connect", "kafka"]
 
 
 @dataclass(frozen=True)
 class World:
-    """The environment of a case: the scale, its own folder, and the servers it needs (libpq URL, ``sc://`` URL)."""
+    """The environment of a case: the scale, its own folder, and the servers it needs (libpq URL, ``sc://`` URL, the
+    broker's address)."""
 
     scale: float
     folder: Path
     postgres: str = ""
     connect: str = ""
+    kafka: str = ""
 
     def count(self, at_scale_1: int) -> int:
         """``at_scale_1`` at scale 1 and above, proportionally fewer below, at least 2."""

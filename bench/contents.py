@@ -37,6 +37,10 @@ def csv(file: Path, types: Mapping[str, str]) -> Relation:
     return Relation(f"read_csv('{file}', header = true, columns = {json.dumps(dict(types))})")
 
 
+def parquet(file: Path) -> Relation:
+    return Relation(f"read_parquet('{file}')")
+
+
 def read(relations: Sequence[Relation], amount: str = "", types: Mapping[str, str] | None = None) -> Contents:
     """The contents of all relations together. Values are cast to ``types``, if given, before they are hashed."""
     if why := peers.missing("check"):

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from bench.case import Case, World
-from tests.services import postgres, spark
+from tests.services import kafka, postgres, spark
 from tests.services.processes import children_of
 
 _KEPT = "bench_kept"
@@ -44,6 +44,10 @@ def running(case: Case, world: World) -> Iterator[Running]:
         if "connect" in case.needs:
             world = replace(world, connect=stack.enter_context(spark.connect_server()))
             pids["Spark Connect"] = _connect_jvm()
+        if "kafka" in case.needs:
+            broker = stack.enter_context(kafka.broker())
+            world = replace(world, kafka=stack.enter_context(broker.started()))
+            [pids["Kafka"]] = children_of(os.getpid(), "java")
         yield Running(world, pids)
 
 

@@ -1,7 +1,17 @@
 """All cases, in the order of the results."""
 
 from bench.case import Case
-from bench.cases import changes, from_files, many_tables, memory, postgres_to_delta, postgres_to_postgres, streams, wide
+from bench.cases import (
+    changes,
+    from_files,
+    many_tables,
+    memory,
+    postgres_to_delta,
+    postgres_to_postgres,
+    streams,
+    topics,
+    wide,
+)
 
 CASES: tuple[Case, ...] = (
     postgres_to_delta.CASE,
@@ -16,6 +26,7 @@ CASES: tuple[Case, ...] = (
     streams.INSERTS,
     streams.UPDATES,
     streams.MIXED,
+    topics.JSON,
     many_tables.NOTHING_TO_DO,
     many_tables.SMALL_TABLES,
     many_tables.VALIDATE,

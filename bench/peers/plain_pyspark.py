@@ -59,6 +59,27 @@ def scd2(spark: SparkSession, options: dict[str, Any]) -> None:
     )
 
 
+def topic(spark: SparkSession, options: dict[str, Any]) -> None:
+    """One pass of Structured Streaming over a topic of JSON messages; what is no JSON is left out."""
+    messages = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", options["brokers"])
+        .option("subscribe", options["topic"])
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    parsed = messages.selectExpr(
+        f"from_json(CAST(value AS string), '{options['schema']}') AS v",
+        "CAST(key AS string) AS _key",
+        "partition AS _partition",
+        "offset AS _offset",
+        "timestamp AS _timestamp",
+    )
+    writing = parsed.where("v.id IS NOT NULL").select("v.*", "_key", "_partition", "_offset", "_timestamp").writeStream
+    writing = writing.format("delta").option("checkpointLocation", f"{options['lake']}/checkpoint")
+    writing.trigger(availableNow=True).start(_place(options)).awaitTermination()
+
+
 def deletes(spark: SparkSession, options: dict[str, Any]) -> None:
     """Reads all keys and deletes the rows whose key is missing."""
     keys = _jdbc(spark, options, f"(SELECT {options['key']} FROM {options['table']}) AS keys")
@@ -83,7 +104,7 @@ def _place(options: dict[str, Any]) -> str:
 
 
 def main(task: str, options: str, class_path: str) -> None:
-    tasks = {each.__name__: each for each in (bulk, csv, parquet, create, merge, scd2, deletes)}
+    tasks = {each.__name__: each for each in (bulk, csv, parquet, create, merge, scd2, topic, deletes)}
     spark = (
         SparkSession.builder.master("local[*]")
         .config("spark.driver.memory", "4g")

@@ -10,32 +10,24 @@ from urllib.parse import urlsplit
 
 from bench.case import Command, Setting
 from bench.peers import HERE, NotSetUp
+from bench.programs import ivy
 
-_FOLDER = HERE.parent / ".venvs" / "debezium"
-_SOURCES = (HERE / "debezium" / "ivy.xml", HERE / "debezium" / "Capture.java")
+_PROGRAM = "Capture.java"
 
 
 def set_up() -> None:
-    """Fetches the jars with the Ivy of the pyspark wheel, and compiles the program."""
+    """Fetches the jars, and compiles the program."""
     if not missing():
         print("debezium: ready")
         return
-    from flowctl.engine.jars import spark_jars
-
-    print("debezium: fetching …", flush=True)
-    shutil.rmtree(_FOLDER, ignore_errors=True)
-    _FOLDER.mkdir(parents=True)
-    [ivy] = spark_jars().glob("ivy-*.jar")
-    fetch = ["-ivy", str(_SOURCES[0]), "-cache", "cache", "-retrieve", "jars/[artifact]-[revision].[ext]", "-warn"]
-    subprocess.run(["java", "-jar", str(ivy), *fetch], cwd=_FOLDER, check=True)
-    subprocess.run(["javac", "-cp", "jars/*", "-d", "classes", str(_SOURCES[1])], cwd=_FOLDER, check=True)
-    for source in _SOURCES:
-        shutil.copy(source, _FOLDER / source.name)
+    place = ivy.fetch("debezium")
+    source = str(HERE / "debezium" / _PROGRAM)
+    subprocess.run(["javac", "-cp", "jars/*", "-d", "classes", source], cwd=place, check=True)
+    ivy.copy("debezium", "ivy.xml", _PROGRAM)
 
 
 def missing(_setting: Setting | None = None) -> str:
-    copies = [(source, _FOLDER / source.name) for source in _SOURCES]
-    if shutil.which("javac") and all(copy.is_file() and copy.read_bytes() == one.read_bytes() for one, copy in copies):
+    if shutil.which("javac") and ivy.is_ready("debezium", _PROGRAM):
         return ""
     return "debezium is not set up (it needs a JDK): python -m bench setup"
 
@@ -66,7 +58,8 @@ def capture(slot: str, publication: str, table: str) -> Callable[[Setting], Comm
             "max.queue.size": 81920,
         }
         pairs = [f"{key}={value}" for key, value in options.items()]
-        classpath = f"{_FOLDER}/classes:{_FOLDER}/jars/*"
+        place = ivy.folder("debezium")
+        classpath = f"{place}/classes:{place}/jars/*"
         output = setting.folder / "changes.jsonl"
         argv = ("java", "-cp", classpath, "Capture", str(output), str(setting.prepared.rows), *pairs)
         return Command(argv, cwd=setting.folder)

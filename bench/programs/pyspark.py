@@ -12,20 +12,40 @@ from urllib.parse import urlsplit
 from bench import peers
 from bench.case import Command, Relation, Setting
 from bench.contents import delta
+from bench.programs import ivy
 from flowctl.engine import jars
 
 LOCAL = (
     "a script on `local[*]`, 4 GiB of heap, jars on the class path, UI off, as many shuffle and snapshot partitions as"
     " cores"
 )
+#: Its jars for topics.
+_TOPICS = "spark-kafka"
 JDBC = f"{LOCAL}; `spark.read.jdbc`, one partition, fetchsize 20,000"
 
 
-def script(task: str, options: Callable[[Setting], Mapping[str, Any]]) -> Callable[[Setting], Command]:
+def set_up() -> None:
+    """Fetches the jars for topics, which flowctl does not need."""
+    if ivy.is_ready(_TOPICS):
+        print(f"{_TOPICS}: ready")
+        return
+    ivy.fetch(_TOPICS)
+    ivy.copy(_TOPICS, "ivy.xml")
+
+
+def missing(_setting: Setting) -> str:
+    return "" if ivy.is_ready(_TOPICS) else f"{_TOPICS} is not set up: python -m bench setup"
+
+
+def script(
+    task: str, options: Callable[[Setting], Mapping[str, Any]], *, topics: bool = False
+) -> Callable[[Setting], Command]:
     """Runs one of the script's functions; the result is in ``lake`` in the competitor's folder."""
 
     def command(setting: Setting) -> Command:
-        class_path = os.pathsep.join(map(str, jars.ensure(["delta", "postgresql"])))
+        used = [*jars.ensure(["delta", "postgresql"])]
+        used += sorted((ivy.folder(_TOPICS) / "jars").glob("*.jar")) if topics else []
+        class_path = os.pathsep.join(map(str, used))
         given = {"lake": str(setting.folder / "lake"), **options(setting)}
         file = str(peers.HERE / "plain_pyspark.py")
         return Command((sys.executable, file, task, json.dumps(given), class_path), cwd=setting.folder)
