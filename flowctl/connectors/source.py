@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 PLACE_COLUMN = "_flowctl_place"
 #: An additional column of frames of changes: whether the row was deleted.
 DELETED_COLUMN = "_flowctl_deleted"
+#: An additional column of frames of changes: when the change took place.
+TIME_COLUMN = "_flowctl_time"
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ class Snapshot(ABC):
 
 class Capture(ABC):
     """One moment of one relation that only this process can read. ``own_columns`` are further columns that it has when
-    they are requested: :data:`PLACE_COLUMN`, :data:`DELETED_COLUMN`."""
+    they are requested: :data:`PLACE_COLUMN`, :data:`DELETED_COLUMN`, :data:`TIME_COLUMN`."""
 
     own_columns: tuple[Column, ...] = ()
 

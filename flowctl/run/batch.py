@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flowctl.connectors.letters import REASON_COLUMN
-from flowctl.connectors.source import DELETED_COLUMN, PLACE_COLUMN, Snapshot
+from flowctl.connectors.source import DELETED_COLUMN, PLACE_COLUMN, TIME_COLUMN, Snapshot
 from flowctl.connectors.target import DETECTED_COLUMN, OP_COLUMN
 from flowctl.engine.spark_types import from_spark, named
 from flowctl.model import types
@@ -125,17 +125,22 @@ def keyed(
     from pyspark.sql import functions as f
 
     extra = [_operation(columns.source, table).alias(OP_COLUMN), _order(table, snapshot).alias(_ORDER)]
-    extra += map(named, carried)
+    own = [TIME_COLUMN] if TIME_COLUMN in rows.columns and table.mode == "scd2" else []
+    extra += [named(name) for name in (*own, *carried)]
     frame = projected(rows, columns.projection, columns.source, extra)
     frame = frame.withColumn(_TIE, f.xxhash64(*[named(part.column.name) for part in columns.projection]))
     if table.mode != "scd2":
         return frame
-    event = f.lit(at) if table.valid_from in (None, "now") else named(str(table.valid_from))
+    if own:
+        event = named(TIME_COLUMN)
+    else:
+        event = f.lit(at) if table.valid_from in (None, "now") else named(str(table.valid_from))
     compared = [part.column for part in columns.projection if part.compared]
     return (
         frame.withColumn("valid_from", event.cast("timestamp"))
         .withColumn("row_hash", f.expr(row_hash_sql(compared)))
         .withColumn(DETECTED_COLUMN, f.lit(False))
+        .drop(*own)
     )
 
 

@@ -24,7 +24,7 @@ from flowctl.engine.spark_types import columns_of, require_types
 from flowctl.errors import Interrupted, StateConflict
 from flowctl.model.commit import Commit, Intent
 from flowctl.model.interval import Interval
-from flowctl.model.position import LandedPosition, Position
+from flowctl.model.position import LandedPosition, OffsetsPosition, Position
 from flowctl.model.projection import Columns
 from flowctl.model.step import Load, RecordOnly, Recover
 from flowctl.plan.upstream import shape_read
@@ -367,7 +367,8 @@ def _job(
         run_id=run.run_id,
         fence=run.fence,
         at=intent.at,
-        is_dated=isinstance(intent.interval.lower, LandedPosition),
+        is_dated=isinstance(intent.interval.lower, LandedPosition)
+        or isinstance(intent.interval.upper, OffsetsPosition),
         estimated_rows=cost.batch_rows(step.rows, run.sources.get(step.id)),
         before_commit=before_commit,
     )

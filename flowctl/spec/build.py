@@ -48,8 +48,8 @@ def table(id: str, node: Node, source: Source, target: TargetRef) -> TableSpec:
     valid_from = get("scd2", {}).get("valid_from")
     is_streamed = isinstance(source, StreamTable)
     reports = is_streamed or (isinstance(source, TopicSource) and get("mode", "") in ("merge", "scd2"))
-    if is_streamed:
-        valid_from = None  # the times are those of the commits, and no column
+    if reports:
+        valid_from = None  # the times are those of the commits or messages, and no column
     built = TableSpec(
         id=id,
         source=source,

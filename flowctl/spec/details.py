@@ -101,8 +101,8 @@ def check_topic(table: Node, findings: Findings) -> None:
     if len(parts) == 2:
         what = "`key` cannot be used together with `envelope`, which has the whole row"
         findings.error(parts[1].place, what, "Keep one of the two", "not-together")
-    if mode and mode.text == "merge" and not (parts and is_json):
-        what = "mode merge needs to know which row a message is about, and which was deleted"
+    if mode and mode.text in ("merge", "scd2") and not (parts and is_json):
+        what = f"mode {mode.text} needs to know which row a message is about, and which was deleted"
         hint = "Use `type: json` with `envelope: debezium` or `maxwell`, or with `key: {schema: {id: bigint}}`"
         findings.error(format.place if format else table.entries["from"].place, what, hint, "missing-key")
 

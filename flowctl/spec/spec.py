@@ -224,8 +224,9 @@ class TableSpec:
     """One entry of ``tables``. With ``${…}`` in ``id`` it is a pattern: one table per match of its source.
 
     Without ``dedupe`` the latest row of a key counts, unless an engine does not preserve the row order of files.
-    ``valid_from`` None: in a history, the times of the source's commits. ``every`` is in seconds (None: not followed).
-    ``marks`` gives the place of each written key by dotted path (``cursor.column``); ``mark`` is the entry's own.
+    ``valid_from`` None: in a history, the times of the source's commits, or of messages. ``every`` is in seconds (None:
+    not followed). ``marks`` gives the place of each written key by dotted path (``cursor.column``); ``mark`` is the
+    entry's own.
     """
 
     id: str

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flowctl.connectors.letters import MESSAGE_COLUMNS, landed_name
-from flowctl.connectors.source import PLACE_COLUMN
+from flowctl.connectors.source import PLACE_COLUMN, TIME_COLUMN
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,6 +75,7 @@ PARTS: Mapping[str, Callable[[Message], Any]] = {
     **_PARTS,
     **{landed_name(name): part for name, part in _PARTS.items()},
     PLACE_COLUMN: _PARTS["_offset"],
+    TIME_COLUMN: _PARTS["_timestamp"],
 }
 
 
@@ -86,7 +87,8 @@ def native_types() -> Mapping[str, pa.DataType]:
     binary = {"value": pa.binary(), "_key": pa.binary(), "_value": pa.binary()}
     places = {"_topic": pa.string(), "_partition": pa.int32(), "_offset": pa.int64()}
     kinds = {**places, "_timestamp": pa.timestamp("ms", tz="UTC"), "_headers": pa.string(), **binary}
-    return {**kinds, **{landed_name(name): kind for name, kind in kinds.items()}, PLACE_COLUMN: pa.int64()}
+    own = {PLACE_COLUMN: kinds["_offset"], TIME_COLUMN: kinds["_timestamp"]}
+    return {**kinds, **{landed_name(name): kind for name, kind in kinds.items()}, **own}
 
 
 def letters(rows: pa.RecordBatch) -> list[Message]:

@@ -16,6 +16,7 @@ from flowctl.connectors.kafka.reading import METADATA, TopicCapture
 from flowctl.connectors.source import (
     DELETED_COLUMN,
     PLACE_COLUMN,
+    TIME_COLUMN,
     HighWatermark,
     LandedSource,
     Missing,
@@ -96,8 +97,12 @@ def _start(request: WatermarkRequest) -> Ends | dt.datetime:
             return dt.datetime.fromisoformat(time)
 
 
-#: What changes of rows have besides their columns: their order, and whether they are deletions.
-_CHANGES = (Column(PLACE_COLUMN, types.INT64), Column(DELETED_COLUMN, types.BOOL))
+#: What changes of rows have besides their columns: their order, whether they are deletions, and their times.
+_CHANGES = (
+    Column(PLACE_COLUMN, types.INT64),
+    Column(DELETED_COLUMN, types.BOOL),
+    Column(TIME_COLUMN, types.TIMESTAMP),
+)
 
 
 def payload(relation: Relation) -> Payload:

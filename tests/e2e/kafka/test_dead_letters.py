@@ -99,7 +99,6 @@ def test_a_killed_apply_loses_and_doubles_no_letter(
 @pytest.mark.parametrize(
     ("kind", "points"),
     [
-        pytest.param("sqlite", ("after_commit",), id="sqlite-some"),
         pytest.param("delta", POINTS, id="delta-all", marks=pytest.mark.full),
         pytest.param("sqlite", POINTS, id="sqlite-all", marks=pytest.mark.full),
         pytest.param("postgres", POINTS, id="postgres-all", marks=pytest.mark.full),

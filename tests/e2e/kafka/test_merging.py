@@ -134,6 +134,37 @@ def test_tombstones_delete_softly_and_a_rewind_ends_where_it_was(tmp_path: Path,
     )
 
 
+def test_a_history_of_messages(tmp_path: Path, kafka_broker: str, topic: str) -> None:
+    """A version for each message, by its time; a tombstone ends the last one."""
+    flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
+    kafka.create_topic(kafka_broker, topic)
+    at = 1_780_000_000_000
+
+    def send(*messages: tuple[int, str | None, int]) -> None:
+        with kafka.producer(kafka_broker) as made:
+            for id, name, seconds in messages:
+                value = json.dumps({"name": name}).encode() if name else None
+                made.produce(topic, value, json.dumps({"id": id}).encode(), 0, timestamp=at + 1000 * seconds)
+
+    table = f"{{from: bus:{topic}, format: {FORMATS['keys']}, to: out:{target.object}, mode: scd2, key: [id]"
+    write_tables(flow, kafka_broker, target.connection, f"  customers: {table}, scd2: {{valid_from: commit}}}}")
+    send((1, "a", 0), (1, "b", 10), (2, "x", 10), (1, "b", 15), (1, "c", 20), (1, "c2", 20))
+    flow.apply()
+    send((2, None, 30), (1, "d", 40), (2, "y", 50))
+    flow.apply()
+    found = target.rows(("id", "name", "valid_from", "valid_to", "is_current"))
+    assert [
+        (id, name, str(begun)[17:19], ended and str(ended)[17:19], now) for id, name, begun, ended, now in found
+    ] == [
+        (1, "a", "40", "50", 0),
+        (1, "b", "50", "00", 0),
+        (1, "c2", "00", "20", 0),
+        (1, "d", "20", None, 1),
+        (2, "x", "50", "10", 0),
+        (2, "y", "30", None, 1),
+    ]
+
+
 def test_changes_appended_with_what_they_do(tmp_path: Path, kafka_broker: str, topic: str) -> None:
     flow, target = Flow(tmp_path), place("sqlite", tmp_path, "")
     kafka.create_topic(kafka_broker, topic)
