@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -236,7 +236,7 @@ class Capture(ABC):
         without it, the first such message raises ``TableError``."""
 
     def read_letters(
-        self, letters: Iterable[pa.RecordBatch], request: ReadRequest, sink: SegmentSink, rejected: SegmentSink
+        self, letters: pa.RecordBatch, request: ReadRequest, sink: SegmentSink, rejected: SegmentSink | None
     ) -> int:
         """As :meth:`read`, of dead letters; required of a source that rejects any."""
         raise NotImplementedError(f"{type(self).__name__} has no dead letters")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from flowctl.connectors.buffered import frame_of
+from flowctl.connectors.buffered import buffered, frame_of
 from flowctl.connectors.letters import (
     CHECK,
     LETTER_COLUMNS,
@@ -21,6 +21,7 @@ from flowctl.connectors.letters import (
 )
 from flowctl.connectors.target import Target, WriteJob
 from flowctl.engine.spark_types import named
+from flowctl.errors import StoppedByPolicy
 from flowctl.model.commit import Commit
 from flowctl.model.table_info import Column
 from flowctl.run.attempt import COMMIT_MARGIN, Attempt, RunContext
@@ -28,7 +29,9 @@ from flowctl.run.opening import open_target, take_table_lease
 from flowctl.run.quarantine import LINEAGE, NUMBER, ORIGIN, Sidecar, origin, remove_rejected
 from flowctl.run.reading import Landed
 from flowctl.spec.spec import TableSpec
+from flowctl.state import document as documents
 from flowctl.storage.buffer import BufferFolder
+from flowctl.text import some
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,10 +39,12 @@ if TYPE_CHECKING:
 
 
 def remove_replayed(attempt: Attempt, run: RunContext) -> None:
-    """Removes the dead letters that the attempt has read again. Only once it is recorded: until then, they are the only
-    copy. After that, nothing reads them any more, even if this fails."""
+    """Removes the dead letters that the attempt has read again, or whose messages it has read from the topic again to
+    replace the target's content. Only once it is recorded: until then, they are the only copy. After that, nothing
+    reads them any more, even if this fails."""
     table, intent = run.tables[attempt.step.id], attempt.intent
-    if intent.interval.letters is None:
+    through = documents.letters_read(intent)
+    if through is None or (intent.replaces and table.dead_letters is None):
         return
     with ExitStack() as stack:
         target = open_target(stack, run, table)
@@ -53,7 +58,6 @@ def remove_replayed(attempt: Attempt, run: RunContext) -> None:
             fence=run.fence,
             before_commit=lambda: run.check_lease(COMMIT_MARGIN),
         )
-        through = intent.interval.letters
         remove_rejected(lambda: run.session(table.id), target, job, SIDECAR, 0, through)
 
 
@@ -101,6 +105,7 @@ SIDECAR = Sidecar(
     ORIGIN,
     _stored,
     identity=("_topic", "_partition", "_offset", "_error", "_reason"),
+    goes_with_content=True,
 )
 
 
@@ -115,18 +120,26 @@ def stored_letters(
     """Those of sequence numbers above ``after``, and not above ``through``; None if there is no such table."""
     object = SIDECAR.of(table.target.object)
     there = target.describe([object])[object]
-    if there is None or not {column.name for column in LETTER_COLUMNS} <= {column.name for column in there.columns}:
+    if there is None:
         return None
+    if lacking := {column.name for column in LETTER_COLUMNS} - {column.name for column in there.columns}:
+        raise StoppedByPolicy(
+            f"{object}, where {table.id} keeps its dead letters, has no {some(sorted(lacking))} any more",
+            hint="Restore it; or drop it, and the letters with it",
+            mark=table.mark_of("dead_letters"),
+        )
     frame = target.scan(session(), object, (*LETTER_COLUMNS, *ORIGIN))
     frame = frame.where((named(LINEAGE.name) == lineage) & (named(NUMBER.name) > after))
     return frame if through is None else frame.where(named(NUMBER.name) <= through)
 
 
-def to_read_again(frame: DataFrame | None) -> Iterator[pa.RecordBatch]:
-    """In the order of their topic."""
+def to_read_again(frame: DataFrame | None, folder: Callable[[], BufferFolder]) -> Iterator[pa.RecordBatch]:
+    """In the order of their topic; holds one batch in memory."""
     if frame is not None:
-        ordered = frame.select(*[named(column.name) for column in LETTER_COLUMNS])
-        yield from ordered.orderBy("_partition", "_offset").toArrow().to_batches()
+        place = folder()
+        ordered = frame.select(*[named(column.name) for column in MESSAGE_COLUMNS]).orderBy("_partition", "_offset")
+        buffered(ordered, place)
+        yield from place.batches()
 
 
 def newest(frame: DataFrame, limit: int) -> list[dict[str, Any]]:

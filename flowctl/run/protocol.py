@@ -142,7 +142,7 @@ class Protocol:
         )
         self._writer.committed(done, recorded).result()
         crashpoints.reached("after_record", step.id)
-        if attempt.intent.interval.letters is not None:
+        if documents.letters_read(attempt.intent) is not None:
             from flowctl.run.letters import remove_replayed
 
             remove_replayed(attempt, self._run)

@@ -38,13 +38,15 @@ OWN_COLUMNS = (*ORIGIN, _REASON)
 @dataclass(frozen=True)
 class Sidecar:
     """Where and how rejected rows are stored. ``own`` are the columns without which it is not ours; ``stored`` makes
-    the frame and its columns, in order; two rows are the same if their ``identity`` is (None: all but ``own``)."""
+    the frame and its columns, in order; two rows are the same if their ``identity`` is (None: all but ``own``).
+    ``goes_with_content``: rows rejected before are removed when the target's whole content has been replaced."""
 
     suffix: str
     holds: str
     own: tuple[Column, ...]
     stored: Callable[[DataFrame, WriteJob], tuple[DataFrame, tuple[Column, ...]]]
     identity: tuple[str, ...] | None = None
+    goes_with_content: bool = False
 
     def of(self, object: ObjectName) -> ObjectName:
         *folders, name = object.parts
@@ -77,7 +79,7 @@ def quarantine(
     if rejected is not None:
         frame, columns = sidecar.stored(rejected, job)
         side = replace(side, columns=columns)
-        if there is not None and _reads_again(job):
+        if there is not None and _reads_again(job) and not (sidecar.goes_with_content and job.replaces_content):
             frame = _not_kept_yet(frame, target.scan(spark, side.object, there.columns), side, since, sidecar)
         target.quarantine(spark, frame, side, since)
     elif there is not None:

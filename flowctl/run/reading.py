@@ -119,9 +119,10 @@ class LandedSnapshot(Snapshot):
             Overflowing(arrow_schema(rejected), self._folder) as apart,
         ):
             landing, letters = _LandingSink(sink, request, self.on_rows), _CountingSink(apart)
-            count = self.capture.read(request, landing, letters if self.rejects else None)
-            if self.rejects:
-                count += self.capture.read_letters(again, request, landing, letters)
+            rejecting = letters if self.rejects else None
+            count = self.capture.read(request, landing, rejecting)
+            for rows_again in again:
+                count += self.capture.read_letters(rows_again, request, landing, rejecting)
         rows = sink.batch(self.spark, schema_ddl(columns))
         return Landed(rows, count, *letters.found(self.spark))
 

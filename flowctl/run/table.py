@@ -231,7 +231,7 @@ def _letters_again(work: TableWork) -> Iterator[pa.RecordBatch]:
     if through is not None:
         after = run.states(work.table.id).replayed
         found = letters.stored_letters(lambda: work.spark, work.target, work.table, run.lineage, after, through)
-        yield from letters.to_read_again(found)
+        yield from letters.to_read_again(found, lambda: run.buffer.folder(f"{work.table.id}-again"))
 
 
 def _with_columns(

@@ -33,7 +33,7 @@ class TableState:
     it is above ``seq`` after adopting a target that was rolled back. ``append_again``: a user has moved the position
     back and wants append to write the rows above it again. ``upstream_shape`` is set for SQL tables only: a digest of
     the columns that the table read, and their types; empty if unknown. ``replay``: a user wants the dead letters read
-    again. Those of sequence numbers up to ``replayed`` have been, even if they are still there.
+    again. Those of sequence numbers up to ``replayed`` are settled, even if they are still there.
     """
 
     seq: int = 0
@@ -191,7 +191,7 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
     if commit.void or (before.given_up and before.intent is not None and commit.seq >= before.intent.seq):
         return _with_tables(document, {commit.table: numbered})
     intent = before.intent
-    letters = intent.interval.letters if intent is not None and intent.id == commit.intent_id else None
+    letters = letters_read(intent) if intent is not None and intent.id == commit.intent_id else None
     return _with_tables(
         document,
         {
@@ -209,6 +209,12 @@ def with_commit(document: StateDocument, commit: Commit, recorded: Recorded) -> 
             )
         },
     )
+
+
+def letters_read(intent: Intent) -> int | None:
+    """The sequence number up to which a commit under this intent settles dead letters: it has read them again, or
+    replaced all content by what the source has. None: it settles none."""
+    return intent.seq - 1 if intent.replaces else intent.interval.letters
 
 
 def with_replay(document: StateDocument, table_id: str) -> StateDocument:

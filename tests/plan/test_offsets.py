@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from flowctl.model import position
 from flowctl.model.interval import Interval
 from flowctl.model.position import OffsetsPosition
 from flowctl.plan.document import action_of
-from flowctl.spec.spec import TopicSource
+from flowctl.spec.spec import DeadLetters, TopicSource
 from tests.plan.worlds import committed, high, intent, observed, recorded, step, table, target
 
 SPEC = table(mode="append", source=TopicSource("bus", ("clicks",)), cursor=None, key=())
@@ -18,12 +20,12 @@ def at(*offsets: int) -> OffsetsPosition:
     return OffsetsPosition(tuple(enumerate(offsets)))
 
 
-def planned(read: OffsetsPosition | None, end: OffsetsPosition, *, oldest=(0, 0, 0), written=None, **keys):
+def planned(read: OffsetsPosition | None, end: OffsetsPosition, *, oldest=(0, 0, 0), written=None, spec=SPEC, **keys):
     """The step where ``read`` is recorded and the topic ends at ``end``."""
     first = at(*oldest[: len(end.offsets)])
     seen = high(end, start=keys.pop("start", first), oldest=first, uncommitted=keys.pop("uncommitted", 0))
     there = {"target": target(), "commit": committed(position=written or read)} if read else {}
-    return step(SPEC, observed(seen, positions="offsets", **there), recorded(SPEC, read, **keys) if read else None)
+    return step(spec, observed(seen, positions="offsets", **there), recorded(spec, read, **keys) if read else None)
 
 
 def test_a_first_run_begins_where_the_spec_says():
@@ -118,7 +120,12 @@ def test_offsets_as_text_and_as_json(offsets, text):
     [(120, "at most 20 messages, and dead letters again", 20), (100, "dead letters again", None)],
 )
 def test_dead_letters_are_read_again_when_a_user_wants_it(end, reason, rows):
-    made = planned(at(100), at(end), replay=True)
+    made = planned(at(100), at(end), replay=True, spec=replace(SPEC, dead_letters=DeadLetters()))
     assert (action_of(made), made.reason) == ("change", reason)
     assert made.interval == Interval(at(100), at(end), letters=3)
     assert made.rows.value == rows
+
+
+def test_no_letter_is_read_again_without_a_place_for_those_that_stay():
+    made = planned(at(100), at(100), replay=True)
+    assert (action_of(made), made.reason) == ("none", "no new messages")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,10 +43,10 @@ class TopicCapture(Capture):
         return sum(conversion.deliver(messages, sink, rejected) for messages in self._messages(request.interval))
 
     def read_letters(
-        self, letters: Iterable[pa.RecordBatch], request: ReadRequest, sink: SegmentSink, rejected: SegmentSink
+        self, letters: pa.RecordBatch, request: ReadRequest, sink: SegmentSink, rejected: SegmentSink | None
     ) -> int:
         conversion = Conversion(self.topic.name, self.payload, request.columns)
-        return sum(conversion.deliver(letters_of(rows), sink, rejected) for rows in letters)
+        return conversion.deliver(letters_of(letters), sink, rejected)
 
     def is_empty(self, request: ReadRequest) -> bool:
         return not any(self._messages(request.interval))

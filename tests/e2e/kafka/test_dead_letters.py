@@ -153,6 +153,41 @@ def test_a_replay_that_is_given_up_doubles_nothing(flow: Flow, kafka_broker: str
     sent.must_be_in(target)
 
 
+def test_what_a_full_refresh_reads_again_is_no_letter_any_more(flow: Flow, kafka_broker: str, topic: str) -> None:
+    """Otherwise a replay would double what the refresh has read from the topic."""
+    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    write_flow(flow, kafka_broker, topic, target)
+    kafka.send(kafka_broker, topic, [b'{"id": 0}'], key=b"\xff")
+    sent.count = 1
+    sent.send(10)
+    flow.apply()
+    assert listed(flow) == len(sent.poison) + 1
+    write_flow(flow, kafka_broker, topic, target, options=f"{OPTIONS}, columns: {{exclude: [_key]}}")
+    flow.run("dlq", "replay", "flow.yaml", "clicks", "--yes", expect=0)
+    flow.apply("--full-refresh", "clicks", env={"FLOWCTL_CRASH_AT": "after_quarantine"}, expect=-9)
+    assert listed(flow) == len(sent.poison) * 2 + 1  # until the refresh is there, the old ones are
+    flow.apply("--full-refresh", "clicks")
+    sent.good.append((0, 0, 0))
+    sent.must_be_in(target)
+    assert listed(flow) == len(sent.poison)
+    assert flow.actions() == {"clicks": "none"}  # the replay that was asked for is settled, too
+
+
+def test_a_spec_without_letters_any_more_loses_none(flow: Flow, kafka_broker: str, topic: str) -> None:
+    target, sent = place("sqlite", flow.folder, ""), Mixed(kafka_broker, topic, 1)
+    write_flow(flow, kafka_broker, topic, target)
+    sent.send(10)
+    flow.apply()
+    flow.run("dlq", "replay", "flow.yaml", "clicks", "--yes", expect=0)
+    flow.apply(env={"FLOWCTL_CRASH_AT": "after_intent"}, expect=-9)
+    write_flow(flow, kafka_broker, topic, target, options="every: 1m")
+    refused = flow.apply(expect=4)  # what it has begun is finished first, and nothing keeps the letters apart
+    assert f"message 0 of partition 0 of topic {topic}: not one JSON object" in refused.words
+    write_flow(flow, kafka_broker, topic, target)
+    flow.apply()
+    sent.must_be_in(target)
+
+
 def listed(flow: Flow) -> int:
     """The number of letters that no run has read again."""
     [table] = flow.run("dlq", "list", "flow.yaml", "--format", "json", expect=0).json()["tables"]
